@@ -49,7 +49,7 @@ async function* bytes(text: string): AsyncGenerator<Uint8Array> {
 
 const type = (...line: readonly string[]) => typeCommand(line, dir, { HOME: dir, VOIDBOX_STATE_DIR: dir });
 
-test('the answer that stands gets its receipt again after the end of the run', async () => {
+test('the recorded answer gets its receipt again after the end of the run', async () => {
   const yes = await type('approve', 'mixed', 'release', '--by', 'ada', '-c', 'go', '--field', 'window=now', '--json');
   expect([yes.code, JSON.parse(yes.stdout)]).toEqual([
     0,
@@ -73,7 +73,7 @@ test.each<[string, readonly string[]]>([
   ['with other fields', ['approve', 'mixed', 'release', '--by', 'ada', '-c', 'go', '--field', 'window=later']],
   ['without its fields', ['approve', 'mixed', 'release', '--by', 'ada', '-c', 'go']],
   ['of the other kind', ['reject', 'mixed', 'release', '--by', 'ada', '-c', 'go', '--field', 'window=now']],
-])('an answer %s is told which one stands', async (_what, line) => {
+])('an answer %s is refused, and the message names the recorded answer', async (_what, line) => {
   const { code, stdout, stderr } = await type(...line);
   expect([code, stdout]).toEqual([1, '']);
   expect(stderr).toContain(

@@ -1,4 +1,4 @@
-/** A run that has ended takes no answer; the same answer as the one that stands is no new one. */
+/** A run that has ended accepts no new answer. The same answer as the recorded one gets its receipt again. */
 import type { Client } from '@temporalio/client';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { readAnswersInHistory } from '../../client/runs/answers-in-history.ts';
@@ -23,14 +23,14 @@ interface Answered extends StageView {
   readonly answer: AnswerView;
 }
 
-/** As its log says, which is asked before a server is. */
+/** Checks whether the log contains the end of the run. Commands read the log before they ask a server. */
 export async function hasEnded(runId: string, context: Machine): Promise<boolean> {
   return (await readWhatIsThere(await context.stores(), runId)).outcome !== null;
 }
 
 /**
- * The receipt that the given answer got while the run went on.
- * @throws AppError when it got none, which says what stands
+ * Returns the receipt that the given answer got while the run was running.
+ * @throws AppError if the run did not record this answer; the message names the recorded one
  */
 export async function answerThatStands(
   runId: string,
@@ -54,8 +54,9 @@ export async function answerThatStands(
 }
 
 /**
- * The receipt that the given answer got to a stage of an item, also while its run goes on: the items around it may have ended.
- * Null: none did.
+ * Returns the receipt that the given answer got at a stage of an item. This also works while the run is running,
+ * because items end earlier than the run.
+ * Null: no item recorded this answer.
  */
 export async function itemAnswerThatStands(
   runId: string,
@@ -75,7 +76,8 @@ export async function itemAnswerThatStands(
 }
 
 /**
- * The same of a run of another host, or of one that was pruned: its history has the answers that it took.
+ * Does the same for a run of another host or a pruned run: the history of the workflow contains the answers that it
+ * accepted.
  * @throws AppError as above
  */
 export async function answerThatStandsElsewhere(
@@ -103,7 +105,7 @@ export function refusal(runId: string, message: string): AppError {
 
 function explainMissingAnswer({ runId, state, stages }: RunView, stageText: string | undefined): string {
   const ended = `run ${runId} has ended (${state}) and takes no answer`;
-  // Of an item, whether there is such a stage stands in the plan alone.
+  // Only the plan shows whether a stage of an item exists, so this message does not deny it.
   if (stageText === undefined || stageText.includes('[') || stages.some(({ id }) => id === stageText)) return ended;
   return `${ended}, and has no stage ${quote(stageText)}`;
 }
@@ -117,7 +119,7 @@ function describeReceipt({ stage, decision, by, at }: Pick<AnswerReceipt, 'stage
   return `${stage} was ${done}${by === null ? '' : ` by ${by}`} at ${at}`;
 }
 
-/** Null: the stage was answered otherwise, or nobody can tell any more. */
+/** Null: the recorded answer differs from the given one, or the data that shows it is gone. */
 async function receiptOf(
   { id, attempt, answer }: Pick<Answered, 'id' | 'attempt' | 'answer'>,
   given: GivenAnswer,
@@ -140,12 +142,12 @@ function isSameNote(
   return decision === given.decision && by === noteOf(given.by) && comment === noteOf(given.comment);
 }
 
-/** As a run keeps it. */
+/** Returns the comment in the form in which a run records it. */
 function noteOf(text: string | undefined): string | null {
   return text === undefined ? null : sanitizeLine(text);
 }
 
-/** Null: its artifact is gone. */
+/** Null: the artifact of the answer is gone. */
 async function approvalIn({ output }: AnswerView, artifacts: ArtifactStore): Promise<ApprovalAnswer | null> {
   if (output === null) return null;
   const pieces: Uint8Array[] = [];
@@ -158,7 +160,7 @@ async function approvalIn({ output }: AnswerView, artifacts: ArtifactStore): Pro
   return JSON.parse(Buffer.concat(pieces).toString('utf8')) as ApprovalAnswer;
 }
 
-/** A command line gives every value as text. */
+/** Compares values as text, because a command line passes every value as text. */
 function areSame(kept: Readonly<Record<string, unknown>>, given: Readonly<Record<string, unknown>>): boolean {
   const names = Object.keys(given);
   return (

@@ -40,7 +40,7 @@ import { branchOf, changesOf, type ChangesChoice, type LeftChanges, partialStage
 export interface FoundChanges {
   readonly runId: string;
   readonly left: LeftChanges;
-  /** Stages of which only an agent that did not succeed left changes. */
+  /** Stages whose only changes are the partial changes of an agent that did not succeed. */
   readonly leftOut: readonly string[];
 }
 
@@ -51,11 +51,11 @@ export interface ApplyRequest {
   readonly mode: 'apply' | 'branch' | 'check';
   /** The top folder of the repository. Null: the one that the workspace came from if it exists, else the machine's folder. */
   readonly repository: string | null;
-  /** Null: the name is that of the run and the stage. */
+  /** Null: the name is built from the run and the stage. */
   readonly branch: string | null;
   /** Files that changed on both sides are merged, with conflict markers in those that conflict. */
   readonly merges: boolean;
-  /** Ends git before anything is written; what is being written is completed. */
+  /** An abort ends git before it writes anything. A write that has begun is completed. */
   readonly signal: AbortSignal;
 }
 
@@ -210,7 +210,7 @@ async function mergeIntoFiles(taking: ApplyContext, { folder, records }: Place, 
   return { outcome, conflicts, before };
 }
 
-/** Not ended in the middle: half of it would be worse than all. */
+/** Omits the signal, because an abort in the middle of a write would leave half of the files changed. */
 function withoutAbort({ signal: _signal, ...host }: GitHost): GitHost {
   return host;
 }
@@ -221,13 +221,19 @@ interface Place {
   readonly lock: string;
 }
 
-/** Returns a place outside of the repository, whose author could leave records or a link in it. All state folders of the user share the lock. */
+/**
+ * Returns a place outside of the repository, because its author could leave records or a link in the repository. All
+ * state folders of the user share the lock.
+ */
 function placeOf({ env }: Machine, folder: string): Place {
   const name = createHash('sha256').update(folder).digest('hex').slice(0, 32);
   return { folder, records: join(env.stateDir, 'applies', name), lock: join(env.cacheDir, 'applies', `${name}.lock`) };
 }
 
-/** Runs one attempt at a time. The second of two sees all that the first did; files of a killed one are put back first. */
+/**
+ * Runs one attempt at a time, so a second attempt sees all that the first one wrote. Files of a killed attempt are
+ * restored first.
+ */
 async function runAlone<T>(place: Place, onNotice: ApplyContext['onNotice'], attempt: () => Promise<T>): Promise<T> {
   const onWait = (): void => void onNotice({ kind: 'waiting' });
   return await withLock(
@@ -242,7 +248,7 @@ async function runAlone<T>(place: Place, onNotice: ApplyContext['onNotice'], att
   );
 }
 
-/** The same changes for the same repository, in another way, as a command line. */
+/** Renders a command line that applies the same changes to the same repository in another way. */
 export function writeApplyAgain(
   again: { readonly runId: string; readonly left: LeftChanges; readonly request: ApplyRequest; machine: Machine },
   way: string,
@@ -277,7 +283,7 @@ function toAppError(error: unknown, runId: string): unknown {
     return environmentError('host/not-ready', 'there is no program `git` on the PATH', 'Install git.');
   if (error instanceof GitError && error.reason === 'disk-full')
     return environmentError('host/disk-full', sanitizeLine(error.message), 'Free space, and try again.');
-  // Too large, or too slow: what git says of it names what.
+  // The message of a `GitError` names what was too large or too slow.
   if (error instanceof GitError) return usageError(sanitizeLine(error.message));
   return error;
 }

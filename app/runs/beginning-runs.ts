@@ -1,8 +1,8 @@
-/** Damaged runs that may be no more than about to begin: only the server knows which of them go on. */
+/** Sorts damaged runs that may only be about to begin: only the server knows which of them are running. */
 import type { DamagedRun } from '../../activities/ports/run-inspector.ts';
 import type { Machine } from '../machine.ts';
 
-/** A run that is left where it is, and why. */
+/** A run that the command leaves untouched, and the reason. */
 export interface LeftRun {
   readonly run: DamagedRun;
   readonly reason: string;
@@ -13,7 +13,10 @@ export interface Sorted {
   readonly left: readonly LeftRun[];
 }
 
-/** Takes out what goes on by the server's word, or could: a server that does not know a run may not be the one that it lives on. */
+/**
+ * Leaves out runs that the server reports as running, and runs that may be running: a server that does not know a run
+ * may not be the server of that run.
+ */
 export async function leaveBeginning(damaged: readonly DamagedRun[], context: Machine): Promise<Sorted> {
   const beginning: DamagedRun[] = [];
   const { inspector } = await context.stores();
@@ -30,7 +33,7 @@ export async function leaveBeginning(damaged: readonly DamagedRun[], context: Ma
 
 type StateOf = (runId: string) => Promise<string>;
 
-/** Null when the server says that the run has ended. */
+/** Null: the server reports that the run has ended. */
 async function explainLeftRun({ runId }: DamagedRun, stateOf: StateOf | null): Promise<string | null> {
   const none = 'it has no event yet';
   if (stateOf === null) return `${none}, and no server answers whether it is still running`;
@@ -40,7 +43,7 @@ async function explainLeftRun({ runId }: DamagedRun, stateOf: StateOf | null): P
   return state === 'missing' ? `${none}, and this server does not know it; another one may` : null;
 }
 
-/** Loads the Temporal SDK only where there is such a run. Starts no stack. Null where no server answers. */
+/** Loads the Temporal SDK only if there is such a run. Starts no stack. Null: no server answers. */
 async function askServer(context: Machine): Promise<StateOf | null> {
   const { openServerLink } = await import('../../client/temporal/server-link.ts');
   const { describeRun } = await import('../../client/runs/runs.ts');

@@ -6,8 +6,8 @@ import { formatRunId } from './run-id.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /**
- * @param admission  of the run; null where it cannot be read
- * @throws AppError for the run of a command: the server knows no workflow with its id, and no spec is behind it
+ * @param admission  the admission record of the run; null if it cannot be read
+ * @throws AppError for the run of a command: the server knows no workflow with its id, and the run has no spec
  */
 export function refuseCommandRun(
   runId: string,

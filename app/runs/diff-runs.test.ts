@@ -42,7 +42,7 @@ const textOf = (ref: DataRef): Promise<string | null> =>
 
 const said = (diff: RunDiff): string => renderRunDiff(diff, PLAIN).join('\n');
 
-test('runs that came to the same are the same, whatever their ids, times and hosts', async () => {
+test('runs with equal results have no diff, whatever their ids, times and hosts', async () => {
   const one = run('one', { a: endOf('x'), b: endOf('y') });
   const other = run('other', { a: endOf('x'), b: { ...endOf('y'), ranIn: 'one' } });
   const later = { ...other, view: { ...other.view, hostId: 'h2', finishedAtMs: 9_000 } };
@@ -51,7 +51,7 @@ test('runs that came to the same are the same, whatever their ids, times and hos
   expect(said(diff)).toBe('one and other are the same: params, input, stages, states and outputs, 2.0 s → 8.0 s');
 });
 
-test('what differs is told, and safe to print', async () => {
+test('a diff lists every difference in a form that is safe to print', async () => {
   const one = run('one', { a: endOf('x\n'), b: endOf('same') });
   const plan = { ...planOf('a c>a'), maxParallel: 3 };
   const source = { path: null, text: 'spec\nmore\n', params: { who: 'gr\u001b[2Jace' }, mode: null };
@@ -89,7 +89,7 @@ test('what differs is told, and safe to print', async () => {
     expect(text).toContain(line);
 });
 
-test('what was not recorded is no difference, and the page says so', async () => {
+test('a param or spec that was not recorded is no difference, and the diff names the gap', async () => {
   const one = run('one', { a: endOf('x'), b: endOf('y') }, { source: null });
   const diff = await diffRuns(one, run('other', { a: endOf('x'), b: endOf('y') }), textOf);
   expect(diff).toMatchObject({ isSame: true, params: null, spec: null });

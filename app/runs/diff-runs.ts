@@ -1,4 +1,4 @@
-/** What differs between two runs. Their ids, hosts, times and attempts always may, and make no difference. */
+/** Compares two runs. Their ids, hosts, times and attempts may always differ, so they do not count. */
 import { findDifferingStages } from '../../domain/pipeline/reuse.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { canonicalJson } from '../../domain/units/canonical-json.ts';
@@ -7,7 +7,7 @@ import { type DiffLine, lineDiff } from './line-diff.ts';
 import type { RecordedRun } from './recorded-run.ts';
 import { valueAt } from '../../domain/units/mapping.ts';
 
-/** Of the first run, of the second. */
+/** The value of the first run, then the value of the second. */
 export type Both<T> = readonly [T, T];
 
 export interface RunDiff {
@@ -41,11 +41,14 @@ export interface OutputDiff {
   /** Null: the stage's own output. */
   readonly name: string | null;
   readonly refs: Both<DataRef | null>;
-  /** Of two small texts; null: they are none, or differ in too many lines. */
+  /**
+   * The changed lines between two small texts. Null: an output is not a small text, or the texts differ in too many
+   * lines.
+   */
   readonly lines: readonly DiffLine[] | null;
 }
 
-/** @param textOf  of an output that is a small text; null of any other */
+/** @param textOf  returns the text of an output that is a small text, else null */
 export async function diffRuns(
   one: RecordedRun,
   other: RecordedRun,
@@ -88,7 +91,7 @@ export async function diffRuns(
 
 const WHOLE = ['name', 'kind', 'output', 'maxParallel', 'hostVariables'] as const;
 
-/** True also where one was not recorded: the plans say what matters. */
+/** True also if one spec was not recorded: then the comparison of the plans decides. */
 function isSameSpec({ source: one }: RecordedRun, { source: other }: RecordedRun): boolean {
   const [text, otherText] = [one?.text ?? null, other?.text ?? null];
   return text === null || otherText === null || text === otherText;

@@ -1,4 +1,4 @@
-/** The VM that `exec` means: one that a failed stage left, else one whose stage runs. */
+/** Finds the VM that `exec` means: a VM kept after a failed stage, else the VM of a running stage. */
 import type { EnterableVm } from '../../client/vms/retained-vms.ts';
 import { listRunningStages, type RunningStage } from '../../client/vms/running-vms.ts';
 import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
@@ -13,7 +13,10 @@ import { formatRunId, quoteStageName } from './run-id.ts';
 export interface Enterable {
   readonly runId: string;
   readonly vm: EnterableVm;
-  /** Before a command starts in it; null: it is a VM that a failed stage left, of which the log tells nothing. */
+  /**
+   * Records the entry before a command starts in the VM. Null: the VM was kept after a failure, and the log has no
+   * entries for it.
+   */
   readonly record: ((program: string, call: string) => Promise<void>) | null;
 }
 
@@ -23,7 +26,7 @@ export async function findEnterable(text: string, stage: string | undefined, con
   const running = await listRunningStages(context.env.stateDir, runId, keeperOf(context));
   const isRetained = all.some((vm) => stage === undefined || vm.label === stage);
   const chosen = running.filter(({ label }) => stage === undefined || label === stage);
-  // A stage that runs again may have left the VM of an earlier attempt: the one that runs is meant.
+  // A running stage may have a kept VM of an earlier attempt: then the running VM is meant.
   if (chosen.length === 0 && (isRetained || running.length === 0)) {
     const { dir, vmKey, retention } = theOnly(await findRetained('exec', text, stage, context));
     return { runId, vm: { dir, vmKey, env: retention.env, untilMs: retention.untilMs }, record: null };

@@ -15,21 +15,21 @@ import { formatRunId, renderCommand } from './run-id.ts';
 import { readView } from './run-lookup.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 
-/** How often the embedded stack is looked at; a dead one is started again. */
+/** How often the command checks the embedded stack; it starts a dead stack again. */
 const TEND_EVERY_MS = 1_000;
-/** How often Temporal is asked whether the run ended without writing its terminal event. */
+/** How often the command asks Temporal whether the run ended without writing its terminal event. */
 const REPAIR_EVERY_MS = 3_000;
 
 export interface FollowOptions {
   readonly runId: string;
   readonly stores: Pick<Stores, 'events' | 'reader'>;
   readonly link: ServerLink;
-  /** The run is known to live on this host; absent means as much as its events here say. */
+  /** The run is known to live on this host. Absent: only events in the local store show that. */
   readonly isHere?: boolean;
   /** Aborting it ends the following, not the run. */
   readonly signal: AbortSignal;
   readonly onEvent: (event: RunEvent, view: RunView) => Promise<void>;
-  /** Trouble that following goes on in spite of; each is told once. */
+  /** Reports a problem that does not end the following; each problem once. */
   readonly onTrouble: (message: string) => void;
   /** The state folder, whose disk is checked while the run is followed. */
   readonly stateDir: string;
@@ -37,13 +37,13 @@ export interface FollowOptions {
   readonly onLowDisk: (disk: DiskRoom) => void;
 }
 
-/** How long events of a run may take to come to this host's store before it is said that they are elsewhere. */
+/** How long events of a run may take to reach this host's store before a notice says that they are elsewhere. */
 const ELSEWHERE_AFTER_MS = 3_000;
 const ELSEWHERE_AGAIN_MS = 5_000;
 
 /**
- * Follows a run wherever it lives. Events of a run that another host's worker admitted are in that host's
- * store: of such a run only the end is told here, by Temporal, in a view whose `seq` is 0.
+ * Follows a run on any host. Events of a run that another host's worker admitted are in that host's store. Temporal
+ * reports only the end of such a run, in a view whose `seq` is 0.
  */
 export async function followWherever(
   options: FollowOptions & { readonly onNotice: (message: string) => void },
@@ -66,7 +66,7 @@ export async function followWherever(
   try {
     const closed = awaitOutcome(link.client(), runId);
     const first = await Promise.race([local, closed]);
-    // The terminal event is written before the workflow closes: what the store does not have by now is elsewhere.
+    // The terminal event is written before the workflow closes: events that the store lacks now are on another host.
     if ('stages' in first || (await readView(options.stores.reader, runId)).seq > 0) return await local;
     giveUp.abort();
     await local;
@@ -81,7 +81,7 @@ export async function followWherever(
   }
 }
 
-/** Says whom the run waits for until its events come here or its host is known; each state once. */
+/** Reports why the run waits until its events arrive here or its host is known; each reason once. */
 async function reportWaitReason(
   { link, runId, onNotice }: FollowOptions & { readonly onNotice: (message: string) => void },
   isHere: () => boolean,
@@ -103,14 +103,15 @@ async function reportWaitReason(
 }
 
 /**
- * Hands over every event of a run until the terminal one, and meanwhile keeps the embedded stack alive and
+ * Hands over every event of a run until the terminal one. During that time it keeps the embedded stack alive and
  * repairs a run that was terminated from outside.
  */
 export async function followRun(options: FollowOptions): Promise<RunView> {
   const done = new AbortController();
   const signal = AbortSignal.any([options.signal, done.signal]);
   let view = emptyView(options.runId);
-  // Without an event here a run on the user's own server may live on another host, whose store is not this host's to repair.
+  // A run on the user's own server without an event here may live on another host. Then this host must not repair its
+  // store.
   const end = new AbortController();
   const care = maintainRun(
     options,
@@ -135,7 +136,7 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
   }
 }
 
-/** Aborts `end` when the run's last event would be waited for in vain: its files are damaged, or the stack was stopped. */
+/** Aborts `end` if the last event of the run cannot arrive: its files are damaged, or the stack was stopped. */
 async function maintainRun(
   { runId, stores, link, onTrouble, onLowDisk, stateDir }: FollowOptions,
   signal: AbortSignal,

@@ -1,17 +1,19 @@
 /** Two texts, line by line. */
 
 export interface DiffLine {
-  /** `-` of the first text alone, `+` of the second alone, ` ` of both. */
+  /** `-`: only in the first text; `+`: only in the second text; ` `: in both. */
   readonly sign: '-' | '+' | ' ';
   readonly text: string;
 }
 
-/** Lines of a text beyond which two are not compared line by line, behind what they begin and end with alike. */
+/**
+ * The limit of lines in a text that are compared line by line. Equal lines at the beginning and the end do not count.
+ */
 export const MOST_LINES = 2_000;
-/** Equal lines that are shown around what differs. */
+/** Equal lines that are shown before and after a difference. */
 const CONTEXT = 3;
 
-/** What differs, with a few lines around it; null between texts that differ in too many lines. */
+/** Returns the changed lines with a few lines around them. Null: the texts differ in too many lines. */
 export function lineDiff(one: string, other: string): readonly DiffLine[] | null {
   const [from, to] = [linesOf(one), linesOf(other)];
   let head = 0;
@@ -28,7 +30,7 @@ export function lineDiff(one: string, other: string): readonly DiffLine[] | null
   ]);
 }
 
-/** A text without a line feed at its end is another than the same one with it. */
+/** A text without a line feed at its end differs from the same text with one. */
 function linesOf(text: string): readonly string[] {
   if (text === '') return [];
   const lines = text.split('\n');
@@ -36,7 +38,7 @@ function linesOf(text: string): readonly string[] {
   return last === '' ? lines : [...lines, `${last} (no line feed at the end)`];
 }
 
-/** By the longest common subsequence. */
+/** Finds the changes by the longest common subsequence. */
 function changesBetween(from: readonly string[], to: readonly string[]): readonly DiffLine[] {
   const width = to.length + 1;
   const lengths = new Uint16Array((from.length + 1) * width);

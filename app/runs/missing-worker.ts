@@ -3,7 +3,7 @@ import { readLastPollTime, QUIET_MS } from '../../client/temporal/pollers.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { RUN_TASK_QUEUE } from '../../workflows/messages.ts';
 
-/** One line; null when a worker polls, on the embedded stack, and when the server does not say. */
+/** Returns one line. Null: a worker polls, the stack is embedded, or the server does not answer. */
 export async function describeMissingWorker(link: ServerLink, nowMs: number): Promise<string | null> {
   if (link.isEmbedded) return null;
   const { namespace } = link.client().options;
@@ -17,7 +17,7 @@ export async function describeMissingWorker(link: ServerLink, nowMs: number): Pr
         : `no worker has polled ${queue} for ${Math.round((nowMs - last) / 1000)} s`;
     return `${since}: the run waits for one. Start it with the same TEMPORAL_* variables, on each host that runs VMs: voidbox worker`;
   } catch {
-    // A role that may start runs need not be allowed to look at a task queue.
+    // A role that may start runs need not be allowed to read a task queue.
     return null;
   }
 }

@@ -1,4 +1,4 @@
-/** All that this host recorded of a run: what it was admitted with, and what it came to. */
+/** All that this host recorded of a run: its admission and its outcome. */
 import { dirname } from 'node:path';
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
@@ -20,7 +20,7 @@ export interface RecordedRun extends EarlierRun {
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
   /** Limits that differ from those of its spec; absent: none. */
   readonly limits?: ChangedLimits;
-  /** The spec's folder; null where that is not known. */
+  /** The spec's folder; null: not known. */
   readonly baseDir: string | null;
   /** Null if the run was started by a client of Temporal, which records no source. */
   readonly source: SourceRecord | null;

@@ -6,9 +6,9 @@ import type { Machine } from '../machine.ts';
 import { readWhatIsThere } from './run-lookup.ts';
 
 /**
- * Views of runs, after those that seem to go on have been looked up at Temporal: one that was terminated, or that
- * its server does not know any more, gets the terminal event that nobody wrote. Without a server that answers,
- * the store's word stands: what is not running now goes on when the stack is started again.
+ * Returns views of runs, after it has asked Temporal about runs without an end. If a run was terminated, or its server
+ * no longer knows it, the run gets the missing terminal event. If no server answers, the stored state counts: such a
+ * run continues when the stack starts again.
  */
 export async function readRepairedViews(runIds: readonly string[], context: Machine): Promise<readonly RunView[]> {
   const stores = await context.stores();
@@ -21,7 +21,7 @@ export async function readRepairedViews(runIds: readonly string[], context: Mach
   );
 }
 
-/** Nothing here starts your own server again, so what a command shows may be old. Said once for each command. */
+/** Voidbox does not start your own server again, so the shown state may be old. Each command warns once. */
 async function warnOnce(context: Machine, error: unknown): Promise<void> {
   if (warned.has(context)) return;
   warned.add(context);
@@ -32,17 +32,17 @@ async function warnOnce(context: Machine, error: unknown): Promise<void> {
 
 const warned = new WeakSet<Machine>();
 
-/** Settings that have to be changed, and not a server that is away. */
+/** True if the user must change a setting; false if a server does not answer. */
 function isRefusal(error: unknown): boolean {
   if (error instanceof NoServerError) return error.kind === 'refused';
   return error instanceof Error && error.name === 'SetupError';
 }
 
-/** A command connects once: to a server that is away, a second try would take as long again. */
+/** A command connects once, because a second attempt at a server that does not answer would take as long again. */
 const links = new WeakMap<Machine, Promise<ServerLink | null>>();
 
 async function linkOf(context: Machine): Promise<ServerLink | null> {
-  // Loaded here and not above: runs that have ended are shown without the Temporal SDK.
+  // Loaded here, so that commands show ended runs without the Temporal SDK.
   const { openServerLink } = await import('../../client/temporal/server-link.ts');
   const link = links.get(context) ?? openServerLink(context, { start: false });
   links.set(context, link);
@@ -59,7 +59,7 @@ export interface AskOptions {
 /**
  * Asks the server of the runs, and starts none.
  * @returns null without a server, or if the server does not answer; a warning reports this for your own server
- * @throws NoServerError, SetupError: your own server has to be named another way
+ * @throws NoServerError, SetupError if the settings for your own server are wrong
  */
 export async function askRunningServer<T>(
   context: Machine,
@@ -70,7 +70,7 @@ export async function askRunningServer<T>(
     const asked = linkOf(context).then((link) => (link === null ? null : ask(link)));
     return await (mostMs === undefined ? asked : rejectAfter(asked, mostMs));
   } catch (error) {
-    // A server that has to be named another way is an error; one that stops answering leaves the store's word.
+    // Wrong settings for a server are an error. If a server stops answering, the stored state counts.
     if (!context.env.temporalConfigured) return null;
     if (refusals === 'throw' && isRefusal(error)) throw error;
     await warnOnce(context, error);
@@ -94,7 +94,7 @@ async function rejectAfter<T>(asked: Promise<T>, mostMs: number): Promise<T> {
   }
 }
 
-/** Of runs that seem to go on: ids of those that had ended, and have their terminal event now. */
+/** Checks runs without an end. Returns the ids of the runs that had ended; each of them now has its terminal event. */
 export async function repairRuns(runIds: readonly string[], context: Machine): Promise<ReadonlySet<string>> {
   const repaired = new Set<string>();
   if (runIds.length === 0) return repaired;

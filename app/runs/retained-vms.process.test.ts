@@ -1,4 +1,4 @@
-/** `exec` and `release` as they are typed where no VM is left. */
+/** `exec` and `release`, typed for runs without a kept VM. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { tmpdir } from 'node:os';

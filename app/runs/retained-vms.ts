@@ -1,4 +1,4 @@
-/** The VMs that a command line means: those that failed stages of a run have left for a look. */
+/** Finds the VMs that a command line means: VMs that failed stages of a run left for inspection. */
 import { listRetainedVms, type RetainedVmHere } from '../../client/vms/retained-vms.ts';
 import { stageOfRetained } from '../../domain/run/retained-vm.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
@@ -22,7 +22,7 @@ export interface LabelledVm extends RetainedVmHere {
   readonly label: string;
 }
 
-/** Those of a run, which may be none. @throws AppError if there is no such run */
+/** Lists the VMs of a run; the list may be empty. @throws AppError if there is no such run */
 export async function listRetainedOf(
   command: 'exec' | 'release',
   text: string,
@@ -34,7 +34,10 @@ export async function listRetainedOf(
   return { runId, all: vms.filter((vm) => vm.runId === runId).map((vm) => ({ ...vm, label: nameOf(vm) })) };
 }
 
-/** @param stage  only this one's, or this item's; undefined: all of the run. @throws AppError where there is none */
+/**
+ * @param stage  the stage or item whose VM to find; undefined: all VMs of the run. @throws AppError if there is no such
+ * VM
+ */
 export async function findRetained(
   command: 'exec' | 'release',
   text: string,
@@ -59,7 +62,7 @@ export function nameOf({ retention }: RetainedVmHere): string {
   return stageOfRetained(retention);
 }
 
-/** @throws AppError where the run has several */
+/** @throws AppError if the run has several VMs */
 export function theOnly({ runId, vms }: RetainedOfRun): RetainedVmHere {
   if (vms.length === 1) return vms[0];
   throw usageError(

@@ -14,7 +14,7 @@ export interface RunElsewhere {
   readonly isPruned: boolean;
   /** Its page in the Temporal UI. */
   readonly url: string | null;
-  /** What it waits for; null where that is not a worker. */
+  /** A line about the worker that the run waits for; null: it does not wait for a worker. */
   readonly missingWorker: string | null;
 }
 
@@ -37,7 +37,10 @@ export async function findRunOrElsewhere(text: string, context: Machine): Promis
   }
 }
 
-/** As `findRunOrElsewhere`, for a command that needs the run's data. @throws AppError that names the host which has it, or says that it is gone */
+/**
+ * Like `findRunOrElsewhere`, for a command that needs the run's data. @throws AppError that names the host with the
+ * data, or says that it is gone
+ */
 export async function findRunHere(
   command: 'apply' | 'artifacts' | 'diff' | 'exec' | 'fork' | 'logs' | 'release' | 'result' | 'retry',
   text: string,
@@ -79,7 +82,7 @@ async function askTemporal(runId: string, context: Machine): Promise<RunElsewher
   const { state } = await link.briefly((client) => describeRun(client, runId));
   if (state === 'missing') return null;
   const host = await link.briefly((client) => hostOfRun(client, runId));
-  // One that was refused names no host; what the embedded server knows was here.
+  // A refused run names no host. A run that the embedded server knows was here.
   const isPruned = host === null ? link.isEmbedded && state !== 'running' : host === readHostId(context.env.stateDir);
   const isWaiting = host === null && state === 'running';
   const missingWorker = isWaiting ? await describeMissingWorker(link, Date.now()) : null;

@@ -86,7 +86,7 @@ function listing(title: string, runIds: readonly string[]): string {
   return [title, ...shown, ...more].join('\n');
 }
 
-/** As a shell takes it: brackets of an item would be a pattern. */
+/** Quotes a name for a shell, which would read the brackets of an item as a pattern. */
 export function quoteStageName(name: string): string {
   const line = sanitizeLine(name);
   return /^[\w.-]+$/.test(line) ? line : `'${line.replaceAll("'", '')}'`;

@@ -21,7 +21,7 @@ export async function readView(reader: RunReader, runId: string): Promise<RunVie
   return view;
 }
 
-/** As `readView`; of a run that is damaged or cannot be read it is what could be read, and says so. */
+/** Like `readView`, but for a damaged or unreadable run it returns the part that could be read, marked as damaged. */
 export async function readWhatIsThere(
   { reader, inspector }: Pick<Stores, 'reader' | 'inspector'>,
   runId: string,

@@ -1,4 +1,4 @@
-/** What the plan of a run says about its stages and no event tells: for readers, where this host has the plan. */
+/** Facts about the stages of a run that its plan contains and no event repeats. Only for a host that has the plan. */
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { BudgetPlan, StagePlan } from '../../domain/plan/plan.ts';
@@ -10,13 +10,13 @@ export interface StageFacts {
   /** Its condition. */
   readonly when: string | null;
   readonly finally: boolean;
-  /** Of an attempt of its agent; absent: it has none. */
+  /** The budget of one attempt of its agent; absent: no budget. */
   readonly budget?: BudgetPlan;
-  /** It is done for each item of a list. */
+  /** The stage runs once for each item of a list. */
   readonly hasItems?: boolean;
 }
 
-/** By stage; none of a run that was not admitted or whose records are damaged. */
+/** By stage. Empty if the run was not admitted or its records are damaged. */
 export async function readStageFacts(runId: string, context: Machine): Promise<ReadonlyMap<string, StageFacts>> {
   const { records } = await context.stores();
   try {

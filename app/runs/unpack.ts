@@ -1,6 +1,7 @@
 /**
- * Brings an output to a folder of this machine. All of it is written into a new folder within the target that only this user
- * can enter, its bytes checked, before anything gets its name: what a guest put into a tar meets no file and no link of others.
+ * Brings an output to a folder of this machine. First it writes everything into a new folder within the target that
+ * only this user can enter, and checks the bytes. Only then do files get their names, so a tar from a guest cannot
+ * touch files of others or follow their links.
  */
 import { Buffer } from 'node:buffer';
 import { lstat, mkdir, mkdtemp, open, readdir, rename, rm, rmdir, symlink, unlink } from 'node:fs/promises';
@@ -17,7 +18,7 @@ import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
 import { streamTar, type StreamedEntry } from '../../tar/stream.ts';
 import { type AppError, usageError } from '../app-error.ts';
 
-/** As many as a keeper lets out of a VM. */
+/** Equals the limit of a keeper for files that leave a VM. */
 export const MAX_ENTRIES = 1_000_000;
 /** Names in a message. */
 const SHOWN_NAMES = 5;
@@ -30,14 +31,17 @@ export interface Unpacked {
 }
 
 interface Target {
-  /** Made when it is not there. */
+  /** Created if it does not exist. */
   readonly folder: string;
   /** Whether files and folders of the same name are replaced. */
   readonly force: boolean;
   readonly signal: AbortSignal;
 }
 
-/** @throws AppError where the target cannot be written, or holds such names already; CodedError for bytes that are not the artifact's */
+/**
+ * @throws AppError if the target cannot be written, or holds such names already; CodedError for bytes that are not the
+ * artifact's
+ */
 export async function unpackTar(bytes: AsyncIterable<Uint8Array>, target: Target): Promise<Unpacked> {
   return await fillStaging(target, async (staging) => {
     const made = new Set<string>();
@@ -116,12 +120,13 @@ async function fillStaging(target: Target, fill: (staging: string) => Promise<Un
     throw usageError(`cannot write to \`${folder}\`: ${(error as Error).message}`);
   } finally {
     if (staging !== null) await rm(staging, { recursive: true, force: true });
-    // A folder that was made for what did not come; one that somebody uses meanwhile stays.
+    // Removes a folder that was created for an output that did not arrive. `rmdir` keeps it if another program has put
+    // a file there.
     if (made !== undefined) await rmdir(folder).catch(() => undefined);
   }
 }
 
-/** What is in the way goes to `old` first, so that a name is never without its file for long. */
+/** Existing files move to `old` first, so that each name is without its file only for a moment. */
 async function giveNames(content: string, folder: string, old: string, force: boolean): Promise<void> {
   const names = await readdir(content, { encoding: 'buffer' });
   const taken: Buffer[] = [];
@@ -179,7 +184,7 @@ async function writeEntry(
   }
 }
 
-/** A file that changed while the guest read it may stand in its tar twice. */
+/** A tar contains a file twice if the file changed while the guest read it. */
 async function removeEarlier(staging: string, path: string, made: ReadonlySet<string>): Promise<void> {
   if (made.has(path)) throw createRefusal(path, 'it is a folder and something else');
   await unlink(joinStaging(staging, path)).catch((error: unknown) => {
@@ -231,7 +236,7 @@ function createRefusal(path: string, why: string): CodedError {
   return new CodedError('stage/bad-output', `the output has ${JSON.stringify(shown.slice(0, 200))}: ${why}`);
 }
 
-/** The name under which a file output comes: the last part of where it lay in the guest. */
+/** The name of a file output: the last part of its path in the guest. */
 export function fileNameOf(guestPath: string): string {
   return basename(guestPath);
 }

@@ -3,7 +3,7 @@ import type { WaitingAdmissions } from '../../client/runs/waiting-admissions.ts'
 import type { Machine } from '../machine.ts';
 import { askRunningServer } from './repair-runs.ts';
 
-/** Null: the embedded stack does not run, or no server answers, which a warning has said. */
+/** Null: the embedded stack does not run, or no server answered, which a warning reports. */
 export async function readWaitingAdmissions(context: Machine): Promise<WaitingAdmissions | null> {
   // Without a server there is nothing to load the Temporal SDK for.
   if (!context.env.temporalConfigured) {

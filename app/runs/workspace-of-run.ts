@@ -1,4 +1,4 @@
-/** Which stage's changes of a run are meant, and where they came from. */
+/** Finds the stage whose changes of a run are meant, and the folder of its workspace. */
 import type { DataRef, Plan, StagePlan } from '../../domain/plan/plan.ts';
 import { PARTIAL_OUTPUTS, WORKSPACE_OUTPUTS, workspaceGiver } from '../../domain/plan/workspace.ts';
 import { formatStageName } from '../../domain/run/instance.ts';
@@ -10,7 +10,7 @@ import { quoteRunId } from '../../domain/run/run-id.ts';
 import { formatRunId, quoteStageName } from './run-id.ts';
 
 export interface LeftChanges {
-  /** As people write it: `fix`, of an item `fixes[1].work`. */
+  /** As people write it: `fix`, or `fixes[1].work` for a stage of an item. */
   readonly stage: string;
   /** Its agent's attempt failed or was interrupted. */
   readonly isPartial: boolean;
@@ -32,8 +32,9 @@ export interface ChangesChoice {
 const MOST_STAGES = 10;
 
 /**
- * Of the named stage, or of the one with changes that no other stage went on with; where none changed anything, of any.
- * @throws AppError where there is none, or where there are several
+ * Finds the changes of the named stage. Without a name it finds the stage whose changes no other stage uses, or any
+ * stage if no stage changed a file.
+ * @throws AppError if there are no such changes, or if several stages left some
  */
 export function changesOf(
   runId: string,
@@ -161,12 +162,15 @@ function folderOf(plan: Plan | null, id: string): string | null {
   return from?.kind === 'folder' && from.source.kind === 'host' ? from.source.path : null;
 }
 
-/** `voidbox/RUN/STAGE`, of partial changes `voidbox/RUN/STAGE.partial`, with what no branch can have as hyphens: ids of runs are any text. */
+/**
+ * `voidbox/RUN/STAGE`, for partial changes `voidbox/RUN/STAGE.partial`. Hyphens replace characters that git forbids in
+ * branches, because ids of runs are any text.
+ */
 export function branchOf(runId: string, { stage, isPartial }: Pick<LeftChanges, 'stage' | 'isPartial'>): string {
   return `voidbox/${branchPart(runId)}/${branchPart(isPartial ? `${stage}.partial` : stage)}`;
 }
 
-/** Bytes of a part: git makes a file of its name, with `.lock` behind it. */
+/** The limit of bytes for a part: git makes a file of its name, followed by `.lock`. */
 const PART_BYTES = 200;
 
 function branchPart(text: string): string {

@@ -36,18 +36,18 @@ function logins(stages: readonly StagePlan[], variables: Readonly<Record<string,
   return loginsFor(stages, { env, now: () => new Date(NOW_MS) });
 }
 
-test('the access token stands for the variable, and the refresh token stays where it is', () => {
+test('the access token becomes the value of the variable, and the refresh token stays in its file', () => {
   login({ claudeAiOauth: { ...TOKENS, expiresAt: NOW_MS + 1_200_000 } });
   const found = logins([stage('claude-personal')]);
   expect(found).toEqual({
     CLAUDE_CODE_OAUTH_TOKEN: TOKENS.accessToken,
-    // For the worker, which looks at it again.
+    // For the worker, which checks the end again.
     'login-end:CLAUDE_CODE_OAUTH_TOKEN': '2026-11-24T12:20:00.000Z',
   });
   expect(JSON.stringify(found)).not.toContain(TOKENS.refreshToken);
 });
 
-test('one that ends before the agent must is refused, and no token is in the message', () => {
+test('a login that ends before the time limit of the agent is refused, and the message contains no token', () => {
   login({ claudeAiOauth: { ...TOKENS, expiresAt: NOW_MS + 1_199_999 } });
   expect(() => logins([stage('claude-personal')])).toThrow(
     expect.objectContaining({
@@ -58,7 +58,7 @@ test('one that ends before the agent must is refused, and no token is in the mes
   );
 });
 
-test('nobody else reads it: other providers, agents that are played, a variable that is set', () => {
+test('other providers, mocked agents and agents whose variable is set do not read the login', () => {
   login({ claudeAiOauth: { ...TOKENS, expiresAt: 0 } });
   const env = [{ name: 'ANTHROPIC_API_KEY', value: { kind: 'literal', text: 'x' } }] as const;
   expect(logins([stage('claude'), stage('codex'), stage('custom')])).toEqual({});
@@ -125,7 +125,7 @@ describe('the login of Codex', () => {
     expect(JSON.stringify(found)).not.toContain('rt-refresh');
   });
 
-  test('one that ends before the agent must is refused, from a file and from a variable', () => {
+  test('a login that ends before the time limit of the agent is refused, from a file and from a variable', () => {
     const short = authFile(token({ exp: NOW_MS / 1000 + 1_199 }));
     codexLogin(short);
     for (const variables of [{}, { CODEX_AUTH_JSON: short }] as const)

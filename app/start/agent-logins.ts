@@ -1,6 +1,7 @@
 /**
- * The login of a person on this machine, for agents that work by a subscription: of what the command line keeps, the access token,
- * which ends by itself. The refresh token, which makes new ones for months, stays where it is.
+ * Reads the login of this machine's user, for agents that work by a subscription. Voidbox takes only the access token
+ * from the files of the command line, because it expires. The refresh token, which creates new tokens for months, stays
+ * in its file.
  */
 import { type Stats, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,25 +21,25 @@ const FILE_BYTES = 1024 * 1024;
 type Env = Pick<Machine['env'], 'variables'>;
 
 interface Login {
-  /** Of the variable. */
+  /** The value for the variable. */
   readonly value: string;
-  /** Null: it does not say. */
+  /** Null: the login does not contain its expiry. */
   readonly expiresAtMs: number | null;
 }
 
 interface LoginKind {
   readonly provider: LlmProvider;
-  /** That it stands for. */
+  /** The variable that the login is a value for. */
   readonly variable: string;
   /** Whose login it is. */
   readonly owner: string;
   readonly program: string;
-  /** What makes one. */
+  /** The command that creates a login. */
   readonly login: string;
   /** Another way, for the remedy. */
   readonly otherwise: string;
   file(env: Env): string;
-  /** Of the file. Null: it is none that is known. */
+  /** Parses the text of the file. Null: the format is not known. */
   read(text: string): Login | null;
 }
 
@@ -78,8 +79,8 @@ const CODEX: LoginKind = {
 const KINDS = [CLAUDE, CODEX];
 
 /**
- * What stands for variables that are not set, and what takes the place of those that are set to a whole login; beside each when it
- * ends (`loginEndKey`), where that is known.
+ * Returns values for variables that are not set, and replacements for variables that are set to a whole login. Each
+ * value has its expiry next to it (`loginEndKey`), if the expiry is known.
  * @param stages  those that are to run
  * @throws AppError `host/login-expires`, `host/login-invalid`
  */
@@ -93,14 +94,14 @@ export function loginsFor(
       if (taken[variable] !== undefined) continue;
       requireLoginTime(login, kind, stage, now().getTime());
       taken[variable] = login.value;
-      // The worker looks at it again where its stage begins.
+      // The worker checks the expiry again when its stage begins.
       if (login.expiresAtMs !== null) taken[loginEndKey(variable)] = writeLoginEnd(login.expiresAtMs);
     }
   }
   return taken;
 }
 
-/** The variables whose values are logins of this machine, and where those lie. */
+/** Lists the owners and files of the logins of this machine that supply values of unset variables. */
 export function loginsTaken(
   values: Readonly<Record<string, string>>,
   env: Env,
@@ -110,18 +111,18 @@ export function loginsTaken(
   );
 }
 
-/** Whether somebody is logged in here whose login stands for this variable, for how long ever. */
+/** Checks whether this machine has a login for this variable, however soon it expires. */
 export function hasLogin(variable: string, env: Env): boolean {
   const kind = KINDS.find((known) => known.variable === variable);
   return kind !== undefined && readFile(kind, env) !== null;
 }
 
-/** The commands that make logins which stand for variables. */
+/** The commands that create logins for the variables. */
 export function loginCommandsFor(variables: readonly string[]): readonly string[] {
   return KINDS.filter(({ variable }) => variables.includes(variable)).map(({ login }) => login);
 }
 
-/** Of a stage's agent, by the variable of the host. */
+/** Returns the login of a stage's agent, by the variable of the host. */
 function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variable: string, Login, LoginKind])[] {
   const agent = answeringOf(work);
   const kind = KINDS.find(({ provider }) => provider === agent?.llm?.provider);
@@ -132,7 +133,7 @@ function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variab
     if (value.kind !== 'from-host' || name !== kind.variable) return [];
     const { fromHost } = value;
     const set = env.variables[fromHost];
-    // A token by itself is handed over as it is.
+    // A plain token is passed on unchanged.
     if (set !== undefined && (!isFile || set === '')) return [];
     const found = set === undefined ? (fromHost === kind.variable ? readFile(kind, env) : null) : kind.read(set);
     if (found !== null) return [[fromHost, found, kind] as const];
@@ -159,7 +160,10 @@ function requireLoginTime(
   );
 }
 
-/** Null: nobody is logged in, or the file is none that is known; then the variable is demanded by its name. */
+/**
+ * Null: the user is not logged in, or the format of the file is not known. The run then demands the variable by its
+ * name.
+ */
 function readFile(kind: LoginKind, env: Env): Login | null {
   try {
     const path = kind.file(env);

@@ -1,4 +1,4 @@
-/** The folder that relative paths of a spec start from: the spec's own, or that of `--base-dir`. */
+/** The folder where relative paths of a spec start: the spec's own folder, or `--base-dir`. */
 import { existsSync, statSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { contains } from '../../domain/language/text/paths.ts';
@@ -22,9 +22,9 @@ export function resolveBaseDir({ baseDir }: BaseDirOption, cwd: string): string 
 }
 
 /**
- * A path that does not exist below the spec's folder, as other tools take it: from the working folder.
+ * Resolves a path that does not exist below the spec's folder from the working folder, as other tools do.
  * @param path  absolute
- * @returns null: it does not exist there either, or the path is no such one
+ * @returns null: it does not exist there either, or the path is not below the spec's folder
  */
 export function findFromCwd(path: string, baseDir: string, cwd: string): string | null {
   if (!contains(baseDir, path) || cwd === baseDir) return null;
@@ -32,7 +32,7 @@ export function findFromCwd(path: string, baseDir: string, cwd: string): string 
   return existsSync(fromCwd) ? fromCwd : null;
 }
 
-/** How a command takes the files below the working folder. */
+/** Returns a hint with the option that makes relative paths start at the working folder. */
 export function baseDirHint(cwd: string): string {
   return `let relative paths start at the working folder: --base-dir ${quoteArgument(cwd)}`;
 }

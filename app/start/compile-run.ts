@@ -1,4 +1,4 @@
-/** From a file to a plan that runs, with every mistake told. */
+/** Compiles a file to a plan that runs, and reports every mistake. */
 import { SOURCE_BYTES, type SourceRecord } from '../../client/runs/client-record.ts';
 import { type MockRequest, withMocks } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
@@ -21,12 +21,12 @@ import { refuseMissingAgentSkills, withAgentSkillFiles } from './skill-files.ts'
 export interface CompiledRun {
   /** As it runs. */
   readonly plan: Plan;
-  /** As its author wrote it: what the run is started with, beside `mock`. */
+  /** As its author wrote it. A run is started with this plan and `mock`. */
   readonly written: Plan;
   readonly mock: MockRequest | null;
   /** Whether the mock agent plays the agents of the plan; null: as in the run that it comes from. */
   readonly mockAgents: boolean | null;
-  /** Those that VMs of the plan have by the hash of their disk. */
+  /** The images whose disk hashes the VMs of the plan contain. */
   readonly images: readonly KnownImage[];
   readonly baseDir: string;
   readonly places: LoadedSpec['mountPlaces'];
@@ -36,13 +36,13 @@ export interface CompiledRun {
 interface CompileOptions extends SpecValues {
   readonly mode: 'mock' | null;
   readonly mock: (plan: Plan) => MockRequest | null;
-  /** `kept`: where there is an agent, as in the run that it comes from. */
+  /** `kept`: as in the run that it comes from, if the plan has an agent. */
   readonly mockAgents: boolean | 'kept';
   readonly images: Pick<ImagePlaces, 'given' | 'allow'>;
   readonly onNotice: (notice: CompileNotice) => Promise<void>;
 }
 
-/** News of a compilation, in the order in which they arise: also those before a refusal. */
+/** News of a compilation, in order. Some come before a refusal. */
 export type CompileNotice =
   | {
       readonly kind: 'diagnostics';
@@ -61,7 +61,7 @@ export async function compileRun(file: string, options: CompileOptions, context:
   return await acceptSpec(await loadSpec(file, { ...options, allow: options.images.allow }, context), options, context);
 }
 
-/** As `compileRun`, of the text that an earlier run was compiled of. */
+/** Like `compileRun`, for the text from which an earlier run was compiled. */
 export async function compileAgain(
   { path, text }: { readonly path: string | null; readonly text: string },
   baseDir: string,
@@ -136,7 +136,7 @@ function refuseUnsupported(plan: Plan, written: Plan): void {
     );
 }
 
-/** Nothing is against it where the mock agent plays. */
+/** Checks whether this build supports the plan once the mock agent plays its agents. */
 function canBePlayed(plan: Plan): boolean {
   const made = withMockAgents(plan);
   return 'plan' in made && findUnsupportedParts(made.plan, 'read').length === 0;
@@ -155,7 +155,7 @@ function applyMocks(plan: Plan, request: MockRequest | null): Plan {
   throw usageError(`the run cannot be mocked: ${made.problems.join('; ')}`);
 }
 
-/** The flag is a word of its own: it lowers the isolation that the spec demands. */
+/** The user must type the flag, because it lowers the isolation that the spec demands. */
 function withMockSandboxes(plan: Plan): Plan {
   return {
     ...plan,

@@ -38,7 +38,7 @@ it('leaves those of the run that has the id', async () => {
   expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
 });
 
-it('writes nothing where there is nothing to hand over', async () => {
+it('writes nothing if there is nothing to hand over', async () => {
   await handOver(variables, 'a-run', {}, () => Promise.resolve());
   expect(existsSync(join(stateDir, 'runs'))).toBe(false);
 });

@@ -2,8 +2,8 @@ import type { HostVariables } from '../../activities/ports/host-variables.ts';
 import { RunExistsError } from '../../client/runs/runs.ts';
 
 /**
- * Puts the host's variables where the worker reads them, then starts the run. They lie on disk only for a run that
- * can drop them at its end: when it is not started, they go at once. Those of a run that has the id already stay.
+ * Puts the host's variables where the worker reads them, then starts the run. A run that starts deletes them at its
+ * end; if the run does not start, they are deleted at once. Variables of an existing run with the same id stay.
  */
 export async function handOver(
   store: HostVariables,

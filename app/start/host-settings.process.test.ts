@@ -1,4 +1,4 @@
-/** Variables of the environment in place of what a spec says, as commands read them and say so. */
+/** Variables of the environment that override settings of a spec: how commands read and report them. */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,7 +36,7 @@ type Variables = Readonly<Record<string, string>>;
 const type = (variables: Variables, ...args: readonly string[]) =>
   typeCommand(args, dir, { VOIDBOX_STATE_DIR: join(dir, 'state'), ...variables });
 
-test('`validate` says in one line what stands in place of what', async () => {
+test('`validate` reports in one line which variables override which keys', async () => {
   const { code, stdout, stderr } = await type(SET, 'validate', 'ask.yaml');
   expect(code).toBe(0);
   expect(stderr.split('\n')[0]).toBe(`${SAID}'s \`llm\`, and without its \`model\``);
@@ -60,7 +60,7 @@ test.each([
   expect(JSON.parse(stdout)).toMatchObject({ valid: true, settings });
 });
 
-test('the plan has what they say, of a spec and of a definition', async () => {
+test('the plan of a spec and the plan of a definition contain the values of the variables', async () => {
   for (const file of ['ask.yaml', 'ask.ts']) {
     const { code, stdout, stderr } = await type(SET, 'inspect', file, '--json');
     expect([code, stderr]).toEqual([0, expect.stringContaining(SAID)]);
@@ -71,14 +71,14 @@ test('the plan has what they say, of a spec and of a definition', async () => {
   }
 });
 
-test('what is set in vain is said where there are agents', async () => {
+test('`validate` reports variables without effect only if the spec has agents', async () => {
   const own = await type(SET, 'validate', 'own.yaml');
   expect(own.stderr).toContain(': without effect, since each agent has an `llm` of its own\n');
   const command = await type(SET, 'validate', 'command.yaml');
   expect([command.code, command.stderr]).toEqual([0, '']);
 });
 
-test('`run` says it too, and then that the key of that provider is not set', async () => {
+test('`run` reports the override too, and then that the key of that provider is not set', async () => {
   const { code, stderr } = await type(SET, 'run', 'ask.yaml');
   expect(code).toBe(3);
   expect(stderr).toContain(SAID);
@@ -94,7 +94,7 @@ test.each(['validate', 'inspect', 'run'])('`%s` refuses a bad value by the name 
   expect(JSON.parse(asJson)).toMatchObject({ error: { code: 'cli/variable-invalid' } });
 });
 
-test('commands that compile nothing do not look at them', async () => {
+test('commands that compile nothing do not read the variables', async () => {
   expect((await type({ VOIDBOX_LLM_PROVIDER: 'codx' }, 'runs')).code).toBe(0);
 });
 

@@ -1,4 +1,7 @@
-/** Variables of the environment in place of what a spec says: read before it is compiled, and said once it is. */
+/**
+ * Variables of the environment that override settings of a spec. Commands read them before they compile the spec, and
+ * report them afterwards.
+ */
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
 import {
   type HostSettings,
@@ -40,7 +43,7 @@ export function describeSettings(
   return lines;
 }
 
-/** By the names of the variables. */
+/** Returns the settings by the names of their variables. */
 function setOf(settings: HostSettings): Readonly<Record<string, string>> {
   return createMapping(
     Object.entries(SETTING_VARIABLES).flatMap(([key, name]) => {
@@ -50,7 +53,7 @@ function setOf(settings: HostSettings): Readonly<Record<string, string>> {
   );
 }
 
-/** Null: nothing stands in place of what the spec says. */
+/** Null: no variable overrides a setting of the spec. */
 export function toSettingsJson(
   settings: HostSettings | null,
   { llm, hasOwnLlm, leftOut, ollama }: AppliedSettings,

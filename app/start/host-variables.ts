@@ -19,7 +19,7 @@ function remedyOfAgents(stages: Plan['stages']): string {
   return hasKeys ? '; without a key and a model: voidbox run FILE --mock-agents' : '';
 }
 
-/** @throws AppError for a variable whose bytes no text has */
+/** @throws AppError for a variable whose bytes are not text */
 export function refuseUndecodable(names: readonly string[], { undecodable }: Machine['env']): void {
   const lost = names.filter((name) => undecodable.includes(name));
   if (lost.length === 0) return;
@@ -33,8 +33,8 @@ export function refuseUndecodable(names: readonly string[], { undecodable }: Mac
 /**
  * The values of variables and logins of this machine that the plan names. On your own server the worker may have the rest;
  * admission demands it.
- * @param given  stages whose outputs the run takes of an earlier one, so that it needs no value of theirs
- * @throws AppError for variables that are not set, or that no text has
+ * @param given  stages whose outputs the run takes from an earlier run, so it does not need their values
+ * @throws AppError for variables that are not set, or whose bytes are not text
  */
 export function selectHostVariables(plan: Plan, given: ReadonlySet<string>, context: Machine): Record<string, string> {
   const { env } = context;

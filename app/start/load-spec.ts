@@ -16,31 +16,31 @@ import type { Machine } from '../machine.ts';
 import { listSpecRoots } from './spec-roots.ts';
 
 export interface LoadedSpec {
-  /** As it is shown to the user: relative where that is shorter. */
+  /** The path as the user sees it: relative if that is shorter. */
   readonly file: string;
-  /** Text of the files that diagnostics name, by how they are shown. */
+  /** The texts of the files that diagnostics name, by their shown paths. */
   readonly sources: ReadonlyMap<string, string>;
   /** Full path; null: standard input. */
   readonly path: string | null;
-  /** Null of a definition. */
+  /** Null for a definition. */
   readonly text: string | null;
-  /** Absolute; relative mounts stand below it. */
+  /** Absolute; relative mounts start there. */
   readonly baseDir: string;
   /** Null when a diagnostic is an error. */
   readonly plan: Plan | null;
   readonly diagnostics: readonly Diagnostic[];
-  /** Where the spec or definition names each host path that the plan mounts or has a skill at, by its full path. */
+  /** The places in the spec or definition that name the host paths of mounts and skills, by full path. */
   readonly mountPlaces: ReadonlyMap<string, MountPlace>;
-  /** What came of the settings of the environment. */
+  /** The effect of the variables that override settings. */
   readonly appliedSettings: AppliedSettings;
   /** Names of parameters that a run must still give, in the order of the spec; none without `allowsMissingParams`. */
   readonly missingParams: readonly string[];
 }
 
-/** What a spec is compiled with. */
+/** The values with which a spec is compiled. */
 export interface SpecValues {
   readonly params: Readonly<Record<string, string>>;
-  /** In place of what the spec says; null: nothing. */
+  /** They override the spec; null: no variable is set. */
   readonly settings: HostSettings | null;
   /** Folders of `--allow-mounts`, absolute: parts may lie there, too. Absent: none. */
   readonly allow?: readonly string[];
@@ -50,22 +50,22 @@ export interface SpecValues {
   readonly baseDir?: string;
 }
 
-/** `FILE:LINE:COLUMN: `, where the spec names a path; nothing where nobody knows. */
+/** `FILE:LINE:COLUMN: ` of the path in the spec; empty if the place is unknown. */
 export function placeOfPath(places: ReadonlyMap<string, MountPlace>, path: string): string {
   const place = places.get(path);
   return place === undefined ? '' : `${place.file}:${place.line}:${place.column}: `;
 }
 
 export interface MountPlace {
-  /** As it is shown to the user. */
+  /** The path as the user sees it. */
   readonly file: string;
   readonly line: number;
   readonly column: number;
 }
 
 /**
- * Reads and compiles a spec; `-` is standard input. A definition in TypeScript or JavaScript is run on this machine. Everything
- * wrong with either is in the diagnostics.
+ * Reads and compiles a spec; `-` is standard input. A definition in TypeScript or JavaScript runs on this machine. The
+ * diagnostics contain every mistake.
  */
 export async function loadSpec(file: string, values: SpecValues, context: Machine): Promise<LoadedSpec> {
   const { params, settings, allowsMissingParams } = values;
@@ -120,7 +120,7 @@ function withHint<T extends object>(
   };
 }
 
-/** Known here too: what bundles code is loaded for definitions alone. */
+/** Repeats a check of the loader, because the bundler is loaded only for definitions. */
 function isDefinition(path: string): boolean {
   return ['.ts', '.mts', '.js', '.mjs'].includes(extname(path));
 }
@@ -144,7 +144,7 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
   return { file: formatPath(path), path, text: null, baseDir, ...loaded, missingParams };
 }
 
-/** Bytes that are no text would reach commands as other arguments than were written. A byte order mark is left out. */
+/** Bytes that are not text would reach commands as changed arguments. A byte order mark is removed. */
 function decode(bytes: Uint8Array, what: string): string {
   const encoding = findUtf16(bytes);
   const save = `Save it as UTF-8: iconv -f ${encoding ?? 'LATIN1'} -t UTF-8 FILE`;

@@ -1,9 +1,9 @@
-/** What of a machine only some plans need. */
+/** The pieces of a machine that only some plans need. */
 import { agentPartsOf } from '../../domain/agent/agent-cli.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { OptionalPieceName } from '../../setup/pieces/piece.ts';
 
-/** Each once; a VM that is simulated needs none, and neither does an agent that is played. */
+/** Each piece once. Simulated VMs need no piece, and mocked agents add none. */
 export function extrasOf({ scopes, stages }: Pick<Plan, 'scopes' | 'stages'>): readonly OptionalPieceName[] {
   const extras = scopes.flatMap((scope): readonly OptionalPieceName[] => {
     if (scope.sandbox.mode === 'mock') return [];

@@ -1,4 +1,7 @@
-/** Images that a plan names: found on this machine, and replaced by the hashes of their disks. A worker reads none of them. */
+/**
+ * Finds the images that a plan names on this machine, and replaces them with the hashes of their disks. Workers read no
+ * image by its name.
+ */
 import { resolve } from 'node:path';
 import type { Plan, SandboxPlan } from '../../domain/plan/plan.ts';
 import { FileRefusal, resolveWithin } from '../../files/open-file.ts';
@@ -14,15 +17,15 @@ import { quote } from '../../domain/units/quote.ts';
 
 export const IMAGES_HELP = 'folders, tars and OCI layouts whose disks runs may have here by their hash';
 
-/** Where images may lie. */
+/** The places where images may be. */
 export interface ImagePlaces {
   /** The spec's folder. */
   readonly baseDir: string;
-  /** What `--image` says, by the name in the spec; paths from the working directory. */
+  /** The values of `--image`, by the name in the spec; paths start at the working directory. */
   readonly given: Readonly<Record<string, string>>;
   /** Folders of `--allow-mounts`, absolute. */
   readonly allow: readonly string[];
-  /** Where the spec names each. */
+  /** The place in the spec that names each image. */
   readonly named: ReadonlyMap<string, MountPlace>;
 }
 
@@ -44,7 +47,7 @@ function imageOf({ mode, needs }: SandboxPlan): string | null {
 }
 
 /**
- * The plans with hashes of disks in place of the images that the first of them needs.
+ * Returns the plans with hashes of disks instead of the images that the first plan needs.
  * @throws AppError `cli/image-missing`, `cli/image-refused`, `cli/image-unfit`
  */
 export async function withImages(
@@ -79,7 +82,10 @@ export async function makeDisks(
   }
 }
 
-/** What `--images` names: disks for runs that are started elsewhere. @throws AppError `cli/image-missing`, `cli/image-unfit` */
+/**
+ * Makes the disks of `--images`, for runs that are started elsewhere. @throws AppError `cli/image-missing`,
+ * `cli/image-unfit`
+ */
 export async function makeGivenImages(
   paths: readonly string[],
   { env, cwd }: Machine,
@@ -100,7 +106,7 @@ export async function makeGivenImages(
   for (const { path, sha256 } of images) onProgress(`the image ${path} is ${sha256}`);
 }
 
-/** What `run` would refuse of the plan's images, as far as a look at their names tells. */
+/** Finds the images of the plan that `run` would refuse, as far as their names show it. */
 export async function findRefusedImages(
   plan: Plan,
   places: ImagePlaces,
@@ -127,7 +133,7 @@ async function findKnownImage(
   try {
     const real = realPathOf(path);
     await imageKindAt(real);
-    // What was typed here is the user's own word; what a spec names may be a stranger's.
+    // The user typed a given path. A path in a spec may come from a stranger.
     if (given === null) resolveWithin(path, { roots: listSpecRoots(places.baseDir, places.allow, env) });
     return { known: depth === 'name' ? null : await knowImage(real) };
   } catch (error) {

@@ -1,4 +1,7 @@
-/** What this host says of a plan's mounts before a run is started. The worker decides again, at admission and at each launch of a VM. */
+/**
+ * Checks a plan's mounts on this host before a run starts. The worker checks them again, at admission and at each
+ * launch of a VM.
+ */
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import type { Plan } from '../../domain/plan/plan.ts';
@@ -12,9 +15,9 @@ import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /**
- * What `--allow-mounts` names.
- * @returns absolute paths, links followed: a link that is changed later allows nothing else
- * @throws AppError for what is no folder
+ * Resolves the folders of `--allow-mounts`.
+ * @returns absolute paths with links followed, so that a link that changes later allows nothing else
+ * @throws AppError for a path that is not a folder
  */
 export function resolveFolders(paths: readonly string[], cwd: string): string[] {
   return paths.map((path) => {
@@ -28,7 +31,7 @@ export function resolveFolders(paths: readonly string[], cwd: string): string[] 
   });
 }
 
-/** @throws SetupError when what is allowed cannot be read */
+/** @throws SetupError if the allowed mounts cannot be read */
 export async function mountsRefusedHere(
   plan: Plan,
   baseDir: string,
@@ -76,7 +79,7 @@ export function describeWritableRepository({ hostPath, git }: WritableRepository
       };
 }
 
-/** With the folders that are allowed already: those that `up` is given replace them. */
+/** The command repeats the folders that are already allowed, because the folders given to `up` replace them. */
 export function refusalRemedy(refused: RefusedMount, baseDir: string, env: Environment, cwd: string): string {
   const { scopes, why, detail } = refused;
   if (why === 'missing') {
@@ -107,7 +110,7 @@ export interface MountsOfRun {
   /** As `resolveFolders` returns them. */
   readonly allow: readonly string[];
   readonly cwd: string;
-  /** Where the spec names what it mounts, by its full path. */
+  /** The places in the spec that name the mounts, by full path. */
   readonly places: ReadonlyMap<string, MountPlace>;
 }
 

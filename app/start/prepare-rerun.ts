@@ -50,7 +50,7 @@ export interface PreparedRerun {
   /** Which results the run uses. Admission decides it again. */
   readonly reuse: Reuse;
   readonly continued: ContinuedPlan | null;
-  /** The plan is that of the earlier run, so a request need not contain it. */
+  /** The plan equals the plan of the earlier run, so a request need not contain it. */
   readonly isSamePlan: boolean;
 }
 

@@ -2,7 +2,7 @@ import type { InlineOrRef } from '../../activities/contract.ts';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 
-/** The input of a run as its request names it: small text by itself, everything else by its hash in the store. */
+/** The input of a run in its request: small text inline, everything else by its hash in the store. */
 export async function storeRunInput(bytes: Uint8Array, artifacts: ArtifactStore): Promise<InlineOrRef> {
   const text = decodeText(bytes);
   if (text !== null && bytes.byteLength <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text };
@@ -16,7 +16,7 @@ export async function* toStream(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   yield bytes;
 }
 
-/** Null when the bytes are not UTF-8: text that is not kept to the byte would be another input. */
+/** Null if the bytes are not UTF-8: decoded text would differ from the input. */
 export function decodeText(bytes: Uint8Array): string | null {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);

@@ -70,7 +70,7 @@ test('a skill that is a file is nothing that this build cannot run', async () =>
   expect(JSON.parse(gone.stdout)).toMatchObject({ unsupported: [{ stage: 'a' }] });
 });
 
-test('one of the agent that answers a step machine is told at its place too', async () => {
+test('`validate` reports a missing skill of the agent that answers a step machine at its place, too', async () => {
   writeFileSync(join(dir, 'specs/skill.ts'), 'throw new Error("its code is not run");\n');
   const agent = 'agent: { skills: ["file:skills/review.md"] }';
   writeFileSync(
@@ -98,7 +98,7 @@ test('`run` refuses it, before it asks for the agent’s key', async () => {
   expect(stderr).toContain(`${dir}/skills/review.md`);
 });
 
-test('a file that is neither below the spec nor allowed is refused, also by a link; a folder that is allowed is none', async () => {
+test('a file that is neither below the spec nor in an allowed folder is refused, also by a link; a file in an allowed folder is accepted', async () => {
   const secret = join(dir, 'secret.md');
   writeFileSync(secret, 'the key');
   symlinkSync(secret, join(dir, 'specs/link.md'));

@@ -1,4 +1,4 @@
-/** Documents of the host that a plan's agents get, as this machine has them. On your own server the worker's host decides. */
+/** Documents of this host that a plan's agents get. With your own server the worker's host decides. */
 import { stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { AgentSkill, Plan, StagePlan } from '../../domain/plan/plan.ts';
@@ -16,16 +16,16 @@ export interface MissingAgentSkill {
   readonly stage: string;
   /** As the plan has it: absolute. */
   readonly path: string;
-  /** The file that lies there from the working directory, and is not taken; null: none does. */
+  /** The file at the same path from the working directory, which is not used; null: there is no such file. */
   readonly beside: string | null;
-  /** Where it is, outside of what a spec may name; null: it is missing. */
+  /** The place of the file, outside of the folders that a spec may name; null: the file is missing. */
   readonly elsewhere: string | null;
 }
 
 export interface AgentSkillPlaces {
-  /** Of the spec: its relative paths start there. */
+  /** The spec's folder; its relative paths start there. */
   readonly baseDir: string;
-  /** Folders that the command was told to allow; absolute, links followed. */
+  /** Folders that the user allows for the command; absolute, links followed. */
   readonly allow: readonly string[];
 }
 
@@ -95,8 +95,8 @@ export function suggestSkillFix({ beside, elsewhere }: MissingAgentSkill, baseDi
 const SKILL_BYTES = 128 * 1024;
 
 /**
- * The plan with the text of each document of this machine in it, so that the worker reads none: the run's host may be another one,
- * and a plan must not have it read files of its own.
+ * Returns the plan with the text of each document of this machine, so that the worker reads no document. The run may be
+ * on another host, and a plan must not make that host read its own files.
  * @throws AppError `cli/skill-missing`, `cli/skill-refused`
  */
 export async function withAgentSkillFiles(plan: Plan, places: AgentSkillPlaces, { env }: Here): Promise<Plan> {
@@ -119,7 +119,7 @@ function inlineSkill(skill: AgentSkill, roots: readonly string[]): AgentSkill {
     return { kind: 'inline', name, content: documentIn(bytes, path) };
   } catch (error) {
     if (!(error instanceof FileRefusal)) throw error;
-    // One that is not there was reported before this, unless the worker's host may have it.
+    // A missing file was reported before, unless the worker's host may have it.
     if (error.reason === 'missing' || error.reason === 'denied') return skill;
     throw refusalOfSkill(path, error);
   }
@@ -148,13 +148,16 @@ function refusalOfSkill(path: string, { reason, message }: FileRefusal): AppErro
       );
 }
 
-/** As of one that is fetched. @throws AppError `cli/skill-missing` for what is no text: a plan holds none */
+/**
+ * Applies the rules for fetched documents. @throws AppError `cli/skill-missing` for bytes that are not text, because a
+ * plan cannot contain them
+ */
 function documentIn(bytes: Buffer, path: string): string {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
     if (text.trim() !== '' && !text.includes('\0')) return text;
   } catch {
-    // Said below.
+    // The error below reports it.
   }
   throw new AppError(
     'usage',
@@ -171,7 +174,7 @@ export async function refuseMissingAgentSkills(
   named: ReadonlyMap<string, MountPlace>,
   { env, cwd }: Here,
 ): Promise<void> {
-  // With your own server the worker may have what is missing here, and this host reads what it has itself.
+  // With your own server, the worker may have files that are missing here. This host sends the files that it has.
   const all = await missingAgentSkills(plan, places, { env, cwd });
   const first = all.find(({ elsewhere }) => elsewhere !== null || !env.temporalConfigured);
   if (first !== undefined)

@@ -1,4 +1,4 @@
-/** Starts a run: what it needs of this machine and of the embedded stack, its request and its permissions. */
+/** Starts a run: prepares this machine and the embedded stack, and writes the request and its permissions. */
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../../activities/contract.ts';
@@ -35,7 +35,7 @@ import { toStream, storeRunInput } from './run-input.ts';
 /** How long `waitUntilAdmitted` waits; a worker that starts takes a second or two. */
 const ADMISSION_MS = 10_000;
 const ADMISSION_POLL_MS = 20;
-/** Of an id in a summary, of which Temporal takes 400 bytes. */
+/** The limit for an id in a summary. Temporal accepts 400 bytes for a summary. */
 const MOST_ID_CHARACTERS = 40;
 /** Record: the refs of an input and a plan that are on their way to the run. */
 const INPUT_RECORD = 'input';
@@ -49,7 +49,7 @@ export interface StartRequest {
   readonly mock: MockRequest | null;
   /** Whether the mock agent plays the agents; null: as in the earlier run. */
   readonly mockAgents: boolean | null;
-  /** What it was compiled of; null where that is not known. */
+  /** The source from which it was compiled; null: not known. */
   readonly source: SourceRecord | null;
   /** The earlier run that it comes from; null: none. */
   readonly from: StartFrom | null;
@@ -58,15 +58,15 @@ export interface StartRequest {
   readonly hostVariables: Readonly<Record<string, string>>;
   /** The spec's folder: the worker of this machine lets the run mount from it. */
   readonly baseDir: string;
-  /** Where the spec names folders and files of this machine, by their full paths. */
+  /** The places in the spec that name folders and files of this machine, by full path. */
   readonly places: ReadonlyMap<string, MountPlace>;
-  /** Their disks are made where the cache has none. */
+  /** Their disks are made if the cache does not have them. */
   readonly images: readonly KnownImage[];
   /** Folders that this run may mount and work in, absolute. */
   readonly allowMounts: readonly string[];
   /** Repositories of the network that it may fetch, as HOST/PATH. */
   readonly allowGit: readonly string[];
-  /** The bytes of the first stages' input; null: they get none. */
+  /** The bytes of the first stages' input; null: they get no input. */
   readonly input: Uint8Array | null;
   /** The person may be asked for permissions that the request lacks. */
   readonly mayAsk: boolean;
@@ -74,11 +74,11 @@ export interface StartRequest {
 
 export interface StartFrom {
   readonly origin: RunOrigin;
-  /** As the command line counts; admission decides. */
+  /** As the command line computes it; admission decides. */
   readonly reuse: Reuse;
   /** The agents that continue; null: none does. */
   readonly continued: ContinuedPlan | null;
-  /** The plan and the input are those of the origin, so that the request names neither. */
+  /** The plan and the input equal the origin's, so the request names neither. */
   readonly isSamePlan: boolean;
 }
 
@@ -112,7 +112,7 @@ export async function startRun(
   openStateFolder(env.stateDir);
   const stores = await context.stores();
   try {
-    // What was typed wrong is told before anything is fetched or started.
+    // Mistakes in the command are reported before anything is fetched or started.
     if (await stores.index.has(runId)) throw new RunExistsError(runId);
     await stores.inspector.refuseSetAside(runId);
     // Another spec, as a fork has, gets no permission of the earlier one.
@@ -136,7 +136,7 @@ export async function startRun(
       onProgress(`agents work by the login of ${owner} on this machine (${file}), without its refresh token`);
     const link = await openServerLink(context, { start: true, onProgress });
     if (link === null) throw new Error('the embedded stack was not started');
-    // Its worker may not have taken it yet; its variables must not be overwritten by ours.
+    // The worker of an existing run may not have read its variables yet, and ours must not overwrite them.
     if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing')
       throw new RunExistsError(runId);
     // With a configured server the run may live on another host, and what is written here would never be removed.
@@ -145,7 +145,7 @@ export async function startRun(
     const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
     if (isNamed || readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, mark);
     const summary = summaryOf(plan, from);
-    // Where no worker has ever run on this state folder, none would read them, and nothing would remove them.
+    // If no worker has ever used this state folder, no worker would read the variables or delete them.
     const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
     await handOver(stores.hostVariables, runId, handedOver, () =>
       startWorkflow(link.client(), { runId, request, summary }),
@@ -164,7 +164,10 @@ async function readEarlierMark(runId: string, { marks }: Stores): Promise<Partia
   return ((await marks.get(runId, CLIENT_MARK)) as Partial<ClientMark> | null | undefined) ?? null;
 }
 
-/** Folders, or addresses that are fetched as this user: the worker does either for its own user's runs alone. */
+/**
+ * Checks for folders of this host and for addresses that are fetched as this user. The worker uses either only for runs
+ * of its own user.
+ */
 function readsHostFolders({ scopes, stages }: Plan): boolean {
   return (
     scopes.some((scope) => scope.sandbox.mounts.length > 0) ||
@@ -172,7 +175,7 @@ function readsHostFolders({ scopes, stages }: Plan): boolean {
   );
 }
 
-/** The embedded worker runs no other code than that of skills which its user has named: in a spec that is run, for one. */
+/** The embedded worker runs only code of skills that its user has named, for example in a spec that is run. */
 function skillEntriesOf({ stages }: Plan): readonly string[] {
   const paths = stages.flatMap(({ work }) => skillOf(work)?.source.path ?? []);
   return [...new Set(paths.map(entryNamed))];
@@ -190,8 +193,8 @@ function summaryOf(plan: Plan, from: StartFrom | null): string {
 }
 
 /**
- * What the workflow is started with. A large input or plan is named in the run's records from here on: until admission does
- * it, `prune --artifacts-now` would not know that it is wanted.
+ * Builds the argument of the workflow. The records of the run name a large input or plan from here on. Without this,
+ * `prune --artifacts-now` could delete it before admission names it.
  */
 export async function requestOf(
   {
@@ -224,7 +227,7 @@ export async function requestOf(
   };
 }
 
-/** A plan that is too large for history lies where the worker of this machine finds it. */
+/** Stores a plan that is too large for the history where the worker of this machine finds it. */
 async function planPartOf(
   plan: Plan,
   artifacts: ArtifactStore,
