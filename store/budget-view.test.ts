@@ -45,7 +45,7 @@ test('all attempts of all agents count against the budget of the run, the latest
     finished('a', 'a/0/1'),
     started('a', 'a/0/2', 2),
     used('a', 'a/0/2', 40, 1, null),
-    // Of an item, whose stage has no row.
+    // An item, whose stage has no row.
     used('work', 'each[3]/work/0/1', 60, 1, 0.25),
   );
   expect(usedOf(view.budget!)).toEqual({

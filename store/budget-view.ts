@@ -7,11 +7,14 @@ export interface BudgetView {
   readonly limits: BudgetPlan;
   /** By attempts that have ended. */
   readonly ended: ModelUse;
-  /** By attempts that have no end so far, or never come to one, as those of lost VMs; by exec key. */
+  /** By attempts without an end, by exec key. Attempts of lost VMs never get one. */
   readonly open: Readonly<Record<string, ModelUse>>;
 }
 
-/** What an attempt tells last stands, and nothing follows its end: so it is summed up there. */
+/**
+ * Keeps the largest use that an attempt reported. At the end of the attempt the sum of ended attempts takes it over,
+ * because no report follows.
+ */
 export function withUse(view: BudgetView, body: RunEventBody): BudgetView {
   if (body.type === 'agent-usage') {
     const { execKey } = body;
@@ -32,7 +35,7 @@ function useIn({
   return { inputTokens, outputTokens, cachedInputTokens, turns, costUsd };
 }
 
-/** By all attempts, those of items, of earlier visits and of lost VMs among them. */
+/** The use by all attempts, including attempts of items, of earlier visits and of lost VMs. */
 export function usedOf({ ended, open }: BudgetView): ModelUse {
   return Object.values(open).reduce(sumOfUse, ended);
 }

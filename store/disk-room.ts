@@ -1,15 +1,15 @@
-/** How much room the disk of a state folder has, and when that is too little to begin anything new. */
+/** Reads the free room of the disk of a state folder, and decides when it is too little for new work. */
 import { statfsSync, type StatsFs } from 'node:fs';
 import { dirname } from 'node:path';
 import type { DiskRoom } from '../activities/ports/local-store.ts';
 import { errnoOf } from './errno.ts';
 
-/** Below this no VM is started. */
+/** Below this limit no VM starts. */
 const FLOOR_BYTES = 512 * 1024 * 1024;
-/** On a small file system it is this part of it. */
+/** On a small file system the limit is this fraction of it. */
 const FLOOR_SHARE = 20;
 
-/** Room for this user at a path, or at the folder that it will be made in. */
+/** Returns the room for this user at a path, or at the folder in which the path will be made. */
 export function readDiskRoom(path: string): DiskRoom {
   const { bavail, blocks, bsize } = statfsAt(path);
   const availableBytes = bavail * bsize;

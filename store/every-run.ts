@@ -1,4 +1,4 @@
-/** All runs of an index, page by page: a store answers no question of any length. */
+/** Lists all runs of an index, page by page, because stores limit the length of a list. */
 import type { IndexedRun, RunIndex, RunPosition, RunQuery } from '../activities/ports/run-index.ts';
 
 /** Runs of one page. */

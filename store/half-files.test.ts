@@ -13,7 +13,7 @@ function put(path: string): string {
   return path;
 }
 
-test('the names of half files lie beside the file, and no two are equal', () => {
+test('the names of half files are next to the file, and no two are equal', () => {
   const file = join(folder, 'plan.json');
   const halves = [nameHalfFile(file), nameHalfFile(file)].map(put);
   expect(new Set(halves).size).toBe(2);

@@ -1,6 +1,6 @@
 /**
- * Names of files until they are whole: a writer gives the file its own name by a rename. A writer that is killed leaves
- * half a file, and what ends the folder's use removes it. A writer that lives makes its file again.
+ * Names of files until they are whole: a writer gives the file its own name by a rename. A killed writer leaves half a
+ * file, which is removed when the use of the folder ends. A running writer makes its file again.
  */
 import { randomBytes } from 'node:crypto';
 import { readdirSync, rmSync } from 'node:fs';

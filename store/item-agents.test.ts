@@ -8,7 +8,7 @@ import { emptyView, type ItemsView, SHOWN_AGENTS } from './run-view.ts';
 
 const BUDGET: BudgetPlan = { maxTokens: 1_000 };
 
-/** Of the agent of the innermost part, where nothing else is said. */
+/** Returns the key of an agent's attempt; by default the agent `work` of the innermost part. */
 function key(
   path: string,
   attempt = 1,
@@ -51,7 +51,7 @@ function shownAfter(...bodies: readonly RunEventBody[]): readonly unknown[] {
   ]);
 }
 
-test('agents at work stand first, then those that have ended, the nearest to its limit first', () => {
+test('running agents are listed first, then ended agents, the nearest to its limit first', () => {
   const events = [
     ...['each~0', 'each~1', 'each~2', 'each~10'].map((path) => started(path)),
     used('each~0', 300),
@@ -60,7 +60,7 @@ test('agents at work stand first, then those that have ended, the nearest to its
     used('each~0', 400),
     ended('each~0', 'succeeded'),
     ended('each~1', 'failed'),
-    // Of a stage of the item that is no agent.
+    // A stage of the item that is not an agent.
     { type: 'stage-started', attempt: 1, ...key('each~0', 1, 'each.test') },
     ended('each~0', 'succeeded', 1, 'each.test'),
   ] as const satisfies readonly RunEventBody[];
@@ -75,7 +75,7 @@ test('agents at work stand first, then those that have ended, the nearest to its
   expect(agents.ended[0]).toMatchObject({ budget: BUDGET, attempt: 1, execKey: 'each.work/each~1/1' });
 });
 
-test('an attempt that follows another of its item, whose VM was lost or which failed, stands for it', () => {
+test('an attempt that follows another of its item, whose VM was lost or which failed, replaces it', () => {
   expect(shownAfter(started('each~0'), used('each~0', 700), started('each~0', 2), used('each~0', 900))).toEqual([
     ['each[0].work', 'running', 0],
   ]);
@@ -90,7 +90,7 @@ test('an attempt that follows another of its item, whose VM was lost or which fa
   expect(itemsAfter(...again).agents!.attempts).toBe(2);
 });
 
-test('an agent without a budget counts once it has used something, behind those with one', () => {
+test('an agent without a budget counts once it has used something, after those with one', () => {
   expect(itemsAfter(started('each~0', 1, null)).agents).toBeUndefined();
   expect(
     shownAfter(

@@ -1,4 +1,6 @@
-/** Agents of items, what they have used and may take: those at work, and of those that have ended the nearest to their limits. */
+/**
+ * Agents of items, with their use and their budgets: all running agents, and the ended agents nearest to their limits.
+ */
 import { largestUse, type ModelUse, NO_USE, shareOfBudget } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
@@ -17,7 +19,7 @@ export function withItemAgent(
   instance: InstancePath,
   body: RunEventBody,
 ): ItemAgentsView | undefined {
-  // Whether it is an agent, its budget tells, else what it uses.
+  // A budget shows that the stage is an agent; an agent without a budget is known by its use.
   if (body.type === 'stage-started')
     return body.budget === undefined ? view : withWorking(view, instance, body, { budget: body.budget });
   if (body.type === 'agent-usage') {
@@ -29,13 +31,13 @@ export function withItemAgent(
   return body.type === 'stage-failed' ? withEnd(view, instance, body, 'failed') : view;
 }
 
-/** Of items that were cancelled not each has an event. */
+/** Ends running agents as cancelled, because cancelled items may have no event. */
 export function endAgents(view: ItemAgentsView): ItemAgentsView {
   const cut = Object.values(view.working).map((agent): ItemAgent => ({ ...agent, state: 'cancelled' }));
   return { ...view, working: {}, ended: nearestFirst([...view.ended, ...cut]) };
 }
 
-/** Those at work by their names, then those that have ended. */
+/** Lists running agents by their names, then ended agents. */
 export function listAgents({ working, ended }: ItemAgentsView): readonly ItemAgent[] {
   const atWork = Object.values(working).toSorted((a, b) => compareNames(a.name, b.name));
   return [...atWork, ...ended].slice(0, SHOWN_AGENTS);
@@ -46,7 +48,10 @@ interface AgentKey {
   readonly execKey: string;
 }
 
-/** What an attempt tells last stands, as in the account of the run; one that a later attempt has overtaken tells nothing. */
+/**
+ * Keeps the largest use that an attempt reported, like the account of the run. Events of an attempt that a later
+ * attempt has replaced change nothing.
+ */
 function withWorking(
   view: ItemAgentsView = NO_AGENTS,
   instance: InstancePath,
@@ -91,7 +96,7 @@ function nearestFirst(agents: readonly ItemAgent[]): readonly ItemAgent[] {
     .slice(0, SHOWN_AGENTS);
 }
 
-/** Those without a budget stand behind those that have one. */
+/** Sorts agents without a budget after those with one. */
 function shareOf({ budget, used }: ItemAgent): number {
   return budget === undefined ? -1 : shareOfBudget(budget, used);
 }

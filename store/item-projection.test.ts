@@ -96,7 +96,7 @@ describe('items of a stage', () => {
   });
 });
 
-test('an item of a part has ended with the stage that ends the part, and what its stages come to counts for nothing', () => {
+test('an item of a part ends with the stage that ends the part, and results of its other stages do not count', () => {
   const at = (stage: string, item: number): { readonly stage: string; readonly execKey: string } => ({
     stage,
     execKey: `${stage}/each~${item}/1`,
@@ -159,7 +159,7 @@ test('lists within items are counted over all items around them, and nothing of 
     started('each~0~each.in~0'),
     started('each~0~each.in~1'),
     started('each~0~each.in~2'),
-    // Of the same number in another item.
+    // The same number in another item.
     started('each~1~each.in~1'),
     ended('each~0~each.in~0', 'succeeded'),
     ended('each~0~each.in~1', 'failed'),

@@ -1,4 +1,4 @@
-/** What an event of an item changes in the view of the stage that is done for each: counts, failures, questions, use. */
+/** Applies events of items to the view of the stage with the list: counts, failures, questions, use. */
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { type InstancePath, instanceText, formatStageName } from '../domain/run/instance.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
@@ -10,12 +10,12 @@ import { createMapping, valueAt } from '../domain/units/mapping.ts';
 interface EventItem {
   readonly stage: string;
   readonly item: number;
-  /** Of the stage, which made the list. */
+  /** The attempt of the stage, which made the list. */
   readonly attempt: number;
   readonly instance: InstancePath;
 }
 
-/** The item of a stage that an event is of; null: it is of the run itself, or of no stage. */
+/** Returns the item of a stage that an event belongs to. Null: the event belongs to the run itself, or to no stage. */
 export function itemOf(body: RunEventBody): EventItem | null {
   const instance =
     'execKey' in body
@@ -35,14 +35,14 @@ export function projectItem(stage: StageView, { item, instance }: EventItem, bod
   return withItemAgents(withAgents(withQuestions(counted, instance, body), body), instance, body);
 }
 
-/** Of a stage that an agent worked on. */
+/** The usage of a stage that an agent worked on. */
 const AGENT_USAGE = ['inputTokens', 'outputTokens', 'cachedInputTokens', 'turns', 'costUsd', 'partlyCounted'] as const;
 
 export function agentUsageOf(usage: StageView['usage']): StageView['usage'] {
   return createMapping(AGENT_USAGE.flatMap((name) => (usage[name] === undefined ? [] : [[name, usage[name]]])));
 }
 
-/** What agents of items took, each of their attempts included, is what the stage with the list took. */
+/** Adds the use of items' agents, in each attempt, to the use of the stage with the list. */
 function withAgents(stage: StageView, body: RunEventBody): StageView {
   if (body.type !== 'stage-finished') return stage;
   const took = Object.entries(agentUsageOf(body.result.usage));
@@ -64,7 +64,9 @@ export function withTotal(stage: StageView, total: number | undefined): StageVie
 
 const NO_ITEMS: ItemsView = { total: 0, running: 0, succeeded: 0, failed: 0, failures: [], open: {} };
 
-/** VMs of items are left out: each lives for one of them. Of a part an item ends with the stage that ends the part. */
+/**
+ * Leaves out VMs of items, because each serves only one item. An item of a part ends with the stage that ends the part.
+ */
 function withItem(stage: StageView, item: number, body: RunEventBody): StageView {
   if (body.type === 'stage-started' || body.type === 'stage-asking' || body.type === 'stage-retrying')
     return withItems(stage, item, 'running', null);
@@ -80,7 +82,7 @@ function withItem(stage: StageView, item: number, body: RunEventBody): StageView
   return withItems(stage, item, outcome === 'succeeded' ? 'succeeded' : null, null);
 }
 
-/** Lists within items, which are counted alone: `logs` shows their items. */
+/** Only counts lists within items: `logs` shows their items. */
 function withInner(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
   if (!('stage' in body)) return stage;
   const items = stage.items ?? NO_ITEMS;
@@ -98,7 +100,7 @@ function withInner(stage: StageView, instance: InstancePath, body: RunEventBody)
   return state === undefined ? stage : withCounts(list, (counts) => moveItem(counts, instanceText(instance), state));
 }
 
-/** What is asked in items, and what is not any more. Of a window that begins again, the question stands as it was. */
+/** Updates the open questions of items. A repeated `stage-asking` of an attempt replaces its question. */
 function withQuestions(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
   if (!('execKey' in body)) return stage;
   const { execKey } = body;
@@ -114,7 +116,10 @@ function withQuestions(stage: StageView, instance: InstancePath, body: RunEventB
     : stage;
 }
 
-/** What an event makes of the item whose list is of this stage; null: it was cancelled, undefined: it stays as it was. */
+/**
+ * Returns the state that an event gives the item whose list belongs to this stage. Null: the item was cancelled.
+ * Undefined: its state stays.
+ */
 function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | 'succeeded' | null | undefined {
   if (body.type === 'stage-started' || body.type === 'stage-retrying') return 'running';
   if (!('stage' in body) || body.stage !== list) return undefined;
@@ -124,7 +129,7 @@ function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | '
   return outcome === 'failed' || outcome === 'succeeded' ? outcome : null;
 }
 
-/** Of items that were cancelled not each has an event, and nobody answers them any more. */
+/** Settles the items of an ended stage: cancelled items may have no event, and their questions accept no answer. */
 export function endItems(items: ItemsView): ItemsView {
   const { within, questions, agents } = items;
   const settled = {

@@ -1,18 +1,18 @@
-/** What the doors of a run's VMs did, folded from their events. */
+/** The activity of the doors of a run's VMs, folded from their events. */
 import { type DoorCounts, targetText } from '../domain/run/door-notice.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 
 type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
 
-/** Of a VM. */
+/** The network activity of one VM. */
 export interface NetworkView {
-  /** Connections that have ended, refusals and bytes that an event of their own told. */
+  /** Ended connections, refusals and bytes that have an event of their own. */
   readonly told: DoorCounts;
-  /** And those that were only counted. */
+  /** Connections, refusals and bytes that an event only counted. */
   readonly counted: DoorCounts;
-  /** What was refused, the first so many that differ. */
+  /** The first `SHOWN_REFUSALS` refusals that differ. */
   readonly refusals: readonly RefusalView[];
-  /** The host keeps no notices of these kinds any more, or its disk was full: there were more than is told. */
+  /** The host no longer keeps notices of these kinds, or its disk was full: the counts are too low. */
   readonly isIncomplete: boolean;
 }
 
@@ -20,7 +20,7 @@ export interface RefusalView {
   /** `example.com:443`. */
   readonly target: string;
   readonly cause: string;
-  /** Of the last time. */
+  /** The reason of the last refusal. */
   readonly reason: string;
   readonly count: number;
   /** Milliseconds since the epoch. */
@@ -28,7 +28,7 @@ export interface RefusalView {
   readonly lastAtMs: number;
 }
 
-/** Of a VM; all of them stand in the log. */
+/** The limit of refusals in the view of a VM; the log contains all of them. */
 export const SHOWN_REFUSALS = 8;
 
 const NONE: DoorCounts = { refused: 0, closed: 0, sentBytes: 0, receivedBytes: 0 };
@@ -54,7 +54,7 @@ export function withNotice(view: NetworkView = NO_NETWORK, body: NetworkBody, at
         },
       };
     case 'more': {
-      // They stand for all before them, and one of another worker may come late.
+      // The event counts all notices before it. An event of another worker may arrive late.
       const { refused, closed, sentBytes, receivedBytes } = body;
       const isNewer = refused + closed > counted.refused + counted.closed;
       return isNewer ? { ...view, counted: { refused, closed, sentBytes, receivedBytes } } : view;
@@ -62,7 +62,7 @@ export function withNotice(view: NetworkView = NO_NETWORK, body: NetworkBody, at
     case 'dropped':
     case 'unwritten':
       return { ...view, isIncomplete: true };
-    // Of a later build.
+    // A kind of a later build.
     default:
       return view;
   }
@@ -92,7 +92,7 @@ export interface NetworkTotals {
   readonly isIncomplete: boolean;
 }
 
-/** Of several VMs together; null: none of them has told anything. */
+/** Adds up several VMs. Null: no VM has reported anything. */
 export function networkTotals(views: readonly (NetworkView | undefined)[]): NetworkTotals | null {
   const seen = views.filter((view) => view !== undefined);
   if (seen.length === 0) return null;

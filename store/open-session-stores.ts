@@ -1,4 +1,4 @@
-/** All that is kept of sessions beside their histories, and the one place that opens it. */
+/** Opens all data of sessions outside of their histories. No other file opens it. */
 import type {
   LocalSessions,
   ObservedEvents,
@@ -27,7 +27,7 @@ export interface SessionStores {
   readonly local: LocalSessions | null;
 }
 
-/** For a worker: it keeps what it opens. @param serverId  whose sessions they are */
+/** For a worker, which keeps the stores open. @param serverId  the server of the sessions */
 export function openSessionStores({ stateDir }: SessionPlace, serverId: string): SessionStores {
   return {
     records: createRecordFiles(stateDir, serverId),

@@ -1,4 +1,4 @@
-/** The one place that opens what is kept of runs. */
+/** Opens all data of runs. No other file opens it. */
 import type { LocalStore } from '../activities/ports/local-store.ts';
 import type { RunInspector } from '../activities/ports/run-inspector.ts';
 import { createFileArtifactStore } from './file/artifact-store.ts';
@@ -34,19 +34,19 @@ export async function openStores({ stateDir, durability }: StorePlace): Promise<
     marks: createFileHostMarks(stateDir),
     hostVariables: createFileHostVariables(stateDir),
     inspector: inspectorOf(stateDir),
-    // Loaded when it is used: most commands delete nothing.
+    // Loaded when it is used, because most commands delete nothing.
     pruner: { prune: async (options) => (await import('./file/prune.ts')).prune(stateDir, options) },
     local: openLocalStore({ stateDir }),
     close: () => events.close(),
   };
 }
 
-/** What is known without opening a store. Null: its data is not on a disk of this host. */
+/** Returns what is known without opening a store. Null: its data is not on a disk of this host. */
 export function openLocalStore({ stateDir }: StorePlace): LocalStore | null {
   return createFileLocalStore(stateDir);
 }
 
-/** Loaded when it is used: most commands inspect nothing. */
+/** Loaded when it is used, because most commands inspect nothing. */
 function inspectorOf(stateDir: string): RunInspector {
   const inspect = () => import('./file/inspect.ts');
   return {

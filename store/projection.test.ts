@@ -307,7 +307,7 @@ describe('projection', () => {
     expect(stage(early, 'b').dependsOn).toEqual(['a']);
   });
 
-  test('a lost VM stays lost and its successor stands beside it', () => {
+  test('a lost VM stays lost and its successor is listed next to it', () => {
     const lost = viewAfter([
       ADMITTED,
       { type: 'vm-starting', ...VM },
@@ -356,7 +356,7 @@ describe('projection', () => {
     expect(stage(viewAfter([...lost, ...again, restarted]), 'a')).toMatchObject({ state: 'running', attempt: 2 });
   });
 
-  test('a stage that failed without a result has failed, whatever an earlier attempt had come to', () => {
+  test('a stage that failed without a result has failed, whatever the result of an earlier attempt', () => {
     const failure: StageFailure = { code: 'vm/lost', message: 'the VM was lost 4 times', stderrTail: '' };
     const failed = (execKey: string): RunEventBody => ({ type: 'stage-failed', stage: 'a', execKey, failure });
     const begun: readonly RunEventBody[] = [
@@ -477,7 +477,7 @@ describe('projection', () => {
     } as const;
     const rejected = { decision: 'reject', by: 'ada', comment: null, fields: { n: 3 } };
     expect(stage(viewAfter([...asked, no]), 'a').answer).toMatchObject(rejected);
-    // Nobody said so, or it is asked again.
+    // The failure is not a rejection, or the stage asks again.
     expect(stage(declined, 'a').answer).toBeNull();
     expect(stage(viewAfter([...asked, no, { ...asked[1], execKey: 'a/0/2', attempt: 2 }]), 'a').answer).toBeNull();
     expect(stage(viewAfter([...asked, FAILED_RUN.at(-1)!]), 'a').question).toBeNull();
@@ -534,7 +534,7 @@ test('a stage whose condition did not hold is passed, until a lost VM has it dec
   expect([ended.state, stage(ended, 'b').state]).toEqual(['succeeded', 'passed']);
 });
 
-test('what a service has published is that of its latest attempt', () => {
+test('the output of a service is the last publication of its latest attempt', () => {
   const output = (sha256: string) => ({ sha256, sizeBytes: 1, mediaType: 'application/json' });
   const published = (execKey: string, sha256: string): RunEventBody => ({
     type: 'stage-published',

@@ -1,4 +1,4 @@
-/** A run as people look at it, folded from its events. Pure: the same events give the same view everywhere. */
+/** A run as people see it, folded from its events. Pure: the same events give the same view everywhere. */
 import { NO_USE } from '../domain/agent/budget.ts';
 import type { RunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { withUse } from './budget-view.ts';
@@ -10,8 +10,8 @@ import { isStageEvent, projectStage, settle } from './stage-projection.ts';
 type VmEventBody = Extract<RunEventBody, { type: 'vm-starting' | 'vm-ready' | 'vm-lost' | 'vm-stopped' | 'network' }>;
 
 /**
- * Folds one event in. An event that says what is known already changes nothing, one of a type that this
- * build does not know only moves the cursor, and what comes late never takes a later fact back.
+ * Folds one event in. An event with known facts changes nothing. An event of an unknown type only moves the cursor. A
+ * late event never undoes a later fact.
  */
 export function project(view: RunView, event: RunEvent): RunView {
   const next = fold(view, event);
@@ -53,7 +53,7 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
       return withStage(view, body.stage, (stage) => applyResume(stage, body, view.runId));
     case 'notice':
       return withNotice(view, { atMs, level: body.level, message: body.message });
-    // They stand in the log; what they cost comes as `agent-usage`.
+    // The log contains them; their costs arrive as `agent-usage`.
     case 'agent-text':
     case 'agent-tool':
     case 'agent-tool-output':
@@ -73,7 +73,7 @@ function applyResume(
   return stage.execKey === execKey ? { ...stage, resumed: { runId: runId ?? here, from, savedAtMs } } : stage;
 }
 
-/** Stages of which something was heard before keep it. */
+/** Stages that already have events keep their views. */
 function applyAdmission(view: RunView, body: Extract<RunEventBody, { type: 'run-admitted' }>, atMs: number): RunView {
   const early = new Map(view.stages.map((stage) => [stage.id, stage]));
   const named = body.stages.map(({ id, dependsOn }) => ({ ...(early.get(id) ?? newStage(id)), dependsOn }));
@@ -126,7 +126,10 @@ function projectVm(vm: VmView, body: VmEventBody, atMs: number): VmView {
   }
 }
 
-/** Stages whose VM was lost, and what is needed again because of it. A restart that a later VM has overtaken says nothing new. */
+/**
+ * Resets the stages whose VM was lost, and the stages that are needed again because of it. A restart that a later VM
+ * has replaced changes nothing.
+ */
 function applyRestart(
   view: RunView,
   { scope, reason, stages }: Extract<RunEventBody, { type: 'scope-restarted' }>,
@@ -156,7 +159,7 @@ function applyVisit(
   return withStage(opened, loop, (stage) => ({ ...stage, visit }));
 }
 
-/** With its run a VM ends, however that ended: one that nothing released is stopped by its host. */
+/** A VM ends with its run: its host stops a VM that the run did not release. */
 function endVm(vm: VmView): VmView {
   return vm.state === 'starting' || vm.state === 'ready' ? { ...vm, state: 'stopped' } : vm;
 }

@@ -28,7 +28,7 @@ async function shaOf(bodies: readonly RunEventBody[]): Promise<readonly string[]
   return (await outputsOf(bodies)).map((output) => `${output.stage}.${output.name} ${output.ref.sha256}`);
 }
 
-test('the last outputs of a stage that ran again count, and a stage whose VM was lost has none', async () => {
+test('the last outputs of a stage that ran again count, and a stage whose VM was lost has no outputs', async () => {
   const first = [finished('a', 1, { x: ref('1') }), finished('b', 1, { y: ref('2') })];
   expect(await shaOf(first)).toEqual(['a.x 1', 'b.y 2']);
   const lost: RunEventBody = { type: 'scope-restarted', scope: 's', reason: 'killed', stages: ['a'] };
@@ -79,7 +79,7 @@ test('outputs of items follow those of the run, in the order of their items', as
   ]);
 });
 
-test('a service has what it published last, until it ends with more or with nothing', async () => {
+test('a service has its last publication as output, until it ends with more or with nothing', async () => {
   const published = (sha256: string, attempt = 1): RunEventBody => ({
     type: 'stage-published',
     stage: 'a',

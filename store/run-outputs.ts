@@ -10,13 +10,19 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 export interface StageOutput {
   /** Under its name in the plan. */
   readonly stage: string;
-  /** As people write it: `fix`, of an item `fixes[1].work`. */
+  /** As people write it: `fix`, or `fixes[1].work` for a stage of an item. */
   readonly label: string;
   /** The item; empty: the run itself. */
   readonly instance: InstancePath;
-  /** Of a named output, whose artifact is a tar unless `isFile` is there. Null: what the stage put out itself, its standard output or its output file. */
+  /**
+   * The name of a named output, whose artifact is a tar unless `isFile` is set. Null: the stage's own output, which is
+   * its standard output or its output file.
+   */
   readonly name: string | null;
-  /** It is no tar but the bytes of a file: the stream of the stage's agent, or what it left in its workspace. */
+  /**
+   * The artifact is not a tar but the bytes of a file: the stream of the stage's agent, or a file of its workspace
+   * changes.
+   */
   readonly isFile?: true;
   /** Its attempt failed or was interrupted: no stage reads it. Absent: it is a result. */
   readonly isPartial?: true;
@@ -35,7 +41,7 @@ export async function readOutputs(reader: RunReader, runId: string): Promise<rea
   return [...byStage.values()].toSorted(compareItems).flat();
 }
 
-/** As named outputs are; what else there is says what it is. */
+/** Named outputs are tars; any other artifact has the media type of its content. */
 function isTar({ mediaType }: DataRef): boolean {
   return mediaType === 'application/x-tar';
 }
@@ -61,7 +67,7 @@ function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEven
     const isKept = body.type === 'stage-finished' && NOT_DONE.has(body.result.outcome) && !left.some(isPartial);
     replace(label, isKept ? [...left, ...(byStage.get(label) ?? []).filter(isPartial)] : left);
   } else if (body.type === 'stage-published') {
-    // It serves on: until the next one, or its end, this is what it has put out.
+    // The service is still running: this is its output until its next publication or its end.
     byStage.set(label, [{ ...owner, name: null, ref: body.output }]);
   } else if (body.type === 'stage-answered')
     replace(label, body.output === undefined ? [] : [{ ...owner, name: null, ref: body.output }]);

@@ -1,4 +1,4 @@
-/** What people see of a run: the shapes that its events are folded into (`projection.ts`), and how each begins. */
+/** The shapes into which `projection.ts` folds the events of a run, and their initial values. */
 import type { ModelUse } from '../domain/agent/budget.ts';
 import type { BudgetPlan, DataRef, IsolationLevel } from '../domain/plan/plan.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
@@ -15,11 +15,11 @@ export interface RunView {
   readonly hostId: string;
   /** The earlier run that this one is a retry or a fork of. */
   readonly origin: RunOrigin | null;
-  /** Stages whose work is not done, in the order of the spec: they come to what their author wrote. */
+  /** Stages that return their `mock` instead of running their work, in the order of the spec. */
   readonly mocked: readonly string[];
   /** Stages whose work is an agent, in the order of the spec. */
   readonly agents: readonly string[];
-  /** Those that the mock agent plays, in the order of the spec. */
+  /** Agents that the mock agent plays, in the order of the spec. */
   readonly mockAgents: readonly string[];
   /** The work of an agent was saved at least once; absent: it was not. */
   readonly hasSaves?: true;
@@ -27,12 +27,12 @@ export interface RunView {
   readonly budget?: BudgetView;
   /** Events never lead to `damaged`: a reader that finds damage marks the view with `withDamage`. */
   readonly state: 'running' | RunOutcome['state'] | 'damaged';
-  /** In the order of the spec; a stage that no admission named stands after them. */
+  /** In the order of the spec; stages that no admission named follow. */
   readonly stages: readonly StageView[];
   /** In the order of their first start. */
   readonly vms: readonly VmView[];
   readonly notices: readonly NoticeView[];
-  /** Whose output is the result; null: merged of several; '' before the admission. */
+  /** The stage whose output is the result. Null: the result is merged from several outputs; '' before the admission. */
   readonly outputStage: string | null;
   /** Milliseconds since the epoch. */
   /** The admission. */
@@ -43,7 +43,7 @@ export interface RunView {
   readonly outcome: RunOutcome | null;
   /** Cursor of the last event that was folded in. */
   readonly seq: number;
-  /** What of the run's files is not what was written; what else the view says was read before that. */
+  /** The damage of the run's files. The rest of the view was read before the damage. */
   readonly damage: string | null;
 }
 
@@ -65,7 +65,7 @@ export interface StageView {
   readonly id: string;
   readonly dependsOn: readonly string[];
   readonly state: StageState;
-  /** The run in which it ran, when what it came to there stands for it; null when it is this run's to do. */
+  /** The earlier run whose result replaces the work of this stage; null: this run does the work. */
   readonly givenBy: string | null;
   /** The latest attempt's; '' before the first. */
   readonly execKey: string;
@@ -75,11 +75,11 @@ export interface StageView {
   readonly durationMs: number | null;
   readonly exitCode: number | null;
   readonly failure: StageFailure | null;
-  /** What became of its items; null: it is done once. */
+  /** The counts of its items; null: the stage has no list. */
   readonly items: ItemsView | null;
-  /** What it asks; null unless it waits for an answer. */
+  /** The open question; null: the stage does not wait for an answer. */
   readonly question: Question | null;
-  /** The answer to what it asked; null: there is none, or it was taken back. */
+  /** The answer to its question; null: no answer yet, or the answer was taken back. */
   readonly answer: AnswerView | null;
   /** Until when it waits, in milliseconds since the epoch; null unless it waits for a time. */
   readonly sleepsUntilMs: number | null;
@@ -88,15 +88,15 @@ export interface StageView {
   readonly isolation: IsolationLevel | null;
   readonly vmm: string | null;
   readonly accelerator: string | null;
-  /** What the latest attempt took, once it has ended, by names with their units. */
+  /** The use of the latest attempt once it has ended, by names with their units. */
   readonly usage: Readonly<Record<string, number>>;
-  /** What its agent may take in an attempt; absent: as much as it likes, or it has not begun. */
+  /** The budget of its agent for an attempt. Absent: no limit, or the attempt has not begun. */
   readonly budget?: BudgetPlan;
   /** Bytes that the latest attempt printed, on both streams, before redaction. */
   readonly outputBytes: number;
-  /** Of a loop that was done more than once: the latest visit, from 2. */
+  /** The latest visit of a loop that ran more than once, from 2. */
   readonly visit?: number;
-  /** What a service has published last; absent: nothing, or it is no service. */
+  /** The last publication of a service. Absent: no publication, or the stage is not a service. */
   readonly published?: { readonly output: DataRef; readonly atMs: number };
   /**
    * The outputs of the last failed or interrupted attempt that has any, by name. Absent: there are no such outputs, or a later
@@ -107,7 +107,7 @@ export interface StageView {
   readonly resumed?: ResumedView;
   /** How often another worker took the command over. */
   readonly reattached: number;
-  /** The VM of the latest attempt, where that has a door; absent: none. */
+  /** The VM of the latest attempt if that VM has a door, else absent. */
   readonly vmKey?: string;
 }
 
@@ -121,12 +121,12 @@ export interface ResumedView {
 
 export interface AnswerView {
   readonly decision: 'approve' | 'reject';
-  /** Null: no name was given, or a deadline stands for the answer. */
+  /** Null: no name was given, or a deadline answered. */
   readonly by: string | null;
   readonly comment: string | null;
-  /** Of a rejection; those of an approval stand in `output`. Null: none were given. */
+  /** The fields of a rejection; the `output` of an approval contains its fields. Null: no fields were given. */
   readonly fields: FieldValues | null;
-  /** Of an approval. */
+  /** The artifact of an approval. */
   readonly output: DataRef | null;
   readonly atMs: number;
 }
@@ -139,7 +139,7 @@ export interface ItemsView extends ItemCounts {
   readonly questions?: readonly ItemQuestion[] | undefined;
   /** Lists within items, by stage: those of all items around them together. Absent: none has begun. */
   readonly within?: Readonly<Record<string, ItemCounts>> | undefined;
-  /** Of items, and of lists within them. Absent: none has begun. */
+  /** Agents of items and of lists within them. Absent: no agent has begun. */
   readonly agents?: ItemAgentsView | undefined;
 }
 
@@ -157,7 +157,7 @@ export interface ItemAgent {
 }
 
 export interface ItemAgentsView {
-  /** Of all agents of items, those that are not shown included. */
+  /** Attempts of all agents of items, including the agents that are not shown. */
   readonly attempts: number;
   /** By instance and stage. */
   readonly working: Readonly<Record<string, ItemAgent>>;
@@ -178,8 +178,8 @@ export interface ItemCounts {
   readonly succeeded: number;
   readonly failed: number;
   /**
-   * Latest attempts of items that run or have failed, by item, of a list within an item by its instance: what a later event of
-   * theirs takes back.
+   * Latest attempts of items that run or have failed, by item; for a list within an item, by instance. A later event of
+   * an item takes its entry back.
    */
   readonly open: Readonly<Record<string, 'running' | 'failed'>>;
 }
@@ -191,10 +191,10 @@ export interface ItemFailure {
   readonly failure: StageFailure;
 }
 
-/** Of a stage with a list; what all of them used stands in the log. */
+/** The limit of agents in the view of a stage with a list; the log contains the use of all agents. */
 export const SHOWN_AGENTS = 20;
 
-/** Of a stage; all of them stand in the log. */
+/** The limit of failures in the view of a stage; the log contains all failures. */
 export const SHOWN_FAILURES = 20;
 
 export interface VmView {
@@ -210,7 +210,7 @@ export interface VmView {
   readonly bootMs: number | null;
   /** Why it was lost. */
   readonly reason: string | null;
-  /** What its door did; absent: nothing yet, or it has none. */
+  /** The activity of its door. Absent: no activity yet, or the VM has no door. */
   readonly network?: NetworkView;
 }
 
@@ -220,7 +220,7 @@ export interface NoticeView {
   readonly message: string;
 }
 
-/** A run of which nothing is known but its id. */
+/** Returns the view of a run of which only the id is known. */
 export function emptyView(runId: string): RunView {
   return {
     runId,
@@ -244,7 +244,7 @@ export function emptyView(runId: string): RunView {
   };
 }
 
-/** When a user started the run; null before the admission. */
+/** Returns the time at which a user started the run; null before the admission. */
 export function startOfRun({ startedAtMs, workflowStartedAtMs }: RunView): number | null {
   return workflowStartedAtMs ?? startedAtMs;
 }
@@ -253,7 +253,7 @@ export function withDamage(view: RunView, damage: string): RunView {
   return { ...view, state: 'damaged', damage };
 }
 
-/** A stage of which nothing is known but its name. */
+/** Returns the view of a stage of which only the name is known. */
 export function newStage(id: string): StageView {
   return {
     id,

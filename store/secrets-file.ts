@@ -1,6 +1,6 @@
 /**
- * The file that a worker lends variables from: lines `NAME=value`, as `node --env-file` reads them. It is opened each time,
- * so that values can be replaced, and read only when nobody but its user can have written or seen it.
+ * The file from which a worker lends variables: lines `NAME=value`, as `node --env-file` reads them. The worker opens
+ * it each time, so that values can be replaced, and reads it only if no other user can have written or read it.
  */
 import { Buffer, isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
@@ -13,7 +13,7 @@ const MOST_BYTES = 256 * 1024;
 /** @throws CodedError `host/secrets-file` */
 export function readSecretsFile(path: string): Readonly<Record<string, string>> {
   const values = parse(path, readText(path));
-  // Which one is not said: it may be a part of a value whose quotes are missing.
+  // The message names no variable, because the text may be part of a value whose quotes are missing.
   if (!Object.keys(values).every(isVariable))
     throw createRefusal(
       path,
@@ -46,7 +46,7 @@ function readText(path: string): string {
       );
     if (size > MOST_BYTES)
       throw createRefusal(path, `it has ${size} bytes, at most ${MOST_BYTES} are read`, 'keep only credentials in it');
-    // One byte more: it may have grown since.
+    // One byte more shows that the file has grown since.
     const buffer = Buffer.alloc(MOST_BYTES + 1);
     let length = 0;
     for (let read = -1; read !== 0 && length < buffer.length; length += read)

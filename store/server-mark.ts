@@ -1,17 +1,17 @@
-/** Which server's sessions a folder belongs to, and when it was last used: what a prune goes by. */
+/** Marks which servers' sessions use a folder and when they last used it. `prune` decides by these marks. */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface FolderUse {
   readonly servers: readonly string[];
-  /** Milliseconds since the epoch; the folder's own time when nobody marked it. */
+  /** Milliseconds since the epoch; the folder's own time if it has no mark. */
   readonly lastMs: number;
 }
 
 const PREFIX = 'server-';
 
-/** The folder must be there. */
+/** The folder must exist. */
 export function markUse(folder: string, serverId: string): void {
   const name = createHash('sha256').update(serverId).digest('hex').slice(0, 16);
   writeFileSync(join(folder, PREFIX + name), serverId, { mode: 0o600 });

@@ -1,4 +1,4 @@
-/** What an event of a stage changes in its view. What comes late never takes a later fact back. */
+/** Applies events of a stage to its view. A late event never undoes a later fact. */
 import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { type AnswerView, newStage, type StageView } from './run-view.ts';
@@ -105,7 +105,7 @@ function applyResult(stage: StageView, { execKey, result }: BodyOf<'stage-finish
     isolation: result.vm?.isolation ?? null,
     vmm: result.vm?.vmm ?? null,
     accelerator: result.vm?.accelerator ?? null,
-    // What agents of its items took was counted as each ended.
+    // The use of its items' agents was counted as each item ended.
     usage: stage.items === null ? result.usage : { ...agentUsageOf(stage.usage), ...result.usage },
     outputBytes: Math.max(stage.outputBytes, printedBytes),
   };
@@ -129,7 +129,7 @@ function usageOf(body: BodyOf<'agent-usage'>): StageView['usage'] {
   return { inputTokens, outputTokens, cachedInputTokens, turns, ...(costUsd === null ? {} : { costUsd }) };
 }
 
-/** An attempt is known by its number; a late start of an attempt that ended already brings only its time. */
+/** The number identifies an attempt. A late start of an ended attempt only adds the start time. */
 function applyStart(stage: StageView, execKey: string, attempt: number, atMs: number): StageView {
   if (attempt < stage.attempt) return stage;
   if (stage.execKey === execKey)
@@ -149,7 +149,7 @@ function applyVm(stage: StageView, { execKey, vmKey, budget }: BodyOf<'stage-sta
   return { ...stage, ...(vmKey === undefined ? {} : { vmKey }), ...(budget === undefined ? {} : { budget }) };
 }
 
-/** The run machine's word, which stands above a result that did not come to it. */
+/** Applies a failure that the run machine decided. It overrides the result of the attempt. */
 function applyFailure(stage: StageView, execKey: string, failure: StageFailure, atMs: number): StageView {
   const hasBegun = stage.execKey === execKey;
   const { id, dependsOn, partial } = stage;
@@ -177,12 +177,12 @@ function applySleep(stage: StageView, { execKey, untilMs }: BodyOf<'stage-sleepi
     : stage;
 }
 
-/** One whose time had passed was never asleep. */
+/** A stage whose time had already passed was never asleep. */
 function applyWake(stage: StageView, state: 'succeeded' | 'cancelled', atMs: number): StageView {
   return { ...stage, state, durationMs: elapsedMs(stage, atMs), sleepsUntilMs: null };
 }
 
-/** A question that was withdrawn, or could not be asked, has none. */
+/** Returns null for a question that was withdrawn or could not be asked. */
 export function answerIn(
   { outcome, failure, by, comment, fields, output }: BodyOf<'stage-answered'>,
   atMs: number,
@@ -198,13 +198,13 @@ export function answerIn(
   };
 }
 
-/** Who said yes, and what beside it; a failure says it itself. */
+/** Names the person who approved, and the comment. A failure has its own message. */
 function describeAnswerer({ outcome, by, comment }: BodyOf<'stage-answered'>): string | null {
   if (outcome !== 'succeeded') return null;
   return `approved${by === undefined ? '' : ` by ${by}`}${comment === undefined ? '' : `: ${comment}`}`;
 }
 
-/** Of an earlier attempt than the one that the view shows. */
+/** Checks for an event of an earlier attempt than the one in the view. */
 function isStale(stage: StageView, execKey: string): boolean {
   return stage.execKey !== '' && stage.execKey !== execKey && attemptOf(execKey) < attemptOf(stage.execKey);
 }
@@ -216,8 +216,8 @@ function attemptOf(execKey: string): number {
 }
 
 /**
- * A run that has ended has no stage that waits or runs. Earlier builds wrote no event of a stage that failed without a result:
- * of one of them the outcome says so.
+ * Ends stages that wait or run when their run has ended. Earlier builds wrote no event for a stage that failed without
+ * a result; then the outcome names the stage.
  */
 export function settle(stage: StageView, outcome: RunOutcome, atMs: number): StageView {
   if (stage.id === outcome.failedStage && outcome.failure !== null && stage.failure === null)

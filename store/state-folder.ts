@@ -15,7 +15,7 @@ export function runsDir(stateDir: string): string {
   return join(stateDir, 'runs');
 }
 
-/** Run directories of VMs; what lies in one is their keeper's. */
+/** Run directories of VMs; the keeper of a VM owns the contents. */
 export function vmsDir(stateDir: string): string {
   return join(stateDir, 'vms');
 }
@@ -38,12 +38,12 @@ export function runDir(stateDir: string, runId: string): string {
   return join(runsDir(stateDir), runFolderName(runId));
 }
 
-/** What writable mounts of a run held, and what was copied back last. */
+/** The contents of a run's writable mounts, and the state that was last copied back. */
 export function mountsDir(stateDir: string, runId: string): string {
   return join(runDir(stateDir, runId), 'mounts');
 }
 
-/** Only the owner may look: runs hold what commands printed. */
+/** Makes a folder for its owner only, because runs contain the output of commands. */
 export async function makePrivateDir(path: string): Promise<void> {
   await mkdir(path, { recursive: true, mode: 0o700 });
 }

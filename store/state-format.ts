@@ -29,8 +29,8 @@ const MOST_BYTES = 32;
 const MOST_TRIES = 5;
 
 /**
- * What Voidbox puts into a state folder. Not the lock, the logs and the stop mark of a stack: they hold nothing of a format, and
- * may be in a folder that has no number yet.
+ * The contents of a state folder that depend on its format. The lock, the logs and the stop mark of a stack do not
+ * depend on it, and may be in a folder that has no number yet.
  */
 export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'applies',
@@ -60,14 +60,17 @@ export function stateFormatProblem(stateDir: string): string | null {
   return found === null || found.isOurs ? null : found.problem;
 }
 
-/** For who only reads the folder. An absent or empty folder stays as it is. @throws CodedError `host/state-format` */
+/**
+ * For processes that only read the folder. An absent or empty folder stays as it is. @throws CodedError
+ * `host/state-format`
+ */
 export function requireStateFormat(stateDir: string): void {
   const problem = stateFormatProblem(stateDir);
   if (problem !== null) throw new CodedError('host/state-format', problem);
 }
 
 /**
- * For who writes to the folder: gives an absent or empty folder its number.
+ * For processes that write to the folder: gives an absent or empty folder its number.
  * @throws CodedError `host/state-format`, NodeJS.ErrnoException
  */
 export function keepStateFormat(stateDir: string): void {
@@ -80,7 +83,10 @@ export function keepStateFormat(stateDir: string): void {
   throw new Error(`${join(stateDir, FILE)} is removed again and again while it is written`);
 }
 
-/** For programs of others, which print only the message: it includes the remedy. @throws CodedError `host/state-format` */
+/**
+ * For programs of others, which print only the message, so it includes the remedy. @throws CodedError
+ * `host/state-format`
+ */
 export function keepStateFormatWithAdvice(stateDir: string): void {
   try {
     keepStateFormat(stateDir);
@@ -91,7 +97,7 @@ export function keepStateFormatWithAdvice(stateDir: string): void {
 }
 
 function inspectFormat(stateDir: string): Finding {
-  // Twice: between the two looks another process may have written the number, and then the contents.
+  // Reads twice: between the two reads another process may have written the number, and then the contents.
   const found = readNumber(stateDir) ?? readContents(stateDir);
   return found === null || found.isOurs ? found : (readNumber(stateDir) ?? found);
 }
@@ -143,7 +149,7 @@ function namesIn(stateDir: string): readonly string[] {
   }
 }
 
-/** Of two processes at once the first one's number stays: a link fails if its name exists. */
+/** If two processes write at once, the number of the first stays, because a link fails if its name exists. */
 function writeNumber(stateDir: string): void {
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   const partial = nameHalfFile(join(stateDir, FILE));
@@ -157,7 +163,7 @@ function writeNumber(stateDir: string): void {
     }
     linkSync(partial, join(stateDir, FILE));
     syncFolder(stateDir);
-    // Those of killed processes, and of others that write the number now: they find it written.
+    // Half files of killed processes, and of processes that write the number now; these find it written.
     removeHalfFilesOf(join(stateDir, FILE));
   } catch (error) {
     // ENOENT: another process has linked its number, and removed this one.
@@ -167,7 +173,7 @@ function writeNumber(stateDir: string): void {
   }
 }
 
-/** The number has to be on the disk before what is written after it. */
+/** The number must be on the disk before anything that is written after it. */
 function syncFolder(stateDir: string): void {
   const fd = openSync(stateDir, 'r');
   try {

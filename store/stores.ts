@@ -1,4 +1,4 @@
-/** All that is kept of runs, as each kind of store implements it. */
+/** The stores of runs, which each kind of store implements. */
 import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import type { EventLog } from '../activities/ports/event-log.ts';
 import type { HostMarks } from '../activities/ports/host-marks.ts';
@@ -22,6 +22,6 @@ export interface Stores {
   readonly pruner: RunPruner;
   /** Null: the store's data is not on a disk of this host. */
   readonly local: LocalStore | null;
-  /** Settles when what was under way has ended. Nothing of them is used from then on. */
+  /** Settles when all work has ended. The caller uses no store after the call. */
   close(): Promise<void>;
 }

@@ -41,7 +41,7 @@ describe('file artifact store', () => {
     expect(await readdir(join(dir, 'artifacts/.partial'))).toEqual([]);
   });
 
-  test("says so at the end when the bytes of a file are not the ref's, also from an offset", async () => {
+  test("rejects at the end of a read if the bytes of a file are not the ref's, also from an offset", async () => {
     const dir = await dirForTest();
     const store = createFileArtifactStore(dir);
     const ref = await store.put(chunksOf(Buffer.alloc(300_000, 'x'), 1_000), 'a/b');

@@ -13,7 +13,7 @@ import { errnoOf } from '../errno.ts';
 import { makePrivateDir } from '../state-folder.ts';
 
 const READ_BYTES = 256 * 1024;
-/** Up to here bytes are hashed in memory first, and bytes that are stored already touch no disk. */
+/** Up to this size bytes are hashed in memory first, so bytes that are already stored touch no disk. */
 const MEMORY_BYTES = 256 * 1024;
 
 export function createFileArtifactStore(stateDir: string): ArtifactStore {
@@ -24,7 +24,7 @@ export function createFileArtifactStore(stateDir: string): ArtifactStore {
       try {
         return await put(dir, folders, bytes, mediaType);
       } catch (error) {
-        // The source's own failure is its caller's, not the store's.
+        // A failure of the source belongs to its caller, not to the store.
         if (errnoOf(error) === undefined) throw error;
         throw storeFailure('cannot store below', dir, error);
       }
@@ -38,7 +38,7 @@ export function artifactPath(dir: string, sha256: string): string {
   return join(dir, sha256.slice(0, 2), sha256);
 }
 
-/** Where prune puts an artifact while it makes up its mind. */
+/** The place where prune keeps an artifact until it has decided. */
 export function trashPath(dir: string, sha256: string): string {
   return join(dir, '.trash', sha256);
 }
@@ -71,7 +71,7 @@ async function put(
   }
 }
 
-/** Prune moves an artifact aside and back: looked for here, there and here again it cannot be missed. */
+/** Prune moves an artifact aside and back. A search here, there and here again cannot miss it. */
 function claim(dir: string, { sha256, sizeBytes }: DataRef): boolean {
   const path = artifactPath(dir, sha256);
   try {
@@ -81,7 +81,7 @@ function claim(dir: string, { sha256, sizeBytes }: DataRef): boolean {
   }
 }
 
-/** Renews the time by which prune knows that somebody relies on the artifact again. */
+/** Renews the file's time, so that prune sees that a process relies on the artifact again. */
 function claimAt(path: string, sizeBytes: number): boolean {
   try {
     if (statSync(path).size !== sizeBytes) return false;
@@ -94,11 +94,11 @@ function claimAt(path: string, sizeBytes: number): boolean {
   }
 }
 
-/** Bytes on their way to a name: in memory while they are few, then in a file beside the artifacts. */
+/** Bytes that have no name yet: in memory while they are few, then in a file next to the artifacts. */
 class PartialFile {
   readonly #dir: string;
   readonly #folders: DurableFolders;
-  /** Made up when a file is needed: most of what is stored again fits into memory. */
+  /** Chosen when a file is needed, because most bytes that are stored again fit into memory. */
   #path = '';
   #memory: Uint8Array[] = [];
   #memoryBytes = 0;
@@ -164,7 +164,7 @@ async function writeAll(handle: FileHandle, chunk: Uint8Array): Promise<void> {
   }
 }
 
-/** Yields from `offset`, but hashes from the first byte, so that what is not the ref's is never passed off as it. */
+/** Yields from `offset` but hashes from the first byte, so that wrong bytes never pass as the ref's. */
 async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<Uint8Array> {
   if (!isSha256(ref.sha256))
     throw new CodedError('store/damaged', `${JSON.stringify(ref.sha256)} is not the sha256 of an artifact`);
@@ -200,7 +200,7 @@ async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<
 
 async function openArtifact(dir: string, sha256: string): Promise<FileHandle> {
   const path = artifactPath(dir, sha256);
-  // Prune moves one aside and back: looked for here, there and here again it cannot be missed.
+  // Prune moves an artifact aside and back. A search here, there and here again cannot miss it.
   for (const place of [path, trashPath(dir, sha256), path]) {
     try {
       return await open(place, 'r');
@@ -211,7 +211,7 @@ async function openArtifact(dir: string, sha256: string): Promise<FileHandle> {
   throw createDamageError(`artifact ${path}`, 'it does not exist');
 }
 
-/** Puts an artifact back from the trash; what was stored anew meanwhile stands. */
+/** Moves an artifact back from the trash. A copy that was stored again since then stays. */
 export async function restoreFromTrash(dir: string, sha256: string): Promise<void> {
   const path = artifactPath(dir, sha256);
   await makePrivateDir(dirname(path));

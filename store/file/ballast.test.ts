@@ -24,7 +24,7 @@ function room(availableMib: number, sizeMib = 100_000): DiskRoom {
   };
 }
 
-test('the ballast is made where there is room, given up when the disk is full, and made anew', () => {
+test('the ballast is made if there is room, given up when the disk is full, and made again later', () => {
   let now = room(600);
   const ballast = createBallast(stateDir, () => now);
   expect(ballast.look()).toBe('made');
@@ -41,7 +41,7 @@ test('the ballast is made where there is room, given up when the disk is full, a
   now = room(0);
   expect([ballast.look(), ballast.look(), ballast.look()]).toEqual([null, null, 'released']);
   expect(statSync(ballastPath(stateDir), { throwIfNoEntry: false })).toBeUndefined();
-  // What was given up is not taken again as long as it may be needed.
+  // The ballast is not made again as long as its room may be needed.
   for (const availableMib of [0, 15, 100, 511]) {
     now = room(availableMib);
     expect(ballast.look()).toBeNull();
@@ -70,7 +70,7 @@ test('on a small disk it is a hundredth', () => {
   expect(statSync(ballastPath(stateDir)).size).toBe(Math.floor((96 * MIB) / 100));
 });
 
-test('what the ballast gave free is for messages, and output waits', () => {
+test('the room that the ballast released is for messages, and output waits', () => {
   let now = room(15.9);
   const ballast = createBallast(stateDir, () => now);
   expect(ballast.hasRoomForOutput()).toBe(false);
@@ -84,7 +84,7 @@ test('room is read of the folder that a state folder will be made in', () => {
   expect(here.floorBytes).toBe(Math.min(512 * MIB, Math.floor(here.sizeBytes / 20)));
 });
 
-test('a full disk is known however its failure is wrapped', () => {
+test('a full disk is recognized however its failure is wrapped', () => {
   const enospc = Object.assign(new Error('ENOSPC: no space left on device, write'), {
     code: 'ENOSPC',
     syscall: 'write',

@@ -1,6 +1,7 @@
 /**
- * A file that holds room on the disk of a state folder. When the disk is full it is given up, so that messages, results
- * and the last events of runs can still be written; when there is room again it is made anew.
+ * A file that reserves room on the disk of a state folder. When the disk is full, the worker removes the file, so that
+ * it can still write messages, results and the last events of runs. When there is room again, the worker makes the file
+ * again.
  */
 import { randomFillSync } from 'node:crypto';
 import { closeSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
@@ -12,10 +13,16 @@ import { nameHalfFile, removeHalfFilesOf } from '../half-files.ts';
 
 const MIB = 1024 * 1024;
 const BALLAST_BYTES = 8 * MIB;
-/** On a small file system it is this part of it. A VM that waits for room goes on with more than twice as much. */
+/**
+ * On a small file system the ballast is this fraction of it. A VM that waits for room continues when more than twice as
+ * much is free.
+ */
 const BALLAST_SHARE = 100;
 
-/** Keepers look once a second and stop their VMs on a full disk: those that still run would eat what is given free. */
+/**
+ * Keepers check the disk once a second and stop their VMs when it is full. VMs that still run would use up the released
+ * room.
+ */
 const LOOKS = 3;
 
 export function ballastPath(stateDir: string): string {
@@ -63,7 +70,7 @@ function isThere(path: string): boolean {
   }
 }
 
-/** Random bytes: a file system that compresses would store others in no room. */
+/** Random bytes, because a file system that compresses would store other bytes in no room. */
 function make(path: string, sizeBytes: number): boolean {
   const partial = nameHalfFile(path);
   const chunk = Buffer.allocUnsafe(Math.min(MIB, Math.max(1, sizeBytes)));

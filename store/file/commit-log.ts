@@ -114,7 +114,7 @@ export class CommitFold {
     }
   }
 
-  /** Takes a line as counted that is known to stand at the end of the log. */
+  /** Counts a line that is known to be at the end of the log. */
   advance(commit: Commit, lineBytes: number): void {
     this.offset += lineBytes;
     this.commit = commit.commit;
@@ -123,7 +123,7 @@ export class CommitFold {
 
   #accept(line: Buffer): Commit | null {
     const commit = parseCommit(line);
-    // Torn by a full disk or a power cut: its writer was never told that it counts.
+    // A full disk or a power cut tore the line. Its writer never learned that the line counts.
     if (commit === null) return null;
     if (commit.commit <= this.commit) return null;
     if (commit.commit !== this.commit + 1 || commit.seq !== this.seq + 1) {

@@ -75,7 +75,7 @@ test('against a power cut each result is on the disk, and results that come toge
   await store.close();
 });
 
-test('no result is written before the output that stands before it is on the disk, also when another waits for that already', async () => {
+test('a result is written only after the output before it is on the disk, also when another append already waits for that', async () => {
   const store = createFileEventLog(dir, 'power');
   await store.append('r', [admitted, outputEvent('a/0/1', 0, 'x'.repeat(5_000))]);
   disk.hold = /\/output\//;

@@ -1,8 +1,8 @@
 /**
- * What an append survives by the time that it returns.
+ * The failures that an append survives once it has returned.
  *
- * - `process`: the death of any process. A power cut may take the last seconds of a log, and what the server remembers of its
- *   stages is written again when the worker starts.
+ * - `process`: the death of any process. A power cut may take the last seconds of a log. The worker then writes the events of
+ *   stages that the server remembers again when it starts.
  * - `power`: a power cut, too.
  *
  * The first and the last event of a run, artifacts and admissions are on the disk either way.

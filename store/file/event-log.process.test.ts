@@ -62,7 +62,7 @@ describe('file event log', () => {
     await dispose();
   });
 
-  test('goes on after a log that was cut at any byte', async () => {
+  test('continues after a log that was cut at any byte', async () => {
     await store.append('r', [noticeEvent('a'), noticeEvent('b')]);
     await store.append('r', [outputEvent('a/0/1', 0, 'žx')], { execKey: 'a/0/1', fence: 3 });
     const whole = await readFile(log);
@@ -75,7 +75,7 @@ describe('file event log', () => {
       expect(await reopened.append('r', [noticeEvent('next')])).toBe(1);
       const events = await collect(reopened.read('r', 0));
       expectNoGaps(events);
-      // A line that lacked its newline alone is whole, and counts from the moment that it is ended.
+      // A line that lacked only its newline is whole, and counts once the newline is written.
       const ended =
         cut === firstBytes - 1 ? ['a', 'b'] : cut === whole.length - 1 ? ['a', 'b', 'exec/a/0/1/stdout/0'] : kept;
       expect(events.map((event) => event.id)).toEqual([...ended, 'next']);
@@ -83,7 +83,7 @@ describe('file event log', () => {
     }
   }, 30_000);
 
-  test('goes on while its own log has a torn line at the end', async () => {
+  test('continues while its own log has a torn line at the end', async () => {
     await store.append('r', [noticeEvent('a')]);
     await appendFile(log, '{"commit":2,"seq":2,"by":"x","ev');
     expect(await store.append('r', [noticeEvent('b')])).toBe(1);
@@ -103,7 +103,7 @@ describe('file event log', () => {
     expect(events.map((event) => event.id)).toEqual(['a', 'b', 'c', 'z']);
   });
 
-  test('says where a log is damaged instead of passing over what is lost', async () => {
+  test('names the place of damage in a log, and does not skip what is lost', async () => {
     for (const id of ['a', 'b', 'c']) await store.append('r', [noticeEvent(id)]);
     const lines = (await readFile(log, 'utf8')).split('\n');
     await writeFile(log, [lines[0], '{"dam', lines[2], ''].join('\n'));
@@ -173,7 +173,7 @@ describe('file event log', () => {
     await expect(store.append('r', [noticeEvent('late')])).rejects.toMatchObject({ code: 'store/io' });
   });
 
-  test('says so when the log became shorter', async () => {
+  test('rejects an append to a log that became shorter', async () => {
     await store.append('r', [noticeEvent('a')]);
     await truncate(log, 3);
     await expect(store.append('r', [noticeEvent('b')])).rejects.toMatchObject({ code: 'store/damaged' });

@@ -17,9 +17,10 @@ export interface FileEventLog extends EventLog {
 }
 
 /**
- * `append` returns when the events survive the death of any process. `run-admitted`, `run-finished` and, where durability is
- * `power`, `stage-finished` are on the disk by then, with all before them. A power cut may take the others from the last
- * seconds, and readers then see a shorter log, never a torn event.
+ * `append` returns when the events survive the death of any process. `run-admitted` and `run-finished` are then on the
+ * disk, with all events before them. With the durability `power` this also holds for `stage-finished` and
+ * `stage-answered`. A power cut may take other events of the last seconds. Readers then see a shorter log, never a torn
+ * event.
  */
 export function createFileEventLog(stateDir: string, durability: Durability = 'power'): FileEventLog {
   const token = `${process.pid}-${randomBytes(6).toString('hex')}`;
@@ -59,7 +60,7 @@ class OpenLogs {
   readonly #folders: DurableFolders;
   /** In the order of last use. */
   readonly #entries = new Map<string, OpenLog>();
-  /** Closes that are under way, and logs that close when their last user has ended. */
+  /** Closes that are not complete, and logs that close when their last user has ended. */
   readonly #closes = new Set<Promise<void>>();
   #opened = 0;
   #isClosed = false;
@@ -71,7 +72,7 @@ class OpenLogs {
   }
 
   /**
-   * @param question  gives null if the run of its log was pruned; an open log knows that from the look that it takes anyway
+   * @param question  returns null if the run of its log was pruned, which an open log checks anyway
    * @returns null if the run has no log
    */
   ask<T>(runId: string, question: (log: RunLog) => T | null): T | null | Promise<T | null> {
@@ -84,8 +85,8 @@ class OpenLogs {
   }
 
   /**
-   * For work that waits for nothing. Where the log is open it is done before this returns: each promise between a stage and its
-   * log costs about what the write does, and a stage comes here ten times.
+   * Runs work that waits for nothing. If the log is open, the work is done before this returns: each promise between a
+   * stage and its log costs about as much as the write, and a stage calls this ten times.
    */
   useAtOnce<T>(runId: string, work: (log: RunLog) => T): Promise<T> {
     const open = this.#openLog(runId);
@@ -131,7 +132,7 @@ class OpenLogs {
     try {
       return await work(await entry.log);
     } catch (error) {
-      // A log that failed is opened anew by the next append: what is known of it may no longer be so.
+      // The next append opens a failed log again, because the known state of the log may be wrong.
       this.#close(runId, entry);
       throw error;
     } finally {
@@ -161,7 +162,7 @@ class OpenLogs {
   }
 }
 
-/** A log and how many use it: it is closed behind the last of them. */
+/** A log and the number of its users. The log closes after the last of them. */
 class OpenLog {
   readonly log: Promise<RunLog>;
   /** Null until it is open. */
@@ -181,11 +182,11 @@ class OpenLog {
     if (this.#closed !== null && this.users === 0) this.#free();
   }
 
-  /** Nobody begins to use it from then on. */
+  /** No new user begins after this call. */
   close(): Promise<void> {
     if (this.#closed !== null) return this.#closed;
     if (this.users === 0) this.#free();
-    // The events are written by then; a failed close says nothing that a caller could use.
+    // The events are already written. A failed close reports nothing that a caller could use.
     this.#closed = this.#unused.then(async () => (await this.log).close()).catch(() => undefined);
     return this.#closed;
   }

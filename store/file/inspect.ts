@@ -1,4 +1,4 @@
-/** Checks all files of a run and reports which is not what was written. Reads, and changes nothing. */
+/** Checks all files of a run and reports a file that is not what was written. Changes nothing. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DamagedRun } from '../../activities/ports/run-inspector.ts';
@@ -11,7 +11,7 @@ import { LogReader } from './log-reader.ts';
 import { readHostVariables } from './host-variables.ts';
 import { readRecord } from './run-records.ts';
 
-/** A run is admitted by a record and then by an event: only a log that stays empty has lost something. */
+/** A record admits a run before its first event, so only a log that stays empty has lost something. */
 const ADMISSION_MS = 10_000;
 /** Written before the first event. */
 const FIRST_RECORDS: ReadonlySet<string> = new Set(['client', 'source', 'input', 'plan', 'admission']);
@@ -28,7 +28,7 @@ export async function findDamagedRuns(stateDir: string): Promise<readonly Damage
   return found;
 }
 
-/** What is wrong with a run's files; null when nothing is. That a file cannot be read at all counts as well. */
+/** Returns the problem of a run's files; null: there is no problem. A file that cannot be read is a problem, too. */
 async function inspectRun(stateDir: string, runId: string, path: string): Promise<CodedError | null> {
   try {
     const events = await readThrough(stateDir, runId);
@@ -41,7 +41,7 @@ async function inspectRun(stateDir: string, runId: string, path: string): Promis
   }
 }
 
-/** Every event, and of output that it is where the log says. @returns how many events there are */
+/** Reads every event, and checks that output is where the log names it. @returns the number of events */
 async function readThrough(stateDir: string, runId: string): Promise<number> {
   const reader = new LogReader(stateDir, runId, 0, false);
   const sizes = new Map<string, number>();
@@ -74,7 +74,7 @@ function inspectRecords(stateDir: string, runId: string, path: string): void {
   readHostVariables(stateDir, runId);
 }
 
-/** The records that a run as a whole stands on. @throws CodedError `store/damaged`, `store/io` */
+/** Checks the records that the whole run depends on. @throws CodedError `store/damaged`, `store/io` */
 export function checkMainRecords(stateDir: string, runId: string, events: number): void {
   for (const name of MAIN_RECORDS) readRecord(stateDir, runId, name);
   readHostVariables(stateDir, runId);
@@ -105,7 +105,7 @@ function inspectBeginning(path: string): void {
 export async function mayBeBeginning(stateDir: string, { runId, place }: DamagedRun): Promise<boolean> {
   if (runId === null) return false;
   try {
-    // With any other record it had got further than that.
+    // Any other record shows that the run has got further.
     if (!recordNames(join(place, 'records')).every((name) => FIRST_RECORDS.has(name))) return false;
     return (await readThrough(stateDir, runId)) === 0;
   } catch (error) {

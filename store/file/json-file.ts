@@ -102,7 +102,7 @@ export function isEmptyFile(path: string): boolean {
   return found?.isFile() === true && found.size === 0;
 }
 
-/** Null for a file that is not there; what is in one is never null. */
+/** Null for a file that does not exist; the content of a file is never null. */
 export function readJson(path: string): unknown {
   let text: string;
   try {

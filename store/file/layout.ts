@@ -1,4 +1,7 @@
-/** Where files of stores lie below the state folder, and the one shape of an I/O failure. What lies in a run's folder: `run-folder.ts`. */
+/**
+ * The places of store files below the state folder, and the shape of I/O failures. `run-folder.ts` has the places
+ * within a run's folder.
+ */
 import { closeSync, existsSync, fsync, mkdirSync, openSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -46,7 +49,7 @@ export class DurableFolders {
   /** @throws CodedError `host/state-format` */
   async make(dir: string): Promise<void> {
     this.keepFormat();
-    // Also where the folder is known: prune may have removed it.
+    // Also for a known folder, because prune may have removed it.
     mkdirSync(dir, { recursive: true, mode: 0o700 });
     await this.#sync(dir);
   }
@@ -56,13 +59,13 @@ export class DurableFolders {
     const parent = dirname(dir);
     await this.#sync(parent);
     await syncDir(parent);
-    // Forgetting costs a sync more, remembering every run of a long life costs memory.
+    // Forgetting costs one more sync; remembering every run of a long life costs memory.
     if (this.#known.size >= MAX_KNOWN_FOLDERS) this.#known.clear();
     this.#known.add(dir);
   }
 }
 
-/** What a failed system call becomes; coded errors pass through. */
+/** Converts the failure of a system call to a coded error; coded errors pass through. */
 export function storeFailure(doing: string, path: string, error: unknown): CodedError {
   if (error instanceof CodedError) return error;
   const reason = error instanceof Error ? error.message : String(error);

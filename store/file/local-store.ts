@@ -11,7 +11,7 @@ import { createBallast } from './ballast.ts';
 export function createFileLocalStore(stateDir: string): LocalStore {
   return {
     name: stateDir,
-    // With either durability: events that no one waits for are not synced.
+    // With either durability, because events that no caller waits for are not synced.
     canLoseEvents: true,
     ballast: createBallast(stateDir),
     readRoom: () => readDiskRoom(stateDir),
@@ -44,7 +44,7 @@ function hostIn(file: string): string | null {
     const { hostId } = JSON.parse(readFileSync(file, 'utf8')) as { readonly hostId?: unknown };
     return isHostId(hostId) ? hostId : null;
   } catch {
-    // Damaged, or just pruned: another run names the host.
+    // The run is damaged, or was just pruned: another run names the host.
     return null;
   }
 }

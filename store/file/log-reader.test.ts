@@ -49,7 +49,7 @@ test('reading takes few promises an event, of which a run with many items reads 
   expect(promises / EVENTS).toBeLessThan(4);
 });
 
-test('who leaves in the middle goes on behind the batch that was begun', async () => {
+test('a reader that stops in the middle of a batch continues after that batch', async () => {
   const reader = new LogReader(stateDir, 'r', 0, false);
   for await (const { seq } of reader.toEnd()) if (seq === 150) break;
   const rest: number[] = [];

@@ -41,8 +41,8 @@ export class LogReader {
   }
 
   /**
-   * What the log holds from here to its present end; nothing while it does not exist.
-   * @param onPlace hears of every piece of output that lies beside the log
+   * Yields the events from here to the present end of the log; no event while the log does not exist.
+   * @param onPlace  called for every piece of output that is stored outside of the log
    */
   toEnd(onPlace?: (place: OutputPlace) => void): AsyncIterableIterator<RunEvent> {
     return new EventsToEnd({
@@ -55,7 +55,7 @@ export class LogReader {
     });
   }
 
-  /** As `toEnd`, and closes the reader behind it. */
+  /** Like `toEnd`, but closes the reader afterwards. */
   toEndAndClose(): AsyncIterableIterator<RunEvent> {
     return new EventsToEnd({
       commits: () => this.#commits(),
@@ -70,7 +70,7 @@ export class LogReader {
     this.#handle = null;
   }
 
-  /** Of the next piece of the log; null at its present end. */
+  /** Reads the commits of the next piece of the log; null at its present end. */
   async #commits(): Promise<Generator<Commit> | null> {
     const handle = await this.#opened();
     if (handle === null) return null;
@@ -82,7 +82,7 @@ export class LogReader {
     }
   }
 
-  /** A promise only where its bytes lie beside the log. */
+  /** Returns a promise only if the output is stored outside of the log. */
   #wanted(event: StoredEvent, seq: number): RunEvent | Promise<RunEvent> | null {
     const { id, atMs, body } = event;
     if (body.type === 'run-finished') this.#finished = true;
@@ -96,7 +96,7 @@ export class LogReader {
   async #opened(): Promise<FileHandle | null> {
     if (this.#handle !== null) return this.#handle;
     try {
-      // Opening what is no file must not wait for somebody at its other end.
+      // Without `O_NONBLOCK`, opening a pipe would wait for a process at its other end.
       this.#handle = await open(this.path, constants.O_RDONLY | constants.O_NONBLOCK);
       if ((await this.#handle.stat()).isFile()) return this.#handle;
     } catch (error) {
@@ -110,7 +110,7 @@ export class LogReader {
 interface EventSource {
   /** Null at the present end. */
   commits(): Promise<Generator<Commit> | null>;
-  /** Null for one that is not asked for. */
+  /** Null for an event that the reader does not want. */
   event(stored: StoredEvent, seq: number): RunEvent | Promise<RunEvent> | null;
   /** Once, when nothing more is read. */
   over(): Promise<void>;
@@ -156,7 +156,7 @@ class EventsToEnd implements AsyncIterableIterator<RunEvent> {
     return { done: true, value: undefined };
   }
 
-  /** Of what is read already. */
+  /** Returns the next event of the commits that are already read. */
   #nextAtHand(): RunEvent | Promise<RunEvent> | null {
     for (;;) {
       while (this.#at < this.#events.length) {

@@ -1,7 +1,7 @@
 /**
- * Data of output pieces, beside the log: reading what happened does not read what was printed.
- * Each writing process has its own file, so that it knows every offset without asking anybody; a piece
- * exists from the moment that a commit names its place.
+ * Data of output pieces, outside of the log, so that readers of events do not read output. Each writing process has its
+ * own file, so that it knows every offset without asking another process. A piece exists from the moment that a commit
+ * names its place.
  */
 import { closeSync, constants, fdatasync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';

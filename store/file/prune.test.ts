@@ -71,7 +71,7 @@ test('takes finished runs away by age, and never one that is open', async () => 
   expect(await readdir(join(dir, 'runs'))).toEqual(['open', 'young']);
 });
 
-test('keeps as many of the last as it is told', async () => {
+test('keeps the last `keepLast` runs', async () => {
   for (const [index, runId] of ['c', 'a', 'b'].entries()) await finishedRun(runId, (10 - index) * HOUR_MS);
   await stores.events.append('open', [noticeEvent('a')]);
   expect((await prune(dir, options({ keepLast: 1 }))).runs).toEqual(['c', 'a']);
@@ -145,7 +145,7 @@ test('keeps an artifact that is stored again while it is garbage', async () => {
   expect(await isStored(garbage)).toBe(true);
 });
 
-test('puts back what a killed prune had moved aside, and readers find it meanwhile', async () => {
+test('puts back what a killed prune had moved aside, and readers find it until then', async () => {
   const ref = await artifact('moved aside', 48 * HOUR_MS);
   const home = join(dir, 'artifacts');
   await mkdir(join(home, '.trash'));
@@ -275,7 +275,7 @@ describe('artifacts that go at once', () => {
     expect(await isStored(named)).toBe(false);
   });
 
-  test('are none that an open run may be about to name', async () => {
+  test('exclude artifacts that an open run may be about to name', async () => {
     await stores.events.append('open', [{ ...noticeEvent('a'), atMs: nowMs - HOUR_MS }]);
     const before = await artifact('from before', 2 * HOUR_MS);
     const during = await artifact('from the run', 30 * MINUTE_MS);

@@ -1,7 +1,7 @@
 /**
- * Takes away finished runs that nobody wants any more, and artifacts that no run names.
- * Safe beside running workers and a second prune: a run goes by one rename, an artifact is moved aside,
- * looked at once more, and put back if somebody has claimed it meanwhile.
+ * Deletes finished runs by the conditions of the user, and artifacts that no run names. Workers and a second prune may
+ * run at the same time: a run goes by one rename. An artifact is moved aside, checked again, and restored if a process
+ * has claimed it since.
  */
 import { randomBytes } from 'node:crypto';
 import { createReadStream, type Stats } from 'node:fs';
@@ -52,14 +52,17 @@ async function surveyRuns(stateDir: string): Promise<Survey> {
   for await (const { runId, label, state, startedAtMs, endedAtMs } of readAllRuns(createFileRunIndex(stateDir))) {
     if (runId === null || state === 'damaged') damaged.push(label);
     else if (endedAtMs !== null) finished.push({ runId, atMs: endedAtMs });
-    // One without events begins now.
+    // A run without events begins now.
     else if (startedAtMs !== null) openSinceMs.push(startedAtMs);
   }
   finished.sort((a, b) => a.atMs - b.atMs || (a.runId < b.runId ? -1 : 1));
   return { finished, openSinceMs, damaged };
 }
 
-/** A run goes when every condition that is given lets it. One without a terminal event is open and stays, however old it is. */
+/**
+ * A run is removed if every given condition allows it. A run without a terminal event is open and stays, however old it
+ * is.
+ */
 function selectRunsToRemove({ finished }: Survey, { olderThanMs, keepLast, nowMs }: PruneOptions): readonly string[] {
   if (olderThanMs === null && keepLast === null) return [];
   const beyond = keepLast === null ? finished.length : Math.max(0, finished.length - keepLast);
@@ -67,7 +70,10 @@ function selectRunsToRemove({ finished }: Survey, { olderThanMs, keepLast, nowMs
   return finished.filter(({ atMs }, index) => index < beyond && atMs < before).map(({ runId }) => runId);
 }
 
-/** Artifacts that were stored (or claimed) after this stay: a run may be about to name them. A damaged run names nothing any more. */
+/**
+ * Artifacts that were stored or claimed after this time stay, because a run may be about to name them. A damaged run
+ * names no new artifact.
+ */
 function youngestToRemoveMs({ openSinceMs }: Survey, { artifactsNow = false, dryRun, nowMs }: PruneOptions): number {
   if (!artifactsNow) return nowMs - ARTIFACT_GRACE_MS;
   return Math.min(dryRun ? nowMs : nowMs - NAMING_MS, ...openSinceMs);
@@ -100,12 +106,12 @@ async function removeRun(stateDir: string, runId: string): Promise<boolean> {
 /** Files that a client writes before it starts the run. */
 const LEFT_BY_CLIENTS = ['records/input.json', 'records/source.json', 'host-variables.json'] as const;
 
-/** What an earlier prune or a killed writer left half done. */
+/** Removes data that an earlier prune or a killed writer left unfinished. */
 async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   for (const name of await names(runsDir(stateDir))) {
     if (name.startsWith('.removed-')) await rm(join(runsDir(stateDir), name), { recursive: true, force: true });
   }
-  // Of a run that was never started: its client was killed before.
+  // Data of a run that never started, because its client was killed before.
   for (const { path } of await listRunFolders(runsDir(stateDir))) {
     if ((await statOrNull(join(path, 'events.jsonl'))) !== null) continue;
     const records = join(path, 'records');
@@ -135,7 +141,7 @@ async function removeGarbage(
   dryRun: boolean,
 ): Promise<Garbage> {
   const dir = artifactsDir(stateDir);
-  // A prune that was killed left these; they are looked at again like all others.
+  // A killed prune left these artifacts. This prune checks them again like all others.
   for (const sha256 of await names(join(dir, '.trash'))) await restoreFromTrash(dir, sha256);
   const named = await readNamedArtifacts(stateDir, removedRuns);
   let artifacts = 0;
@@ -159,7 +165,7 @@ async function removeGarbage(
   return { artifacts, artifactBytes, youngArtifacts, youngArtifactBytes };
 }
 
-/** False when somebody claimed it between the first look and the move. */
+/** False if a process claimed it between the first check and the move. */
 async function removeArtifact(dir: string, sha256: string, youngestMs: number): Promise<boolean> {
   const aside = trashPath(dir, sha256);
   await makePrivateDir(join(dir, '.trash'));
@@ -179,8 +185,8 @@ async function removeArtifact(dir: string, sha256: string, youngestMs: number): 
 }
 
 /**
- * Every hash that stands in the records or events of a run that stays, damaged and set aside included. It reads text, not
- * structure: a record of a later version, or one that nobody thought of here, keeps its artifacts too.
+ * Returns every hash in the records or events of a run that stays, also of damaged runs and runs that were set aside.
+ * It reads text, not structure, so that unknown records and records of later versions keep their artifacts too.
  */
 async function readNamedArtifacts(stateDir: string, removedRuns: ReadonlySet<string>): Promise<Set<string>> {
   const named = new Set<string>();
@@ -205,12 +211,12 @@ async function hashesIn(file: string, into: Set<string>): Promise<void> {
       tail = text.slice(-65);
     }
   } catch (error) {
-    // A folder in the place of a file names nothing; a file that cannot be read might, and then nothing goes.
+    // A folder with the name of the file names nothing. A file that cannot be read might, and then nothing is removed.
     if (!ABSENT.has(errnoOf(error))) throw error;
   }
 }
 
-/** Nothing is there, or something of another kind. */
+/** The file does not exist, or something else has its name. */
 const ABSENT: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ENOTDIR', 'EISDIR']);
 
 async function names(dir: string): Promise<string[]> {

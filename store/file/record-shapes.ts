@@ -1,4 +1,7 @@
-/** What the records of a run have to look like when they are read back; see `activities/admission/admit.ts` and its neighbours for who writes them. */
+/**
+ * The shapes that records of a run must have when they are read. `activities/admission/admit.ts` and the files next to
+ * it write the records.
+ */
 import { PLAN_PARTS } from '../../domain/plan/plan-description.ts';
 import { dataRefShape, originShape, savedFolderShape } from '../../domain/run/event-shape.ts';
 import {
@@ -58,7 +61,7 @@ const SHAPES: Readonly<Record<string, Check>> = {
     historyLimit: objectOf({ events: aCount, bytes: aCount }),
     executionId: aText,
     mounts: valuesOf(aText),
-    // Of a run that takes outputs of an earlier one.
+    // Only for a run that uses outputs of an earlier run.
     origin: optional(originShape),
     given: optional(valuesOf(given)),
     continued: optional(valuesOf(continued)),
@@ -80,13 +83,13 @@ const SHAPES: Readonly<Record<string, Check>> = {
   manifest: objectOf({ version: aCount, refs: listOf(dataRefShape) }),
 };
 
-/** Of the records that are known by the beginning of their name. */
+/** The shapes of records that are known by the beginning of their name. */
 const PREFIXED: readonly (readonly [string, Check])[] = [
   ['prepared-', objectOf({ generation: aCount })],
   ['items-', objectOf({ count: aCount, list: dataRefShape })],
 ];
 
-/** What is wrong with a record of this name; null when it is as it should be, or of a name that is not known here. */
+/** Returns the problem of a record with this name; null: the record is valid, or its name is not known here. */
 export function recordProblem(name: string, value: unknown): string | null {
   const check = Object.hasOwn(SHAPES, name) ? SHAPES[name] : PREFIXED.find(([prefix]) => name.startsWith(prefix))?.[1];
   return check === undefined ? null : check(value, name);

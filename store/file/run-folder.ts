@@ -1,7 +1,7 @@
 /**
- * Which folder below `runs/` is whose. An id of `A-Z a-z 0-9 . _ -` is its folder's name; others are escaped, and one
- * whose escaped form is too long for a file system is named by its hash, with the id in a file inside. A name that
- * none of these makes is no run's.
+ * Maps the folders below `runs/` to ids of runs. An id of `A-Z a-z 0-9 . _ -` is its folder's name; other ids are
+ * escaped. If the escaped form is too long for a file system, the name is the hash of the id, and a file in the folder
+ * contains the id. Any other name belongs to no run.
  */
 import { accessSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
@@ -28,13 +28,13 @@ export function runIdOfFolder(parent: string, name: string): string | null {
 export interface RunFolder {
   readonly name: string;
   readonly path: string;
-  /** Null where the name is a hash and the id cannot be read. */
+  /** Null if the name is a hash and the id cannot be read. */
   readonly runId: string | null;
   /** Why the id cannot be read; null when it can. */
   readonly problem: CodedError | null;
 }
 
-/** Folders of runs, by name; what else lies beside them is passed over. @throws CodedError `store/io` */
+/** Lists the folders of runs by name, and skips other entries. @throws CodedError `store/io` */
 export async function listRunFolders(parent: string): Promise<readonly RunFolder[]> {
   let names: string[];
   try {
@@ -55,13 +55,16 @@ export async function listRunFolders(parent: string): Promise<readonly RunFolder
   });
 }
 
-/** Makes the folder of a run, with its id where the name does not say it. @throws CodedError `store/damaged` for a run that was set aside */
+/**
+ * Makes the folder of a run, with a file for an id that is not in the name. @throws CodedError `store/damaged` for a
+ * run that was set aside
+ */
 export async function makeRunFolder(stateDir: string, folders: DurableFolders, runId: string): Promise<void> {
   const name = runFolderName(runId);
   const dir = join(runsDir(stateDir), name);
   if (!existsSync(dir)) refuseSetAside(stateDir, name);
   await folders.make(dir);
-  // Also in a folder that was there: who made it may have died in between.
+  // Also in an existing folder: the process that made it may have died before it wrote the id.
   if (!HASHED.test(name) || existsSync(join(dir, ID_FILE))) return;
   const partial = nameHalfFile(join(dir, ID_FILE));
   try {
@@ -74,13 +77,13 @@ export async function makeRunFolder(stateDir: string, folders: DurableFolders, r
   }
 }
 
-/** Removes what killed processes left half written of a run. A process that still writes makes its file again. */
+/** Removes half files of a run that killed processes left. A process that still writes makes its file again. */
 export function removeHalfFilesOfRun(stateDir: string, runId: string): void {
   removeHalfFilesIn(runDir(stateDir, runId));
   removeHalfFilesIn(recordsDir(stateDir, runId));
 }
 
-/** A run that was set aside has no data here any more; whoever goes on with it must not begin from nothing. */
+/** A run that was set aside has no data here, and a process that continues it must not begin from nothing. */
 export function refuseSetAside(stateDir: string, folder: string): void {
   const aside = join(damagedDir(stateDir), folder);
   if (existsSync(aside))
@@ -107,7 +110,10 @@ export function eventLogPath(stateDir: string, runId: string): string {
   return join(runDir(stateDir, runId), 'events.jsonl');
 }
 
-/** True for a run that has events, or whose events cannot be looked at: that is told when they are read. @throws CodedError `store/io` for a text that is no run id */
+/**
+ * True if the run has events, or if its events cannot be checked: then the next read reports it. @throws CodedError
+ * `store/io` for a text that is not a run id
+ */
 export function hasLog(stateDir: string, runId: string): boolean {
   try {
     accessSync(eventLogPath(stateDir, runId));

@@ -31,7 +31,7 @@ function fileOf(runId: string): string {
   return join(dir, 'runs', runId, 'events.jsonl');
 }
 
-test('reads a log once for as long as nobody writes it, and again when it has grown', async () => {
+test('reads a log once, and again only after it has grown', async () => {
   for (const runId of ['a', 'b', 'c']) await log.append(runId, [noticeEvent('x')]);
   await log.append('a', [finishedEvent()]);
   for (let round = 0; round < 3; round++) {
@@ -81,7 +81,7 @@ test('damage counts wherever it is, also behind the last event and in a log that
   expect((await index.list({ state: 'succeeded', limit: 1 })).runs).toEqual([]);
 });
 
-test('what cannot be read stands in front, under its id or the name of its folder', async () => {
+test('runs that cannot be read are listed first, under their ids or the names of their folders', async () => {
   await log.append('well', [{ ...noticeEvent('x'), atMs: Date.now() }]);
   await mkdir(fileOf('a-folder'), { recursive: true });
   const hashed = `%long-${'a'.repeat(64)}`;
@@ -100,7 +100,7 @@ test('what cannot be read stands in front, under its id or the name of its folde
   expect(await index.has('a-folder')).toBe(true);
 });
 
-test('a log without an event is a run that begins: behind all others', async () => {
+test('a log without an event is a run that begins, and is listed after all others', async () => {
   await log.append('r', [noticeEvent('x')]);
   await mkdir(join(dir, 'runs/begins'));
   await writeFile(fileOf('begins'), '');
@@ -111,7 +111,7 @@ test('a log without an event is a run that begins: behind all others', async () 
   expect(await index.openRuns()).toEqual(['r', 'begins']);
 });
 
-test('what was printed is not read', async () => {
+test('the index does not read the output of commands', async () => {
   await log.append('r', [noticeEvent('x'), outputEvent('a/0/1', 0, 'x'.repeat(5_000)), finishedEvent()]);
   await rm(join(dir, 'runs/r/output'), { recursive: true });
   expect((await index.list({ limit: 1 })).runs).toMatchObject([{ state: 'succeeded' }]);

@@ -1,6 +1,7 @@
 /**
- * The index of runs in files. It keeps no file of its own, which a crash could leave behind the logs: what a run comes to is
- * read from its log, and remembered in this process for as long as the log is the same file of the same size and time.
+ * The index of runs in files. It has no file of its own, because a crash could leave that file out of date. The index
+ * reads the outcome of a run from its log, and remembers it in this process while the log is the same file of the same
+ * size and time.
  */
 import { statSync } from 'node:fs';
 import type { IndexedRun, RunIndex, RunPage, RunPosition, RunQuery } from '../../activities/ports/run-index.ts';
@@ -14,14 +15,14 @@ import { eventLogPath, hasLog, listRunFolders } from './run-folder.ts';
 
 /** Reads of first events that are under way at once, so that a folder of thousands of runs is listed without thousands of open files. */
 const READERS = 16;
-/** Where the start of a run cannot be read it stands in front, where it is seen. */
+/** A run whose start cannot be read is listed first, where the user sees it. */
 const UNREADABLE_START_MS = Number.MAX_SAFE_INTEGER;
 
 type Summary = Pick<IndexedRun, 'name' | 'state' | 'startedAtMs' | 'endedAtMs' | 'problem'>;
 
 interface ListedFolder extends RunPosition {
   readonly runId: string | null;
-  /** Why not even the id can be read; null when it can. */
+  /** Why not even the id can be read; null: it can be read. */
   readonly problem: string | null;
 }
 
@@ -34,7 +35,7 @@ interface KnownFile {
   readonly summary: Summary | null;
 }
 
-/** @param readSummary is replaced by tests that count */
+/** @param readSummary  replaced by tests that count its calls */
 export function createFileRunIndex(stateDir: string, readSummary: typeof summaryOf = summaryOf): RunIndex {
   const index = new FileRunIndex(stateDir, readSummary);
   return {
@@ -84,7 +85,7 @@ class FileRunIndex {
     return open;
   }
 
-  /** Runs that have events, the latest by its first event in front. */
+  /** Lists runs that have events; the run with the latest first event is first. */
   async inOrder(prefix = ''): Promise<readonly ListedFolder[]> {
     const folders = (await listRunFolders(runsDir(this.#stateDir))).filter(({ runId }) => {
       return runId === null || (runId.startsWith(prefix) && hasLog(this.#stateDir, runId));
@@ -102,7 +103,7 @@ class FileRunIndex {
     return listed.sort(comparePositions);
   }
 
-  /** Null for a run that was pruned meanwhile. */
+  /** Null for a run that was pruned since it was listed. */
   async #indexed({ runId, label, problem }: ListedFolder): Promise<IndexedRun | null> {
     if (runId === null)
       return { runId, label, name: null, state: 'damaged', startedAtMs: null, endedAtMs: null, problem };
@@ -126,14 +127,14 @@ class FileRunIndex {
     return startedAtMs;
   }
 
-  /** Before it is read: what comes between is read again the next time. Null where there is none. */
+  /** Called before the log is read, so that the next call notices a change in between. Null: there is no log. */
   #logOf(runId: string): Pick<KnownFile, 'inode' | 'stamp'> | null {
     try {
       const { ino, size, mtimeMs } = statSync(eventLogPath(this.#stateDir, runId));
       return { inode: ino, stamp: `${ino} ${size} ${mtimeMs}` };
     } catch (error) {
       if (errnoOf(error) === 'ENOENT') return null;
-      // What cannot be looked at is told when it is read, each time.
+      // A log that cannot be checked is read each time, and the read reports the problem.
       return { inode: Number.NaN, stamp: '' };
     }
   }
@@ -143,7 +144,10 @@ class FileRunIndex {
   }
 }
 
-/** What the whole log says. It is read to its end also behind the terminal event: damage there is damage of the run. */
+/**
+ * Summarizes the whole log. It reads to the end, also after the terminal event, because damage there is damage of the
+ * run.
+ */
 export async function summaryOf(stateDir: string, runId: string): Promise<Summary> {
   let summary: Summary = { name: null, state: 'running', startedAtMs: null, endedAtMs: null, problem: null };
   const log = new LogReader(stateDir, runId, 0, false);
@@ -176,7 +180,7 @@ async function readFirstEventTime(stateDir: string, runId: string): Promise<numb
   }
 }
 
-/** @param first  of a log: its admission, or its end */
+/** @param first  the first event of a log: its admission, or its end */
 function startIn({ atMs, body }: Pick<RunEvent, 'atMs' | 'body'>): number {
   return body.type === 'run-admitted' ? (body.startedAtMs ?? atMs) : atMs;
 }

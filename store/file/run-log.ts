@@ -25,20 +25,21 @@ import { SharedSync } from './shared-sync.ts';
 
 const sync = promisify(fdatasync);
 const READ_BYTES = 256 * 1024;
-/** Small pieces stand in the log itself, until the log would become long by them. */
+/** The log itself contains small pieces, until they would make the log long. */
 const INLINE_PIECE_BYTES = 512;
 const INLINE_TOTAL_BYTES = 64 * 1024;
 /** Each lost try is another process's success; this many in a row is not contention but a defect. */
 const MAX_TRIES = 10_000;
 
-/** After these the caller relies on the event, and on all before it: they have to survive what the durability promises. */
+/** Callers rely on these events and on all events before them: they must survive the failures of the durability. */
 const DURABLE: Readonly<Record<Durability, ReadonlySet<RunEventBody['type']>>> = {
-  // The first and the last event of a run also here: without the first a run cannot go on, and after the last nothing restores the log.
+  // The first and the last event of a run, too: a run cannot continue without the first, and after the last no process
+  // restores the log.
   process: new Set(['run-admitted', 'run-finished']),
   power: new Set(['run-admitted', 'stage-finished', 'stage-answered', 'run-finished']),
 };
 
-/** Whether an append of these is to be followed by `settle`, and output that is named before them to be on the disk first. */
+/** True if `settle` must follow an append of these events, and the output before them must be on the disk first. */
 export function isRelied(durability: Durability, events: readonly NewRunEvent[]): boolean {
   return events.some(({ body }) => DURABLE[durability].has(body.type));
 }
@@ -93,7 +94,7 @@ export class RunLog {
    * a small write into the page cache costs a few microseconds, a trip to the thread pool costs a hundred.
    */
   append(events: readonly NewRunEvent[], writer: Writer | undefined): number {
-    // Outside of what follows: a defect of the writer is no trouble of the disk, and trying again does not help.
+    // Outside of the `try`: a defect of the writer is not a failure of the disk, and a retry does not help.
     const storable = events.map(storableEvent);
     try {
       return this.#append(storable, writer);
@@ -102,12 +103,12 @@ export class RunLog {
     }
   }
 
-  /** Output that was appended lies in a file of its own. */
+  /** Appended output is in a file of its own. */
   settleOutput(): Promise<void> {
     return this.#output.sync();
   }
 
-  /** Waits for the disk, together with whoever else waits for this log. */
+  /** Waits for the disk, once for all callers that wait for this log. */
   settle(): Promise<void> {
     return this.#shared.run();
   }
@@ -174,7 +175,7 @@ export class RunLog {
   /** True when the line counts. */
   #write(commit: Commit, sizeBefore: number): boolean {
     const line = Buffer.from(encodeCommit(commit), 'utf8');
-    // A torn line stands at the end: without a newline of its own this one would become part of it.
+    // A torn line is at the end: without a line feed first, this line would become part of it.
     const torn = this.#fold.pendingBytes > 0;
     const bytes = torn ? Buffer.concat([Buffer.from('\n'), line]) : line;
     const written = writeSync(this.#fd, bytes);
@@ -187,7 +188,7 @@ export class RunLog {
       );
     }
     if (!torn && fstatSync(this.#fd).size === sizeBefore + bytes.length) {
-      // Nobody else wrote since the decision, so the line stands where it was meant to.
+      // No other process wrote since the decision, so the line is in its intended place.
       this.#fold.advance(commit, line.length);
       this.#learn(commit);
       return true;
@@ -237,7 +238,10 @@ export class RunLog {
     }
   }
 
-  /** A run that was admitted has events: without them it would begin anew, beside what its commands have done. */
+  /**
+   * An admitted run has events. Without this check, a run with an empty log would begin again although its commands
+   * have run.
+   */
   #checkBeginning(events: readonly NewRunEvent[]): void {
     if (this.#fold.commit > 0 || events.length === 0 || events.some(({ body }) => body.type === 'run-admitted')) return;
     if (existsSync(this.#admissionPath)) throw createDamageError(this.#path, 'it is empty, and the run was admitted');

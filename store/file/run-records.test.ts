@@ -146,7 +146,7 @@ test.each([
   });
 });
 
-test('a mark of a VM that a power cut has emptied is none; any other damage is said', async () => {
+test('a mark of a VM that a power cut has emptied counts as missing; any other damage is an error', async () => {
   const marks = createFileHostMarks(dir);
   expect(await marks.getOfVm('r', 'prepared-a/0/1')).toBeNull();
   await marks.putOfVm('r', 'prepared-a/0/1', { generation: 0, vmLife: 'x' });

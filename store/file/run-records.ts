@@ -16,8 +16,8 @@ import { quote } from '../../domain/units/quote.ts';
 const MAX_NAME_BYTES = 220;
 
 /**
- * `get` answers null for a record that does not exist, and gives no value that does not look as its name says. Names are any text (exec keys have slashes); a name
- * whose file name would be too long is refused with `store/io`.
+ * `get` returns null for a record that does not exist, and rejects a value whose shape is wrong for its name. Names are
+ * any text (exec keys have slashes). A name whose file name would be too long is rejected with `store/io`.
  */
 export function createFileRunRecords(stateDir: string): RunRecords {
   const folders = new DurableFolders(stateDir);
@@ -33,16 +33,16 @@ export function createFileRunRecords(stateDir: string): RunRecords {
   };
 }
 
-/** A state folder is one host's, so that whoever has its records has its marks. */
+/** A state folder belongs to one host, so a process that has its records also has its marks. */
 export function createFileHostMarks(stateDir: string): HostMarks {
   const folders = new DurableFolders(stateDir);
   const { put, get } = createFileRunRecords(stateDir);
   return {
     put,
     get,
-    // Two waits for the disk would be most of what an item with a short command costs.
+    // Two waits for the disk would be most of the time of an item with a short command.
     putOfVm: (runId, name, value) => writeRecord(stateDir, folders, runId, name, value, 'process'),
-    // What was renamed before its bytes were on the disk is empty after a power cut. Anything else is damage.
+    // A power cut empties a file that was renamed before its bytes were on the disk. Anything else is damage.
     getOfVm: async (runId, name) => (isEmptyFile(recordPath(stateDir, runId, name)) ? null : get(runId, name)),
   };
 }

@@ -6,8 +6,8 @@ import { makePrivateDir, runsDir } from '../state-folder.ts';
 import { damagedDir, storeFailure, syncDir } from './layout.ts';
 
 /**
- * From then on whatever continues the run is refused (`store/damaged`), as long as its folder lies there.
- * @returns the folder that it lies in now
+ * While the folder is there, Voidbox refuses to continue the run (`store/damaged`).
+ * @returns the new folder of the run
  * @throws CodedError `store/io`
  */
 export async function setAside(stateDir: string, { place }: DamagedRun): Promise<string> {

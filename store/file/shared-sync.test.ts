@@ -32,7 +32,7 @@ function watch(promise: Promise<void>): { state: 'waiting' | 'done' | 'failed' }
   return seen;
 }
 
-test('who comes while one runs waits for the next, all of them for the same', async () => {
+test('callers that come while a sync runs wait for the next, all of them for the same', async () => {
   const { sync, started, end } = controlled();
   const first = watch(sync.run());
   const later = [watch(sync.run()), watch(sync.run()), watch(sync.run())];
@@ -50,7 +50,7 @@ test('who comes while one runs waits for the next, all of them for the same', as
   expect(started()).toBe(3);
 });
 
-test('a failure is told to those that waited for it, and the next one tries again', async () => {
+test('a failed sync rejects the callers that waited for it, and the next sync tries again', async () => {
   const { sync, started, end } = controlled();
   const first = watch(sync.run());
   const second = watch(sync.run());

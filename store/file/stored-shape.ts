@@ -1,6 +1,6 @@
 /**
- * The check of a described value that is read back: its shape alone. Its rules were applied at admission, and may differ in this
- * build. Limits are rules, too.
+ * Checks only the shape of a described value that is read back. Admission applied the rules of the value, and they may
+ * differ in this build. Limits are rules, too.
  */
 import type { Node } from '../../domain/plan/description.ts';
 import {

@@ -1,7 +1,9 @@
 /** Waiting for a file to change, in whichever process. */
 import { watch, type FSWatcher } from 'node:fs';
 
-/** inotify is prompt but not sure: watches run out, network file systems say nothing, the file may not exist yet. */
+/**
+ * inotify is prompt but not reliable: watches run out, network file systems send no events, the file may not exist yet.
+ */
 const POLL_MS = 500;
 
 export class FileWake {
@@ -14,7 +16,7 @@ export class FileWake {
     this.#path = path;
   }
 
-  /** Call before reading: what changes from then on ends the next `wait` at once. */
+  /** Call before reading: a change after this call ends the next `wait` at once. */
   arm(): void {
     this.#changed = false;
     if (this.#watcher !== null) return;
@@ -27,7 +29,7 @@ export class FileWake {
     }
   }
 
-  /** Settles on a change, after the poll interval, or on abort; the caller looks for itself what is there. */
+  /** Settles on a change, after the poll interval, or on abort. The caller checks the file itself. */
   wait(signal: AbortSignal): Promise<void> {
     if (this.#changed || signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {

@@ -1,4 +1,6 @@
-/** How far a session's observers have been told, so that whoever tells them again after a crash leaves that out. */
+/**
+ * Records the last event that a session's observers received, so that a delivery after a crash does not repeat events.
+ */
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ObservedEvents } from '../../activities/ports/session-stores.ts';

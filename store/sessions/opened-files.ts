@@ -1,4 +1,4 @@
-/** What this host remembers of the sessions that were opened on it, a file for each. */
+/** Data of the sessions that were opened on this host, one file for each session. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { OpenSession, OpenSessionStore } from '../../activities/ports/sessions.ts';

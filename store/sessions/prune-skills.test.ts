@@ -51,7 +51,7 @@ test('takes away what sessions that are over left, their sub-skills with it, and
   expect(readdirSync(join(dir, 'skills'))).toEqual(['bbbb']);
 });
 
-test('leaves what another server uses, and what nobody marked', () => {
+test('leaves folders that another server uses, and folders without a mark', () => {
   folder('sessions', 'theirs', 48 * HOUR_MS, ['host:7233/default']);
   folder('sessions', 'nobodys', 48 * HOUR_MS, []);
   folder('skills', 'shared', 48 * HOUR_MS, ['embedded', 'host:7233/default']);

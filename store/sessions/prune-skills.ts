@@ -1,6 +1,6 @@
 /**
- * Takes away what sessions that are over left in the state folder, and code that no session runs. Folders that
- * another server's sessions may need, or of which nobody knows whose they are, stay.
+ * Deletes data of ended sessions from the state folder, and code that no session runs. Folders that another server's
+ * sessions may need stay, and so do folders of unknown servers.
  */
 import { readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -47,7 +47,7 @@ export function pruneSkills(stateDir: string, uses: SessionUses, options: SkillP
   };
 }
 
-/** By one rename: whoever looks finds all of it or nothing. */
+/** Renames first, so that a reader finds the whole folder or nothing. */
 function remove(folder: string, name: string): void {
   const aside = join(folder, `${ASIDE}${process.pid}-${name}`);
   renameSync(join(folder, name), aside);

@@ -18,10 +18,10 @@ interface RecordFile {
   readonly records: readonly StepRecord[];
 }
 
-/** Of processes that serve many sessions, the records of some. */
+/** The limit of sessions whose records are cached, because a process may serve many sessions. */
 const MOST_CACHED = 32;
 
-/** @throws CodedError `session/foreign` for what is no session's id */
+/** @throws CodedError `session/foreign` for a text that is not the id of a session */
 export function sessionRecordsDir(stateDir: string, session: string): string {
   if (!isSessionId(session)) throw new CodedError('session/foreign', `${quote(session)} is not the id of a session`);
   return join(stateDir, 'sessions', session);
@@ -37,7 +37,7 @@ export function createRecordFiles(stateDir: string, serverId: string): SessionRe
       const ref = createHash('sha256').update(JSON.stringify(content)).digest('hex');
       const file = fileOf(dir, ref);
       await writeJson(folders, file, content);
-      // Of a worker that was killed: the session's next worker writes the same records.
+      // Half files of a killed worker: the session's next worker writes the same records.
       removeHalfFilesOf(file);
       markUse(dir, serverId);
       return ref;
@@ -48,7 +48,9 @@ export function createRecordFiles(stateDir: string, serverId: string): SessionRe
 
 const cache = new Map<string, readonly StepRecord[]>();
 
-/** All records up to those that `ref` names, oldest first. What was read before is not read again. */
+/**
+ * Returns all records up to those that `ref` names, oldest first. Records that were read before come from the cache.
+ */
 export function readRecords(dir: string, ref: string): readonly StepRecord[] {
   const missing: { readonly name: string; readonly records: readonly StepRecord[] }[] = [];
   let known: readonly StepRecord[] = [];

@@ -74,7 +74,7 @@ test('the same workflow that is opened twice keeps its values', async () => {
   expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'first' });
 });
 
-test.each([undefined, 7, null, 'x'.repeat(201)])('a first run %s is none', async (firstRun) => {
+test.each([undefined, 7, null, 'x'.repeat(201)])('values with a first run %s are ignored', async (firstRun) => {
   const state = stateDir();
   leave(state, 's', 'variables.json', { skill: 'curious', values: { TOKEN: 'old' }, firstRun });
   expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({});

@@ -1,7 +1,8 @@
 /**
- * Values of variables that a skill declares, on their way from who starts a session to the code of the skill: a file of the
- * session's folder that its owner alone can read. A client cannot know what a skill declares before a worker has loaded it, so the
- * worker says what it wants in a file as well, and the client, which waits for the session to be opened, answers.
+ * Values of variables that a skill declares, on their way from the client that starts a session to the code of the
+ * skill. They are in a file of the session's folder that only its owner can read. A client cannot know the variables
+ * before a worker has loaded the skill. So the worker writes the names to a file as well, and the client, which waits
+ * until the session is open, answers.
  */
 import { type Stats, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -36,11 +37,11 @@ const WANTED = 'wanted-variables.json';
 
 type Values = Readonly<Record<string, string>>;
 
-/** What a session was handed; they are that skill's and no other's. */
+/** The values that a session received. They are only for that skill. */
 interface VariableFile {
   readonly skill: string;
   readonly values: Values;
-  /** As it was wanted. */
+  /** The first run in the request. */
   readonly firstRun: string;
 }
 
@@ -76,7 +77,7 @@ export async function waitForVariables(
   const missing = (): readonly string[] =>
     missingOf(names, { ...own, ...valuesHandedOver(stateDir, { session, firstRun }, skill) });
   const before = readHandedOver(stateDir, session);
-  // Of a workflow that had the id before and was terminated; nobody has answered this one yet.
+  // The values belong to an earlier, terminated workflow with the same id; this session has no answer yet.
   if (before !== null && before.firstRun !== firstRun) dropVariables(stateDir, session);
   if (missing().length === 0) return;
   write(stateDir, session, WANTED, wanted);
