@@ -29,7 +29,7 @@ function compiled(skill: string): ReturnType<typeof compileText> {
   return compileText(spec, 'a.yaml', { baseDir: folder });
 }
 
-/** What of skills lies in the guest, by path. */
+/** The files of skills in the guest, by path. */
 async function provisioned(skill: string, provider: LlmProvider = 'claude'): Promise<Readonly<Record<string, string>>> {
   const { plan, diagnostics } = compiled(skill);
   expect(diagnostics.filter(({ severity }) => severity === 'error')).toEqual([]);

@@ -13,7 +13,10 @@ const ROOT = packageRoot();
 /** Every command has them, `exec` without `--json`; the page has them once. */
 const COMMON = new Set(['--json', '--help']);
 
-/** `NAME --option` of each that no row of the table of commands for NAME has; `NAME` where it has no row. */
+/**
+ * Returns `NAME --option` for each option that no row of NAME in the table of commands contains; `NAME` if there is no
+ * row.
+ */
 function missingFrom(page: string, name: string, options: readonly string[]): readonly string[] {
   const cells = page
     .split('\n')

@@ -1,4 +1,4 @@
-/** The examples of agents, questions, programs and conditions, as those of `examples.vm.test.ts`. */
+/** The examples of agents, questions, programs and conditions, tested like the examples of `examples.vm.test.ts`. */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -166,7 +166,7 @@ test('approve-each.yaml', async () => {
     { item: 'eu', output: 'deployed to "eu"\n' },
     { item: 'us', failure: { code: 'stage/rejected' } },
   ]);
-  // Also after the end of the run the same answer is taken as the one that stands.
+  // After the end of the run, only the recorded answer is accepted again.
   expect((await rig.cli('approve', runId, 'regions[0].ok', '--by', 'ada')).code).toBe(0);
   expect((await rig.cli('approve', runId, 'regions[0].ok', '--by', 'eve')).code).toBe(1);
 });

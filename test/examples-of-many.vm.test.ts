@@ -1,4 +1,4 @@
-/** The examples of lists, loops and parts, as those of `examples.vm.test.ts`. */
+/** The examples of lists, loops and parts, tested like the examples of `examples.vm.test.ts`. */
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Rig } from './e2e/rig.ts';

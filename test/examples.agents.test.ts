@@ -1,7 +1,7 @@
 /**
- * The examples with agents, by the unmodified command lines in VMs: against a model that plays a script, by `VOIDBOX_LLM_…` in the
- * environment, and with ANTHROPIC_API_KEY in that of `npm run test:agents` also against Anthropic's, which has a price. The file and
- * the command are the same.
+ * The examples with agents, by the unmodified command lines in VMs. `VOIDBOX_LLM_…` in the environment names a model
+ * that plays a script. If `npm run test:agents` gets ANTHROPIC_API_KEY, they also run against Anthropic's model, which
+ * has a price. The file and the command are the same.
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -17,10 +17,10 @@ const KEYS = { ANTHROPIC_API_KEY: 'sk-ant-of-the-lane', OPENAI_API_KEY: 'sk-of-t
 /** Until the agents before it have answered, on an emulated CPU. */
 const QUESTION_LIMIT_MS = 360_000;
 
-/** Of a test with the model that the example names. */
+/** For a test with the model that the example names. */
 const REAL = { skip: (process.env['ANTHROPIC_API_KEY'] ?? '') === '' };
 
-/** The example as it is, where it finds a repository beside itself. */
+/** The unchanged example, in a folder in which it finds a repository. */
 const example = (rig: Rig, file: string): string => rig.spec(file, readFileSync(join(EXAMPLES, file), 'utf8'));
 
 type Variables = Readonly<Record<string, string>>;
@@ -130,7 +130,7 @@ const ASKS_ELSEWHERE: ModelScript = ({ turn }) =>
     ? { run: 'curl -sS -m 30 https://www.example.com/; echo "curl ended with $?"' }
     : { answer: { answer: 'DNS over TLS', pages: [] } };
 
-test('research.yaml: what is not on its list is refused, and the log says so', async () => {
+test('research.yaml: a host outside of its list is refused, and the log names it', async () => {
   await using model = await startFakeModel(ASKS_ELSEWHERE);
   await using rig = new Rig(claudeAt(model.port));
   const { answer, network } = await research(rig, example(rig, 'research.yaml'));

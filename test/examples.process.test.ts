@@ -1,4 +1,4 @@
-/** Examples that need a key say so before anything starts. */
+/** Examples that need a key report it before anything starts. */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

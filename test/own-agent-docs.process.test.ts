@@ -1,4 +1,7 @@
-/** What docs/reference/agents.md shows of an own agent compiles, is registered as it says, and reads the stream that it shows. */
+/**
+ * The code of an own agent in docs/agents.md compiles, is registered as the page says, and reads the stream that the
+ * page shows.
+ */
 import { execFile } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -30,7 +33,7 @@ it('its specs have no mistakes', () => {
   expect(found).toEqual([]);
 });
 
-/** Each part of a diff stands in its file once. */
+/** The file contains each part of a diff once. */
 function register(folder: string, diff: string): void {
   const parts = diff.split(/^--- /m).slice(1);
   for (const part of parts) {
@@ -70,7 +73,7 @@ const LLM = {
   credentialProxy: false,
 };
 
-it('its provider type-checks where it is registered, and does what the page says', { timeout: 60_000 }, async () => {
+it('its provider type-checks once it is registered, and does what the page says', { timeout: 60_000 }, async () => {
   using folder = new TemporaryFolder();
   for (const name of ['agents', 'domain'])
     cpSync(join(ROOT, name), folder.file(name), { recursive: true, filter: (path) => !path.endsWith('.test.ts') });
@@ -122,7 +125,7 @@ function expectStream(provider: AgentProvider, lines: readonly string[]): void {
     ],
     { ...before, hasEnded: true, failure: null, usage, isUsageFinal: true },
   ]);
-  // Cut off; refused by the server; no JSON, or of a kind that nobody knows.
+  // Cut off; refused by the server; no JSON, or an event of an unknown kind.
   expect(read(...lines.slice(0, -1))).toMatchObject([{}, { hasEnded: false, text: 'One test fails.' }]);
   const refused = { hasEnded: true, failure: { code: 'agent/api-error', message: '401' } };
   expect(read('{"type":"end","ok":false,"text":"401"}')).toMatchObject([{}, refused]);

@@ -86,7 +86,7 @@ describe('the package, installed from its tarball into an empty folder', () => {
          .build();`,
     );
     const start = ['start', '--params', '{"who":"Ada"}'];
-    // Whoever made a file there and removed it again would have changed the folder's time.
+    // A file that was made there and removed again would have changed the folder's time.
     const modules = join(installed.folder, 'node_modules');
     const installation = [
       modules,

@@ -1,4 +1,4 @@
-/** What docs/reference/skill-kit.md shows compiles and runs as an author would copy it, against the built package. */
+/** The code in docs/skill-kit.md compiles and runs as an author would copy it, against the built package. */
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -56,7 +56,7 @@ it('the code of docs/reference/skill-kit.md type-checks, and its program starts'
   });
   expect(await start('writer-main.js')).toMatchObject({ kind: 'prompt', step: 'title' });
   await run(process.execPath, [folder.file('bin/adder.test.js')], { cwd: folder.path });
-  // What authors copy is without faults of its own.
+  // The code that authors copy has no faults of its own.
   const lint = run(
     process.execPath,
     [join(ROOT, 'bin/voidbox.js'), 'skill', 'lint', '--max-warnings', '0', 'skill.ts', 'reminder.ts', 'writer.ts'],

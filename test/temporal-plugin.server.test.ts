@@ -200,7 +200,7 @@ test.each([
   expect(await runsOf(id.replaceAll(/[^a-z]+/g, '-'))).toEqual([]);
 });
 
-test('output above 2 KiB is cut, and stands whole in the store', async () => {
+test('output above 2 KiB is cut in the result, and the store has all of it', async () => {
   const text = 'ä'.repeat(2_000);
   const handle = await start('command', 'long', { program: 'cat', stdin: text });
   const result = (await handle.result()) as CommandOutcome;
@@ -265,7 +265,7 @@ describe('while something runs', () => {
     });
   });
 
-  test('a worker that is killed is followed by one that goes on', async () => {
+  test('after a worker is killed, the next worker continues its work', async () => {
     const pipeline = await start('pipeline', 'kill-pipeline', planOf('naps', 'sleep', '8'), 'killed-run');
     const command = await start('command', 'kill-command', { program: 'sleep', args: ['8'] });
     const [commandRun = ''] = await until('the command', async () => {
@@ -288,7 +288,7 @@ describe('while something runs', () => {
     expect(await runsOf('kill-command.')).toEqual([commandRun]);
   });
 
-  test('SIGTERM ends a worker in order, and its successor goes on', async () => {
+  test('SIGTERM ends a worker in order, and its successor continues the work', async () => {
     const command = await start('command', 'term-command', { program: 'sleep', args: ['5'] });
     await until('the command', async () => {
       const found = await runsOf('term-command.');

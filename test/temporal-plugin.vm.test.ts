@@ -55,7 +55,7 @@ afterAll(async () => {
   await server?.stop();
 });
 
-test('a command goes on while its worker is killed, and the next one attaches to it', async () => {
+test('a command continues while its worker is killed, and the next worker attaches to it', async () => {
   const handle = await runs.client.workflow.start('command', {
     taskQueue: 'theirs',
     workflowId: 'counts',

@@ -1,4 +1,6 @@
-/** What a module of the project declares, as the compiler wrote it into its `.d.ts`: names, texts, docstrings. */
+/**
+ * The declarations of a module of the project, as the compiler wrote them into its `.d.ts`: names, texts, docstrings.
+ */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { parseAst } from 'rolldown/parseAst';
@@ -8,13 +10,13 @@ export interface Declaration {
   readonly file: string;
   /** Without `export` and `declare`; a function with overloads has one text for each, joined by lines. */
   readonly text: string;
-  /** Of the first declaration of that name, as Markdown. */
+  /** The docstring of the first declaration of that name, as Markdown. */
   readonly doc: string;
 }
 
 interface Module {
   readonly declarations: ReadonlyMap<string, Declaration>;
-  /** Local name to where it comes from; packages are left out. */
+  /** The source of each local name; packages are left out. */
   readonly imports: ReadonlyMap<string, { readonly file: string; readonly name: string }>;
   readonly exports: readonly { readonly name: string; readonly file: string; readonly local: string }[];
   readonly doc: string;
@@ -92,7 +94,7 @@ function parseModule(file: string): Module {
   return { declarations, imports, exports, doc: docOfModule(code) };
 }
 
-/** A docstring before the imports is the module's; without imports it is that of the first declaration. */
+/** A docstring before the imports belongs to the module; without imports it belongs to the first declaration. */
 function docOfModule(code: string): string {
   const end = code.startsWith('/**') ? code.indexOf('*/') + 2 : 0;
   return /^\s*(?:im|ex)port (?:type )?\{/.test(code.slice(end)) ? docBefore(code.slice(0, end)) : '';
@@ -103,7 +105,7 @@ function nameOf(node: object): string | null {
   return id?.name ?? declarations?.[0]?.id.name ?? null;
 }
 
-/** The text of the last `/** … *\/` in what stands before a declaration; examples keep their code. */
+/** The text of the last `/** … *\/` before a declaration; examples keep their code. */
 function docBefore(text: string): string {
   const comment = /\/\*\*((?:(?!\*\/)[^])*)\*\/\s*$/.exec(text)?.[1] ?? '';
   return (
@@ -112,7 +114,7 @@ function docBefore(text: string): string {
       .map((line) => line.replace(/^\s*\* ?/, '').trimEnd())
       .join('\n')
       .replace(/^@example$/gm, 'Example:\n')
-      // Markdown takes a list from its paragraph by an empty line.
+      // In Markdown, an empty line separates a list from its paragraph.
       .replace(/(?<!\n)\n@(?=param|returns|throws)/, '\n\n@')
       .replace(/^@param (\S+) +/gm, '- `$1`: ')
       .replace(/^@returns +/gm, '- returns: ')

@@ -1,4 +1,4 @@
-/** What `voidbox apply` leaves where it does not come to its end, or where somebody else is in the way. */
+/** The files that `voidbox apply` leaves if it is killed or fails, or if another program is in the way. */
 import { spawn } from 'node:child_process';
 import {
   existsSync,
@@ -62,7 +62,7 @@ const leftOver = (): readonly string[] =>
 const inGitFolder = (): readonly string[] =>
   readdirSync(join(left.app, '.git')).filter((name) => name.startsWith('voidbox'));
 
-/** Killed while git writes, which goes on for as long as the returned function is not called. */
+/** Kills `apply` while its git writes. The git process continues until the returned function is called. */
 async function killWhileWriting(script: string, exitCode = 1, ...more: readonly string[]): Promise<() => void> {
   const [writing, goOn] = ['writing', 'go-on'].map((name) => join(left.terminal.dir, name));
   const { PATH } = gitThat(
@@ -80,7 +80,7 @@ async function killWhileWriting(script: string, exitCode = 1, ...more: readonly 
   return () => writeFileSync(goOn!, '');
 }
 
-/** Applies while the git of a killed `apply` works, which ends after this one has printed that it waits. */
+/** Applies while the git of a killed `apply` works. That git ends after the new `apply` has printed that it waits. */
 async function applyOnceItWaits(
   endGit: () => void,
 ): Promise<{ readonly code: number | null; readonly stderr: string }> {
@@ -154,7 +154,7 @@ describe('voidbox apply that was killed', () => {
     expect([fileOf('a.txt'), fileOf('edited.txt')]).toEqual(['one\ntwo\nthree\nmine\n', 'edited.txt\n']);
   });
 
-  test('git was killed too: what is as the run left it is put back, and of anything else it is said where it is as it was', async () => {
+  test('git was killed too: files as the run left them are put back, and the message names the place of the earlier version of any other file', async () => {
     await leaveChanges();
     (await killWhileWriting(PART))();
     const [store] = leftOver();
@@ -196,7 +196,7 @@ describe('voidbox apply that was killed', () => {
     expect(readFileSync(join(recordsOf(), kept!, 'a.txt'), 'utf8')).toBe('mine\none\ntwo\nthree\n');
   });
 
-  test('what was changed since stays, and what it was before is at a place that is said', async () => {
+  test('files that changed since then stay, and the message names the place of their earlier versions', async () => {
     await leaveChanges();
     const outside = join(left.terminal.dir, 'outside');
     mkdirSync(outside);
@@ -223,7 +223,7 @@ describe('voidbox apply that was killed', () => {
     expect((await left.terminal.type('apply', 'r1')).stderr, 'it is said once').not.toContain('stays');
   });
 
-  test('a record that cannot be read is said, and its files stay where they are', async () => {
+  test('a record that cannot be read is an error, and its files stay where they are', async () => {
     await leaveChanges();
     (await killWhileWriting(PART))();
     const [store] = leftOver();
@@ -273,7 +273,7 @@ describe('voidbox apply that cannot end', () => {
     expect(lstatSync(join(left.app, 'a.txt')).ino).toBe(ino);
     expect(readFileSync(join(left.app, 'place'), 'utf8')).toBe('a file\n');
     expect(readlinkSync(join(left.app, 'link'))).toBe('a.txt');
-    // What somebody else has made there stays.
+    // A file that another program has made there stays.
     expect(readdirSync(join(left.app, 'new'))).toEqual(['mine']);
     rmSync(join(left.app, 'new'), { recursive: true });
     expect(status()).toBe(before);
@@ -322,7 +322,7 @@ describe('voidbox apply with others', () => {
     expect(status()).toBe(' M a.txt\n?? b.txt\n');
   });
 
-  test('a branch or a lock in the way is said, and is no bug', async () => {
+  test('a branch or a lock in the way is reported by its name, and not as a bug', async () => {
     await leaveChange();
     left.git(left.app, 'branch', 'voidbox');
     const taken = await left.terminal.type('apply', 'r1', '--branch');

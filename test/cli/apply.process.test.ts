@@ -197,7 +197,7 @@ describe('voidbox apply', () => {
     expect(stdout).toMatch(/^diff --git a\/a\.txt b\/a\.txt\n/);
   });
 
-  test('takes the changes that no other stage went on with; of several one has to be named', async () => {
+  test('takes the changes that no other stage uses, or the changes of the named stage', async () => {
     const outputs = await outputsOf(change);
     await leaveRun({ fix: outputs, test: outputs, plain: {} });
     expect((await terminal.type('apply', 'r1', '--check')).stderr).toMatch(/^stage test: /);
@@ -324,7 +324,7 @@ describe('voidbox apply', () => {
     expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('there is no such item')]);
   });
 
-  test('two that no other went on with', async () => {
+  test('two stages have changes that no other stage uses: one has to be named', async () => {
     const outputs = await outputsOf(change);
     const none = await outputsOf((folder) => git(folder, 'reset', '-q', '--hard', 'origin/HEAD'));
     await leaveRun({ fix: none, test: outputs, other: outputs });
@@ -332,7 +332,7 @@ describe('voidbox apply', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('--stage test, --stage other')]);
   });
 
-  test('goes where it is told to, refuses what is no repository, and one that lacks the commit for a branch', async () => {
+  test('changes the repository of `--repository`; refuses a folder without a repository, and for a branch a repository without the commit', async () => {
     await leaveRun({ fix: await outputsOf(change) });
     const elsewhere = join(terminal.dir, 'elsewhere');
     mkdirSync(elsewhere);
@@ -343,7 +343,7 @@ describe('voidbox apply', () => {
     writeFileSync(join(elsewhere, 'run.sh'), '#!/bin/sh\n');
     const foreign = await terminal.type('apply', 'r1', '--repository', elsewhere, '--branch');
     expect([foreign.code, foreign.stderr]).toEqual([2, expect.stringContaining('does not have the commit')]);
-    // A patch needs the files alone.
+    // A patch needs only the files.
     expect((await terminal.type('apply', 'r1', '-r', elsewhere)).code).toBe(0);
     expect(readFileSync(join(elsewhere, 'a.txt'), 'utf8')).toBe('one\ntwo\nTHREE\n');
     expect(readFileSync(join(app, 'a.txt'), 'utf8')).toBe('one\ntwo\nthree\n');

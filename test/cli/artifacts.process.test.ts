@@ -79,7 +79,10 @@ function ended(
   };
 }
 
-/** `build` has succeeded, `check` has failed, `ship` was skipped; with `open` the run goes on and `check` has not ended. */
+/**
+ * `build` has succeeded, `check` has failed, `ship` was skipped; with `open` the run is running and `check` has not
+ * ended.
+ */
 async function leaveRun(runId: string, outputs: Record<string, DataRef>, open = false): Promise<void> {
   const { plan, diagnostics } = compileText(SPEC, 'spec.yaml', { baseDir: '/' });
   expect(diagnostics).toEqual([]);
@@ -105,7 +108,7 @@ async function leaveTables(open = false): Promise<void> {
   await leaveRun('t1', { report: await put([file('report.txt', 'all is well\n')]), tables: await put(TABLES) }, open);
 }
 
-/** The bytes of an artifact are others from here on; null: they are gone. */
+/** Changes the bytes of an artifact; null: removes them. */
 async function damage({ sha256 }: DataRef, change: (text: string) => string | null): Promise<void> {
   const path = join(terminal.stateDir, 'artifacts', sha256.slice(0, 2), sha256);
   const changed = change(readFileSync(path, 'latin1'));
@@ -293,7 +296,7 @@ describe('the list', () => {
     });
   });
 
-  test('the list of a run without outputs names that there are none', async () => {
+  test('a run without outputs has a message instead of a list', async () => {
     await stores.events.append('bare', [
       event({ type: 'run-admitted', name: 'n', kind: 'workflow', hostId: 'h', stages: [], outputStage: null }),
       event({ type: 'run-finished', outcome: { state: 'cancelled', failedStage: null, failure: null, output: null } }),
@@ -353,7 +356,7 @@ describe('an output', () => {
     expect(readdirSync(terminal.dir).toSorted()).toEqual(['report.txt', 'state']);
   });
 
-  test('is refused as a whole where one name is taken; with --force that name alone is replaced', async () => {
+  test('is refused as a whole if one of its names is taken; with --force only that name is replaced', async () => {
     await leaveTables();
     mkdirSync(at('out', 'deep'), { recursive: true });
     writeFileSync(at('out', 'mine'), '');
@@ -382,7 +385,7 @@ describe('an output', () => {
     expect(readFileSync(at('own', 'build'), 'utf8')).toBe('made\n');
   });
 
-  test('whose folder is a file says so, and a damaged artifact leaves nothing behind', async () => {
+  test('is refused if its folder is a file, and a damaged artifact leaves nothing behind', async () => {
     await leaveTables();
     writeFileSync(at('taken'), '');
     const taken = await terminal.type('artifacts', 't1', 'get', 'report', '-o', 'taken');
@@ -394,7 +397,7 @@ describe('an output', () => {
   });
 });
 
-test('an artifact that is gone or is no tar is listed as damaged, and fetching it says so', async () => {
+test('an artifact that is gone or is no tar is listed as damaged, and fetching it fails with that code', async () => {
   await leaveTables();
   await damage(await put(TABLES), (text) => text.replace('deep/', 'dEEp/'));
   await damage(await putText('made\n'), () => null);
@@ -438,7 +441,7 @@ describe('a name', () => {
     ['that is missing', ['get'], 'the name of the output is missing'],
     ['without the word get', ['tables'], '`tables` is not `get`'],
     ['for the list', ['-o', 'x'], '-o and --force belong to `get`'],
-  ])('%s is told', async (_, args, said) => {
+  ])('%s is an error with the reason', async (_, args, said) => {
     await leaveTables();
     const { code, stdout, stderr } = await terminal.type('artifacts', 't1', ...args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
@@ -481,7 +484,7 @@ describe('an output that a worker would not have stored', () => {
     expect(readdirSync(terminal.dir)).toEqual(['state']);
   });
 
-  test('a file that stands twice is its last one', async () => {
+  test('if a tar has a file twice, the last one is written', async () => {
     await leaveRun('twice', { tables: await put([file('a', 'old'), file('b', ''), file('a', 'new')]) });
     expect((await terminal.type('artifacts', 'twice', 'get', 'tables')).code).toBe(0);
     expect(readFileSync(at('tables', 'a'), 'utf8')).toBe('new');

@@ -5,7 +5,7 @@ import type { DataRef } from '../../domain/plan/plan.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { stageResult } from '../rig/runs/stage-results.ts';
 
-/** So long ago that what is said of it does not change while a test runs. */
+/** So long ago that the shown age does not change while a test runs. */
 const STARTED_MS = Date.now() - 10.5 * 86_400_000;
 const FAILURE: StageFailure = { code: 'stage/exit-nonzero', message: 'exit code 3', stderrTail: 'row 7 is empty' };
 

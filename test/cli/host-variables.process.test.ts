@@ -1,4 +1,4 @@
-/** What `validate` and `run` say of variables of this host, before anything is started. */
+/** The messages of `validate` and `run` about variables of this host, before anything is started. */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -69,7 +69,7 @@ test('`run` refuses what is not set before anything is started', async () => {
   expect(stderr).toContain('export TOKEN_A=… TOKEN_B=…');
 });
 
-test('`validate` says that the login of an agent is none, or ends too early, and `run` where one is made', async () => {
+test('`validate` reports a login of an agent that is not valid or ends too early, and `run` names the command that makes a login', async () => {
   const spec = `{ api_version: v1, kind: agent, name: a, llm: { provider: codex-personal }, agent: { prompt: x, timeout_secs: 60 } }`;
   writeFileSync(join(dir, 'login.yaml'), spec);
   const none = await type(['validate', 'login.yaml', '--json'], { CODEX_HOME: dir, CODEX_AUTH_JSON: 'sk-some-key' });

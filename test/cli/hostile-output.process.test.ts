@@ -1,4 +1,4 @@
-/** What a guest wrote, as it leaves the command line. */
+/** Text of a guest, as the command line prints it. */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

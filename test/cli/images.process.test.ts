@@ -53,7 +53,7 @@ async function refusal(...args: readonly string[]): Promise<{ code: string; mess
     .error;
 }
 
-test('a name of a registry is not looked for, and the way to bring it is told', async () => {
+test('an image of a registry is not looked up, and the remedy shows how to get it', async () => {
   expect(await refusal(spec('alpine:3.20'))).toMatchObject({
     code: 'cli/image-missing',
     message: 's.yaml:3:19: the image "alpine:3.20" is a name of a registry, and no registry is asked',
@@ -63,7 +63,7 @@ test('a name of a registry is not looked for, and the way to bring it is told', 
   });
 });
 
-test('a folder beside it of that name is not meant: paths begin with a dot', async () => {
+test('the name of an image is not the name of a folder next to the spec: paths begin with a dot', async () => {
   mkdirSync(join(dir, 'spec/rootfs'));
   expect((await refusal(spec('rootfs'))).remedy).toContain('image: ./rootfs');
 });

@@ -11,7 +11,7 @@ import { leaveFinishedRuns } from './finished-runs.ts';
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
 const SPEC =
   'api_version: v1\nkind: workflow\nname: light\nworkflow:\n  output_step: a\n  steps:\n    - { name: a, run: { program: echo, args: [hi] } }\n';
-/** Packages of Temporal are CommonJS, so that whatever of them is loaded stands in this cache. */
+/** Packages of Temporal are CommonJS, so this cache contains each module of them that is loaded. */
 const RECORDER = `process.on('exit', () => require('node:fs').writeFileSync(process.env.LOADED_FILE, Object.keys(require.cache).join('\\n')));\n`;
 
 let dir: string;

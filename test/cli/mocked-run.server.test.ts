@@ -22,7 +22,7 @@ workflow:
     - { name: last, depends_on: [ask], when: stages.ask.json.ok, run: { program: cat, stdin_from: ask } }
 `;
 
-/** Parts whose work nobody can do here: their programs are agents. */
+/** Parts that cannot run here, because their programs are agents. */
 const PARTS = `kind: pipeline
 name: mocked-parts
 params: { code: "0" }
@@ -74,7 +74,7 @@ interface Run {
   readonly stages: readonly { readonly id: string; readonly state: string; readonly isolation: string | null }[];
 }
 
-test('a mocked agent comes to its mock, and every view says so', { timeout: 240_000 }, async () => {
+test('a mocked agent returns its mock, and every view shows that it is mocked', { timeout: 240_000 }, async () => {
   expect(await voidbox('run', 'mocked.yaml')).toMatchObject({ code: 2 });
 
   const done = await voidbox('run', '--mock', 'mocked.yaml', '--json');
@@ -112,7 +112,7 @@ test('a mocked agent comes to its mock, and every view says so', { timeout: 240_
 });
 
 test(
-  'a mocked part comes to its mock without its stages, and every view shows the part alone',
+  'a mocked part returns its mock without running its stages, and every view shows only the part',
   { timeout: 240_000 },
   async () => {
     const refused = await voidbox('run', '--mock=once', 'parts.yaml');

@@ -1,4 +1,4 @@
-/** What `validate` and `run` say of mounts on this host, before anything is started. */
+/** The messages of `validate` and `run` about mounts on this host, before anything is started. */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -52,7 +52,7 @@ function type(
   });
 }
 
-test('a folder that lies only below the working directory is told as that, and not mounted', async () => {
+test('a folder that exists only below the working directory is named in the message, and not mounted', async () => {
   const elsewhere = join(dir, 'elsewhere');
   mkdirSync(join(elsewhere, 'gone'), { recursive: true });
   const where = `which cannot be read: it does not exist; it lies only below the working directory: ${elsewhere}/gone`;
@@ -73,7 +73,7 @@ test('a folder that lies only below the working directory is told as that, and n
   expect(existsSync(join(dir, 'state/stack.json'))).toBe(false);
 });
 
-test('a repository that a parameter names is told where the spec has the placeholder', async () => {
+test('the message about a repository that a parameter names has the place of the placeholder in the spec', async () => {
   writeFileSync(
     join(dir, 'spec/repository.yaml'),
     'kind: agent\nname: a\nparams: { repository: ./gone }\nagent: { prompt: hi, workspace: { git: "${{ params.repository }}" } }\n',
@@ -158,7 +158,7 @@ test('`validate` warns of a writable mount of a repository', async () => {
   });
 });
 
-test('with your own server the host of the worker decides, and the messages say so', async () => {
+test('with your own server the host of the worker decides, and the messages name it', async () => {
   const own = { TEMPORAL_ADDRESS: '127.0.0.1:9' };
   const told = await type(['validate', 'one.yaml'], own);
   expect([told.code, told.stderr]).toEqual([

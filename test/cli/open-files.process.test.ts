@@ -73,7 +73,7 @@ test('a command that only looks works with 256; what starts a stack or a worker 
 test.each([
   ['workers/main.js', 'A worker'],
   ['workers/embedded/supervisor.js', 'The embedded stack'],
-])('%s, started by something else, says so too', async (entry, what) => {
+])('%s, started by another program, reports the limit, too', async (entry, what) => {
   const script = fileURLToPath(new URL(`../../dist/${entry}`, import.meta.url));
   for (const limit of [32, 256]) {
     const { code, stderr } = await node(limit, [script]);

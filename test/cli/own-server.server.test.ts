@@ -131,7 +131,7 @@ test('an input from the pipe of a shell reaches the run', async () => {
   expect(stdout).toBe('piped');
 });
 
-test('a worker with `--allow-keep` takes a spec with `keep`; what is simulated is not left, and the log says so', async () => {
+test('a worker with `--allow-keep` accepts a spec with `keep`; the log says that a simulated VM is not kept', async () => {
   const run = await voidbox('with-worker', 'run', 'keep.yaml', '--run-id', 'keep-1');
   expect(run.code, run.stderr).toBe(1);
   expect(run.stderr).toContain('stage only ended with exit code 1');
@@ -141,7 +141,7 @@ test('a worker with `--allow-keep` takes a spec with `keep`; what is simulated i
   expect(exec).toMatchObject({ code: 2, stdout: '' });
 });
 
-test('from another host a run is waited for, and its result is said to be elsewhere', async () => {
+test('on another host `run` waits for a run, and names the host that has its result', async () => {
   const run = await voidbox('without', 'run', 'input.yaml', '--input', 'abc', '--run-id', 'there-1');
   expect({ code: run.code, stdout: run.stdout }, run.stderr).toEqual({ code: 0, stdout: '' });
   expect(run.stderr).toContain(`Its result (3 B) is on host ${workerHost()}: voidbox result there-1`);
@@ -151,7 +151,7 @@ test('from another host a run is waited for, and its result is said to be elsewh
 });
 
 test.each(['approve', 'reject'])(
-  'from another host `%s` is taken, and again after the end of the run; another answer is told which one stands',
+  'on another host `%s` is accepted, and again after the end of the run; another answer is refused with the recorded one',
   async (command) => {
     const runId = `asked-${command}`;
     expect((await voidbox('without', 'run', '-d', 'ask.yaml', '--run-id', runId)).code).toBe(0);
@@ -203,7 +203,7 @@ test('a run gets the variables that its worker lends, and no other ones of it', 
   expect(result.stdout).toMatch(/^LENT=\[redacted\]$/m);
   expect(result.stdout).toMatch(/^FILED=\[redacted\]$/m);
   expect(result.stdout).toMatch(/^UNLENT=$/m);
-  // Nobody would remove them from a host without a worker.
+  // A host without a worker has no process that would delete them.
   expect(existsSync(join(dir, 'elsewhere/runs/lent/host-variables.json'))).toBe(false);
 
   const refused = await voidbox('elsewhere', 'run', join(dir, 'unlent.yaml'), '--run-id', 'unlent');
@@ -270,7 +270,7 @@ test.each(['run input.yaml', 'run -d input.yaml', 'status any', 'cancel any', 'w
   },
 );
 
-test('a namespace alone names the server at its usual address, for doctor as for run', async () => {
+test('a namespace without an address names the server at its usual address, for doctor as for run', async () => {
   const env = environment('without', { TEMPORAL_ADDRESS: '', TEMPORAL_NAMESPACE: 'nope' });
   const { code, stdout } = await voidboxWith(env, ['doctor', '--json']);
   expect({ code, temporal: (JSON.parse(stdout) as { temporal: unknown }).temporal }).toMatchObject({
@@ -308,7 +308,7 @@ test('doctor says whether a worker takes runs', async () => {
   });
 });
 
-test('runs that go on are shown as this host has them while the server is away, and it is said', async () => {
+test('while the server is away, runs without an end are shown as this host recorded them, with a warning', async () => {
   expect((await voidbox('with-worker', 'run', '-d', 'long.yaml', '--run-id', 'open-1')).code).toBe(0);
   const end = Date.now() + 30_000;
   while (!(await voidbox('with-worker', 'runs', '--json')).stdout.includes('open-1') && Date.now() < end);
@@ -322,7 +322,7 @@ test('runs that go on are shown as this host has them while the server is away, 
   expect((await voidbox('with-worker', 'cancel', 'open-1')).code).toBe(0);
 });
 
-test('a run without a worker says how to start one, and goes on when there is one', async () => {
+test('a run without a worker names the command that starts one, and continues when there is one', async () => {
   const lonely = { TEMPORAL_NAMESPACE: 'lonely' };
   const missing = `no worker polls task queue voidbox of namespace lonely on ${address}: the run waits for one. Start it with the same TEMPORAL_* variables, on each host that runs VMs: voidbox worker\n`;
   const left = await voidboxWith(environment('lonely', lonely), ['run', '-d', 'input.yaml', '--run-id', 'left-1']);
@@ -389,7 +389,7 @@ test.each([
       namespace: 'default',
       taskQueues: ['voidbox', `voidbox-host:${ready.hostId}`],
     });
-    // To the command alone, as a service manager or `kill` sends it.
+    // Only to the command, as a service manager or `kill` sends it.
     worker.kill(signal);
     expect(await closed, stderr).toBe(exitCode);
     expect(stderr).toContain(`${signal}: stopping; VMs keep running`);

@@ -55,7 +55,7 @@ test('`validate` names the file of a part in which a mistake is, and shows its l
   expect(told).toContain('stdin_from: nobody');
 });
 
-test('`validate` says which file is missing, where it is named', async () => {
+test('`validate` reports a missing file at the place in the spec that names it', async () => {
   const { code, stderr, stdout } = await type('validate', 'gone.yaml');
   expect(code).not.toBe(0);
   expect(`${stdout}${stderr}`).toMatch(

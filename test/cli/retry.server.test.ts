@@ -1,4 +1,4 @@
-/** Runs that take over what earlier ones came to, by the real command line and the whole embedded stack, without VMs. */
+/** Runs that use the results of earlier runs, by the real command line and the whole embedded stack, without VMs. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -187,7 +187,7 @@ test('two runs are compared as by diff(1): 0 when they are the same, 1 when they
   expect((await voidbox('diff', 'shop-1', 'none')).code).toBe(2);
 }, 120_000);
 
-test('from within a shared VM it starts at the first stage of that VM, and says so', async () => {
+test('a retry from within a shared VM starts at the first stage of that VM, and reports it', async () => {
   expect((await voidbox('run', 'shared.yaml', '--run-id', 'shared-1')).code).toBe(1);
   const run = await voidbox('retry', 'shared-1');
   expect(run.code).toBe(1);
@@ -231,7 +231,7 @@ test.each([
   120_000,
 );
 
-test('a run may have a time limit of its own, in place of that of the spec', async () => {
+test('a run may have a time limit of its own, which overrides the limit of the spec', async () => {
   writeFileSync(
     join(dir, 'limited.yaml'),
     SHARED.replace('program: "false"', 'program: sleep, args: ["300"]').replace(

@@ -85,7 +85,7 @@ async function until(what: string, probe: () => boolean): Promise<void> {
   }
 }
 
-/** Pid and address of the running stack; 0 and '' while there is none. */
+/** Pid and address of the running stack; 0 and '' if no stack runs. */
 function readStackFile(): Pick<StackInfo, 'supervisorPid' | 'address'> {
   try {
     return JSON.parse(readFileSync(join(dir, 'state', 'stack.json'), 'utf8')) as StackInfo;
@@ -95,7 +95,7 @@ function readStackFile(): Pick<StackInfo, 'supervisorPid' | 'address'> {
 }
 
 describe('a run by the command line', () => {
-  test('prints its result alone on standard output, and what happened on standard error', async () => {
+  test('prints only its result on standard output, and its events on standard error', async () => {
     const run = await voidbox('run', 'good.yaml', '--run-id', 'good-1');
     expect({ code: run.code, stdout: run.stdout }, run.stderr).toEqual({ code: 0, stdout: 'HELLO WORLD\n' });
     const lines = run.stderr.split('\n');
@@ -169,7 +169,7 @@ describe('a run by the command line', () => {
     });
   });
 
-  test("a variable of this shell reaches the stage and stands in no file afterwards, the server's database included", async () => {
+  test("a variable of this shell reaches the stage and is in no file afterwards, the server's database included", async () => {
     const missing = await voidbox('run', 'input.yaml');
     expect({ code: missing.code, stdout: missing.stdout }).toEqual({ code: 3, stdout: '' });
     expect(missing.stderr).toContain('`TOKEN`');
@@ -224,7 +224,7 @@ describe('a run by the command line', () => {
     expect(stderr).toContain('voidbox status long-2');
   });
 
-  test('following goes on when the supervisor is killed: the stack is brought up again', async () => {
+  test('following continues when the supervisor is killed: the stack is started again', async () => {
     const run = start(['run', 'long.yaml', '--run-id', 'long-3']);
     await until('the stage to start', () => run.stderr().includes('==> last started'));
     const before = readStackFile();
@@ -257,7 +257,7 @@ describe('a run by the command line', () => {
     expect(stdout).toContain('ended from outside: a test (run/terminated)');
   });
 
-  test('logs -f begin with the last lines and go on to the end', async () => {
+  test('logs -f begin with the last lines and continue to the end', async () => {
     const steps = [
       '{ name: first, run: { program: echo, args: [one] } }',
       '{ name: last, depends_on: [first], run: { program: sleep, args: ["6"] } }',
@@ -278,7 +278,7 @@ describe('a run by the command line', () => {
     expect(stdout).toMatch(/^==> last started\n==> last succeeded in [^]*==> run succeeded\n$/);
   });
 
-  test('a run that was pruned is said to be, not to be on another host', async () => {
+  test('a pruned run is reported as pruned, not as a run on another host', async () => {
     expect((await voidbox('run', 'good.yaml', '--run-id', 'pruned-1')).code).toBe(0);
     expect((await voidbox('prune', '--keep-last', '0')).code).toBe(0);
     for (const command of ['logs', 'result']) {
@@ -343,11 +343,11 @@ describe('a run by the command line', () => {
   });
 });
 
-test('down ends what follows a run with 3 and says how to go on; the stack stays down, and the run goes on later', async () => {
+test('down ends commands that follow a run with 3 and a message how to continue; the stack stays down, and the run continues later', async () => {
   const run = start(['run', 'long.yaml', '--run-id', 'downed']);
   await until('the stage to run', () => run.stderr().includes('==> last started'));
   const logs = start(['logs', '-f', 'downed']);
-  // It follows by then. One that begins after `down` starts the stack again, as it should.
+  // It is following now. A command that begins after `down` starts the stack again, as it should.
   await until('logs to follow', () => logs.stdout().includes('==> last started'));
   expect((await voidbox('down')).stdout).toContain('has stopped');
   for (const follower of [run, logs]) {

@@ -37,7 +37,7 @@ function voidboxOf(state: string, ...args: string[]): Promise<Typed> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [BIN, ...args], {
       cwd: dir,
-      // Advice names the program as it is typed: not behind npx, whoever started the tests.
+      // Advice names the program as the user types it: without npx, however the tests were started.
       env: {
         ...process.env,
         npm_command: typedBehindNpx ? 'exec' : '',
@@ -196,7 +196,7 @@ test(
   },
 );
 
-test('who waits for a person stands in status and list, with the deadline', { timeout: 240_000 }, async () => {
+test('a session that waits for a person is shown in status and list, with the deadline', { timeout: 240_000 }, async () => {
   mkdirSync(join(dir, 'skills', 'approval'), { recursive: true });
   writeFileSync(
     join(dir, 'skills', 'approval', 'skill.ts'),
@@ -264,7 +264,8 @@ test.concurrent(
   { timeout: 240_000 },
   async () => {
     mkdirSync(join(dir, 'skills', 'slow'));
-    // The action goes on when it may, and not after a time: how long the commands take is the machine's affair.
+    // The action continues when the file exists, not after a time, because the duration of the commands depends on the
+    // machine.
     const go = join(dir, 'go');
     writeFileSync(
       join(dir, 'skills', 'slow', 'skill.ts'),
@@ -307,7 +308,7 @@ export default skill({ name: 'slow', entry: 'ask' })
 
 // Beside the test before it, with a stack of its own: both mostly wait.
 test.concurrent(
-  'an embedded server that does not answer is said to be that, and what to do',
+  'the error names an embedded server that does not answer, and the remedy',
   { timeout: 120_000 },
   async () => {
     expect((await voidboxOf('silent', 'up', '--skills', 'skills')).code).toBe(0);

@@ -1,4 +1,4 @@
-/** What the command line says, word for word, where no server and no VM is needed. */
+/** The output of the command line, word for word, for commands that need no server and no VM. */
 import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -102,7 +102,7 @@ workflow:
   });
 });
 
-describe('what was typed or set wrong is told before anything starts', () => {
+describe('a mistake in arguments or settings is reported before anything starts', () => {
   const steps = 'workflow:\n  steps:\n    - name: a\n      run: { program: ls }\n';
 
   test('a spec that is not UTF-8', async () => {
@@ -257,7 +257,7 @@ describe('runs that have ended', () => {
     expect((await terminal.type('prune', '--artifacts-now')).stderr).toBe('');
   });
 
-  test('prune with both conditions deletes only what both let go, and says so in its help', async () => {
+  test('prune with both conditions deletes only runs that both release, and its help explains it', async () => {
     expect(
       JSON.parse((await terminal.type('prune', '--older-than', '1m', '--keep-last', '2', '--json')).stdout),
     ).toMatchObject({ runs: [] });
@@ -329,7 +329,7 @@ describe('a run whose events are damaged', () => {
     expect((await terminal.type('set-aside', 'beginning')).stdout).toContain(
       'set beginning aside, to /DIR/state/damaged/beginning',
     );
-    // Its id is not begun anew while it lies there.
+    // No run with its id begins while the folder is there.
     terminal.file(
       'spec.yaml',
       'kind: workflow\nname: a\nworkflow:\n  steps:\n    - name: a\n      run: { program: ls }\n',

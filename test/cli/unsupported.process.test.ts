@@ -1,4 +1,7 @@
-/** Specs that are valid and that this build cannot run: `validate` says so, `run` refuses before anything starts. */
+/**
+ * Specs that are valid and that this build cannot run: `validate` reports them, and `run` refuses them before anything
+ * starts.
+ */
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

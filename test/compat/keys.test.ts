@@ -1,4 +1,7 @@
-/** Each key of Void-Box's grammar: it is read, and what it says comes into the plan, is refused, or is said to have no effect. */
+/**
+ * Each key of Void-Box's grammar: Voidbox reads it. Its value reaches the plan, is refused, or is reported as a value
+ * without effect.
+ */
 import { expect, test } from 'vitest';
 import { compileText } from '../../domain/language/load.ts';
 

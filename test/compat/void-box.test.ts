@@ -1,4 +1,7 @@
-/** Specs as Void-Box's users have them: each is valid, and what it would be refused for stands in `expected.txt`. */
+/**
+ * Specs as Void-Box's users have them: each is valid, and `expected.txt` lists the reasons for which this build would
+ * refuse it.
+ */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { expect, test } from 'vitest';
@@ -40,7 +43,7 @@ test.each(FILES)('%s is valid, for editors too, and its plan is read back the sa
   expect(validate(valueOf(readSource(textOf(file), new Problems(file))!)), JSON.stringify(validate.errors)).toBe(true);
 });
 
-test('what is said of each, and what this build refuses of it', () => {
+test('the diagnostics of each spec, and its parts that this build refuses', () => {
   const said = FILES.map((file) => {
     const { plan, diagnostics } = compiled(file);
     const warnings = diagnostics.map(
@@ -60,7 +63,7 @@ test('specs of commands for the usual guest, and of agents whose command line ru
   expect(running).toEqual([
     // With the skills `remote:` that the worker fetches.
     'code_review/code_review_agent.yaml',
-    // With the images that `--image` names, as those of `oci`.
+    // With the images that `--image` names, like the specs of `oci`.
     'openclaw/node_version.yaml',
     // With a service, which ends by a cancel.
     'openclaw/openclaw_telegram.yaml',
@@ -170,7 +173,7 @@ test("a relative path of a skill starts from the spec's folder", () => {
   });
 });
 
-test('a variable with an empty value is that of the host', () => {
+test('a variable with an empty value has the value of the host', () => {
   expect(compiled('openclaw/openclaw_telegram.yaml').plan!.hostVariables).toEqual([
     'TELEGRAM_BOT_TOKEN',
     'ANTHROPIC_API_KEY',

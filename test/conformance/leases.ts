@@ -1,6 +1,6 @@
 /**
- * Every promise of the Leases port as a table that each authority is run against. What it bounds is its own; the rows need one
- * that has room for exactly two VMs of `NEED`.
+ * Every promise of the Leases port, as a table that each authority is tested against. Each authority has limits of its
+ * own; the rows need an authority with room for exactly two VMs of `NEED`.
  */
 import assert from 'node:assert/strict';
 import type { Leases, VmNeed } from '../../activities/ports/leases.ts';
@@ -8,14 +8,17 @@ import type { VmKey } from '../../activities/ports/sandbox.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
 
-/** What a VM of the rows needs. */
+/** The need of a VM in the rows. */
 export const NEED: VmNeed = { memoryMib: 100, vcpus: 1, diskMib: 64 };
-/** Fits where nothing else is, and beside nothing. */
+/** Fits on an empty host, and next to no other VM. */
 const ALONE: VmNeed = { ...NEED, memoryMib: 150 };
 const NEVER: VmNeed = { ...NEED, memoryMib: 100_000 };
 
 export interface LeasesSubject {
-  /** An authority of its own with room for two VMs of `NEED`, not for a third, and for one of 1.5 times its memory alone. */
+  /**
+   * An authority of its own with room for two VMs of `NEED`, not for a third, and for only one VM of 1.5 times its
+   * memory.
+   */
   open(now: () => number): Promise<OpenLeases>;
 }
 
@@ -23,7 +26,7 @@ export interface OpenLeases {
   readonly leases: Leases;
   readonly hostId: string;
   readonly hostQueue: string;
-  /** How long a lease stands that nobody renews. */
+  /** How long a lease lasts without a renewal. */
   readonly lifetimeMs: number;
   /** The same authority, opened again by a worker that has just started. */
   reopen(): Promise<Leases>;

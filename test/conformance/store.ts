@@ -1,6 +1,6 @@
 /**
- * What every event log and artifact store has to do, whatever is behind it. A backend's own test file
- * calls these with a subject; what is particular to its files or tables is tested there. The index: `store/run-index.ts`.
+ * The promises of every event log and artifact store, whatever its backend. A backend's own test file calls these tests
+ * with a subject, and also tests its own files or tables. The index: `store/run-index.ts`.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -68,7 +68,7 @@ export function expectNoGaps(events: readonly RunEvent[]): void {
   expect(events.map((event) => event.seq)).toEqual(events.map((_, index) => index + 1));
 }
 
-/** A writing process; `lines` are what it said so far. */
+/** A writing process; `lines` are the lines that it has printed so far. */
 export class StoreProcess {
   readonly lines: Record<string, unknown>[] = [];
   readonly #child: ChildProcess;
@@ -201,7 +201,7 @@ export function describeEventLog(subject: RunsSubject): void {
       expect(await trips(() => store.append('r', [], writer))).toBe(1);
       expect(await trips(() => store.append('r', [outputEvent('a/0/1', 0, 'out'), noticeEvent('m')], writer))).toBe(1);
       expect(await trips(() => store.append('r', [noticeEvent('last'), finishedEvent()]))).toBe(1);
-      // What stands already may be known without asking.
+      // A store may know recorded events without asking its backend.
       expect(await trips(() => store.append('r', many))).toBeLessThanOrEqual(1);
       expectNoGaps(await collect(store.read('r', 0)));
     });
@@ -463,7 +463,7 @@ export function describeEventLog(subject: RunsSubject): void {
   });
 }
 
-/** The pieces join without a hole or an overlap, and each byte says where it stands. */
+/** The pieces join without a hole or an overlap, and each byte shows its position. */
 function expectAlphabet(events: readonly RunEvent[]): void {
   let cursor = 0;
   for (const { body } of events) {

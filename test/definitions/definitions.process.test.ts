@@ -1,4 +1,4 @@
-/** Definitions in TypeScript and JavaScript, by the real command line: what is wrong is told at the author's lines. */
+/** Definitions in TypeScript and JavaScript, by the real command line: mistakes are reported at the author's lines. */
 import { mkdirSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Terminal, type Typed } from '../cli/transcript.ts';
@@ -72,7 +72,7 @@ test('files of the folder are listed, of a definition and of a spec', async () =
   }
 });
 
-describe('a mistake in what the code says stands at the call that said it', () => {
+describe('a mistake in a definition is reported at the call that made it', () => {
   test('a mistake in a step, in a step from another file, or in the whole definition has the place of its call', async () => {
     terminal.file(
       'late.ts',
@@ -163,7 +163,7 @@ export default definePipeline({
   });
 });
 
-describe('what is no definition is told in one diagnostic', () => {
+describe('a module that is not a definition gets one diagnostic', () => {
   test.each([
     ['no default export', 'export const a = 1, b = 2;', 1, 'the module has no default export; it exports a, b'],
     ['nothing', '', 1, 'the module has no default export'],

@@ -34,7 +34,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-test('code that does not come to an end is ended, with what it started', async () => {
+test('code that never ends is killed, with the processes that it started', async () => {
   const { plan, diagnostics } = await load(
     `import { spawn } from 'node:child_process';
      import { writeFileSync } from 'node:fs';

@@ -88,7 +88,7 @@ test('an agent over its budget is stopped at the call that crosses it; one that 
     within: { limits: { maxTurns: 3, maxTokens: 2_100 }, used: { turns: 3, tokens: 2_100 } },
   });
   expect((await rig.cli('status', 'budgets')).stdout).toContain('budget 2,100 of 2,100 tokens, 3 of 3 turns');
-  // Nobody asked for another try.
+  // No further attempt was made.
   const started = (await rig.events('budgets')).filter(({ body }) => body.type === 'stage-started');
   expect(started).toHaveLength(4);
 });
@@ -125,7 +125,8 @@ test('agents of a run share its budget: items, stages at once, and who comes too
   const told = Object.fromEntries(stages.map((stage) => [stage.id, stage]));
   const over = { state: 'failed', failure: { code: 'run/budget-tokens' } };
   expect(told).toMatchObject({ left: over, right: over, late: over, report: { state: 'succeeded' } });
-  // Two items took three calls each, of 700 tokens. Of the four that are left nobody knows who makes them: a VM may be late.
+  // Two items made three calls each, of 700 tokens. Either agent may make the four calls that are left, because a VM
+  // may be late.
   const calls = ['left', 'right'].reduce((sum, id) => sum + (told[id]!.usage['turns'] ?? 0), 0);
   expect(calls).toBeGreaterThanOrEqual(5);
   expect(calls).toBeLessThanOrEqual(6);
@@ -178,7 +179,8 @@ test.each(['worker', 'VM'] as const)('the budget of a run outlives its %s', asyn
   const calls = new Map<string, number>();
   for (const { body } of events)
     if (body.type === 'agent-usage') calls.set(body.execKey, Math.max(calls.get(body.execKey) ?? 0, body.turns));
-  // The one that crosses the limit, with those of the attempt before. An agent without a worker goes on until there is one.
+  // The call that crosses the limit counts, with the calls of the attempt before. An agent without a worker continues
+  // until there is a worker.
   const made = [...calls.values()].reduce((sum, turns) => sum + turns, 0);
   expect(made).toBeGreaterThanOrEqual(4);
   expect(made).toBeLessThanOrEqual(lost === 'VM' ? 4 : CALLS.length / 2);

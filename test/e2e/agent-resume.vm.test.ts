@@ -27,7 +27,7 @@ pipeline:
         ])}
 `;
 
-test('its VM is lost: the agent goes on in another one, with its session and its files, and repeats nothing', async () => {
+test('its VM is lost: the agent continues in another one, with its session and its files, and repeats nothing', async () => {
   const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', WORK), 'lost', '--mock-agents');
   const saved = await rig.eventOf('lost', 'stage-progress');

@@ -1,4 +1,6 @@
-/** Agents that the mock agent plays, by the real command line in real VMs: what runs, what is told of it, and what survives. */
+/**
+ * Agents that the mock agent plays, by the real command line in real VMs: their work, their events, and what survives.
+ */
 import { expect, test } from 'vitest';
 import { filesWith } from '../rig/files-with.ts';
 import { Rig } from './rig.ts';
@@ -8,7 +10,7 @@ const theRig = useRig();
 
 const scripted = (steps: readonly object[]): string => `'${JSON.stringify(steps).replaceAll("'", "''")}'`;
 
-/** Of an MCP server. Nothing else looks like it. */
+/** The token of an MCP server. No other text looks like it. */
 const TOKEN = 'mcp-canary-a81f05b2c9';
 
 const REVIEW = `api_version: v1
@@ -37,7 +39,7 @@ pipeline:
       output_schema: { type: object, required: [ok], properties: { ok: { type: boolean } } }
 `;
 
-test('a pipeline of a command and two agents: output, log, cost, transcript; refused where nobody says so', async () => {
+test('a pipeline of a command and two agents: output, log, cost, transcript; `run` refuses it without `--mock-agents`', async () => {
   await using rig = new Rig({ MARKET_TOKEN: TOKEN });
   const spec = rig.spec('spec.yaml', REVIEW);
   const refused = await rig.cli('run', spec);
@@ -93,7 +95,7 @@ pipeline:
         MOCK_AGENT_SCRIPT: ${scripted([{ say: 'before' }, { sleep_ms: 12_000 }, { say: 'after' }, { result: 'done' }])}
 `;
 
-test('the worker dies while an agent works: the next one reads on, and nothing is told twice', async () => {
+test('the worker dies while an agent works: the next one reads on, and no event is recorded twice', async () => {
   const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', SLOW), 'slow-agent', '--mock-agents');
   await rig.eventOf('slow-agent', 'agent-text');

@@ -5,10 +5,10 @@ import { Rig } from './rig.ts';
 
 const KEYS = { OPENAI_API_KEY: 'sk-of-the-lane', ANTHROPIC_API_KEY: 'sk-ant-of-the-lane' };
 
-/** It never comes to an answer; each call of the tool takes long enough for the session file to be read. */
+/** The model never answers; each call of the tool takes long enough for the session file to be read. */
 const ENDLESS: ModelScript = ({ turn }) => ({ run: `echo ${turn} >> lines.txt; sleep 3` });
 
-/** Of the model: both command lines ask their server for other things too. */
+/** Counts calls of the model, because both command lines also ask their server for other things. */
 const callsOf = ({ requests }: FakeModel): number =>
   requests.filter(({ path, body }) => /\/(?:messages|responses)$/.test(path) && body.includes('Never end')).length;
 
@@ -80,7 +80,7 @@ pipeline:
   await rig.assertNothingLeft();
 });
 
-test('claude ends itself by the prices that it knows, where the spec has none', async () => {
+test('claude ends itself by the prices that it knows, if the spec has no price', async () => {
   await using model = await startFakeModel(ENDLESS);
   await using rig = new Rig(KEYS);
   const llm = claudeOf(model.port, ', model: claude-opus-4-5');
@@ -109,7 +109,7 @@ agent: { prompt: Never end., budget: { max_cost_usd: 0.01 } }
   await rig.assertNothingLeft();
 });
 
-test('dollars that claude makes up for a model that it does not know are no cost, and stop nobody as if they were', async () => {
+test('dollars that claude invents for a model that it does not know are no cost, and stop no agent as a cost', async () => {
   await using endless = await startFakeModel(ENDLESS);
   await using quick = await startFakeModel(() => ({ say: 'done' }));
   await using rig = new Rig(KEYS);

@@ -1,6 +1,7 @@
 /**
- * A secret of the host goes through everything that a stage can do with it; then all that is kept is searched for it.
- * What is promised is that it stands nowhere; what is not promised is asserted as well, so that no page says more.
+ * A secret of the host goes through everything that a stage can do with it. Then the tests search all stored data for
+ * it. They assert each promise that a place does not contain the secret, and each place that does contain it, so that
+ * no page promises more.
  */
 import { Buffer } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
@@ -89,7 +90,7 @@ function holdsSecret(bytes: Buffer): boolean {
   return FORMS.some((form) => bytes.includes(form)) || (isPacked && holdsSecret(gunzipSync(bytes)));
 }
 
-/** Paths below a folder whose bytes hold the secret. Each must be for its owner alone. */
+/** Paths below a folder whose bytes contain the secret. Only the owner may have access to each. */
 function hitsBelow(folder: string): readonly string[] {
   return entriesBelow(folder).filter((path) => {
     const file = join(folder, path);
@@ -125,7 +126,7 @@ function decoded(history: string): Buffer {
   return Buffer.concat([Buffer.from(history), ...strings]);
 }
 
-test('a secret stands in no history, database, log, event, output or command line; data that a stage passes on has it', async () => {
+test('a secret is in no history, database, log, event, output or command line; data that a stage passes on contains it', async () => {
   await using rig = new Rig();
   for (const folder of ['shared', 'live']) mkdirSync(join(rig.specDir, folder));
   const run = rig.startWith({ CANARY: SECRET }, 'run', rig.spec('spec.yaml', SPEC), '--run-id', 'canary');
@@ -143,7 +144,7 @@ test('a secret stands in no history, database, log, event, output or command lin
     ),
   ).toEqual([]);
 
-  // The command that was given the secret has it; nothing that goes on without it does.
+  // The command that got the secret has it; no process that continues after the command does.
   const stack = await rig.liveStack();
   const lasting = [stack.supervisorPid, ...rig.keepers().map(({ pid }) => pid)].flatMap((pid) => [
     pid,
@@ -162,11 +163,12 @@ test('a secret stands in no history, database, log, event, output or command lin
     stderrTail: expect.stringContaining('failing with [redacted]'),
   });
 
-  // What the stages that follow saw: the output without the secret, the named output with it. The first of them is not given it.
+  // The stages that follow saw the output without the secret, and the named output with it. The first of them does not
+  // get the secret.
   expect(await rig.output('canary', 'fails')).toBe('[redacted] [redacted]0\n[redacted]the same\n');
 
   const printed = await rig.output('canary', 'leak');
-  // Also where its halves came apart in time.
+  // Also if its halves arrived at different times.
   expect(printed.startsWith('begin [redacted] end\n[redacted]\nxxx')).toBe(true);
   expect(printed).toContain('{"token":"[redacted]"}');
   expect(printed).toContain('xxx[redacted]\n');

@@ -37,7 +37,7 @@ test('cancel with the worker dead: it takes effect when a worker is back', async
   expect((await rig.finish('no-worker', 60_000)).outcome.state).toBe('cancelled');
 });
 
-test('terminate by an operator: status says so and the VM does not live on', async () => {
+test('an operator terminates the workflow: status reports it and the VM ends', async () => {
   const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', sleeping(600)), 'terminated');
   await rig.waitOutput('terminated', 'sleep', 'begun');

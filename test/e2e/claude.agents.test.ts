@@ -62,7 +62,7 @@ test('claude edits files in its VM, commits them and answers; its key is in the 
 const SLOW: ModelScript = ({ turn }) =>
   turn === 0 ? { run: 'echo a line >> lines.txt; cat lines.txt | tr a-z A-Z' } : [15_000, { say: 'written' }];
 
-test('its VM is lost: claude goes on in a new one with its session and files', async () => {
+test('its VM is lost: claude continues in a new one with its session and files', async () => {
   await using model = await startFakeModel(SLOW);
   await using rig = new Rig({ ANTHROPIC_API_KEY: KEY });
   const spec = `api_version: v1

@@ -35,7 +35,7 @@ test('its worker dies: the next one reads on, the same command answers, and the 
   await rig.assertNothingLeft();
 });
 
-test('its VM dies: the agent goes on in a new one with its session and files, and the model hears of nothing twice', async () => {
+test('its VM dies: the agent continues in a new one with its session and files, and repeats nothing to the model', async () => {
   await using model = await startFakeModel(SLOW);
   await using rig = new Rig(KEY);
   await rig.launch(rig.spec('spec.yaml', one(model.port)), 'vm-dies');
@@ -54,7 +54,7 @@ test('its VM dies: the agent goes on in a new one with its session and files, an
   await rig.assertNothingLeft();
 });
 
-test('its VM dies: the next one has the login too, of a variable that held all of it, and the session goes on', async () => {
+test('its VM dies: the next one has the login too, from a variable that held all of it, and the session continues', async () => {
   await using model = await startFakeModel(SLOW);
   const tokens = { id_token: 'a.b.c', access_token: 'access-canary-1b8e', refresh_token: 'refresh-canary-77d0' };
   const CODEX_AUTH_JSON = JSON.stringify({ tokens: { ...tokens, account_id: 'account-1' } }, null, 2);
@@ -90,7 +90,7 @@ pipeline:
     - { type: fan_out, boxes: [half, denied] }
 `;
 
-test('a stream that is cut is no answer, and a key that the server refuses says so', async () => {
+test('a stream that is cut is no answer, and a refused key fails with the message of the server', async () => {
   await using cut = await startFakeModel(() => ({ cut: 'half an ans' }));
   await using denied = await startFakeModel(() => ({ status: 401, message: 'the key is not known' }));
   await using rig = new Rig(KEY);

@@ -116,7 +116,7 @@ pipeline:
     - { type: fan_out, boxes: [each, machine] }
 `;
 
-test('an item of a part continues by itself, and a step machine is refused by name until it is to start from its beginning', async () => {
+test('an item of a part continues automatically, and a step machine is refused by name until it is to start from its beginning', async () => {
   const rig = theRig();
   mkdirSync(join(rig.specDir, 'skills/ask'), { recursive: true });
   writeFileSync(join(rig.specDir, 'skills/ask/skill.ts'), SKILL);

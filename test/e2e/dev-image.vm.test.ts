@@ -31,7 +31,7 @@ pipeline:
       env: { MOCK_AGENT_SCRIPT: '${script}' }
 `;
 
-/** Of making the image too, where the machine does not have it. */
+/** Includes the time to make the image, if the machine does not have it. */
 const LIMIT_MS = 1_200_000;
 
 test('an agent that is played works with the programs of the dev image', { timeout: LIMIT_MS }, async () => {

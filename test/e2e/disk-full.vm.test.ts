@@ -1,4 +1,4 @@
-/** The disk of the state folder is full: what runs waits for room, it is said, and all goes on by itself. */
+/** The disk of the state folder is full: VMs wait for room, commands report it, and all runs continue automatically. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { SmallDisk } from '../rig/vms/small-disk.ts';
@@ -31,7 +31,7 @@ test.concurrent('a stage on a full disk waits, reports it, and prints every line
 
   const stack = await rig.liveStack();
   disk.fill();
-  // Its supervisor has to start it again, and to say so, before anything gives room.
+  // Its supervisor has to start it again, and to report this, before anything gives room.
   rig.kill(stack.serverPid);
   const waiting = await until(
     'the VM to wait for room',
@@ -51,7 +51,7 @@ test.concurrent('a stage on a full disk waits, reports it, and prints every line
   expect(doctor.stdout).toMatch(/free space on that disk/i);
   expect(doctor.code).toBe(3);
 
-  // A worker that dies meanwhile is followed by one that starts on a full disk; and a run that comes now gets no VM.
+  // A worker that dies now is followed by a worker that starts on a full disk. A run that starts now gets no VM.
   const before = await rig.liveStack(60_000);
   expect(before.supervisorPid).toBe(stack.supervisorPid);
   rig.kill(before.workerPid);
@@ -61,7 +61,7 @@ test.concurrent('a stage on a full disk waits, reports it, and prints every line
   });
   await rig.launch(rig.spec('late.yaml', sleeping(0)), 'late');
 
-  // The ballast keeps room for the end of a run that is cancelled meanwhile.
+  // The ballast keeps room for the end of a run that is cancelled on the full disk.
   await until(
     'the other VM to be stopped too',
     60_000,

@@ -1,4 +1,4 @@
-/** What a user is told of stages that failed for a reason that only the guest knows. */
+/** The messages about stages that failed for a reason that only the guest knows. */
 import { expect, test } from 'vitest';
 import { useRig } from './shared-rig.ts';
 
@@ -62,7 +62,7 @@ pipeline:
     - { type: fan_out, boxes: [talks, codex, child] }
 `;
 
-test('an agent without memory names `memory_mb` too; one that lost but a child of its own goes on', async () => {
+test('an agent without memory names `memory_mb` too; an agent that lost only a child process continues', async () => {
   const rig = theRig();
   const spec = rig.spec('spec.yaml', AGENTS);
   // The agent itself holds more memory than its VM has, so the kernel kills the agent.

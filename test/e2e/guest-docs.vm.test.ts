@@ -1,4 +1,4 @@
-/** What the docs say of the guest, looked up in one. */
+/** The statements of the docs about the guest, checked in a guest. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -70,7 +70,7 @@ const UNSAVABLE = [
   { name: 'sparse', command: 'truncate -s 10G sparse', said: 'more than' },
 ] as const;
 
-test('sessions with a pipe, a link to a device or 10 GiB of nothing are not saved, which is said once of each', async () => {
+test('sessions with a pipe, a link to a device or 10 GiB of nothing are not saved, and the log reports each of them once', async () => {
   await using rig = new Rig();
   // Time for the save that the end of the call begins.
   const attack = (command: string): readonly object[] => [

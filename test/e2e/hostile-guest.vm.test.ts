@@ -64,7 +64,7 @@ for (const { name, onPort, code, bootTimeoutMs } of GARBAGE) {
   });
 }
 
-test('a flood with nobody attached is spooled, and every byte of it arrives', async () => {
+test('a flood without an attached worker is spooled, and every byte of it arrives', async () => {
   const rig = theRig();
   const bytes = 48 * 1024 * 1024;
   const spec = `api_version: v1

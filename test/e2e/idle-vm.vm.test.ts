@@ -1,12 +1,12 @@
-/** A VM that several steps share, while none of them runs: it lives for as long as its run goes on. */
+/** A VM that several steps share, while no step runs: it lives as long as its run. */
 import { expect, test } from 'vitest';
 import { Rig } from './rig.ts';
 
-/** Of VMs whose lease nobody renews; a worker starts again within it. */
+/** How long a VM lives without a renewal of its lease; a worker starts again within that time. */
 const LEASE_MS = 12_000;
 const IDLE_SECONDS = 30;
 
-/** The second step finds what the first left in the VM, fails, and is tried again after a long pause. */
+/** The second step finds the file that the first left in the VM, fails, and is tried again after a long pause. */
 const SPEC = `api_version: v1
 kind: workflow
 name: idle
@@ -21,7 +21,7 @@ workflow:
       run: { program: sh, args: [-c, "echo second >> /workspace/done; cat /workspace/done; test $(wc -l < /workspace/done) = 3"] }
 `;
 
-test('an idle shared VM outlives its lease while its run goes on, also over the death of the worker', async () => {
+test('an idle shared VM outlives its lease while its run continues, also over the death of the worker', async () => {
   await using rig = new Rig({ VOIDBOX_ORPHAN_TIMEOUT_MS: String(LEASE_MS) });
   await rig.launch(rig.spec('spec.yaml', SPEC), 'idle');
   await rig.eventOf('idle', 'stage-retrying');

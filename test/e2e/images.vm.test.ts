@@ -93,7 +93,7 @@ test(
       'hidden',
       '',
     ]);
-    // What travels and is recorded is a hash: neither the plan nor the history has a path of it.
+    // Only a hash travels and is recorded: neither the plan nor the history has a path of the image.
     const recorded = await rig.cli('inspect', 'own', '--json');
     expect(recorded.stdout).toMatch(/"image":\{"kind":"disk","sha256":"[0-9a-f]{64}"\}/);
     expect(recorded.stdout).not.toContain(layout);

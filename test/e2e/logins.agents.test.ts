@@ -60,7 +60,7 @@ test('claude works by the access token of a subscriber, which it sends as a bear
   for (const { headers } of asked) expect(headers['authorization']).toBe(`Bearer ${ACCESS}`);
   // It keeps its login from the shells that it starts, and writes it nowhere.
   expect(asked.at(-1)!.body).toContain('login: []\\n0 files of it');
-  // What would renew it is asked neither here nor, as the door would tell, anywhere else.
+  // The agent asks this server for no renewal, nor, as the door would tell, any other server.
   expect(model.requests.map(({ path }) => path).filter((path) => path.includes('oauth'))).toEqual([]);
   const refused = (await rig.events('subscribed')).flatMap(({ body }) =>
     body.type === 'network' && body.kind === 'refused' ? [body] : [],
@@ -95,7 +95,7 @@ pipeline:
     - { name: publish, prompt: Publish the text., timeout_secs: ${TIMEOUT_S} }
 `;
 
-test('a login that ends while the run waits fails the agent that would start, and with a later one a retry goes on', async () => {
+test('a login that ends while the run waits fails the agent that would start, and with a later login a retry continues', async () => {
   await using model = await startFakeModel(({ conversation }) => ({
     say: conversation.includes('Publish the text.') ? 'It is published.' : 'It is drafted.',
   }));

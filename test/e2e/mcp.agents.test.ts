@@ -32,7 +32,7 @@ const llmOf = {
   claude: (port: number) => `{ provider: claude, base_url: "http://127.0.0.1:${port}" }`,
 };
 
-/** What the model is asked for this stage, in its order. */
+/** The requests to the model for this stage, in order. */
 async function askedBy(rig: Rig, provider: keyof typeof llmOf, model: FakeModel): Promise<readonly string[]> {
   mkdirSync(join(rig.specDir, 'scales'));
   writeFileSync(join(rig.specDir, 'scales', 'scales.cjs'), SCALES_SERVER);
@@ -43,7 +43,7 @@ async function askedBy(rig: Rig, provider: keyof typeof llmOf, model: FakeModel)
   return model.requests.filter(({ body }) => body.includes('What does the tea weigh?')).map(({ body }) => body);
 }
 
-/** What the server said of its tool, as the model was told it. */
+/** The server's description of its tool, as the model got it. */
 const toldOf = (body: string): string | undefined => /Weighs by [^\]]*\]/.exec(body)?.[0];
 const RESULT = 'The tea weighs 4711 grams.';
 const DIGEST = createHash('sha256').update(TOKEN).digest('hex');
@@ -52,7 +52,7 @@ const DIGEST = createHash('sha256').update(TOKEN).digest('hex');
 const TOOL = `mcp__node__${WEIGH}`;
 const WEIGHS = { call: TOOL, input: { thing: 'The tea' } };
 
-/** It tells the model names alone, until the model asks for what they stand for. */
+/** Claude gives the model only the names of tools, until the model asks for their definitions. */
 const CLAUDES_CALLS = [{ call: 'ToolSearch', input: { query: `select:${TOOL}` } }, WEIGHS];
 
 async function toolsOf(rig: Rig): Promise<readonly RunEventBody[]> {
@@ -98,7 +98,7 @@ test('codex offers the tool of an MCP server in its VM from its first call of th
   expect(filesWith(rig.stateDir, TOKEN)).toEqual([]);
 });
 
-test('codex ends, and says so, where an MCP server does not start', async () => {
+test('codex fails with the reason if an MCP server does not start', async () => {
   await using model = await startFakeModel(() => ({ say: 'It is weighed.' }));
   await using rig = new Rig(KEYS);
   const gone = spec(llmOf.codex(model.port)).replace('scales.cjs', 'none.cjs');

@@ -140,7 +140,7 @@ test('a lost VM is followed by one that starts from the folder as it was', async
   expect(readFileSync(join(work, 'kept'), 'utf8')).toBe('keptline\nmore\n');
 });
 
-test('an entry that changed on the host meanwhile fails the step with its path, and stays; what else was edited stays too', async () => {
+test('an entry that changed on the host during the step fails the step with its path, and stays; other edited entries stay too', async () => {
   const rig = theRig();
   const work = makeWork(rig);
   const steps: readonly Step[] = [

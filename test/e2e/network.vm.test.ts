@@ -1,4 +1,4 @@
-/** What a VM's door did is in the run's log: each connection once, also when the worker dies in between. */
+/** The run's log contains the notices of a VM's door: each connection once, also if the worker dies in between. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
@@ -140,7 +140,7 @@ workflow:
             wget -q -O - http://web:${port}/file | sha256sum
 `;
 
-/** Of two VMs, one after the other, beside other tests. */
+/** For two VMs, one after the other, while other tests run. */
 const TRANSFER_LIMIT_MS = 600_000;
 
 test(
@@ -167,7 +167,7 @@ test(
     const events = await rig.events('transfer');
     expect(events.filter(({ body }) => body.type === 'vm-lost')).toHaveLength(1);
     expect(events.flatMap(({ body }) => (body.type === 'stage-started' ? [body.attempt] : []))).toHaveLength(2);
-    // What the keeper that died had not told of is told by nobody; all else is once.
+    // Notices that the dead keeper had not sent are lost; each other notice is logged once.
     const bodies = await told(rig, 'transfer');
     // The keeper may see the end of a connection after it refuses the next one.
     expect(bodies.map(({ generation, kind }) => `${generation} ${kind}`).toSorted()).toEqual([

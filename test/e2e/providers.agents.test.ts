@@ -1,4 +1,4 @@
-/** Providers behind Claude's command line, whose servers are on the worker's own host, and what a failed call comes to. */
+/** Providers of Claude's command line whose servers are on the worker's own host, and the results of failed calls. */
 import { expect, test } from 'vitest';
 import { startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { Rig } from './rig.ts';
@@ -43,7 +43,7 @@ test('three agents of servers on this host side by side, each with its own key, 
     ['two', 'said two'],
     ['three', 'said three'],
   ]);
-  // Of a server of one's own nothing is paid for, whatever the command line reckons.
+  // A server of one's own costs nothing, whatever the command line reckons.
   expect(json.stages.slice(0, 2).map(({ usage }) => usage.costUsd)).toEqual([0, 0]);
   const asked = model.requests.filter(({ path }) => path.endsWith('/messages'));
   const keyOf = (word: string): unknown => {
@@ -83,7 +83,7 @@ test('a key that the server refuses ends the agent, though the command line woul
     'refused its key or login (401 authentication_failed); the server is http://127.0.0.1:',
   );
   expect(denied.requests.length).toBeLessThan(6);
-  // Most of it is the start of the command line on an emulated CPU; its ten tries take longer by themselves.
+  // Most of it is the start of the command line on an emulated CPU; its ten tries would take longer.
   expect(stage!.durationMs).toBeLessThan(180_000);
   await rig.assertNothingLeft();
 });

@@ -15,7 +15,7 @@ const AUTHORITY = '/srv/authority/authority.pem';
 interface Asker {
   readonly provider: 'codex' | 'claude';
   readonly llm: (port: number) => string;
-  /** How its command line is told whom to trust. */
+  /** The variable that names the trusted authority to its command line. */
   readonly trust: string;
   readonly keyOf: (headers: Readonly<Record<string, unknown>>) => unknown;
   readonly key: string;
@@ -77,7 +77,7 @@ test.each(ASKERS)('$provider asks its model through a tunnel of the proxy, by TL
   await rig.assertNothingLeft();
 });
 
-test('a server of an authority that nobody trusts gets no request, and the stage fails by it', async () => {
+test('a server of an authority without trust gets no request, and the stage fails with that error', async () => {
   await using model = await startFakeModel(() => ({ say: 'unheard' }), { key: LLM_KEY, cert: LLM_CERTIFICATE });
   await using rig = new Rig(KEYS);
   mkdirSync(join(rig.specDir, 'authority'));

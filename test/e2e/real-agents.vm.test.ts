@@ -48,7 +48,7 @@ test('codex edits files in its VM and answers; its key is in the requests and no
   expect(json).toMatchObject({ mockAgents: [] });
   expect(model.requests.length).toBe(2);
   for (const { headers } of model.requests) expect(headers['authorization']).toBe(`Bearer ${KEY}`);
-  // What it offers of a skill is in no other text that it has.
+  // Its offer of a skill is in no other text that it has.
   expect(model.requests[0]!.body).toContain('- canary-skill-7b1: Write sentences of quux-9c2f words.');
 
   const log = await rig.cli('logs', 'edits', '--stage', 'write');
@@ -80,7 +80,9 @@ sandbox: { disk_mb: 128 }
 agent: { prompt: Look at your login., timeout_secs: 600 }
 `;
 
-/** What an agent may do with its login by mistake: print it whole, a token alone, as JSON in JSON, in base64. */
+/**
+ * The ways in which an agent may print its login by mistake: the whole login, only a token, as JSON in JSON, in base64.
+ */
 const LOOKS = String.raw`
 set -e
 at=$(readlink -f ~/.codex/auth.json); stat -c '%n %U %a' "$at"; grep -c ' /run/credentials tmpfs ' /proc/mounts
@@ -130,7 +132,7 @@ test('codex works by the login of a subscriber, a file in its VM’s memory, whi
     expect(headers['authorization']).toBe(`Bearer ${ACCESS}`);
     expect(headers['chatgpt-account-id']).toBe('account-1');
   }
-  // The result of the call, which the model alone was told.
+  // The result of the call, which only the model got.
   const told = asked[1]!.body;
   expect(told).toMatch(/\/run\/credentials\/codex-auth\.json sandbox 600(?:\\+n)1\\+n0\\+n/);
   expect(told).toContain(ACCESS);
@@ -148,7 +150,7 @@ test('codex works by the login of a subscriber, a file in its VM’s memory, whi
   expect(filesWith(rig.stateDir, [ACCESS, REFRESH])).toEqual([]);
 });
 
-/** Empty for what goes while the run goes on. */
+/** Empty for a file that disappears while the run continues. */
 function readIfThere(file: string): Buffer {
   try {
     return readFileSync(file);

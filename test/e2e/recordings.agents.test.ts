@@ -1,6 +1,7 @@
 /**
- * What the unmodified command lines print stands in `agents/recordings`, where `agents/streams.test.ts` reads it. These tests hold the
- * recordings against what the command lines of today print. `UPDATE=1 npm run test:agents test/e2e/recordings` records anew.
+ * `agents/recordings` contains the output of the unmodified command lines, and `agents/streams.test.ts` reads it. These
+ * tests compare the recordings with the output of the current command lines. `UPDATE=1 npm run test:agents
+ * test/e2e/recordings` records them again.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -28,7 +29,7 @@ interface Scenario {
 const SCENARIOS: Readonly<Record<string, Scenario>> = {
   tools: { script: TOOLS },
   refused: { script: () => ({ status: 400, message: 'the model is not known' }) },
-  // Claude Code has prices for models of its own; for any other it makes one up, and says so.
+  // Claude Code has prices for models of its own; for any other model it invents a price and reports it.
   unpriced: { script: () => ({ say: 'hi' }), model: 'my-finetune-7', providers: ['claude'] },
   schema: {
     script: () => ({ answer: { ok: true } }),

@@ -148,7 +148,7 @@ describe.concurrent('on a stack that they share,', () => {
     lines.child.stdout!.on('data', (text: string) => (said += text));
     await expect.poll(() => said, { timeout: 20_000 }).toBe('got one\n');
     lines.child.stdin!.write('two\n');
-    // The input is still open: the command ends by itself.
+    // The input is still open: the command ends on its own.
     expect(await lines.done).toEqual({ code: 3, stdout: 'got one\ngot two\n', stderr: '' });
 
     const bytes = randomBytes(10 * 1024 * 1024);
@@ -160,7 +160,7 @@ describe.concurrent('on a stack that they share,', () => {
     partly.child.stdin!.end(Buffer.alloc(10 * 1024 * 1024, 'a'));
     expect(await partly.done).toEqual({ code: 4, stdout: 'aaa', stderr: '' });
 
-    // One that closes its input and goes on is not ended for it.
+    // A command that closes its input and continues is not ended because of that.
     const closing = exec('sh', '-c', 'head -c 1 >/dev/null; exec <&-; sleep 7; echo done');
     closing.child.stdin!.end(Buffer.alloc(10 * 1024 * 1024, 'a'));
     expect(await closing.done).toEqual({ code: 0, stdout: 'done\n', stderr: '' });

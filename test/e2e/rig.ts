@@ -293,7 +293,7 @@ export class Rig implements AsyncDisposable {
     );
   }
 
-  /** What the keeper recorded of its execs, as it is on disk. */
+  /** The records of the keeper about its execs, as they are on disk. */
   execRecords(keeper: KeeperProcess): readonly Record<string, unknown>[] {
     const folder = join(keeper.dir, 'exec');
     if (!existsSync(folder)) return [];
@@ -383,7 +383,7 @@ export class Rig implements AsyncDisposable {
     });
   }
 
-  /** What no finished run must leave: live VMs, their sockets, handed-over variables. */
+  /** Checks that finished runs leave no live VM, no socket of a VM and no handed-over variables. */
   async assertNoRunLeft(): Promise<void> {
     await until('all VMs to end', 15_000, () => this.keepers().length === 0).catch((error: unknown) => {
       throw new Error(
@@ -404,7 +404,7 @@ export class Rig implements AsyncDisposable {
     }
   }
 
-  /** What a finished story must not leave: anything of its runs, and processes once its stack has stopped. */
+  /** Checks that a finished story leaves nothing of its runs, and no process once its stack has stopped. */
   async assertNothingLeft(): Promise<void> {
     await this.assertNoRunLeft();
     const down = await this.cli('down');
@@ -422,7 +422,7 @@ export class Rig implements AsyncDisposable {
         try {
           process.kill(pid, 'SIGKILL');
         } catch {
-          // Ended by itself.
+          // The process has ended on its own.
         }
       }
       await sleep(100);

@@ -1,6 +1,6 @@
 /**
- * The unmodified command lines of Codex and Claude as services, in real VMs, against a model that never comes to an answer and streams
- * slowly: what they do is read while they serve, their worker dies, and a cancel ends them.
+ * The unmodified command lines of Codex and Claude as services, in real VMs, against a model that never ends its answer
+ * and streams slowly. The tests read their work while they serve, kill their worker, and end them by a cancel.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -47,7 +47,7 @@ async function roundIn(rig: Rig): Promise<number> {
 }
 
 test.each(SERVED)(
-  '%s serves: what it does is read meanwhile, also behind a worker that died, and a cancel ends it',
+  '%s serves: its work is readable during that time, also after its worker died, and a cancel ends it',
   async (_name, llmAt) => {
     await using model = await startFakeModel(WATCHES);
     await using rig = new Rig(KEYS);

@@ -1,4 +1,6 @@
-/** Stages that run a step machine, with the mock agent in real VMs: what is asked, what is told of it, and what survives. */
+/**
+ * Stages that run a step machine, with the mock agent in real VMs: their questions, their events, and what survives.
+ */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

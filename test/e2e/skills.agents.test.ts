@@ -88,7 +88,10 @@ pipeline:
 `;
 
 const COMMIT = { run: 'pwd > notes.txt; git add notes.txt; git commit -qm notes' };
-/** By its settings alone it asks no other host before it fetches. Of this tool it tells the model the name, until it is asked for more. */
+/**
+ * Its settings make it fetch without asking another host first. It gives the model only the name of this tool, until
+ * the model asks for more.
+ */
 const FETCHES = [
   { call: 'ToolSearch', input: { query: 'select:WebFetch' } },
   { call: 'WebFetch', input: { url: 'https://fetched.example/', prompt: 'What is it?' } },
@@ -98,7 +101,7 @@ test.each([
   ['claude', (port: number) => `{ provider: claude, base_url: "http://127.0.0.1:${port}" }`, [...FETCHES, COMMIT]],
   ['codex', (port: number) => `{ provider: codex, model: gpt-5, base_url: "http://127.0.0.1:${port}/v1" }`, [COMMIT]],
 ] as const)(
-  '%s has its skills and settings in a git workspace, and the patch has none of them',
+  '%s has its skills and settings in a git workspace, and the patch contains no file of them',
   async (_, llm, calls) => {
     await using model = await startFakeModel(({ turn }) => calls[turn] ?? { say: 'written' });
     await using rig = new Rig({ OPENAI_API_KEY: 'sk-of-the-lane', ANTHROPIC_API_KEY: 'sk-ant-of-the-lane' });

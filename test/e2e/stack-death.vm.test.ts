@@ -1,4 +1,4 @@
-/** The server, the supervisor, or everything at once dies; runs go on. */
+/** The server, the supervisor, or everything at once dies; runs continue. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { countedOnce, counting, sleeping } from './specs.ts';

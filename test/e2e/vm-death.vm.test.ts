@@ -1,4 +1,4 @@
-/** A VM and its keeper die: that scope alone is tried again. */
+/** A VM and its keeper die: only that scope is tried again. */
 import { expect, test } from 'vitest';
 import { counting, sideBySide } from './specs.ts';
 import { until } from './rig.ts';
@@ -6,7 +6,7 @@ import { useRig } from './shared-rig.ts';
 
 const theRig = useRig();
 
-test('the keeper dies with its VM: that scope starts again, its sibling goes on', async () => {
+test('the keeper dies with its VM: that scope starts again, its sibling continues', async () => {
   const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', sideBySide(12)), 'one-lost');
   await until(
@@ -42,7 +42,7 @@ test('the keeper dies with its VM: that scope starts again, its sibling goes on'
 /** As a client may make one: what is a folder's name and a VM key of it is escaped, and the folder's name a hash. */
 const ODD_ID = `qemu lost: ${'é/'.repeat(300)}`;
 
-test('QEMU alone dies: the keeper says so, the stage is tried again in a new VM', async () => {
+test('only QEMU dies: the keeper reports it, the stage is tried again in a new VM', async () => {
   const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', counting(60, 0.1)), ODD_ID);
   await rig.waitOutput(ODD_ID, 'count', 'line 10\n');

@@ -86,7 +86,7 @@ test('a command and an agent change it one after the other; the worker dies in b
     mcp_servers: [{ name: 'market-mcp' }],
   });
   for (const text of ['Write short', 'SKILL.md', 'market-mcp', 'settings.json']) expect(patch).not.toContain(text);
-  // What it started from has the author's uncommitted file, and the patch does not.
+  // Its base contains the author's uncommitted file, and the patch does not.
   expect(patch).not.toContain('dirty.txt');
   git(app, 'apply', '--check', join(rig.specDir, 'agent.changes.patch'));
   git(app, 'fetch', '-q', join(rig.specDir, 'agent.changes.bundle'), 'refs/heads/voidbox:refs/heads/taken');

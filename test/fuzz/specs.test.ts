@@ -1,6 +1,6 @@
 /**
- * Specs at random. Whatever the text, it ends in a plan or in diagnostics; a plan reads back from both of its printed forms; and
- * the run of every plan ends, whatever its stages come to, also with its mocks, and so does each item of its lists.
+ * Random specs. Every text results in a plan or in diagnostics. A plan reads back from both of its printed forms. The
+ * run of every plan ends, whatever the results of its stages, also with its mocks, and so does each item of its lists.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -50,7 +50,7 @@ function expectReadsBack(plan: Plan, what: string): void {
 
 const TEXTS = readdirSync(GOLDEN, { withFileTypes: true })
   .filter((entry) => entry.isDirectory())
-  // What these hold costs much at once, which limits bound, and not in each of many rounds.
+  // These specs cost so much that limits bound them; many rounds with them would take too long.
   .filter(({ name }) => !name.startsWith('alias-'))
   .map(({ name }) => join(GOLDEN, name, existsSync(join(GOLDEN, name, 'spec.json')) ? 'spec.json' : 'spec.yaml'))
   .map((file) => readFileSync(file, 'utf8'))
@@ -367,7 +367,7 @@ function ordered(names: readonly string[], random: Random): readonly object[] {
 const ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'pass', 'not', 'fail', 'lost', 'broken'];
 const ACQUIRED: readonly Ending[] = ['ok', 'ok', 'ok', 'acquire-lost', 'acquire-broken'];
 
-/** Also of what a run with every mock carries out. @returns what the runs and items came to, each with what it was */
+/** Checks the run with every mock, too. @returns the outcomes of the runs and items, each with its kind */
 function expectAllEnd(plan: Plan, random: Random, what: string): readonly string[] {
   const mocked = plan.stages.some(({ mock }) => mock !== undefined) ? withMocks(plan, 'all') : { problems: [] };
   if ('plan' in mocked) expectReadsBack(mocked.plan, `mocked: ${what}`);

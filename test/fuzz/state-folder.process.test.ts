@@ -1,4 +1,4 @@
-/** Files of runs are damaged in every way; each command answers in words, and every other run goes on. */
+/** Files of runs are damaged in every way; each command answers with a message, and every other run continues. */
 import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
@@ -82,7 +82,7 @@ async function checkAll(stateDir: string, withDoctor: boolean): Promise<void> {
   await checkWorkerStart(stateDir);
 }
 
-/** What a worker does with runs before it takes work, and the janitor in each round. */
+/** Does the work of a worker before it accepts tasks, and of the janitor in each round. */
 async function checkWorkerStart(stateDir: string): Promise<void> {
   const id = hostId(stateDir);
   expect(id, 'the runs say which it was').toBe(HOST);
@@ -154,7 +154,7 @@ function hurt(stateDir: string, random: Random): string {
   }
 }
 
-/** Files of the runs that may suffer; the log of each counts several times, since most stands in it. */
+/** Files of the runs that may suffer. The log of each counts several times, because it contains most of the data. */
 function victimFiles(stateDir: string): readonly string[] {
   const folders = readdirSync(join(stateDir, 'runs')).filter((name) => !GOOD.includes(name));
   const files = folders

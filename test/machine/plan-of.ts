@@ -10,7 +10,7 @@ export interface PlanOptions {
   readonly retry?: Partial<RetryPlan>;
   /** These need one of the failures that they wait for. */
   readonly anyFailure?: string;
-  /** These have `finally`; they stand alone. */
+  /** These have `finally` and no edges to other stages. */
   readonly finally?: string;
   readonly graceMs?: number;
   /** These have `continueOnError`. */
@@ -88,7 +88,10 @@ interface MachineOptions extends PlanOptions {
   readonly ask?: string;
   readonly bare?: string;
   readonly wait?: string;
-  /** This stage ends a loop over the others, of which each waits for the one before and the first finds what the last came to. */
+  /**
+   * This stage ends a loop over the other stages. Each of them waits for the one before, and the first gets the last
+   * result.
+   */
   readonly loop?: {
     readonly end: string;
     readonly stages: string;
@@ -97,7 +100,10 @@ interface MachineOptions extends PlanOptions {
   };
 }
 
-/** What the run machine holds of such a plan. Stages in `ask` ask and those in `wait` wait, and have no VM; those in `bare` run without one. */
+/**
+ * Returns the run machine's form of such a plan. Stages in `ask` ask and stages in `wait` wait, both without a VM;
+ * stages in `bare` run without a VM.
+ */
 export function machineOf(
   text: string,
   { ask = '', bare = '', wait = '', loop, ...options }: MachineOptions = {},

@@ -44,7 +44,7 @@ export class World {
   readonly pending: Command[] = [];
   readonly #execKeys = new Set<string>();
   readonly #vms = new Set<string>();
-  /** Of shared VMs that were acquired well. */
+  /** Leases of shared VMs that were acquired successfully. */
   readonly #leases = new Map<string, VmLease>();
   /** Stages whose condition held, and which may start. */
   readonly #held = new Set<string>();
@@ -99,7 +99,7 @@ export class World {
     return this;
   }
 
-  /** Whether somebody asked that this end before its time. */
+  /** Checks for a request to end the command before its time. */
   isToStop(command: Command): boolean {
     if (command.type === 'run-stage' && this.plan.stages.find(({ id }) => id === command.stageId)!.finally === true)
       return this.state.finallyStop !== null;
@@ -128,7 +128,7 @@ export class World {
 
   #take(step: Transition): void {
     this.events.push(...step.events);
-    // In another visit each is decided anew.
+    // Another visit decides each of them again.
     for (const { body } of step.events)
       if (body.type === 'loop-visited') for (const stage of body.stages) this.#held.delete(stage);
     for (const command of step.commands) {
@@ -141,7 +141,7 @@ export class World {
     if (step.state.running > step.state.maxParallel) this.complaints.push(`${step.state.running} stages run at once`);
   }
 
-  /** A loop may go on with what its last visit came to. */
+  /** A loop may continue with the results of its last visit. */
   #letsStart({ stageId, outcome }: { readonly stageId: string; readonly outcome: string }): boolean {
     const index = this.plan.stages.findIndex(({ id }) => id === stageId);
     const { loop } = this.plan.stages[index]!;
@@ -149,7 +149,7 @@ export class World {
     return outcome === 'holds' || (outcome === 'does-not-hold' && loop?.onLimit === 'pass' && isLast);
   }
 
-  /** As long as what it read stands: a stage that has not begun is decided again. */
+  /** Only for the latest evaluation: a stage that has not begun is decided again when its inputs change. */
   #noteHeld({ stageId, evaluation }: { readonly stageId: string; readonly evaluation: number }): void {
     const state = flatRows(this.state.stages)[this.plan.stages.findIndex(({ id }) => id === stageId)]!;
     if (state.phase === 'deciding' && state.evaluations === evaluation) this.#held.add(stageId);
@@ -188,7 +188,7 @@ export class World {
     if (open.length > 0) this.complaints.push(`finish while open: ${open.map(describe).join(', ')}`);
   }
 
-  /** What activities refuse must be what the machine never asks for. */
+  /** The machine must never ask for anything that activities refuse. */
   #checkGeneration(id: string, generation: number): void {
     const scope = this.plan.scopes.find((each) => each.id === id)!;
     if (generation > lastGeneration(scope, (stage) => this.plan.stages.find((each) => each.id === stage)))
@@ -238,13 +238,16 @@ export class World {
         this.complaints.push(`${attempt} starts before ${id} has ended`);
   }
 
-  /** Decided once for each time that its edges came to hold, on what has ended; and nothing starts that has a condition undecided. */
+  /**
+   * A condition is decided once for each time that its edges begin to hold, by stages that have ended. No stage starts
+   * while its condition is undecided.
+   */
   #checkDecision({ stageId, evaluation, upstream }: Command & { readonly type: 'evaluate' }): void {
     const name = `${stageId} evaluation ${evaluation}`;
     if (this.#execKeys.has(name)) this.complaints.push(`${name} asked twice`);
     this.#execKeys.add(name);
     const { after, anyFailure, condition } = this.plan.stages.find(({ id }) => id === stageId)!;
-    // What has begun keeps its decision.
+    // A stage that has begun keeps its decision.
     const hasBegun = [...this.#execKeys].some((key) => key.startsWith(`${stageId} attempt `));
     if (this.#held.has(stageId) && hasBegun) this.complaints.push(`${name} after its condition held`);
     this.#held.delete(stageId);

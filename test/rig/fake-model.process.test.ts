@@ -12,7 +12,7 @@ import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { SCALES_SERVER, WEIGH } from './servers/mcp-scales-server.ts';
 
-/** Of a download of 170 MB too. */
+/** Includes a download of 170 MB. */
 const SETUP_LIMIT_MS = 1_200_000;
 
 let program: string;
@@ -84,7 +84,7 @@ it('a call of its shell happens, and the key is sent as the API asks for it', as
   ]);
 });
 
-it('a call of a tool of an MCP server comes to the server, and its result to the model', async () => {
+it('a call of a tool of an MCP server reaches the server, and its result reaches the model', async () => {
   writeFileSync(join(home, 'scales.cjs'), SCALES_SERVER);
   const weighs = { call: `mcp__node__${WEIGH}`, input: { thing: 'The tea' } };
   await using model = await startFakeModel(({ turn }) => (turn === 0 ? weighs : { say: 'It is weighed.' }));
@@ -102,7 +102,7 @@ it('a tool that is not offered ends its turn, and the error names those that are
   expect(model.requests).toHaveLength(1);
 });
 
-it('its session goes on where it is asked again', async () => {
+it('its session continues when it is asked again', async () => {
   await using model = await startFakeModel(({ conversation }) => ({
     say: conversation.includes('the first') && conversation.includes('the second') ? 'both' : 'one',
   }));

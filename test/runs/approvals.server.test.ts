@@ -124,7 +124,7 @@ test('a message says what a stage printed, when it is asked', async () => {
   expect((await outcomeOf('asked-of-output')).state).toBe('succeeded');
 });
 
-test('where a value of its message cannot be made the stage fails, and asks nobody', async () => {
+test('a stage whose message cannot be made fails, and asks no question', async () => {
   await start('asked-of-nothing', "{ message: 'Release ${{ stages.build.json.tag }}?', timeout: 1d }");
   const outcome = await outcomeOf('asked-of-nothing');
   expect(outcome).toMatchObject({
@@ -135,7 +135,7 @@ test('where a value of its message cannot be made the stage fails, and asks nobo
   expect(bodyOf(await stack.eventsOf('asked-of-nothing'), 'stage-asking')).toBeUndefined();
 });
 
-test('the same answer again gets the same receipt, another one is told which stands', async () => {
+test('the same answer again gets the same receipt, another answer is refused with the recorded one', async () => {
   const approval = '{ message: "Release?" }';
   await startRun(stack.runs.client, {
     runId: 'twice',
@@ -201,7 +201,7 @@ test('a rejection may fill in fields, which are checked and recorded', async () 
 });
 
 describe('at its deadline', () => {
-  test('an approval is approved where its author says so', async () => {
+  test('an approval is approved if its author sets `on_timeout: approve`', async () => {
     const field = '{ name: count, type: number }';
     await start(
       'approved-at-deadline',
@@ -244,7 +244,7 @@ test('a run that is cancelled withdraws its question', async () => {
   await expect(answer('asking-cancelled', {})).rejects.toMatchObject({ kind: 'ended' });
 });
 
-test('the temporal command line answers, and is told what an answer is', async () => {
+test('the temporal command line answers, and a wrong answer is refused with the form of an answer', async () => {
   await start('by-cli', '{ message: "Release?" }');
   await untilAsked('by-cli');
   const update = async (input: unknown): Promise<string> => {
@@ -266,7 +266,7 @@ test('the temporal command line answers, and is told what an answer is', async (
   expect((await outcomeOf('by-cli')).state).toBe('succeeded');
 });
 
-test('an approval alone takes no VM', async () => {
+test('a run that has only an approval uses no VM', async () => {
   const alone = 'kind: workflow\nname: alone\nworkflow:\n  steps:\n    - { name: ok, approval: { message: "Go?" } }\n';
   await startRun(stack.runs.client, { runId: 'alone', request: { spec: alone }, summary: 'alone' });
   await untilAsked('alone');

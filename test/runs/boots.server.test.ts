@@ -104,7 +104,7 @@ workflow:
     expect((await run('boots-shared', spec)).markers).toEqual([`VM of one and 2 more ${BOOTED}`]);
   });
 
-  test('has none in a run that was admitted without markers, and one event less for each boot', async () => {
+  test('has no marker in a run that was admitted without markers, and one event less for each boot', async () => {
     started.set('without', 1);
     started.set('with', 1);
     const recorded = await run('boots-with', chain('with'));

@@ -112,7 +112,7 @@ test('a run that is cancelled while a condition is decided ends', async () => {
   expect(await statesOf('condition-cancelled')).toEqual({ build: 'succeeded', publish: 'skipped', last: 'skipped' });
 });
 
-test('a condition is decided although its worker ends meanwhile', async () => {
+test('a condition is decided although its worker ends during the decision', async () => {
   const { called, release } = holdConditions();
   await start('condition-worker-change', workflow('worker-change', 'stages.build.json.ok'));
   await called;

@@ -1,4 +1,7 @@
-/** What the order of stages may say beside "after", through a real Temporal server and the real activities; only the VM is a mock. */
+/**
+ * Rules for the order of stages that go beyond "after", through a real Temporal server and the real activities; only
+ * the VM is a mock.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { compileText } from '../../domain/language/load.ts';
@@ -235,7 +238,7 @@ test('a value that is not a time fails the wait, with the value, and is not trie
   expect((await bodiesOf('waits-found-failed', 'stage-finished')).map(({ result }) => result.stage)).toContain('sorry');
 });
 
-test('a time that was found stands when the worker is another one', async () => {
+test('a time that was found stays the same on another worker', async () => {
   await start(
     'waits-found-worker-change',
     `    - { name: plan, run: { program: echo, args: ['${SOON(4_000)}'] } }

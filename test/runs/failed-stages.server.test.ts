@@ -1,4 +1,7 @@
-/** What the server, and so its UI, is told of stages that fail; and how builds that tell it otherwise get on with this one. */
+/**
+ * The failures of stages that the server, and so its UI, gets; and builds that report failures otherwise, together with
+ * this one.
+ */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -64,13 +67,13 @@ async function historyOf(runId: string): Promise<readonly HistoryEvent[]> {
   return (await stack.runs.client.workflow.getHandle(runId).fetchHistory()).events ?? [];
 }
 
-/** Of activities that failed. */
+/** Returns the failures of activities. */
 const failuresIn = (
   events: readonly HistoryEvent[],
 ): NonNullable<HistoryEvent['activityTaskFailedEventAttributes']>[] =>
   events.flatMap(({ activityTaskFailedEventAttributes: failed }) => (failed ? [failed] : []));
 
-/** All that a history says, with what stands in its payloads. */
+/** Returns all text of a history, including the text in its payloads. */
 function textOf(events: readonly HistoryEvent[]): string {
   return JSON.stringify(events, (key, value: unknown) =>
     key === 'data' && typeof value === 'string' ? Buffer.from(value, 'base64').toString('utf8') : value,
@@ -100,7 +103,7 @@ test('a failed stage is a failed activity, by its own code', async () => {
   expect(applicationFailureInfo).toMatchObject({ type: 'stage/exit-nonzero', nonRetryable: true, category: 1 });
 });
 
-test('standard error of a failed run stands in payloads alone, which a codec covers', async () => {
+test('standard error of a failed run is only in payloads, which a codec covers', async () => {
   worker = await stack.startWorker();
   expect(await run('in-payloads', spec('in-payloads', 9))).toMatchObject(FAILED);
   const events = await historyOf('in-payloads');
@@ -128,7 +131,7 @@ test('the filters of docs/reference/temporal.md find what they say', async () =>
       const query = filter.replace('"release"', '"fails"').replace('"HOST"', '"test-host"');
       const ids = new Set<string>();
       const end = Date.now() + 20_000;
-      // What a filter finds comes after a while.
+      // A filter finds runs only after a while.
       while (Date.now() < end && ![...ids].some((id) => id.startsWith('filter-'))) {
         for await (const { workflowId } of client.workflow.list({ query })) ids.add(workflowId);
         await sleep(100);
@@ -151,7 +154,7 @@ test('the author’s retries are the run’s', async () => {
   expect(started.get('retries')).toBe(2);
 });
 
-test('a run that has failed is told the same when it is reset', async () => {
+test('a failed run that is reset gets the same failure', async () => {
   worker = await stack.startWorker();
   // Boxes have VMs for themselves, for which nothing is asked but with their calls.
   const boxes = `    - { name: bad, run: { program: fail, args: [reset, "1"] } }\n    - { name: after, run: { program: 'true' } }\n`;

@@ -82,7 +82,7 @@ test('they run after a failure, which stays the reason of the end', async () => 
   expect(ended).toEqual(['alarm succeeded', 'clean failed', 'more skipped', 'work failed']);
 });
 
-test('one that is mocked comes to its mock, after all others', async () => {
+test('a mocked `finally` stage returns its mock, after all other stages', async () => {
   const spec = `kind: workflow
 name: finally-mocked
 sandbox: { mode: mock, isolation: none }

@@ -1,4 +1,4 @@
-/** Runs with ids that Temporal makes, and runs whose files are damaged while they go on, through a real server. */
+/** Runs with ids that Temporal makes, and runs whose files are damaged while they run, through a real server. */
 import { cpSync, mkdirSync, readFileSync, readdirSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,7 +16,7 @@ import { temporalCliForTests } from '../rig/servers/temporal-cli.ts';
 import { startTestStack, type TestStack } from '../rig/servers/test-worker.ts';
 import type { RunningWorkers } from '../../workers/workers.ts';
 
-/** What a run may take to end once its files are damaged: attempts of activities that are tried again take longer. */
+/** How long a run may take to end once its files are damaged: retries of activities take longer. */
 const END_LIMIT_MS = 30_000;
 
 /** gRPC's. */
@@ -160,7 +160,7 @@ test('a run that an operator ended is found under its state by the first who ask
   await janitorRound();
 });
 
-describe('a run whose files are damaged while it goes on', () => {
+describe('a run whose files are damaged while it runs', () => {
   test.each<[string, (runId: string) => void]>([
     ['lines-swapped', swapLines],
     ['log-cut', (runId) => truncateSync(fileOf(runId, 'events.jsonl'), 40)],
@@ -169,7 +169,7 @@ describe('a run whose files are damaged while it goes on', () => {
     'ends with a reason, and no other run hears of it: %s',
     async (runId, hurt) => {
       const other = `beside-${runId}`;
-      // The one that is hurt comes last: on a busy machine it would have ended before the other has begun.
+      // The damaged run starts last: on a busy machine it would have ended before the other has begun.
       await started(other, '["100", "50"]');
       await started(runId, '["40", "50"]');
       hurt(runId);
@@ -224,7 +224,7 @@ describe('a run whose files are damaged while it goes on', () => {
   });
 });
 
-test('set-aside --all leaves a run without an event alone for as long as the server says that it runs', async () => {
+test('set-aside --all does not touch a run without an event while the server reports that it runs', async () => {
   const runId = 'beginning';
   await started('begun', '["2", "1"]');
   // A worker has admitted it and found no room for its first event.

@@ -63,7 +63,7 @@ async function waitFor(runId: string, names: readonly string[]): Promise<void> {
 const approve = (runId: string, stage: string, more: object = {}) =>
   answerStage(runs.client, runId, { stage, decision: 'approve', by: 'ada', ...more });
 
-test('each item asks by itself, is answered by its name, and goes on alone', async () => {
+test('each item asks on its own, is answered by its name, and continues without the others', async () => {
   await start('ask-items', [each('[a, b, c]', ', max_parallel: 4, allow_failures: 1')]);
   await waitFor('ask-items', ['each[0].ok', 'each[1].ok', 'each[2].ok']);
   const receipt = await approve('ask-items', 'each[1].ok', { fields: { size: 3 } });
@@ -80,7 +80,7 @@ test('each item asks by itself, is answered by its name, and goes on alone', asy
       ['each[0].ok', 'Ship it?', '"a"'],
       ['each[2].ok', 'Ship it?', '"c"'],
     ]);
-  // The same answer gets the same receipt, another one is told which one stands.
+  // The same answer gets the same receipt, another answer is refused with the recorded one.
   expect(await approve('ask-items', 'each[1].ok', { fields: { size: 3 } })).toEqual(receipt);
   await expect(approve('ask-items', 'each[1].ok', { by: 'eve' })).rejects.toThrow('each[1].ok was approved by ada');
   await expect(approve('ask-items', 'each[0].ok', { fields: { size: 'x' } })).rejects.toThrow('size');
@@ -139,7 +139,7 @@ test('lists within items, and lists of a later visit, ask under names of their o
   expect(await outcomeOf('ask-visits')).toMatchObject({ state: 'succeeded' });
 });
 
-test('another worker goes on waiting, and takes the answer', async () => {
+test('another worker continues to wait, and accepts the answer', async () => {
   ships.clear();
   await start('ask-items-worker-change', [each('[d, e]')]);
   await waitFor('ask-items-worker-change', ['each[0].ok', 'each[1].ok']);

@@ -126,7 +126,7 @@ test('each visit makes a list of its own, whose items have names of their own', 
   expect((await stageOf('loop-items', 'work')).items).toMatchObject({ total: 3, succeeded: 3, failed: 0, running: 0 });
 });
 
-test('a list that stands in the spec is done again in each visit, first in its loop', async () => {
+test('a list that is written in the spec is done again in each visit, as the first stage of its loop', async () => {
   const first = '{ name: first, run: { program: say, args: [first] }, for_each: [1, 2] }';
   await start(
     'loop-inline',
@@ -180,7 +180,7 @@ test('a list in a loop of an item', async () => {
   ]);
 });
 
-test('a failed item of a later visit fails the run, and is tried again where that is said', async () => {
+test('a failed item of a later visit fails the run, and is tried again if its stage has `retry`', async () => {
   await start('loop-items-failed', [LIST, work('fail:2', ', retry: { max_attempts: 2 }'), COUNT], ROUNDS);
   const outcome = await outcomeOf('loop-items-failed');
   expect(outcome).toMatchObject({ state: 'failed', failedStage: 'work' });
@@ -194,7 +194,7 @@ test('a failed item of a later visit fails the run, and is tried again where tha
   expect(view.items).toMatchObject({ total: 3, failed: 0, failures: [] });
 });
 
-test('another worker goes on in the middle of a visit, and does nothing again', async () => {
+test('another worker continues in the middle of a visit, and repeats no work', async () => {
   gateIsOpen = false;
   starts.clear();
   await start('loop-items-worker-change', [LIST, work('gate:2'), COUNT], ROUNDS);

@@ -120,7 +120,7 @@ async function outerOf(runId: string): Promise<StageView> {
 
 const ended = (item: unknown, output: unknown) => ({ item, output });
 
-test('each item has a list of its own, whose results stand in its output in their order', async () => {
+test('each item has a list of its own, whose results are in the output of the item in their order', async () => {
   const outcome = await run('nested', [outer('[{ of: [1, 2, 3] }, { of: [] }, { of: [x] }]'), say('after')]);
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
   const printed = await runs.stack.artifact(outcome.output!);
@@ -141,7 +141,7 @@ test('each item has a list of its own, whose results stand in its output in thei
   );
 });
 
-test('lists stand four deep, and parts at each depth share nothing with those beside them', async () => {
+test('lists may be four deep, and parts at each depth share nothing with the parts next to them', async () => {
   const outcome = await run('nested-parts', [outer('[a, b]')], {
     p: [say('one'), '{ name: inner, uses: q, for_each: [1, 2], max_parallel: 2 }'],
     q: [say('two'), '{ name: in, uses: r, for_each: [3], max_parallel: 2 }'],
@@ -178,7 +178,7 @@ describe('failures', () => {
     });
   });
 
-  test('are allowed and tried again in each list by itself', async () => {
+  test('are allowed and tried again in each list separately', async () => {
     const outcome = await run(
       'nested-allowed',
       [outer('[{ of: [flaky-1, fail-1] }, { of: [fail-2, fail-3] }]', ', allow_failures: 1')],
@@ -278,7 +278,7 @@ test('a worker that goes and another that comes do nothing of a list within an i
   expect(['gate-w', 'w1', 'w2'].map((item) => starts.get(`inner "${item}"`))).toEqual([1, 1, 1]);
 });
 
-test('a window within that is terminated by itself is started again, and does nothing twice that had ended', async () => {
+test('if only an inner window is terminated, it is started again, and repeats nothing that had ended', async () => {
   gateIsOpen = false;
   await start('nested-window-terminated', requestOf([outer('[{ of: [u1, gate-u] }]')], { p: [LIST, inner()] }));
   while (!starts.has('inner "u1"') || !starts.has('inner "gate-u"')) await sleep(20);

@@ -114,7 +114,7 @@ async function eachOf(runId: string): Promise<StageView> {
 
 const ONE_TWO = pipeline([say('one'), say('two')]);
 
-test('a part is done for each item, whose stages take from each other, and results stand in the order of the items', async () => {
+test("a part is done for each item, its stages use each other's outputs, and results are in the order of the items", async () => {
   const outcome = await run(
     'item-parts',
     [say('before'), 'name: each, uses: ./p.yaml, for_each: [a, { b: 1 }], max_parallel: 1', say('after')],
@@ -171,7 +171,7 @@ test('steps of an item share its VM, read standard input, decide and wait', asyn
     ]),
   );
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
-  // What the first step found still lies in the VM.
+  // The VM still contains the data that the first step got.
   expect(await resultOf(outcome)).toEqual([
     { item: 'a', output: 'last[0] <"a" |two[0] <"a" |one[0] <"a"' },
     { item: 'b', output: 'last[1] <"b" |two[1] <"b" |one[1] <"b"' },

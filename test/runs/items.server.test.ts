@@ -101,7 +101,7 @@ async function untilRunning(runId: string, items: number): Promise<void> {
   while ([...calls.keys()].filter((key) => key.startsWith(`${runId} `)).length < items) await sleep(20);
 }
 
-test('a command runs for each item, and their results stand in the order of the items', async () => {
+test('a command runs for each item, and the results are in the order of the items', async () => {
   const outcome = await run('items', 'for_each: [a, { b: 1 }, [2], null], max_parallel: 2, retry: { max_attempts: 2 }');
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
   expect(await resultOf(outcome)).toEqual(
@@ -114,7 +114,7 @@ test('a command runs for each item, and their results stand in the order of the 
   });
 });
 
-test('each item stands in the arguments of its own command, and one whose texts cannot be made fails alone', async () => {
+test('the arguments of each command contain its own item, and only an item whose texts cannot be made fails', async () => {
   const spec = `
 kind: workflow
 name: x
@@ -216,7 +216,7 @@ describe('items that fail', () => {
     });
   });
 
-  test('do not matter up to the number that is allowed, and stand in the result', async () => {
+  test('do not matter up to the allowed number, and are in the result', async () => {
     const outcome = await run('items-allowed', 'for_each: [a, fail], allow_failures: 1');
     expect(await resultOf(outcome)).toEqual([
       { item: 'a', output: { index: 0, same: true } },
@@ -306,7 +306,7 @@ test('a worker that goes and another that comes run no item twice', async () => 
   expect([0, 1, 2].map((item) => calls.get(`items-worker-change ${item}`))).toEqual([1, 1, 1]);
 });
 
-test('a window that somebody terminates is started again, and what was done is not done again', async () => {
+test('a window that a client terminates is started again, and finished items are not repeated', async () => {
   gateIsOpen = false;
   await start('items-terminated', 'for_each: [a, gate], max_parallel: 2');
   await untilRunning('items-terminated', 2);

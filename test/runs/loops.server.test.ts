@@ -92,7 +92,7 @@ test('at its limit it fails as loop/limit, and nothing follows', async () => {
   expect((await viewOf('loop-limit')).stages.at(-1)).toMatchObject({ id: 'last', state: 'skipped' });
 });
 
-test('with `on_limit: pass` it goes on with its last visit', async () => {
+test('with `on_limit: pass` the run continues with the last visit of the loop', async () => {
   await start('loop-pass', BOXES, loop('until: "false", max_visits: 2, on_limit: pass'));
   expect(await textOf(await outcomeOf('loop-pass'))).toBe('3');
 });
@@ -100,7 +100,7 @@ test('with `on_limit: pass` it goes on with its last visit', async () => {
 test('people may be asked in each visit, and their answer ends the loop', async () => {
   const boxes = [
     'name: write, run: { program: next }',
-    // What it finds in its second visit is the answer, and no number.
+    // In its second visit it gets the answer, which is not a number.
     `name: review, approval: { message: 'Is \${{ stages.write.output == "1" ? 1 : 2 }} good?', fields: [{ name: good, type: boolean }] }`,
   ];
   const messages: unknown[] = [];
@@ -138,7 +138,7 @@ test('a cancel in a later visit ends it', async () => {
   expect((await outcomeOf('loop-cancelled')).state).toBe('cancelled');
 });
 
-test('a worker that changes in the middle of a visit goes on with it', async () => {
+test('after a change of workers in the middle of a visit, the visit continues', async () => {
   [gateIsOpen, hasReached] = [false, false];
   const boxes = ['name: write, run: { program: next, args: [gate, "2"] }'];
   await start('loop-worker-change', boxes, [
@@ -153,7 +153,7 @@ test('a worker that changes in the middle of a visit goes on with it', async () 
   expect(await textOf(outcome)).toBe('3');
 });
 
-test('a loop in a part in a loop begins anew in each visit of the outer one', async () => {
+test('a loop in a part in a loop begins again in each visit of the outer loop', async () => {
   const part = `kind: pipeline
 name: inner
 sandbox: { mode: mock, isolation: none }

@@ -103,7 +103,7 @@ test('a part takes what is carried, asks, repeats and hands on, as stages of one
   expect((await viewOf('parts')).stages.find(({ id }) => id === 'mid')).toMatchObject({ isolation: null });
 });
 
-test('outputs of its stages stand in arguments within it, and its own output in arguments beside it', async () => {
+test('outputs of its stages reach arguments within the part, and its own output reaches arguments next to it', async () => {
   const showing = (name: string, text: string): string => `name: ${name}, run: { program: say, args: ['${text}'] }`;
   await start(
     'parts-texts',
@@ -158,7 +158,7 @@ test('a part that is passed is passed with all of its stages, and what is carrie
   expect(starts.has('never')).toBe(false);
 });
 
-test('a part whose failure is tolerated fails alone, and what it found goes past it', async () => {
+test("a part whose failure is tolerated does not fail the run, and the next stage gets the part's input", async () => {
   isBroken = true;
   await start(
     'parts-tolerated',

@@ -28,10 +28,10 @@ let stack: TestStack;
 let workers: readonly Worker[];
 let ended: Promise<unknown>;
 let connection: NativeConnection;
-/** Set: the host that takes calls for VMs has none to give. */
+/** False: the host that accepts calls for VMs has no VM to give. */
 let canLaunch = true;
 
-/** Each queue has a worker for what belongs there, and for nothing else: what goes elsewhere is never done. */
+/** Each queue has a worker only for the calls that belong there: a call on another queue is never done. */
 beforeAll(async () => {
   stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
   const { deps, target, bundle } = stack;

@@ -11,7 +11,7 @@ import { useTestRuns } from '../rig/servers/test-runs.ts';
 
 /** How often each command was started, by its first argument. */
 const starts = new Map<string, number>();
-/** What the next `work KEY` does. */
+/** Whether the next `work KEY` fails. */
 let isBroken = true;
 let gateIsOpen = true;
 
@@ -75,7 +75,7 @@ async function bodiesOf(runId: string): Promise<readonly RunEventBody[]> {
   return (await runs.stack.eventsOf(runId)).map(({ body }) => body);
 }
 
-/** Of each stage whether it was given, asked or started, in the order of the log. */
+/** Lists for each stage whether it was given, asked or started, in the order of the log. */
 async function storyOf(runId: string): Promise<readonly string[]> {
   return (await bodiesOf(runId)).flatMap((body) => {
     if (body.type === 'stage-given') return [`${body.stage} of ${body.runId}`];
@@ -109,7 +109,7 @@ test('a retry runs what failed and what is behind it; what succeeded, an answer 
     'tell/0/1',
   ]);
   expect(Object.fromEntries(starts)).toMatchObject({ 'first-build': 1, 'first-side': 1, 'first-deploy': 2 });
-  // Of the new run alone, all of it.
+  // The manifest of the new run names its whole result.
   expect(await runs.stack.deps.records.get('origin-retried', 'manifest')).toMatchObject({
     refs: expect.arrayContaining([expect.objectContaining({ sha256: outcome.output!.sha256 })]) as unknown,
   });
@@ -174,7 +174,7 @@ test('a worker that is replaced in the middle of a retry loses nothing, and runs
   expect(starts.get('moved-build')).toBe(1);
 });
 
-test('a retry that is reset after its end is told what stands, and runs nothing again', async () => {
+test('a retry that is reset after its end returns the recorded outcome, and runs nothing again', async () => {
   const runId = 'origin-retried';
   const before = starts.get('first-deploy');
   const { client } = runs.stack.runs;

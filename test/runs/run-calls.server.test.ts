@@ -1,4 +1,7 @@
-/** What strangers on a real server get of a run's activities, and what a second workflow with a run's id gets of its records. */
+/**
+ * The answers of a run's activities to strangers on a real server, and of its records to a second workflow with the id
+ * of the run.
+ */
 import {
   mkdirSync,
   mkdtempSync,
@@ -22,7 +25,7 @@ import { temporalCliForTests } from '../rig/servers/temporal-cli.ts';
 import { startTestStack, type TestStack } from '../rig/servers/test-worker.ts';
 import type { RunningWorkers } from '../../workers/workers.ts';
 
-/** Commands that were started, and what lets `hold` go on. */
+/** Commands that were started, and the function that lets `hold` continue. */
 const started: string[] = [];
 let go: () => void = () => undefined;
 
@@ -98,7 +101,7 @@ async function untilStarted(key: string): Promise<void> {
 const outputOf = (events: readonly RunEvent[]): string =>
   events.flatMap(({ body }) => (body.type === 'output' ? [body.data] : [])).join('');
 
-describe('a client that schedules activities by itself', () => {
+describe('a client that schedules activities directly', () => {
   const scope = (): object => ({
     id: 'box-0',
     stages: ['box-0'],
@@ -150,7 +153,7 @@ describe('a client that schedules activities by itself', () => {
         ['runStage', { ...whole, runId: 'of-nobody' }],
       ];
       for (const [index, [name, call]] of calls.entries()) {
-        // Admission of any run comes by the shared queue alone.
+        // Only the shared queue accepts the admission of a run.
         const options = {
           id: `${runId}-${index}`,
           taskQueue,
@@ -202,7 +205,7 @@ describe('a mounted folder', () => {
     expect(outputOf(await stack.eventsOf('linked'))).toBe('of the spec\n');
   });
 
-  test('is writable over the steps of a VM, and starts anew in the next one when that VM is lost', async () => {
+  test('is writable over the steps of a VM, and starts from the original in the next VM when that VM is lost', async () => {
     await stack.deps.marks.put('writable', 'client', { baseDir: join(folder, 'spec') });
     const steps = ['add first', 'hold writable', 'add second'].map((command, index) => {
       const [program, arg] = command.split(' ');

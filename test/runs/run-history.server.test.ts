@@ -18,7 +18,7 @@ let mostRunning = 0;
 
 const backend = createMockBackend({
   programs: {
-    /** Of a list: prints its number. */
+    /** The command of an item: prints its number. */
     item: async ({ env, write }) => {
       itemsNow += 1;
       mostRunning = Math.max(mostRunning, itemsNow);
@@ -104,7 +104,7 @@ describe('a run whose history grows too long', () => {
 
   async function startLong(runId: string, historyLimit: HistoryLimit): Promise<void> {
     const { stack } = running;
-    // What admission gives to this run.
+    // The limit that admission gives to this run.
     (stack.deps as { historyLimit?: HistoryLimit }).historyLimit = historyLimit;
     const waiting = "    - { name: waits, run: { program: 'wait' } }\n";
     await startRun(stack.runs.client, { runId, request: { spec: manySteps(200, 1, waiting) }, summary: 'test' });
@@ -135,7 +135,7 @@ describe('a run whose history grows too long', () => {
     expect(backend.alive()).toEqual([]);
   });
 
-  test('items of a list go on in another window before the history of one is full', { timeout: 120_000 }, async () => {
+  test('items of a list continue in another window before the history of one is full', { timeout: 120_000 }, async () => {
     const { stack } = running;
     (stack.deps as { historyLimit?: HistoryLimit }).historyLimit = { events: 360, bytes: 36 * MIB };
     const list = JSON.stringify(Array.from({ length: 170 }, (_, item) => item));

@@ -68,7 +68,7 @@ async function viewWhen(runId: string, holds: (status: RunStatus) => boolean): P
   throw new Error(`the run came to ${JSON.stringify(await view(runId))}`);
 }
 
-test('tells where a run stands, from before its admission to after its end', { timeout: 60_000 }, async () => {
+test('the view of a run shows its state, from before its admission to after its end', { timeout: 60_000 }, async () => {
   const admitted = new Promise<void>((resolve) => (letAdmit = resolve));
   worker = await stack.startWorker(({ admit }) => ({ admit: (request) => admitted.then(() => admit(request)) }));
   await startRun(stack.runs.client, { runId: 'viewed', request: { spec }, summary: 'test' });

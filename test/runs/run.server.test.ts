@@ -196,7 +196,7 @@ pipeline:
     expect((await historyLength('chain-6')) - (await historyLength('chain-2'))).toBe(4 * 6);
   });
 
-  test('has a board of its stages in its details, made when somebody looks', async () => {
+  test('has a board of its stages in its details, made when a client asks for it', async () => {
     await run('board', TWO_STEPS);
     const { currentDetails } = await stack.runs.client.workflow
       .getHandle('board')
@@ -336,7 +336,7 @@ describe('a run that is interrupted', () => {
   const SLOW = workflowSpec('slow', '    - { name: talk, run: { program: lines, args: [KEY, "30", "100"] } }\n');
   const slow = (key: string): string => SLOW.replace('KEY', key);
 
-  test('goes on where its VM is lost, with a new VM and the story of it', async () => {
+  test('continues after the loss of its VM, with a new VM and the story of the loss', async () => {
     await start('lost-vm', slow('lost-vm'));
     await untilOutput('lost-vm', 'talk', 'line 3\n');
     backend.lose({ runId: 'lost-vm', scope: await scopeOf('lost-vm'), instance: [], generation: 0 });

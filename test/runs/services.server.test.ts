@@ -77,7 +77,7 @@ test('a service serves beside other steps until it is cancelled; its history doe
 
   await cancelRun(runs.client, 'service-cancelled');
   expect((await awaitOutcome(runs.client, 'service-cancelled')).state).toBe('cancelled');
-  // A cancelled workflow tells its client no more: what it came to stands in the run's last event.
+  // The client of a cancelled workflow gets no result; the run's last event contains it.
   const [last] = await bodiesOf('service-cancelled', 'run-finished');
   expect(last!.outcome).toMatchObject({ state: 'cancelled', failedStage: null, failure: null });
   expect(await countIn(last!.outcome.output)).toBeGreaterThan(await countIn(third!.output));
@@ -108,7 +108,7 @@ test('the time of a run ends it too, as a failure with its last output', async (
   expect(await countIn(outcome.output)).toBeGreaterThan(1);
 });
 
-test('one that ends by itself ends as any stage', async () => {
+test('a service that ends on its own ends like any other stage', async () => {
   await start('service-ends');
   await untilPublished('service-ends', 1);
   ends.get('service-ends')!(7);

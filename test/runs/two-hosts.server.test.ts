@@ -10,7 +10,7 @@ import { startTestStack, type TestStack } from '../rig/servers/test-worker.ts';
 import { RUN_TASK_QUEUE } from '../../workflows/messages.ts';
 import { startWorkers, type RunningWorkers } from '../../workers/workers.ts';
 
-/** Commands that were started, and what lets `hold` go on. */
+/** Commands that were started, and the function that lets `hold` continue. */
 const started: string[] = [];
 let go: () => void = () => undefined;
 const backend = createMockBackend({
@@ -25,7 +25,7 @@ const backend = createMockBackend({
     },
   },
 });
-/** Hosts that a stage came to, and those that had to do with its VM. */
+/** Hosts that got the call of a stage, and hosts that used its VM. */
 const came: string[] = [];
 const drove: string[] = [];
 let stack: TestStack;

@@ -1,4 +1,6 @@
-/** What the author of a cloned project can do to its user by files that runs leave, and by the git folder that came with it. */
+/**
+ * Attacks of the author of a cloned project on its user, by files that runs leave and by the git folder of the project.
+ */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +19,7 @@ beforeEach(async () => {
 });
 afterEach(() => left.close());
 
-/** Files that a stage adds and that run later: the first has a mark, the second has none. */
+/** Leaves files that a stage adds and that run later: the first has a mark, the second has no mark. */
 async function leaveProgramsBehind(): Promise<void> {
   await left.leaveRun({
     fix: await left.outputsOf((folder) => {

@@ -1,4 +1,4 @@
-/** What the author of a cloned project can do with a spec that the user runs: variables and services that it names. */
+/** Attacks of the author of a cloned project by a spec that the user runs: variables and services that it names. */
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,4 @@
-/** Another user of the machine, who knows every path, pid and port of a stack with a run in a VM. */
+/** Another user of the machine that knows every path, pid and port of a stack with a run in a VM. */
 import { execFile } from 'node:child_process';
 import { chmodSync, lstatSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { Rig } from '../e2e/rig.ts';
 import { entriesBelow } from '../storm/leftovers.ts';
 
-/** nobody */
+/** The user `nobody`. */
 const OTHER_UID = 65_534;
 
 interface Targets {
@@ -17,7 +17,7 @@ interface Targets {
   readonly ports: readonly number[];
 }
 
-/** What went well, of all that was tried. */
+/** The attempts that succeeded. */
 interface Gains {
   readonly read: readonly string[];
   readonly written: readonly string[];

@@ -1,4 +1,7 @@
-/** What a skill's code sees of the environment, over each transport that needs no server: the same, and nothing of it leaves. */
+/**
+ * The environment that a skill's code sees over each transport that needs no server: it is the same, and its values
+ * stay in the code.
+ */
 import { createHash } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

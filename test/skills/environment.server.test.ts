@@ -1,6 +1,7 @@
 /**
- * What a skill's code sees of the environment in durable sessions, over each transport that has them: what it sees elsewhere. The
- * values go from the shell that starts a session to the code, and lie nowhere but in one file, until the session ends.
+ * The environment that a skill's code sees in durable sessions, over each transport that has them: the same as
+ * elsewhere. The values go from the shell that starts a session to the code. Only one file contains them, until the
+ * session ends.
  */
 import { createHash } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
@@ -194,7 +195,7 @@ describe('a session whose variable is not set', () => {
     expect(readdirSync(join(stateDir, 'sessions/unset')).filter((name) => name.includes('variables'))).toEqual([]);
   });
 
-  test('is not opened for a client that hands nothing over, and keeps nobody waiting for long', async () => {
+  test('is not opened for a client that hands nothing over, and keeps no client waiting for long', async () => {
     const handle = await runs.client.workflow.start('voidboxSession', {
       workflowId: 'raw',
       taskQueue: 'voidbox-sessions',

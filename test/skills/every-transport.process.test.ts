@@ -70,7 +70,7 @@ describe.each(EXAMPLE_RUNS.map((run) => [run.what, run] as const))('%s', (_what,
   });
 });
 
-test('release-approval, answered by nobody, expires at its deadline and not a millisecond before', async () => {
+test('release-approval without an answer expires at its deadline and not a millisecond before', async () => {
   let nowMs = 1_000_000;
   const session = createSession(releaseApproval(60_000), { params: { version: '2.0.0' }, now: () => nowMs });
   await startSession(session);

@@ -1,4 +1,7 @@
-/** Each example to its end as a durable session, through each transport that has them; and an approval that nobody gives. */
+/**
+ * Each example to its end as a durable session, through each transport that has them; and an approval without an
+ * answer.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -62,7 +65,7 @@ describe.each(EXAMPLE_RUNS.map((run) => [run.what, run] as const))('%s', (_what,
   });
 });
 
-test('release-approval, answered by nobody, expires by a timer of the server', async () => {
+test('release-approval without an answer expires by a timer of the server', async () => {
   const going = await voidboxSession(around, BIN).start({ skill: 'soon', params: { version: '2.0.0' } });
   const asking = await going.advance('notes', { notes: 'Faster.', breaking: false }, going.first.turn);
   expect(asking).toMatchObject({
@@ -78,6 +81,6 @@ test('release-approval, answered by nobody, expires by a timer of the server', a
   )
     await sleep(500);
   expect(now).toMatchObject({ kind: 'done', finalOutput: { outcome: 'expired', version: '2.0.0', by: null } });
-  // Whoever comes too late is told.
+  // A late answer is refused.
   await expect(going.advance('approve', { approved: true, by: 'Ada' }, asking.turn)).rejects.toThrow(/"error":"order"/);
 });

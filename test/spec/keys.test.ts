@@ -1,4 +1,7 @@
-/** Each key of the grammar stands in a golden spec that comes to a plan: what it means is seen there. TypeScript: `sdk/keys.test.ts`. */
+/**
+ * Each key of the grammar is in a golden spec with a plan, which shows the meaning of the key. TypeScript:
+ * `sdk/keys.test.ts`.
+ */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -39,7 +42,7 @@ function below(type: ValueType, kind: PlanKind, path: string, at: Place): readon
         (isMapping(at.value) && (type.is === 'variants' ? at.value[type.by.key] === name : name in at.value));
       return isChosen ? keysIn(table, kind, `${path}${name}:`, at) : [];
     });
-  // What a part has is what a spec has.
+  // A part adds no keys, because it has the keys of a spec.
   if (type.is !== 'parameters') return [];
   const values = at === null ? [null] : isMapping(at.value) ? Object.values(at.value).map((value) => ({ value })) : [];
   return values.flatMap((value) => keysIn(type.table, kind, `${path}NAME.`, value));
@@ -56,7 +59,7 @@ const GOLDEN = readdirSync(import.meta.dirname, { withFileTypes: true })
 /** A step and a box are one table. */
 const inWords = (path: string): string => path.replace(/^(?:workflow\.steps|pipeline\.boxes)\./, 'stage.');
 
-test('each key stands in a golden spec', () => {
+test('each key is in a golden spec', () => {
   const said = new Set(
     GOLDEN.flatMap((value) => PLAN_KINDS.flatMap((kind) => (value['kind'] === kind ? keysIn(SPEC, kind, '', { value }) : []))).map(inWords),
   );

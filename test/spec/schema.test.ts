@@ -19,7 +19,7 @@ import { compileEditorSchema } from '../rig/skills/editor-schema.ts';
 const ROOT = join(import.meta.dirname, '../..');
 const SCHEMA = JSON.parse(readFileSync(join(ROOT, 'docs/spec.schema.json'), 'utf8')) as Record<string, unknown>;
 
-/** What a schema sees of mistakes. `sometimes`: a part of them, such as a path that is not absolute. */
+/** The mistakes that a schema sees. `sometimes`: a part of them, such as a path that is not absolute. */
 const SEEN: Readonly<Record<SpecCode, 'always' | 'sometimes' | 'never'>> = {
   'spec/wrong-key': 'always',
   'spec/missing-key': 'always',
@@ -28,7 +28,7 @@ const SEEN: Readonly<Record<SpecCode, 'always' | 'sometimes' | 'never'>> = {
   'spec/bad-value': 'sometimes',
   'spec/bad-name': 'always',
   'spec/unknown-key': 'always',
-  // Not that a key has no effect where it stands.
+  // Not that a key has no effect at that point.
   'spec/unsupported': 'sometimes',
   // That something will be refused by `run` is no mistake of shape.
   // More mounts in one list than a VM takes.
@@ -40,7 +40,7 @@ const SEEN: Readonly<Record<SpecCode, 'always' | 'sometimes' | 'never'>> = {
   'spec/syntax': 'never',
   'spec/definition': 'never',
   'spec/duplicate-key': 'never',
-  // What hangs together by names, order and paths.
+  // Rules about names, order and paths.
   'spec/duplicate-name': 'never',
   'spec/unknown-step': 'never',
   'spec/unknown-box': 'never',
@@ -59,7 +59,7 @@ const SEEN: Readonly<Record<SpecCode, 'always' | 'sometimes' | 'never'>> = {
   'spec/shell-in-program': 'never',
   'spec/unordered-writers': 'never',
   'spec/isolation': 'never',
-  // What runs are given.
+  // Rules about the values that runs get.
   'spec/unknown-param': 'never',
   'spec/missing-param': 'never',
   'spec/bad-expression': 'never',
@@ -72,11 +72,11 @@ const SEEN: Readonly<Record<SpecCode, 'always' | 'sometimes' | 'never'>> = {
 
 /** Lines that only the schema marks. */
 const MORE: Readonly<Record<string, readonly number[]>> = {
-  // A required key stands there under another name, and the compiler tells that place alone.
+  // A required key is there under another name, and the compiler reports only that place.
   'keys-misplaced': [9],
   'keys-of-other-systems': [15],
   'newcomer-workflow': [9],
-  // What stands in the section of another kind.
+  // A key in the section of another kind.
   'wrong-section': [4],
 };
 
@@ -126,13 +126,13 @@ describe('golden specs', () => {
     if (root === null) return;
     const { diagnostics } = compileText(text, file, { baseDir: '/home/ada/sales', params, checkExpression: checkExpressions });
     const isAccepted = validate(valueOf(root));
-    // `if` says only that what it leads to is wrong, which is told too.
+    // `if` reports only that one of its branches is wrong, and the branch has an error of its own.
     const errors = (validate.errors ?? []).filter(({ keyword }) => keyword !== 'if');
     const lines = new Set(errors.map((error) => placeOf(root, error).line));
     expect(diagnostics.filter(({ code, line }) => SEEN[code as SpecCode] === 'always' && !lines.has(line))).toEqual([]);
     const isBeyondIt = diagnostics.every(({ code }) => SEEN[code as SpecCode] === 'never');
     expect(isBeyondIt && !isAccepted ? errors : []).toEqual([]);
-    // It marks nothing that the compiler has no word about, once the compiler knows what kind of spec to read.
+    // Once the compiler knows the kind of spec, the schema marks only lines that have a diagnostic.
     if (parseSpec(text, file).spec === null) return;
     const told = new Set(diagnostics.map(({ line }) => line));
     expect([...lines].filter((line) => !told.has(line))).toEqual(MORE[name] ?? []);

@@ -1,7 +1,7 @@
 /**
- * Each folder is a spec and what becomes of it: `plan.json`, or `diagnostics.txt`, or both when there are only
- * warnings. `UPDATE=1 npx vitest run test/spec` writes them anew; the diff is the review.
- * What a case uses lies beside its spec.
+ * Each folder is a spec and its result: `plan.json`, or `diagnostics.txt`, or both when there are only warnings.
+ * `UPDATE=1 npx vitest run test/spec` writes the results again; the diff is the review.
+ * Files that a case uses are next to its spec.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';

@@ -88,7 +88,7 @@ function record(...all: readonly (RunEventBody | readonly RunEventBody[])[]): re
 
 const story = lines();
 const good = record(admitted, attempt(story, 'lines'), finished('succeeded'));
-/** The good record with its places filled anew after a change. */
+/** The good record, with its places numbered again after a change. */
 const changed = (change: (events: RunEvent[]) => RunEvent[]): readonly RunEvent[] =>
   change([...good]).map((event, index) => ({ ...event, seq: index + 1 }));
 const at = (events: readonly RunEvent[], text: string): number =>
@@ -155,7 +155,7 @@ test('a command that ran twice within one attempt is found', () => {
   ]);
 });
 
-test('events that stand twice, are missing or come after the end are found', () => {
+test('events that are recorded twice, are missing or come after the end are found', () => {
   expect(findingsOf(story, [...good.slice(0, 3), ...good.slice(4)]).join()).toContain('in place 4');
   expect(
     findingsOf(

@@ -1,6 +1,6 @@
 /**
- * What is wrong with the records of a run, measured against its story. Pure, so that its tests can show that it sees
- * what it is there for: a doubled line, a lost one, a result that nobody announced.
+ * Compares the records of a run with its story. Pure, so that its tests can show that it finds each kind of mistake: a
+ * doubled line, a lost line, a result without its event.
  */
 import { Buffer } from 'node:buffer';
 import { isLostVm, toErrorCode } from '../../domain/errors/error-code.ts';
@@ -13,7 +13,7 @@ import type { StageStory, Story } from './story.ts';
 type Body<T extends RunEventBody['type']> = Extract<RunEventBody, { type: T }>;
 type StreamName = 'stdout' | 'stderr';
 
-/** What stands in the store about one attempt of one stage. */
+/** The records of one attempt of one stage in the store. */
 interface Attempt {
   readonly execKey: string;
   readonly starts: number;
@@ -103,7 +103,7 @@ function stageFindings(story: StageStory, events: readonly RunEvent[], runState:
     findings.push(`${story.stage} succeeded ${whole.length} times, and events tell of ${restarts} restarts`);
   const losses = bodies(events, 'vm-lost').filter(({ scope }) => scope === story.scope).length;
   const unfinished = attempts.filter(({ results }) => results.length === 0).length;
-  // A cancel that finds no worker ends the run and its VM; nobody is left to say how far the command had come.
+  // A cancel that finds no worker ends the run and its VM. No process is left to record how far the command had come.
   const cut = runState === 'cancelled' ? 1 : 0;
   if (unfinished > losses + cut)
     findings.push(`${story.stage} has ${unfinished} attempts without a result, and events tell of ${losses} lost VMs`);

@@ -1,4 +1,4 @@
-/** What lies below a state folder and runs beside it when no run is open any more. */
+/** Finds files below a state folder and processes that are left when no run is open. */
 import { createHash } from 'node:crypto';
 import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
@@ -106,7 +106,7 @@ function contentFindings(
   return isRight(got) ? [] : [`${path} holds ${shown(got)}, not ${shown(wanted)}`];
 }
 
-/** A path below a file is none either. */
+/** False also for a path below a file. */
 function isFile(folder: string, path: string): boolean {
   return entriesBelow(folder).includes(path) && lstatSync(join(folder, path)).isFile();
 }

@@ -38,7 +38,7 @@ async function main(argv: readonly string[]): Promise<number> {
   if (values.disk && process.getuid?.() !== 0)
     throw new RangeError('--disk mounts a small file system: run it as root');
   const stop = new AbortController();
-  // The first Ctrl-C lets the rounds that go on come to their end, which wakes and ends what they started.
+  // The first Ctrl-C lets the running rounds finish, and they wake and end the processes that they started.
   process.once('SIGINT', () => {
     process.stderr.write('\nfinishing the rounds that go on\n');
     stop.abort();

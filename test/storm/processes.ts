@@ -6,7 +6,7 @@ import type { Target } from './strikes.ts';
 /** The living processes of each kind, as they are now. */
 export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Record<Target, readonly number[]>> {
   const stack = rig.stack();
-  // `stack.json` may name pids that are somebody else's by now: this hits nobody who has nothing to do with the rig.
+  // `stack.json` may name pids that other programs have now, so only processes of the rig are hit.
   const own = new Set(rig.processes().map(({ pid }) => pid));
   const ofStack = (pid: number | undefined): readonly number[] => (pid !== undefined && own.has(pid) ? [pid] : []);
   const keepers = rig.keepers().map(({ pid }) => pid);
@@ -31,13 +31,13 @@ function livingClis(clis: readonly RunningCli[]): readonly number[] {
   );
 }
 
-/** Neither a supervisor nor a command is left: what is not there does not come back by itself. */
+/** Neither a supervisor nor a command is left, so nothing starts again on its own. */
 export function isDeserted(rig: Rig, clis: readonly RunningCli[]): boolean {
-  // Most often a command is there; what else there is takes a look at every process of the machine.
+  // Most often a command is there; the other check reads every process of the machine.
   return livingClis(clis).length === 0 && targetsOf(rig, clis).supervisor.length === 0;
 }
 
-/** What runs inside a jail names no state folder: it is known by having been seen below a keeper. */
+/** Processes inside a jail name no state folder. They are known because they were seen below a keeper. */
 export class JailedProcesses {
   readonly #rig: Rig;
   readonly #seen = new Map<string, string>();
@@ -61,7 +61,7 @@ export class JailedProcesses {
   }
 }
 
-/** A pid with its start: a pid alone may be anybody's by now. */
+/** A pid with its start time, because another process may have the pid now. */
 function identityOf(pid: number): string | null {
   if (!isAlive(pid)) return null;
   try {

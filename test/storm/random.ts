@@ -22,7 +22,7 @@ export function randomOf(seed: number): Random {
   };
 }
 
-/** Each round has a seed of its own, so that one round can be played alone. */
+/** Each round has a seed of its own, so that one round can be played without the others. */
 export function roundSeed(seed: number, round: number): number {
   return (Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b) + Math.imul(round + 1, 0xc2b2ae35)) >>> 0;
 }

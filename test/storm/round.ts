@@ -1,4 +1,4 @@
-/** One round of a storm: two runs, blows while they go on, then a look at all that they left. */
+/** One round of a storm: two runs, blows while they run, then a check of all that they left. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,18 +19,21 @@ const LEFTOVERS_LIMIT_MS = 60_000;
 const CLI_LIMIT_MS = 120_000;
 const FIRST_VM_LIMIT_MS = 30_000;
 const TARGET_LIMIT_MS = 5_000;
-/** What a command ends with when the stack does not answer. */
+/** The exit code of a command when the stack does not answer. */
 const EXIT_ENVIRONMENT = 3;
-/** After a cancel that was taken, until it is asked for again: a server that dies may have forgotten nothing, a blow may still have come before. */
+/**
+ * How long after an accepted cancel it is requested again. A server that dies forgets nothing, but a blow may have come
+ * before.
+ */
 const CANCEL_AGAIN_MS = 10_000;
 
-/** How long a run whose command goes on may be without an event until a command asks for it. */
+/** How long a run whose command is running may be without an event until a command asks for it. */
 const ASK_AFTER_MS = 10_000;
 
-/** What a round is played on. */
+/** The rig, the disk and the clock of a round. */
 export interface Stage {
   readonly rig: Rig;
-  /** Below the state folder; null where it cannot be filled. */
+  /** Below the state folder; null: no disk can be filled. */
   readonly disk: SmallDisk | null;
   readonly phases: Phases;
 }
@@ -43,7 +46,7 @@ interface Player {
 
 export interface RoundReport {
   readonly findings: readonly string[];
-  /** What was hit, as it was hit. */
+  /** Descriptions of the blows, in their order. */
   readonly blows: readonly string[];
 }
 
@@ -60,7 +63,7 @@ export async function playRound({ rig, disk, phases }: Stage, name: string, rand
       if (story.cancelAtMs !== null) await sleep(story.cancelAtMs);
       if (story.cancelAtMs !== null) await cancel(rig, runId);
     });
-    // A failed cancel is looked at below; until then nobody waits for it.
+    // A failed cancel is checked below; until then no code waits for it.
     const cancelling = Promise.allSettled(cancels);
     const wakes: Promise<void>[] = [];
     await phases.of('blows', async () => {
@@ -142,7 +145,7 @@ async function momentOf({ from, atMs }: Strike, rig: Rig, clis: readonly Running
   await sleep(atMs);
 }
 
-/** The blows of the same strike hit what stands on a full disk. */
+/** The other blows of the strike hit processes on a full disk. */
 function fillFor(disk: SmallDisk, fullMs: number, wakes: Promise<void>[]): string {
   disk.fill();
   wakes.push(sleep(fullMs).then(() => disk.makeRoom()));
@@ -172,7 +175,10 @@ async function deliver(
   return describeBlow(blow);
 }
 
-/** What another blow has just ended comes back soon, and so does a VM: a blow waits a little for what it is to hit. */
+/**
+ * A process that another blow has just ended starts again soon, and so does a VM. So a blow waits a little for its
+ * target.
+ */
 async function targetOf(rig: Rig, clis: readonly RunningCli[], { target, which }: Blow): Promise<number | null> {
   for (const end = Date.now() + TARGET_LIMIT_MS; ; await sleep(100)) {
     const pids = targetsOf(rig, clis)[target];
@@ -183,11 +189,11 @@ async function targetOf(rig: Rig, clis: readonly RunningCli[], { target, which }
 
 interface Ended {
   readonly findings: readonly string[];
-  /** What each player's command gave; null of one that was killed, or had to be typed once more. */
+  /** The result of each player's command; null: it was killed, or had to be typed once more. */
   readonly commands: readonly (CliResult | null)[];
 }
 
-/** What a person does after a storm: brings the stack up, starts what never started, waits. */
+/** Acts like a person after a storm: starts the stack, starts runs that never started, waits. */
 async function bringToEnd(
   rig: Rig,
   players: readonly Player[],
@@ -254,7 +260,7 @@ async function beginAgain(rig: Rig, { runId, specFile, story }: Player, cli: Run
   return again.code === 0 ? findings : [...findings, `run ${runId} could not be started again: ${again.stderr.trim()}`];
 }
 
-/** A command line that was left alone says how the run ended, whatever happened to the stack meanwhile. */
+/** A command line that no blow has hit reports how the run ended, whatever happened to the stack. */
 function cliFindings(
   runId: string,
   story: Story,

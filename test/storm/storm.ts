@@ -17,7 +17,7 @@ export interface StormOptions {
   /** Each state folder lies on a small disk, which one strike of each round fills. It takes root. */
   readonly disk: boolean;
   readonly onRound: (report: StormRound) => void;
-  /** Stops after the rounds that go on. */
+  /** Stops after the running rounds. */
   readonly signal: AbortSignal;
 }
 
@@ -46,12 +46,12 @@ export async function storm(options: StormOptions): Promise<readonly StormRound[
       await using rig = new Rig();
       using disk = options.disk ? new SmallDisk(rig.stateDir, DISK_MIB) : null;
       let played = 0;
-      // Errors of the last look are those of the last round.
+      // Errors of the last check belong to the last round.
       while (next < end && !options.signal.aborted) {
         const report = await play(rig, disk, options.seed, next++, next >= end);
         reports.push(report);
         options.onRound(report);
-        // What a round leaves must not be taken for the next one's.
+        // The next round must not count files and processes that this round left.
         if (report.findings.length > 0 || (disk !== null && ++played === ROUNDS_ON_A_DISK)) break;
       }
     }

@@ -1,6 +1,7 @@
 /**
- * Nine rounds of blows against everything that a run stands on, some of them on a disk that is filled meanwhile. Each
- * time another storm: its seed is printed, and `npm run storm -- --seed N` sends it again. A long storm is `npm run storm -- --rounds 500`.
+ * Nine rounds of blows against everything that a run depends on, some of them on a disk that is filled at the same
+ * time. Each time it is another storm: its seed is printed, and `npm run storm -- --seed N` sends it again. A long
+ * storm is `npm run storm -- --rounds 500`.
  */
 import { randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /** Runs whose every byte is known beforehand, small enough for many rounds. */
 
-/** What one stage does each time its command runs to its end. */
+/** The effects of one stage each time its command runs to its end. */
 export interface StageStory {
   readonly stage: string;
   readonly scope: string;
@@ -14,7 +14,7 @@ export interface Story {
   readonly name: string;
   readonly spec: string;
   readonly stages: readonly StageStory[];
-  /** The run's result. Null: it has none, because it is cancelled. */
+  /** The run's result. Null: there is no result, because the run is cancelled. */
   readonly result: string | null;
   readonly states: readonly string[];
   /** Below the spec's folder, as it lies before the run. */

@@ -1,4 +1,4 @@
-/** What a storm does to the processes behind a run, and when: chosen from a seed before the round begins. */
+/** The blows of a storm against the processes of a run, and their times: chosen from a seed before the round begins. */
 import type { Random } from './random.ts';
 
 export const TARGETS = ['worker', 'server', 'supervisor', 'keeper', 'vmm', 'jail', 'lifeline', 'cli'] as const;
@@ -16,7 +16,7 @@ export interface Strike {
   /** Counted from the start of the runs, or from their first VM, which a busy machine boots late. */
   readonly from: 'start' | 'vm';
   readonly atMs: number;
-  /** The disk of the state folder is full from this moment on, for so long; null leaves it alone. */
+  /** The disk of the state folder is full from this moment on, for so long; null: it is not filled. */
   readonly diskFullMs: number | null;
   readonly blows: readonly Blow[];
 }

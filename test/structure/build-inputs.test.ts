@@ -1,4 +1,4 @@
-/** What the build looks at to know whether it has something to do. */
+/** The files that the build checks to know whether it has something to do. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 

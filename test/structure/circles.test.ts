@@ -6,7 +6,7 @@ import { findComponents } from '../../domain/step-machine/graph.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { importGraph, type ImportGraph, pathsOf } from './imports.ts';
 
-/** Of each circle the shortest way round: the arrows to look at, however many files hang on it. */
+/** Returns the shortest way round each circle, however many files depend on it: these are the arrows to check. */
 function circlesIn(graph: ImportGraph): readonly string[] {
   return findComponents(graph)
     .map((files) => files.map((file) => wayRound(graph, file)).filter((way) => way !== null))

@@ -9,7 +9,7 @@ import { packageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 
 const ROOT = packageRoot();
-/** Of `node:fs` and `node:fs/promises`: each opens a path to read it. */
+/** Functions of `node:fs` and `node:fs/promises` that open a path to read it. */
 const OPENERS = new Set([
   'copyFile',
   'copyFileSync',
@@ -90,7 +90,7 @@ function reasonOf(path: string): string | undefined {
   return entries.sort((one, other) => other.length - one.length)[0];
 }
 
-test('each file that opens paths by itself is in the list, with a reason', () => {
+test('each file that opens paths directly is in the list, with a reason', () => {
   expect(openers.filter((path) => reasonOf(path) === undefined)).toEqual([]);
 });
 

@@ -1,4 +1,4 @@
-/** What holds of folders of this repository: their size, and that folders of a room have an order. */
+/** Rules for folders of this repository: their size, and an order of the folders of a room. */
 import { posix } from 'node:path';
 import { findComponents } from '../../domain/step-machine/graph.ts';
 import type { ImportGraph } from './imports.ts';

@@ -1,12 +1,12 @@
-/** Who imports whom: the files of this repository in TypeScript or JavaScript, and every import between them. */
+/** The import graph: the files of this repository in TypeScript or JavaScript, and every import between them. */
 import { execFileSync } from 'node:child_process';
 import { posix } from 'node:path';
 import { parse } from '../../skill-kit/lint/syntax.ts';
 
-/** Paths from the root; of each file those that it imports. */
+/** Paths from the root; for each file the files that it imports. */
 export type ImportGraph = ReadonlyMap<string, readonly string[]>;
 
-/** What Git knows, and what it would add, so that a change which is not committed yet counts too. */
+/** Files that Git knows or would add, so that a change which is not committed yet counts too. */
 export function pathsOf(root: string): readonly string[] {
   const list = (...options: string[]): readonly string[] =>
     execFileSync('git', ['ls-files', '-z', ...options], { cwd: root, encoding: 'utf8' })
@@ -35,12 +35,12 @@ export function importGraph(sources: ReadonlyMap<string, string>): ImportGraph {
   return graph;
 }
 
-/** Of `import … from`, `export … from`, `import(…)` of a literal, and `import('…').Type`. */
+/** Finds the specifiers of `import … from`, `export … from`, `import(…)` of a literal, and `import('…').Type`. */
 function specifiersIn(program: object): readonly string[] {
   const found: string[] = [];
   const open: object[] = [program];
   for (let part = open.pop(); part !== undefined; part = open.pop()) {
-    // Only these have a source: the parts of a syntax tree are told by their kinds, not by their keys alone.
+    // Only imports and exports have a `source`, so the kind of the part of the syntax tree does not matter.
     const { source } = part as { readonly source?: unknown };
     if (isObject(source) && 'value' in source && typeof source.value === 'string') found.push(source.value);
     for (const value of Object.values(part) as unknown[]) if (isObject(value)) open.push(value);

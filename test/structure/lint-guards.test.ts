@@ -35,7 +35,7 @@ function namedPlaces({ overrides }: { readonly overrides: readonly Override[] })
   });
 }
 
-/** Of `(^|/)(a|b)/` the places `a/` and `b/`; of one that goes on by a pattern, its folder. */
+/** Returns the places `a/` and `b/` for `(^|/)(a|b)/`; for a place that continues with a pattern, its folder. */
 function placesIn(regex: string): readonly string[] {
   const group = /\((?:\?:)?([^()]*)\)/.exec(regex.replace('(^|/)', ''));
   if (group === null) return [literalStart(regex.replace('(^|/)', '').replace(/\$$/, '').replaceAll('\\.', '.'))];

@@ -7,7 +7,7 @@ import { pathsOf } from './imports.ts';
 
 const ROOT = packageRoot();
 
-/** Parts of a name that are refused wherever they stand in it. */
+/** Parts of a name that are refused at any place in it. */
 const PARTS = /(?:^|-)(?:mend|mends|mended|anew|whoever|kept)(?:-|$)/;
 /** Whole names, as files write them. */
 const NAMES = new Set([

@@ -1,4 +1,7 @@
-/** What a compiler makes lies below `dist/`. Beside its source it is an old copy that somebody reads, or imports, in its place. */
+/**
+ * The compiler writes below `dist/`. A compiled file next to its source is an old copy, which people and imports may
+ * use instead of the source.
+ */
 import { expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';

@@ -1,6 +1,6 @@
 /**
- * Whoever uses a store does not know what is behind it: `store/open-*.ts` are the only files that make one, and all others use the
- * ports in `activities/ports/`.
+ * The users of a store do not know its kind: `store/open-*.ts` are the only files that make a store, and all others use
+ * the ports in `activities/ports/`.
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -29,7 +29,7 @@ test('no file outside of the folders of stores imports one, except those that op
   const paths = pathsOf(ROOT).filter((path) => /\.(?:ts|mjs)$/.test(path) && !path.startsWith('test/spec/'));
   const graph = importGraph(new Map(paths.map((path) => [path, readFileSync(join(ROOT, path), 'utf8')])));
   expect(findLeaks(graph)).toEqual([]);
-  // What opens them is found by these names.
+  // The check finds the openers of stores by these names.
   const opened = [...graph].filter(([path]) => OPENERS.test(path)).flatMap(([, targets]) => targets);
   expect(opened.filter((target) => BACKENDS.test(target)).map((target) => dirname(target))).toEqual(
     expect.arrayContaining(['store/file', 'store/sessions']),

@@ -1,4 +1,4 @@
-/** Texts for people are plain English: help, messages, remedies and docs have none of the phrases in `words.ts`. */
+/** Texts for people are plain English: help, messages, remedies and docs contain none of the phrases in `words.ts`. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';

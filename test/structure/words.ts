@@ -41,7 +41,10 @@ const PHRASES: readonly Phrase[] = [
   { pattern: /\bType (?:it|the command|more)\b/, instead: 'Run it, use' },
 ];
 
-/** Phrases that are translated word by word, or that hide the subject of a sentence. Messages, remedies and help have none of them. */
+/**
+ * Phrases that are translated word by word, or that hide the subject of a sentence. Messages, remedies and help contain
+ * none of them.
+ */
 const MESSAGE_PHRASES: readonly Phrase[] = [
   ...PHRASES,
   { pattern: /(?<=^|[.;:!?] |\n)Of (?!course)[a-z`]/, instead: 'In …, for …, if …' },

@@ -1,4 +1,4 @@
-/** Keys, fences and lives: who drives a VM, and what happens to a command when its driver goes. */
+/** Keys, fences and lives: which worker drives a VM, and what happens to a command when its driver goes. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import type { Exec, ExecRequest, Sandbox } from '../../../activities/ports/sandbox.ts';
@@ -203,8 +203,8 @@ async function assertStale(old: Sandbox, oldExec: Exec): Promise<void> {
 }
 
 /**
- * A `cat` whose input and output both cross every re-attach: input is offered only a little ahead of what
- * was read back, so that each driver has to go on exactly where the last one was cut.
+ * A `cat` whose input and output both cross every re-attach. Input is offered only a little ahead of the output that
+ * was read back. So each driver has to continue exactly where the last one was cut.
  */
 async function reattachOften(c: Conformance): Promise<void> {
   const stepBytes = 40 * KIB;

@@ -1,4 +1,4 @@
-/** What the rows of the conformance table are made of. A row throws when a backend breaks its promise. */
+/** The types and helpers of the rows of the conformance table. A row throws when a backend breaks its promise. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import type {
@@ -28,7 +28,7 @@ export interface Conformance {
 
 export interface Behaviour {
   readonly name: string;
-  /** `real`: it is about a guest's kernel or shell, which a simulation has none of. */
+  /** `real`: it is about a guest's kernel or shell, which a simulation does not have. */
   readonly guest: 'any' | 'real';
   /** The row is about tools of Voidbox's own image, which other images may lack. */
   readonly image?: 'base';
@@ -114,7 +114,7 @@ export function stdinOf(body: Uint8Array): NonNullable<ExecRequest['stdin']> {
   return { sizeBytes: body.length, open: (offset) => chunks(body.subarray(offset)) };
 }
 
-/** Bytes in which every position is told from its neighbours. */
+/** Bytes in which every position differs from its neighbours. */
 export function countingBytes(sizeBytes: number): Buffer {
   const body = Buffer.alloc(sizeBytes + 8);
   for (let at = 0; at < sizeBytes; at += 8)

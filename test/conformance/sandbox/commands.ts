@@ -397,19 +397,19 @@ export const COMMANDS: readonly Behaviour[] = [
         seen.push(await beats());
         await pause(300);
         seen.push(await beats());
-        // The second one at a time would let the command go on under the first.
+        // A second freeze at the same time would let the command continue during the first.
         assert.equal(await exec.whileFrozen(5_000, async () => assert.fail('frozen twice'), limit()), false);
       };
       assert.equal(await exec.whileFrozen(20_000, count, limit()), true);
       assert.equal(seen[0], seen[1], 'it ran while it was frozen');
       while ((await beats()) === seen[1]) await pause(50);
-      // Beyond the limit the guest lets it go, whether or not anybody is there to say so.
+      // After the limit the guest releases the command, even if no worker is there to ask for it.
       assert.equal(await exec.whileFrozen(200, () => pause(1_000), limit()), false);
       const failing = exec.whileFrozen(20_000, () => Promise.reject(new Error('no room')), limit());
       await assert.rejects(failing, /no room/);
       const before = await beats();
       while ((await beats()) === before) await pause(50);
-      // One that stands still can be ended.
+      // A frozen command can be ended.
       await exec.whileFrozen(
         10_000,
         () =>

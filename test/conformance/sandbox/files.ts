@@ -1,4 +1,4 @@
-/** Files in and out. What comes out of a guest is hostile until it has been checked. */
+/** Files in and out. Files from a guest are hostile until they have been checked. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { readFile, readdir, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** Limits: time, output, and what a guest can use up. After each of them the VM goes on. */
+/** Limits: time, output, and resources that a guest can use up. The VM continues after each of them. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import type { VmUsage } from '../../../activities/ports/sandbox.ts';
@@ -68,7 +68,7 @@ export const LIMITS: readonly Behaviour[] = [
       assert.equal(exit.reason, 'output-limit');
       assert.equal(stdout.length, exit.stdoutBytes);
       assertSameBytes(stdout.subarray(0, 2 * MIB), body.subarray(0, 2 * MIB), 'the first bytes');
-      // What was in flight when the command was killed; a last MiB at most is kept of it.
+      // The rest was in flight when the command was killed; at most the last MiB of it is kept.
       assert.ok(stdout.length > 2 * MIB && stdout.length <= 3 * MIB, `${stdout.length} bytes are kept`);
       const end = stdout.subarray(2 * MIB);
       assertSameBytes(

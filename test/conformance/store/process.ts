@@ -56,7 +56,7 @@ async function flood(store: OpenedRuns, task: Extract<ProcessTask, { kind: 'floo
     for (let from = await store.outputCursor(task.runId, task.execKey, 'stdout'); ; from += task.pieceBytes) {
       await store.append(task.runId, [piece(task.execKey, from, task.pieceBytes)], writer);
       say({ stored: from + task.pieceBytes });
-      // Lets the line out: a flood that never yields is one that nobody can watch.
+      // Yields, so that the line gets out: a test cannot watch a flood that never yields.
       await new Promise((resolve) => setImmediate(resolve));
     }
   } catch (error) {
@@ -78,7 +78,7 @@ function notice(id: string): NewRunEvent {
   return { id, atMs: Date.now(), body: { type: 'notice', level: 'info', message: id } };
 }
 
-/** Every byte says where it stands, so that a lost or doubled one shows. */
+/** Every byte shows its position, so that a test finds a lost or doubled byte. */
 function piece(execKey: string, from: number, bytes: number): NewRunEvent {
   const data = Array.from({ length: bytes }, (_, index) => String.fromCharCode(97 + ((from + index) % 26))).join('');
   return {

@@ -1,4 +1,4 @@
-/** What every index of runs has to do, whatever is behind it. */
+/** The promises of every index of runs, whatever its backend. */
 import { afterEach, describe, expect, test } from 'vitest';
 import type { RunPage, RunPosition, RunQuery } from '../../../activities/ports/run-index.ts';
 import type { NewRunEvent, RunOutcome } from '../../../domain/run/event.ts';

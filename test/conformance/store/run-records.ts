@@ -1,4 +1,4 @@
-/** What every store of records, marks and host variables has to do, whatever is behind it. */
+/** The promises of every store of records, marks and host variables, whatever its backend. */
 import { describe, expect, test } from 'vitest';
 import type { Stores } from '../../../store/stores.ts';
 import { type StoresSubject, usePlaces } from './subject.ts';

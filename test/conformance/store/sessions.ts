@@ -1,4 +1,4 @@
-/** What every store of sessions has to do, whatever is behind it. */
+/** The promises of every store of sessions, whatever its backend. */
 import { afterEach, describe, expect, test } from 'vitest';
 import type { ObservedEvents, SessionPruner, SessionVariables } from '../../../activities/ports/session-stores.ts';
 import type { OpenSession, OpenSessionStore, SessionRecordStore } from '../../../activities/ports/sessions.ts';

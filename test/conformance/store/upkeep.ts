@@ -1,4 +1,4 @@
-/** What every store has to do when runs are pruned, inspected and set aside, whatever is behind it. */
+/** The promises of every store about pruning, inspecting and setting runs aside, whatever its backend. */
 import { describe, expect, test } from 'vitest';
 import type { PruneOptions } from '../../../activities/ports/run-pruner.ts';
 import type { DataRef } from '../../../domain/plan/plan.ts';

@@ -1,4 +1,4 @@
-/** A git repository with a mistake: `add.sh` subtracts, and `test.sh` says so. */
+/** A git repository with a mistake: `add.sh` subtracts, and `test.sh` fails because of it. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 export class Calculator {
   readonly folder: string;
 
-  /** As `my-app` in the folder, in place of what is there. */
+  /** Makes `my-app` in the folder, and replaces an earlier one. */
   constructor(parent: string) {
     this.folder = join(parent, 'my-app');
     rmSync(this.folder, { recursive: true, force: true });
@@ -27,7 +27,7 @@ export class Calculator {
     this.git('commit', '-qm', subject);
   }
 
-  /** What its test prints; a test that fails throws. */
+  /** Returns the output of its test. @throws Error if the test fails */
   test(): string {
     return execFileSync('sh', ['./test.sh'], { cwd: this.folder, encoding: 'utf8' });
   }

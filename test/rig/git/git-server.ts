@@ -1,4 +1,7 @@
-/** Repositories behind HTTPS, as a forge has them: `git http-backend`, which asks for a login. Its certificate is that of `localhost`. */
+/**
+ * Repositories on an HTTPS server, as a forge has them: `git http-backend`, which asks for a login. Its certificate is
+ * for `localhost`.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -7,19 +10,19 @@ import type { AddressInfo } from 'node:net';
 import { LOCALHOST_CERTIFICATE, LOCALHOST_KEY } from '../servers/localhost-certificate.ts';
 
 export interface GitServer extends AsyncDisposable {
-  /** Of `localhost`, without a slash at its end. */
+  /** The URL of `localhost`, without a slash at its end. */
   readonly url: string;
   readonly port: number;
-  /** The login of each request as it came; null: it had none. */
+  /** The login of each request as it arrived; null: the request had no login. */
   readonly logins: readonly (string | null)[];
 }
 
 export interface GitServerOptions {
   /** The folder whose repositories it serves. */
   readonly root: string;
-  /** USER:PASSWORD; null: everybody may read. */
+  /** USER:PASSWORD; null: every client may read. */
   readonly login: string | null;
-  /** Once somebody is logged in, every request is answered with the same path of this address. */
+  /** After a login, every request is redirected to the same path of this URL. */
   readonly redirectTo?: string;
 }
 

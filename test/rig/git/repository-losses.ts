@@ -1,6 +1,6 @@
 /**
- * An agent's VM is lost in the middle of its work in a git repository, between a commit and the rest: what was there goes on in another
- * VM, and the patch has all of it.
+ * An agent's VM is lost in the middle of its work in a git repository, between a commit and the rest. The work
+ * continues in another VM, and the patch contains all of it.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,8 +15,8 @@ const RESULT = '42nd call';
 const LOST = 'The machine that you worked on was lost';
 
 /**
- * A commit, a changed file and a new one; the second call sees them in another VM, and adds one. By what is said alone: command lines
- * put turns of their own into a session that goes on.
+ * A commit, a changed file and a new one. The second call sees them in another VM, and adds a file. The script decides
+ * only by the text of the conversation, because command lines add turns of their own to a session that continues.
  */
 export const CHANGES_IN_TWO_VMS: ModelScript = ({ conversation }) => {
   if (conversation.includes('committed\\\\nfirst') || conversation.includes('committed\\nfirst'))

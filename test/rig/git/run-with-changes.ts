@@ -45,9 +45,9 @@ export interface LeftRun {
   readonly app: string;
   readonly guest: string;
   git(cwd: string, ...args: readonly string[]): string;
-  /** What a stage leaves whose guest has made this of the repository. */
+  /** Returns the outputs of a stage whose guest has changed the repository in this way. */
   outputsOf(change: (folder: string) => void): Promise<Left>;
-  /** The same of an agent whose attempt failed. */
+  /** Returns the outputs of an agent whose attempt failed. */
   partialOf(left: Left): LeftPartial;
   /**
    * @param byStage  by exec keys, or by names of stages that ran once

@@ -27,7 +27,10 @@ export function planOpenApi() {
   };
 }
 
-/** What the patterns of JSON Schema cannot say is a format with the name of the rule: each text that it accepts. */
+/**
+ * Returns a format for each rule that patterns of JSON Schema cannot express. It has the name of the rule, and accepts
+ * the same texts.
+ */
 export function planFormats(): ReadonlyMap<string, (text: string) => boolean> {
   const rules = Object.entries(TEXT_RULES).map(([rule, demands]) => {
     const predicates = demands.flatMap((each) => ('holds' in each ? [each.holds] : []));

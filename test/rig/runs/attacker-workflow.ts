@@ -1,11 +1,14 @@
-/** What somebody else who reaches the server can run there: a workflow that is called like a session, on a worker of his own. */
+/**
+ * A workflow of another client that can reach the server. It has the name of a session, and runs on that client's own
+ * worker.
+ */
 import { makeContinueAsNewFunc, scheduleActivity } from '@temporalio/workflow';
 
 export interface Attack {
   readonly taskQueue: string;
   /** Activities to be scheduled there, one after the other. */
   readonly calls?: readonly { readonly activity: string; readonly argument: unknown }[];
-  /** What to go on with there, as a session whose history begins anew does. */
+  /** The state that it continues with, like a session whose history begins again. */
   readonly carried?: unknown;
 }
 

@@ -1,4 +1,7 @@
-/** What tests of the examples share: how one is run and checked, and the data that results are computed from once more. */
+/**
+ * Shared code for tests of the examples: it runs and checks an example, and has the data from which tests compute the
+ * results again.
+ */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -43,9 +46,9 @@ export async function runExample(rig: Rig, file: string, ...args: readonly strin
   const run = JSON.parse(result.stdout) as RunJson;
   expect(run.state).toBe('succeeded');
   for (const stage of run.stages) {
-    // What was passed has no VM; its example's own test says which stages those are.
+    // A passed stage has no VM; the test of its example knows which stages pass.
     if (stage.state === 'passed') continue;
-    // So does what was mocked.
+    // A mocked stage has no VM either.
     if (run.mocked.includes(stage.id)) continue;
     // KVM where the machine has it in hardware, emulation elsewhere, and never anything that is no VM.
     expect(stage).toMatchObject({

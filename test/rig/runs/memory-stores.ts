@@ -1,5 +1,5 @@
 /**
- * A second kind of store: all that is kept of runs, in the memory of this process. It proves that whoever uses a store needs no
+ * A second kind of store: all data of runs, in the memory of this process. It proves that the users of a store need no
  * files, and it passes the same tables as the file store (`memory-stores.test.ts`).
  */
 import { createHash } from 'node:crypto';
@@ -42,7 +42,7 @@ interface MemoryArtifact {
   atMs: number;
 }
 
-/** What lies behind all stores that are opened on it, as a database would. */
+/** The data of all stores that are opened on it, as in a database. */
 export class MemoryPlace {
   readonly runs = new Map<string, MemoryRun>();
   readonly aside = new Map<string, MemoryRun>();
@@ -146,7 +146,7 @@ function createEventLog(place: MemoryPlace): { readonly events: EventLog; close(
     },
     async close() {
       isClosed = true;
-      // Whoever waits for an append hears of its end first.
+      // Readers that wait for an append get the end of the store first.
       await nextTurn();
     },
   };

@@ -1,4 +1,7 @@
-/** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
+/**
+ * The dependencies that a worker process gives its activities, for tests without a server: stores in files, and VMs of
+ * the given backend.
+ */
 import { ANY_STARTER } from '../../../activities/admission/starters.ts';
 import type { ActivityDeps } from '../../../activities/deps.ts';
 import type { StageRequest, VmStage } from '../../../activities/calls/requests.ts';
@@ -70,7 +73,7 @@ export const LEAST_SANDBOX: LaunchSpec = {
   mounts: [],
 };
 
-/** The first attempt of a stage that is alone in its VM, in a run that has nothing else. */
+/** The first attempt of a stage that has a VM for itself, in a run without other stages. */
 export function plainRequest(runId: string, stage: VmStage, change: Partial<StageRequest> = {}): StageRequest {
   return {
     runId,

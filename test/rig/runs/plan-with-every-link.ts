@@ -25,7 +25,7 @@ export function opened(plan: Plan): any {
   return JSON.parse(JSON.stringify(plan)) as unknown;
 }
 
-/** What is wrong with a plan once somebody has changed it. @param change  gets its stages by name as well */
+/** Returns the problems of a plan after a change. @param change  gets its stages by name as well */
 export function problemsAfter(
   plan: Plan,
   change: (plan: any, stages: Record<string, any>) => unknown,

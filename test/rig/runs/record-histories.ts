@@ -10,14 +10,14 @@ export function recordingDir(): string | null {
   return readEnvironment().variables['VOIDBOX_RECORD_HISTORIES'] ?? null;
 }
 
-/** Of each its latest run, or that of `runId`. */
+/** Records the latest run of each workflow, or the run `runId`. */
 export async function recordHistoriesOf(client: Client, workflowIds: readonly string[], runId?: string): Promise<void> {
   const folder = recordingDir();
   if (folder === null) return;
   mkdirSync(folder, { recursive: true });
   for (const workflowId of workflowIds) {
     const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
-    // Names of the machine that recorded them stand in identities, names of sticky queues, and stack traces.
+    // Identities, names of sticky queues and stack traces contain names of the machine that recorded them.
     const json = historyToJSON(history)
       .replaceAll(/"identity": "[^"]*"/g, '"identity": "worker"')
       .replaceAll(/"name": "\d+@[^"]*"/g, '"name": "worker"')

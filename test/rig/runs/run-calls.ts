@@ -27,7 +27,7 @@ export const OUTPUT = { output: REF, outputs: {} };
 /** `own` has a VM for itself, `one` and `two` share one, `last` takes the output of `own`. */
 export const PLAN: Plan = planOf('own:2 one two>one last>own', { shared: 'one two', carry: true });
 
-/** Of the first stage of `PLAN`. */
+/** The call of the first stage of `PLAN`. */
 export const own: StageCall = {
   runId: 'run',
   stage: 'own',
@@ -39,18 +39,18 @@ export const own: StageCall = {
   events: [],
 };
 
-/** How `run` ends well, and the call that says so. */
+/** The successful end of `run`, and the call that reports it. */
 export const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: REF };
 export const finish = { runId: 'run', outcome, merge: null, events: [] };
 
 export interface RunCallsRig {
   readonly events: EventLog;
   readonly records: RunRecords;
-  /** Of a worker of the host `h`. */
+  /** The calls of a worker of the host `h`. */
   readonly calls: RunCalls;
-  /** Of a worker of another host, with the same stores. */
+  /** The calls of a worker of another host, with the same stores. */
   callsOn(hostId: string): RunCalls;
-  /** Writes what admission leaves of a run; its plan is `PLAN` unless the test has one. */
+  /** Writes the records of an admitted run; its plan is `PLAN` unless the test has one. */
   admit(runId: string, more?: Partial<AdmissionRecord>, plan?: Plan): Promise<void>;
   /** Writes the list that the record `name` of a run counts. */
   putItems(runId: string, name: string, items: readonly unknown[]): Promise<void>;
@@ -109,8 +109,8 @@ export function useRunCalls(): RunCallsRig {
 }
 
 /**
- * What the server says: `items/known` is a child of the run `many`, with windows four deep below it, each a child of the
- * one before: `items/2`, `items/3`, `items/4`, and `items/5`, which no list is as deep as.
+ * Plays the answers of the server. `items/known` is a child of the run `many`. Four windows are nested below it, each a
+ * child of the one before: `items/2`, `items/3`, `items/4`, and `items/5`, which is deeper than any list.
  */
 function findParent(workflowId: string): Promise<ParentExecution | null> {
   const parents = new Map([

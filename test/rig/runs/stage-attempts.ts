@@ -28,7 +28,7 @@ export interface StageAttempts {
   readonly events: EventLog;
   /** One worker process; a second call is another process on the same host. */
   processDeps(change?: Partial<ActivityDeps>): ActivityDeps;
-  /** What the run's log has of the standard output, which it must have once and in order. */
+  /** Returns the standard output in the run's log. The log must contain it once and in order. */
   storedOutput(): Promise<string>;
   /** The types of the run's events other than output. */
   typesOf(): Promise<string[]>;

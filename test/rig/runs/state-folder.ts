@@ -1,4 +1,4 @@
-/** For tests that put files into a state folder by themselves. */
+/** For tests that put files into a state folder without a store. */
 import { keepStateFormat } from '../../../store/state-format.ts';
 
 /** Makes the folder, if it is absent, and gives it the number of this build. */

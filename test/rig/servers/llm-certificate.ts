@@ -1,6 +1,7 @@
 /**
- * A certificate of the host `llm`, as a model server of this host is called in a guest, and the authority that signed it, which a
- * program trusts only when it is told to. The key is public by that, and protects nothing.
+ * A certificate of the host `llm`, which is the name of a model server of this host in a guest, and of the authority
+ * that signed it. A program trusts the authority only if a setting names it. So the key is public, and protects
+ * nothing.
  */
 export const LLM_KEY = `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQglQr4pgKlGLIuP1Jh

@@ -1,9 +1,12 @@
-/** An MCP server in one file of JavaScript, with one tool. What the tool weighs stands in nothing but its results. */
+/** An MCP server in one file of JavaScript, with one tool. Only the results of the tool contain the weight. */
 
 /** The name of its tool. */
 export const WEIGH = 'weigh_canary_7b1';
 
-/** It tells of its variable what nobody can tell without it, and which keys it finds beside it. */
+/**
+ * Its description contains a digest of its variable, which proves that it got the value, and the names of the keys that
+ * it finds.
+ */
 export const SCALES_SERVER = `const { createHash } = require('node:crypto');
 const digest = createHash('sha256').update(process.env.SCALES_TOKEN ?? '').digest('hex');
 const beside = Object.keys(process.env).filter((name) => name.startsWith('VOIDBOX_MCP_') || name.endsWith('_API_KEY'));

@@ -1,4 +1,4 @@
-/** A project of somebody who writes Temporal workers: its files, and the packages that it has installed. */
+/** A project of an author of Temporal workers: its files, and the packages that it has installed. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ export interface PluginProject {
 
 export interface WorkerChild {
   readonly pid: number;
-  /** What it printed last. */
+  /** Returns the text that it printed last. */
   words(): string;
   /** Waits for its end. */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;

@@ -23,7 +23,7 @@ export interface TestRuns {
   startWorker(change?: ChangeActivities): Promise<void>;
   stopWorker(): Promise<void>;
   outcomeOf(runId: string): Promise<RunOutcome>;
-  /** The text of what a run came to. */
+  /** Returns the text of a run's result. */
   textOf(outcome: RunOutcome): Promise<string>;
   viewOf(runId: string): Promise<RunView>;
 }
@@ -33,7 +33,7 @@ export interface TestRunsOptions {
   readonly recorded: readonly string[];
   /** Their windows of items, which are recorded too. */
   readonly windows?: () => Promise<readonly string[]>;
-  /** What activities do otherwise, unless `startWorker` says it. */
+  /** Activities that replace the real ones, unless `startWorker` replaces them, too. */
   readonly activities?: ChangeActivities;
   /** Absent: files below the state folder. */
   readonly stores?: Stores;

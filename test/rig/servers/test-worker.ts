@@ -32,7 +32,7 @@ export interface TestStack {
   readonly stores: Stores;
   readonly deps: ActivityDeps;
   readonly bundle: WorkflowBundle;
-  /** `change`: activities that do otherwise, as those of another build. */
+  /** `change`: activities that behave differently, like the activities of another build. */
   startWorker(change?: (activities: Activities) => Partial<Activities>): Promise<RunningWorkers>;
   eventsOf(runId: string): Promise<RunEvent[]>;
   artifact(ref: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string }): Promise<string>;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { bundleWorkflows, type WorkflowBundle } from '../../../workers/bundle.ts';
 
-/** The variable that names the folder of this run of vitest; outside of vitest there is none. */
+/** The variable that names the folder of this run of vitest; it is not set outside of vitest. */
 export const BUNDLE_FOLDER = 'TEST_WORKFLOW_BUNDLE_FOLDER';
 const workflowsPath = fileURLToPath(new URL('../../../workflows/index.ts', import.meta.url));
 

@@ -12,7 +12,7 @@ export const TOKEN = 'CURIOUS_TOKEN';
 export const UNDECLARED = 'CURIOUS_SECRET';
 export const UNDECLARED_VALUE = 'nobody-may-see-this-value';
 
-/** `code` stands between the imports and the end of its module. */
+/** The module contains `code` between its imports and its end. */
 export function curiousCode(name: string): string {
   return `import { skill, terminal, z } from 'voidbox/skill-kit';
 import { createHash } from 'node:crypto';

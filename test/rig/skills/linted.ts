@@ -5,10 +5,10 @@ import { dirname, join, relative } from 'node:path';
 import { lintSkill } from '../../../skill-kit/lint/lint-skill.ts';
 import type { PlacedDiagnostic } from '../../../skill-kit/lint/diagnostic.ts';
 
-/** Texts by path; `skill.ts` is the entry. A text alone is that of the entry. */
+/** Texts by path; `skill.ts` is the entry. A single text is the text of the entry. */
 export type SkillFiles = string | Readonly<Record<string, string>>;
 
-/** What lint says, with paths relative to the folder. */
+/** Returns the diagnostics of lint, with paths relative to the folder. */
 export async function linted(files: SkillFiles): Promise<readonly PlacedDiagnostic[]> {
   return await withSkill(files, async (folder) =>
     (await lintSkill(folder)).map((one) => ({ ...one, file: relative(folder, one.file) })),

@@ -25,7 +25,7 @@ class MemorySession {
     null;
 }
 
-/** What lies behind all stores that are opened on it. */
+/** The data of all stores that are opened on it. */
 export type SessionsInMemory = Map<string, MemorySession>;
 
 export function openMemorySessions(place: SessionsInMemory, serverId: string): OpenedSessions {

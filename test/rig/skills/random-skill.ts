@@ -1,4 +1,4 @@
-/** Skills of random steps that all come to their end: whoever drives one has to see what every other driver sees. */
+/** Skills of random steps that all reach their end. Every driver of such a skill has to see the same. */
 import type {
   PromptContext,
   SkillDefinition,
@@ -35,7 +35,7 @@ export function endingSkill(random: Random, depth: number): SkillDefinition {
   };
 }
 
-/** Grows from the end to the beginning: each piece is told where it leads. */
+/** Grows from the end to the beginning: each piece gets the step that follows it. */
 class Growth {
   readonly steps: Record<string, ReturnType<typeof define>> = {};
   readonly subskills: Record<string, SubskillRegistration> = {};

@@ -1,6 +1,6 @@
 import type { SessionState } from '../../../domain/step-machine/state.ts';
 
-/** Freezes all of a state, so that whoever writes to it throws; the log's array is the one thing that states share. */
+/** Freezes all of a state, so that a write to it throws. Only the log's array stays open, because states share it. */
 export function sealed(state: SessionState): SessionState {
   const seal = (value: unknown): void => {
     if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;

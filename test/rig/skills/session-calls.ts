@@ -1,4 +1,4 @@
-/** What tests of sessions ask of a rig. */
+/** The calls of a rig that tests of sessions use. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { advanceSession, startSession, viewSession } from '../../../client/sessions/sessions.ts';
 import type { PromptResult, SessionResult } from '../../../domain/step-machine/result.ts';

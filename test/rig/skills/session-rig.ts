@@ -17,11 +17,11 @@ const READY_LIMIT_MS = 30_000;
 export interface SessionRig {
   readonly stateDir: string;
   readonly runs: RunsConnection;
-  /** Of the worker that runs now. */
+  /** Returns the pid of the running worker. */
   workerPid(): number | null;
   /** How often a worker was started. */
   starts(): number;
-  /** What the workers wrote. */
+  /** Returns the output of the workers. */
   log(): string;
   /** Writes a skill's entry below the folder that the worker loads. `code` sees `skill`, `terminal`, `z`, `log(text)` and `LINES`, the path of what that writes. */
   writeSkill(name: string, code: string): void;
@@ -86,7 +86,7 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
     await server.stop();
     rmSync(stateDir, { recursive: true, force: true });
   };
-  // Whoever gets no rig has nothing to stop.
+  // A caller that gets no rig has nothing to stop.
   await untilReady().catch(async (error: unknown) => {
     await stop();
     throw error;

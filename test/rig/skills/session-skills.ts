@@ -95,7 +95,7 @@ export const EVIL = `export default skill({ name: 'evil', entry: 'ask', stores: 
   .build();
 `;
 
-/** Counts until told to stop; what it has seen stands in each prompt. */
+/** Counts until an output ends it; each prompt contains all that it has seen. */
 export const COUNTER = `export default skill({
   name: 'counter', entry: 'count', stores: { sum: z.object({ total: z.number() }) },
   observers: { onSkillComplete: ({ path }) => { log('counted by ' + path.length + ' steps, the last one is ' + path.at(-1)); } },
@@ -170,7 +170,7 @@ export default skill({ name: 'pair', entry: 'split' })
   .build();
 `;
 
-/** Goes on by itself after a moment. */
+/** Continues on its own after a moment. */
 export function waiter(version: string): string {
   return `export default skill({ name: 'waiter', version: '${version}', entry: 'ask' })
   .step('ask', { prompt: 'Ready?', response: z.object({}), next: 'rest' })

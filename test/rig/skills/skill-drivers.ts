@@ -8,7 +8,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { onTestFinished } from 'vitest';
 
-/** What a client is shown, whichever way. */
+/** The result that a client sees, by any transport. */
 export interface Shown {
   readonly kind: 'prompt' | 'waiting' | 'done';
   readonly step?: string;
@@ -20,7 +20,7 @@ export interface Shown {
 export interface Going {
   readonly first: Shown;
   advance(step: string, output: unknown, turn: number | undefined): Promise<Shown>;
-  /** How it stands; of transports that remember it. */
+  /** Returns the current state; only for transports that remember it. */
   look?(): Promise<Shown>;
 }
 

@@ -20,7 +20,6 @@ const JAIL = [
 
 export interface HostAgentEnd {
   readonly code: number | null;
-  /** What it printed. */
   readonly stdout: string;
   readonly stderr: string;
 }

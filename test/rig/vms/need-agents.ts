@@ -1,9 +1,12 @@
-/** What tests with command lines of agents need. One that cannot be had fails them by its name: none is passed over in silence. */
+/**
+ * Demands the pieces for tests with command lines of agents. A missing piece fails them by its name, so that no test is
+ * skipped in silence.
+ */
 import { type Environment, readEnvironment } from '../../../setup/environment.ts';
 import type { OptionalPieceName } from '../../../setup/pieces/piece.ts';
 import { resolveOptionalPieces, SetupError } from '../../../setup/resolve.ts';
 
-/** Of a download of 170 MB too. */
+/** Includes a download of 170 MB. */
 export const AGENTS_LIMIT_MS = 1_200_000;
 
 /** @throws Error with a line `NOT RUN` for each that is not there and cannot be fetched */

@@ -13,7 +13,7 @@ export interface LayoutParts {
   /** `config` of the image's configuration. */
   readonly config?: Readonly<Record<string, unknown>>;
   readonly architecture?: string;
-  /** Of the index; absent: one that names the image. */
+  /** Makes the index; absent: an index that names the image. */
   readonly index?: (manifest: Descriptor) => unknown;
 }
 

@@ -1,4 +1,7 @@
-/** A file system that a test can fill: memory, mounted on a folder. It takes root, and says so where it is not had. */
+/**
+ * A file system that a test can fill: memory, mounted on a folder. It needs root; without root it fails with that
+ * remedy.
+ */
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -38,7 +41,7 @@ export class SmallDisk implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    // Lazily: processes of a test that failed may still stand on it.
+    // Lazily, because processes of a failed test may still use it.
     execFileSync('umount', ['--lazy', this.#folder]);
   }
 }
