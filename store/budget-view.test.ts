@@ -36,7 +36,7 @@ function viewOf(...bodies: readonly RunEventBody[]): RunView {
     .reduce(project, emptyView('r'));
 }
 
-test('all attempts of all agents count against the budget of the run, the latest word of each', () => {
+test('all attempts of all agents count against the budget of the run, each with the most that it reported', () => {
   const view = viewOf(
     ADMITTED,
     started('a', 'a/0/1', 1),

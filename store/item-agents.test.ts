@@ -121,7 +121,7 @@ test('a view of 1,000 items has the items nearest to their limits, and counts th
   );
 });
 
-test('nothing of a list works once its stage has ended', () => {
+test('no agent of a list is running once its stage has ended', () => {
   const end = ended('0', 'failed', 1, 'each');
   expect(shownAfter(started('each~0'), used('each~0', 10), end)).toEqual([['each[0].work', 'cancelled', 10]]);
 });

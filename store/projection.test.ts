@@ -288,7 +288,7 @@ describe('projection', () => {
     expect(partialOf([...first, end(2, failed), lost])).toEqual({ x: ref });
   });
 
-  test('does not take an end back when the start comes after it', () => {
+  test('keeps an end when the start arrives after it', () => {
     const swapped = viewAfter([
       ADMITTED,
       { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: stageResult('a/0/1', { durationMs: 40 }) },
@@ -483,7 +483,7 @@ describe('projection', () => {
     expect(stage(viewAfter([...asked, FAILED_RUN.at(-1)!]), 'a').question).toBeNull();
   });
 
-  test('passes over a type that it does not know', () => {
+  test('skips an event of an unknown type', () => {
     const before = viewAfter(FAILED_RUN.slice(0, 3));
     const unknown = {
       seq: 4,
@@ -494,7 +494,7 @@ describe('projection', () => {
     expect(project(before, unknown)).toEqual({ ...before, seq: 4 });
   });
 
-  test('changes neither what it is given nor what it gave', () => {
+  test('changes neither its arguments nor its earlier results', () => {
     let current = emptyView('r');
     for (const event of events(FAILED_RUN)) {
       const copy = structuredClone(current);

@@ -10,7 +10,7 @@ import { typeCommand } from './rig/runs/typed-command.ts';
 vi.setConfig({ testTimeout: 180_000 });
 
 const ROOT = packageRoot();
-/** Every command has them, `exec` without `--json`; the page has them once. */
+/** Every command has these options, except `exec`, which has no `--json`. The page lists them once. */
 const COMMON = new Set(['--json', '--help']);
 
 /**

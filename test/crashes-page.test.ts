@@ -1,4 +1,4 @@
-/** docs/reference/crashes.md promises nothing without a test, and names no test that is not there. */
+/** docs/crashes.md promises nothing without a test, and each test that it names exists. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -8,7 +8,7 @@ import { findMissingTest, readNamedTests, rowsOfPage } from './rig/named-tests.t
 const PAGE = readFileSync(join(packageRoot(), 'docs/reference/crashes.md'), 'utf8');
 const ROWS = rowsOfPage(PAGE).map(([what = '', promise = '', tests = '']) => ({ what, promise, tests }));
 
-test('has a table for each that may die', () => {
+test('the page has a table for each part that may die', () => {
   expect([...PAGE.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading)).toEqual([
     'The worker',
     'The VM',

@@ -20,7 +20,7 @@ afterAll(() => endRig(rig));
 const waiting = async (): Promise<readonly unknown[]> =>
   (JSON.parse((await rig.cli('runs', '--waiting', '--json')).stdout) as { readonly runs: readonly unknown[] }).runs;
 
-/** Once it is asked. */
+/** Approves the question once the run asks it. */
 async function approve(runId: string): Promise<void> {
   await rig.eventOf(runId, 'stage-asking', 180_000);
   expect(await waiting()).toHaveLength(1);
@@ -174,7 +174,7 @@ test('approve-each.yaml', async () => {
 test('sandbox.ts', async () => {
   const wet = observations().filter((day) => day.rainMm >= 10);
   const count = (city: string): number => wet.filter((day) => day.city === city).length;
-  // As it is compiled: earlier versions of Node do not read TypeScript.
+  // The compiled file, because earlier versions of Node do not read TypeScript.
   const program = join(EXAMPLES, '../dist/examples/definitions/sandbox.js');
   const data = join(EXAMPLES, 'data/weather.csv');
   const { stdout } = await promisify(execFile)(process.execPath, [program, data], { env: rig.env, timeout: 120_000 });
@@ -189,7 +189,7 @@ test('sandbox.ts', async () => {
 
 test('wet-days.ts', async () => {
   const wet = observations().filter((day) => day.rainMm >= 25);
-  // As it is compiled, from where its mounts do not start.
+  // The compiled file, in another folder than the one where its mounts start.
   const program = join(EXAMPLES, '../dist/examples/definitions/wet-days.js');
   const { stdout } = await promisify(execFile)(process.execPath, [program, '25', EXAMPLES], {
     env: rig.env,

@@ -1,4 +1,4 @@
-/** `voidbox validate` and `run` say what admission will say: both are asked about the same plans. */
+/** `voidbox validate` and `run` predict the answer of admission: these tests give both the same plans. */
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -83,7 +83,7 @@ it('its provider type-checks once it is registered, and does what the page says'
   const [code = '', ...others] = blocksOf('ts');
   expect(others).toEqual([]);
   writeFileSync(folder.file('agents/acme.ts'), code);
-  // Without its tables it is no provider.
+  // Without its tables it is not a provider.
   expect(await compiled(folder.path, 'out')).toContain(`Type '"acme"' is not assignable to type`);
   for (const diff of blocksOf('diff')) register(folder.path, diff);
   mkdirSync(folder.file('out'), { recursive: true });

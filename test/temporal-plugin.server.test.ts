@@ -112,7 +112,7 @@ async function until<T>(what: string, look: () => Promise<T | null | undefined |
   }
 }
 
-/** Run ids of this state folder that begin so. */
+/** Run ids of this state folder with this beginning. */
 function runsOf(prefix: string): Promise<readonly string[]> {
   return stores.index.idsFrom(prefix);
 }
@@ -225,7 +225,7 @@ describe('while something runs', () => {
       const found = await runsOf('cancel-command.');
       return found.length > 0 && (await typesIn(found[0]!)).includes('stage-started') && found;
     });
-    // The command line shows the command as a run, and knows whose it is.
+    // The command line shows the command as a run, and names its workflow.
     expect(voidbox('status', commandRun, '--json').stdout).toContain('"state":"running"');
     const refused = voidbox('cancel', commandRun);
     expect(refused.status).toBe(2);
@@ -257,7 +257,7 @@ describe('while something runs', () => {
     await pipeline.terminate('by the test');
     await command.terminate('by the test');
     expect(await until('the end of the pipeline', () => stateOf('orphan-run'))).toBe('cancelled');
-    // The worker looks every 20 s.
+    // The worker checks every 20 s.
     expect(await until('the end of the command', () => stateOf(commandRun), 60_000)).toBe('terminated');
     const end = await stores.events.find(commandRun, 'run/finished');
     expect(end?.body).toMatchObject({

@@ -16,7 +16,7 @@ describe('newRunId', () => {
   test.each(['', '...', 'größe & co', '-x', 'a'.repeat(200), '../../etc/passwd'])(
     'is a valid run id for the name %j',
     (name) => {
-      // Also a folder's name and part of a VM's, as it is.
+      // The id is also the name of a folder and a part of a VM's name, unchanged.
       expect(newRunId(name, now)).toMatch(/^(?!\.)[A-Za-z0-9._-]{1,128}$/);
     },
   );
@@ -57,7 +57,7 @@ describe('matchRunId', () => {
     ).toContain('… 3 more: voidbox runs --all');
   });
 
-  test('a mistyped id is compared with those that there are', () => {
+  test('a mistyped id is compared with the ids that exist', () => {
     const ids = ['sales-20260304-050607-ab12', 'sales-20260304-050607-ffff', 'x'.repeat(1_000)];
     expect(failure('sales-20260304-050607-ab21', ids).remedy).toMatch(
       /^Did you mean sales-20260304-050607-ab12\?\nThe latest runs:\n/,
@@ -91,7 +91,7 @@ describe('an id in a command that is to be typed', () => {
     expect(stdout.split('\0').filter((word) => word !== '--' && word !== '')).toEqual([runId]);
   });
 
-  test('is left as it is where a shell reads it so', () => {
+  test('is not quoted if a shell reads it unchanged', () => {
     expect(quoteRunId('nightly-2026-11-22T06:00:00Z')).toBe('nightly-2026-11-22T06:00:00Z');
   });
 });

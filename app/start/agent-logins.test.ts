@@ -99,7 +99,7 @@ function codexLogin(text: string): void {
 describe('the login of Codex', () => {
   const LONG = token({ exp: NOW_MS / 1000 + 1_200 });
 
-  test('the login stands for the variable, without its refresh token', () => {
+  test('the login becomes the value of the variable, without its refresh token', () => {
     codexLogin(authFile(LONG));
     const found = logins([stage('codex-personal')]);
     expect(Object.keys(found)).toEqual(['CODEX_AUTH_JSON', 'login-end:CODEX_AUTH_JSON']);
@@ -137,13 +137,13 @@ describe('the login of Codex', () => {
       );
   });
 
-  test('a token that does not say when it ends is taken', () => {
+  test('a token without an expiry is accepted', () => {
     expect(logins([stage('codex-personal')], { CODEX_AUTH_JSON: authFile('opaque') })).not.toEqual({});
     codexLogin(authFile(token({})));
     expect(logins([stage('codex-personal')])).not.toEqual({});
   });
 
-  test('a variable that is no login is refused, and its value is not said', () => {
+  test('a variable that is not a login is refused, and the message does not contain its value', () => {
     expect(() => logins([stage('codex-personal')], { CODEX_AUTH_JSON: 'sk-some-key' })).toThrow(
       expect.objectContaining({ code: 'host/login-invalid', message: expect.not.stringContaining('sk-some-key') }),
     );

@@ -23,13 +23,13 @@ function extrasOfAgents(
   return extrasOf({ scopes: [{ id: 'shared', stages: stages.map(({ id }) => id), sandbox }], stages });
 }
 
-test('a plan gets what its VMs need, once, and nothing for those that are simulated', () => {
+test('a plan gets the pieces that its VMs need, once, and no piece for simulated VMs', () => {
   expect(extrasOfAll(SANDBOX_DEFAULTS)).toEqual([]);
   expect(extrasOfAll(DEV, SANDBOX_DEFAULTS, DEV)).toEqual(['dev']);
   expect(extrasOfAll({ ...DEV, mode: 'mock', isolation: 'none' })).toEqual([]);
 });
 
-test('an agent gets its command line, and the image that this needs; one that is played gets neither', () => {
+test('an agent gets its command line, and the image that it needs; a mocked agent gets neither', () => {
   expect(extrasOfAgents(SANDBOX_DEFAULTS, false, 'codex', 'codex')).toEqual(['codex']);
   expect(extrasOfAgents(DEV, false, 'codex')).toEqual(['dev', 'codex']);
   expect(extrasOfAgents(SANDBOX_DEFAULTS, false, 'ollama', 'codex')).toEqual(['dev', 'claude', 'codex']);

@@ -53,7 +53,7 @@ test('a skill that lies only below the working directory is a warning of `valida
   ]);
 });
 
-test('a skill that is a file is nothing that this build cannot run', async () => {
+test('this build can run an agent with a skill that is a file', async () => {
   writeFileSync(
     join(dir, 'agent.yaml'),
     'kind: agent\nname: a\nagent: { prompt: hi, skills: ["file:skills/review.md"] }\n',

@@ -50,21 +50,21 @@ test('the ballast is made if there is room, given up when the disk is full, and 
   expect(ballast.look()).toBe('made');
 });
 
-test('a worker that starts removes what a killed one made of the ballast', () => {
+test('a worker that starts removes half a ballast of a killed worker', () => {
   const left = nameHalfFile(ballastPath(stateDir));
   writeFileSync(left, 'half');
   expect(createBallast(stateDir, () => room(0)).look()).toBeNull();
   expect(existsSync(left)).toBe(false);
 });
 
-test('a worker that starts on a full disk gives it up at once', () => {
+test('a worker that starts on a full disk gives up the ballast at once', () => {
   let now = room(600);
   createBallast(stateDir, () => now).look();
   now = room(0);
   expect(createBallast(stateDir, () => now).look(true)).toBe('released');
 });
 
-test('on a small disk it is a hundredth', () => {
+test('on a small disk the ballast is a hundredth of the disk', () => {
   const ballast = createBallast(stateDir, () => room(60, 96));
   expect(ballast.look()).toBe('made');
   expect(statSync(ballastPath(stateDir)).size).toBe(Math.floor((96 * MIB) / 100));
@@ -78,7 +78,7 @@ test('the room that the ballast released is for messages, and output waits', () 
   expect(ballast.hasRoomForOutput()).toBe(true);
 });
 
-test('room is read of the folder that a state folder will be made in', () => {
+test('the room counts for the folder in which a state folder will be made', () => {
   const here = readDiskRoom(stateDir);
   expect(readDiskRoom(join(stateDir, 'not', 'yet')).sizeBytes).toBe(here.sizeBytes);
   expect(here.floorBytes).toBe(Math.min(512 * MIB, Math.floor(here.sizeBytes / 20)));

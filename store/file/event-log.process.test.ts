@@ -116,7 +116,7 @@ describe('file event log', () => {
     });
   });
 
-  test('reads what happened without the files of what was printed', async () => {
+  test('reads events without the files of output', async () => {
     await store.append('r', [outputEvent('a/0/1', 0, 'x'.repeat(5_000)), finishedEvent()]);
     await rm(join(dir, 'runs/r/output'), { recursive: true });
     expect((await collect(store.read('r', 0, { output: false }))).map((event) => event.id)).toEqual(['run/finished']);
@@ -155,7 +155,7 @@ describe('file event log', () => {
     await expect(store.append('r', [noticeEvent('late')])).rejects.toMatchObject({ code: 'store/io' });
   });
 
-  test('knows nothing of a run that was pruned while its log is open, and reads another of its id', async () => {
+  test('knows nothing of a run that was pruned while its log is open, and reads a new run with its id', async () => {
     await store.append('r', [noticeEvent('a'), outputEvent('a/0/1', 0, 'x')]);
     await rm(join(dir, 'runs/r'), { recursive: true });
     expect(await store.find('r', 'a')).toBeNull();
@@ -179,7 +179,7 @@ describe('file event log', () => {
     await expect(store.append('r', [noticeEvent('b')])).rejects.toMatchObject({ code: 'store/damaged' });
   });
 
-  test('lets only the owner look', async () => {
+  test('lets only the owner read its files', async () => {
     await store.append('r', [outputEvent('a/0/1', 0, 'x'.repeat(5_000))]);
     const outputs = await readdir(join(dir, 'runs/r/output'));
     const modes = await Promise.all(

@@ -25,14 +25,14 @@ test('hands variables over in a private file until they are dropped', async () =
   expect(await readdir(join(dir, 'runs/r'))).toEqual([]);
 });
 
-test('drops what a killed process left half written of them', async () => {
+test('drops half a file of variables that a killed process left', async () => {
   await variables.put('r', { TOKEN: 'secret' });
   await writeFile(nameHalfFile(join(dir, 'runs/r/host-variables.json')), '{"TOKEN":"sec');
   await variables.drop('r');
   expect(await readdir(join(dir, 'runs/r'))).toEqual([]);
 });
 
-test('says which file does not hold what it should', async () => {
+test('names the file whose content is not valid', async () => {
   await variables.put('r', {});
   await writeFile(join(dir, 'runs/r/host-variables.json'), '{"A": 1}');
   await expect(variables.get('r')).rejects.toMatchObject({

@@ -58,7 +58,7 @@ test('a reader that stops in the middle of a batch continues after that batch', 
   await reader.close();
 });
 
-test('nothing comes after the end, until more is appended and it is asked again', async () => {
+test('a reader returns nothing after the end, until more is appended and it reads again', async () => {
   const reader = new LogReader(stateDir, 'r', EVENTS - 1, false);
   const first = reader.toEnd();
   expect((await first.next()).value).toMatchObject({ seq: EVENTS });

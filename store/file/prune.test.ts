@@ -61,7 +61,7 @@ async function isStored(ref: DataRef): Promise<boolean> {
   );
 }
 
-test('takes finished runs away by age, and never one that is open', async () => {
+test('removes finished runs by age, and never an open run', async () => {
   await finishedRun('old', 50 * HOUR_MS);
   await finishedRun('young', 1 * HOUR_MS);
   await stores.events.append('open', [{ ...noticeEvent('a'), atMs: 0 }]);
@@ -78,7 +78,7 @@ test('keeps the last `keepLast` runs', async () => {
   expect(await knownRuns()).toEqual(['b', 'open']);
 });
 
-test('says what would go and leaves it on a dry run', async () => {
+test('lists the data that would be removed on a dry run, and keeps it', async () => {
   await finishedRun('old', 50 * HOUR_MS);
   await stores.records.put('old', 'manifest', { refs: [await artifact('of old', 48 * HOUR_MS)] });
   const report = await prune(dir, options({ olderThanMs: 0, dryRun: true }));
@@ -220,7 +220,7 @@ test('has nothing to do in an empty state folder', async () => {
   expect(await prune(join(dir, 'absent'), options({ olderThanMs: 0 }))).toEqual(NOTHING);
 });
 
-test('with both conditions takes away only what both let go', async () => {
+test('with both conditions removes only runs that both release', async () => {
   for (let index = 0; index < 20; index++)
     await finishedRun(`r${String(index).padStart(2, '0')}`, (40 - index) * HOUR_MS);
   const report = await prune(dir, options({ olderThanMs: HOUR_MS, keepLast: 15 }));
@@ -238,7 +238,7 @@ test('with both conditions takes away only what both let go', async () => {
 describe('artifacts that go at once', () => {
   const MINUTE_MS = 60_000;
 
-  test('are those that nothing names, but for the last seconds', async () => {
+  test('include all that nothing names, except the artifacts of the last seconds', async () => {
     const garbage = await artifact('garbage', 2 * MINUTE_MS);
     const fresh = await artifact('just stored', 3_000);
     await finishedRun('done', HOUR_MS);

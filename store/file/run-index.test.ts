@@ -52,7 +52,7 @@ test('reads only the logs of a page whole', async () => {
   expect(reads).toHaveLength(2);
 });
 
-test('a pruned run is gone, and one of the same id is another', async () => {
+test('a pruned run is gone, and a new run with its id is another run', async () => {
   await log.append('r', [{ ...noticeEvent('x'), atMs: 5 }, finishedEvent()]);
   expect((await index.list({ limit: 1 })).runs).toMatchObject([{ startedAtMs: 5, state: 'succeeded' }]);
   await rm(join(dir, 'runs/r'), { recursive: true });
@@ -63,7 +63,7 @@ test('a pruned run is gone, and one of the same id is another', async () => {
   expect((await index.list({ limit: 1 })).runs).toMatchObject([{ startedAtMs: 9, state: 'running' }]);
 });
 
-test('damage counts wherever it is, also behind the last event and in a log that was read before', async () => {
+test('damage counts wherever it is, also after the last event and in a log that was read before', async () => {
   await log.append('r', [noticeEvent('x'), finishedEvent()]);
   expect((await index.list({ limit: 1 })).runs).toMatchObject([{ state: 'succeeded', endedAtMs: 2_000 }]);
   await appendFile(fileOf('r'), '{"commit":9,"seq":9,"by":"x","events":[]}\n');

@@ -17,7 +17,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
-test('gives values back, replaced as a whole, and null for what is not there', async () => {
+test('returns values, replaced as a whole, and null for a record that does not exist', async () => {
   expect(await records.get('r', 'plan')).toBeNull();
   await records.put('r', 'note', { version: 1, stages: ['a', 'b'] });
   await records.put('r', 'note', { version: 2 });
@@ -49,7 +49,7 @@ test.each(['', 'x'.repeat(1_001), '\udc00'])('refuses the run id %j', async (run
   await expect(async () => records.put(runId, 'note', 1)).rejects.toMatchObject({ code: 'store/io' });
 });
 
-test('never shows half a value to readers beside writers', async () => {
+test('never shows half a value to readers while writers work', async () => {
   const value = (index: number): number[] => Array.from({ length: 20_000 }, () => index);
   await records.put('r', 'x', value(0));
   let done = false;
@@ -66,7 +66,7 @@ test('never shows half a value to readers beside writers', async () => {
   expect(await readdir(join(dir, 'runs/r/records'))).toEqual(['x.json']);
 });
 
-test('the end of a run removes what killed processes left half written of it, and a writer that lives makes its file again', async () => {
+test('the end of a run removes half files of killed processes, and a running writer makes its file again', async () => {
   const events = createFileEventLog(dir);
   await records.put('r', 'plan', {});
   await writeFile(nameHalfFile(join(dir, 'runs/r/records/plan.json')), '{"st');
@@ -81,7 +81,7 @@ test('the end of a run removes what killed processes left half written of it, an
   await events.close();
 });
 
-test('says which file does not hold what it should', async () => {
+test('names the file whose content is not valid', async () => {
   await records.put('r', 'x', 1);
   await writeFile(join(dir, 'runs/r/records/x.json'), '{"half');
   await expect(records.get('r', 'x')).rejects.toMatchObject({
@@ -90,7 +90,7 @@ test('says which file does not hold what it should', async () => {
   });
 });
 
-test('drops a record, also one that is not there', async () => {
+test('drops a record, also if it does not exist', async () => {
   await records.put('r', 'input', []);
   await records.drop('r', 'input');
   await records.drop('r', 'input');
@@ -116,7 +116,7 @@ test.each([
   ['client', { baseDir: '/x' }],
   ['manifest', { version: 1, refs: [] }],
   ['prepared-a/0/1', { generation: 0 }],
-])('gives back a record %s that looks as it should', async (name, value) => {
+])('returns a record %s of the right shape', async (name, value) => {
   await records.put('r', name, value);
   expect(await records.get('r', name)).toEqual(value);
 });
@@ -138,7 +138,7 @@ test.each([
     'manifest.refs[0].sizeBytes is not a whole number from 0',
   ],
   ['prepared-a/0/1', { generation: '0' }, 'prepared-a/0/1.generation is not a whole number from 0'],
-])('does not give back a record %s of the wrong shape', async (name, value, problem) => {
+])('does not return a record %s of the wrong shape', async (name, value, problem) => {
   await records.put('r', name, value);
   await expect(records.get('r', name)).rejects.toMatchObject({
     code: 'store/damaged',

@@ -36,7 +36,7 @@ function uses(change: Partial<SessionUses> = {}): SessionUses {
   return { serverId: 'embedded', open: new Set(), codeHashes: new Set(), ...change };
 }
 
-test('takes away what sessions that are over left, their sub-skills with it, and code that none runs', () => {
+test('removes data of ended sessions and of their sub-skills, and code that no session runs', () => {
   folder('sessions', 'old', 48 * HOUR_MS);
   folder('sessions', 'old~1', 48 * HOUR_MS);
   folder('sessions', 'young', 2 * HOUR_MS);
@@ -64,13 +64,13 @@ test('leaves all code when an open session could not be asked', () => {
   expect(pruneSkills(dir, uses({ codeHashes: null }), OPTIONS).skills).toEqual([]);
 });
 
-test('a dry run says the same and leaves everything', () => {
+test('a dry run reports the same and removes nothing', () => {
   folder('sessions', 'old', 48 * HOUR_MS);
   expect(pruneSkills(dir, uses(), { ...OPTIONS, dryRun: true }).sessions).toEqual(['old']);
   expect(existsSync(join(dir, 'sessions', 'old'))).toBe(true);
 });
 
-test('what a killed prune left aside goes with the next one', async () => {
+test('the next prune removes a folder that a killed prune had moved aside', async () => {
   folder('sessions', '.removed-1-old', HOUR_MS);
   expect(await createFileSessionPruner(dir).hasAny()).toBe(false);
   pruneSkills(dir, uses(), OPTIONS);

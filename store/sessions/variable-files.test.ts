@@ -50,7 +50,7 @@ test('a session that has the id of a terminated one is handed its own values', a
   expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({});
 });
 
-test("values of a terminated session do not take the place of the worker's own", async () => {
+test("values of a terminated session do not override the worker's own", async () => {
   const state = stateDir();
   const file = leave(state, 's', 'variables.json', { skill: 'curious', values: { TOKEN: 'old' }, firstRun: 'run-1' });
   await waitForVariables(state, 's', wanted('run-2'), { TOKEN: 'of the worker' });

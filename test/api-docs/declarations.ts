@@ -24,7 +24,9 @@ interface Module {
 
 const modules = new Map<string, Module>();
 
-/** The declaration behind a name of a module, through imports and re-exports; null for what packages declare. */
+/**
+ * The declaration that a name of a module leads to, through imports and re-exports; null for declarations of packages.
+ */
 export function findDeclaration(file: string, name: string): Declaration | null {
   const { declarations, imports, exports } = readModule(file);
   const own = declarations.get(name);

@@ -1,4 +1,4 @@
-/** `voidbox apply --3way`: a merge with what the working tree has by now, with conflict markers. */
+/** `voidbox apply --3way`: a merge with the current working tree, with conflict markers. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

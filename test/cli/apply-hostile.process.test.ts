@@ -168,14 +168,14 @@ test.each([[], ['--check'], ['--branch']])(
     expect(used.length).toBeGreaterThan(4);
     for (const each of used)
       expect(each.startsWith(`${left.terminal.stateDir}/git/`) || each.startsWith('/nonexistent/')).toBe(true);
-    // It runs if git reads this configuration: from git 2.54 on also by `hook.<name>.command`, without a file.
+    // The program runs if git reads this configuration: from git 2.54 on also by `hook.<name>.command`, without a file.
     rmSync(join(app, '.git/hooks'), { recursive: true });
     left.git(app, 'config', '--unset-all', 'core.hooksPath');
     const [major, minor] = left.git(app, 'version').split(' ')[2]!.split('.').map(Number) as [number, number];
     try {
       left.git(app, 'update-ref', 'refs/heads/proof', 'HEAD');
     } catch {
-      // The hook refuses it.
+      // The hook refuses the branch.
     }
     expect(existsSync(canary)).toBe(major > 2 || minor >= 54);
   },

@@ -25,7 +25,7 @@ beforeEach(async () => {
 });
 afterEach(() => left.close());
 
-/** A `git` before the real one; in the script, `$real` is that one. */
+/** A `git` in front of the real one; the script calls the real one as `real`. */
 function gitThat(script: string): Readonly<Record<string, string>> {
   const bin = join(left.terminal.dir, 'bin');
   mkdirSync(bin);
@@ -49,7 +49,7 @@ async function leaveChange(): Promise<void> {
 
 const status = (): string => left.git(left.app, 'status', '--porcelain');
 
-/** The folder of the state folder with files of the working tree as they were before. */
+/** The folder of the state folder that has files of the working tree in their earlier versions. */
 const recordsOf = (): string => {
   const applies = join(left.terminal.stateDir, 'applies');
   const names = existsSync(applies) ? readdirSync(applies) : [];
@@ -110,7 +110,7 @@ async function leaveChanges(): Promise<void> {
       left.commit(folder);
     }),
   });
-  // Not committed: no commit could give it back.
+  // Changed without a commit, so no commit could restore it.
   writeFileSync(join(left.app, 'a.txt'), 'one\ntwo\nthree\nmine\n');
 }
 
@@ -138,14 +138,14 @@ describe('voidbox apply that was killed', () => {
     expect(fileOf('a.txt')).toBe('x\none\ntwo\nthree\nmine\n');
     expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
     expect([leftOver(), inGitFolder()]).toEqual([[], []]);
-    // Where the next ones look, and nowhere else: that of the one that was killed.
+    // Only the repository that each `apply` checks is left: the one of the killed `apply`.
     expect(readdirSync(join(left.terminal.stateDir, 'git'))).toHaveLength(1);
   });
 
   test('has removed a file and not written it again: it is as it was', async () => {
     await leaveChanges();
     (await killWhileWriting('rm a.txt edited.txt'))();
-    // So that nothing is applied.
+    // The next `apply` cannot write this file, so it applies nothing.
     mkdirSync(join(left.app, 'new'));
     writeFileSync(join(left.app, 'new/b.txt'), 'mine');
     const next = await left.terminal.type('apply', 'r1');
@@ -161,7 +161,7 @@ describe('voidbox apply that was killed', () => {
     const ended = join(recordsOf(), store!, 'ended');
     await expect.poll(() => existsSync(ended)).toBe(true);
     rmSync(ended);
-    // In the middle of a file, which had changes of the author.
+    // The killed git had written half of this file, which had changes of the author.
     writeFileSync(join(left.app, 'a.txt'), 'x\none');
     const next = await left.terminal.type('apply', 'r1');
     expect(next.stderr).toContain('was killed while it wrote: 2 files put back\n');
@@ -258,7 +258,7 @@ describe('voidbox apply that cannot end', () => {
         left.commit(folder);
       }),
     });
-    // Not committed: no commit could give it back.
+    // Changed without a commit, so no commit could restore it.
     writeFileSync(join(left.app, 'a.txt'), 'one\ntwo\nthree\nmine\n');
     const [before, ino] = [status(), lstatSync(join(left.app, 'a.txt')).ino];
     left.terminal.variables = gitThat(
@@ -300,7 +300,7 @@ describe('voidbox apply that cannot end', () => {
     const child = spawn(process.execPath, [BIN, 'apply', 'r1'], {
       cwd: left.terminal.dir,
       env: { ...process.env, PATH, VOIDBOX_STATE_DIR: left.terminal.stateDir },
-      // As a shell starts it on a terminal, whose Ctrl-C is for the whole group.
+      // A shell starts it this way on a terminal, where Ctrl-C is for the whole group.
       detached: true,
       stdio: 'ignore',
     });

@@ -1,4 +1,4 @@
-/** Changes of workspaces, as the command line brings them in: what workers have left, and no server. */
+/** Changes of workspaces that workers left, as the command line applies them; no server runs. */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -51,7 +51,7 @@ describe('voidbox apply', () => {
     expect([again.code, again.stderr]).toEqual([0, expect.stringContaining('/DIR/app has it already\n')]);
   });
 
-  test('a list of conflicts that git itself does not tell whole says that there are more', async () => {
+  test('a list of conflicts that git cuts off says that there are more', async () => {
     const names = Array.from({ length: 200 }, (_, index) => `new-${index}-${'x'.repeat(60)}`);
     const fill = (folder: string, text: string): void => {
       for (const name of names) writeFileSync(join(folder, name), text);
@@ -72,7 +72,7 @@ describe('voidbox apply', () => {
     expect(stderr).toContain('and more: git says over 8 KiB of what is in the way, and the rest is not listed');
   });
 
-  test('quotes names of files that conflict, of which none forges a line of git', async () => {
+  test('quotes names of files that conflict, so that no name forges a line of git', async () => {
     const names = [
       'n\nerror: b.txt: patch does not apply',
       'e\u0001\u001b[31m\nerror: b.txt: patch does not apply',
@@ -390,7 +390,7 @@ describe('voidbox apply', () => {
     }
     expect(readFileSync(join(app, 'a.txt'), 'utf8')).toBe('one\ntwo\nTHREE\n');
     expect(existsSync(canary)).toBe(false);
-    // It would: git itself runs the hook.
+    // Without Voidbox, git runs the hook.
     git(app, 'branch', 'proof');
     expect(existsSync(canary)).toBe(true);
   });

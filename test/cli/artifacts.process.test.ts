@@ -1,4 +1,4 @@
-/** Outputs of runs, as the command line lists and fetches them: what workers have left, and no server. */
+/** Outputs of runs that workers left, as the command line lists and fetches them; no server runs. */
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -130,7 +130,7 @@ workflow:
     - { name: fixes, uses: one, for_each: [a, b] }
 `;
 
-/** Two items: of the first both stages have ended, of the second the agent failed with partial changes. */
+/** Two items: both stages of the first have ended; the agent of the second failed with partial changes. */
 async function leaveItems(runId = 'i1', count = 2): Promise<void> {
   const { plan, diagnostics } = compileText(ITEMS_SPEC, 'spec.yaml', { baseDir: '/' });
   expect(diagnostics).toEqual([]);
@@ -493,7 +493,7 @@ describe('an output that a worker would not have stored', () => {
   test('names that are not UTF-8 come as they are', async () => {
     const latin1 = Buffer.from(header('caf.'));
     latin1[3] = 0xe9;
-    // The checksum counts the byte that was changed.
+    // The checksum includes the changed byte.
     latin1.write(`${sumOf(latin1).toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
     const ref = await stores.artifacts.put(piece(Buffer.concat([latin1, endMarker()])), 'application/x-tar');
     await leaveRun('names', { tables: ref });

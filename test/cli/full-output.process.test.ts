@@ -1,4 +1,4 @@
-/** Outputs that cannot be written: a full disk behind `>`, and a reader that has gone. */
+/** Outputs that cannot be written: standard output on a full disk, and a reader that has gone. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,7 @@
-/** Which packages a command loads decides how long it takes: measured here by what Node has loaded when it ends. */
+/**
+ * The packages that a command loads decide how long it takes. These tests read the list of loaded modules when the
+ * command ends.
+ */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

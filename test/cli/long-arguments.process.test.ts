@@ -1,4 +1,4 @@
-/** An argument of the command line may have 128 KiB. Errors quote its beginning only. */
+/** An argument of the command line may have 128 KiB. Errors quote only its beginning. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** A run whose agent is mocked, through the embedded stack by the real command line: nothing of it has a VM. */
+/** A run whose agent is mocked, through the embedded stack by the real command line: no stage of it has a VM. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

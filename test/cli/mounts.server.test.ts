@@ -1,4 +1,7 @@
-/** The way of a permission to mount: from the command line over the stack's settings to its worker's admission, and no other way. */
+/**
+ * A permission to mount goes from the command line over the stack's settings to its worker's admission, and no other
+ * way.
+ */
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -57,7 +60,7 @@ async function ps(): Promise<Ps> {
   return JSON.parse((await type('ps', '--json')).stdout) as Ps;
 }
 
-/** As any account of this machine that reaches the server can. */
+/** Any account of this machine that reaches the server can start a run in this way. */
 async function failureOfClient(
   runId: string,
   request: unknown,
@@ -156,7 +159,7 @@ test('`up` allows other folders by another worker, and takes them back', { timeo
   const none = await type('up', '--no-allow-mounts');
   expect([none.code, none.stdout]).toEqual([0, expect.not.stringContaining('mounts  ')]);
   expect(await type('run', 'm.yaml')).toMatchObject({ code: 3, stdout: '' });
-  // The worker itself refuses too: this client does not look before it starts the run.
+  // The worker refuses it, too: this client checks nothing before it starts the run.
   expect((await failureOfClient('after', { spec })).code).toMatch(/^admit\//);
   expect(JSON.parse(readFileSync(join(dir, 'state/mounts.json'), 'utf8'))).toEqual({ folders: [] });
 });

@@ -1,4 +1,4 @@
-/** Your own Temporal server, two hosts: one has the worker, the other only starts runs and looks. */
+/** Your own Temporal server with two hosts: one has the worker, the other only starts and shows runs. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Commands on specs that use others: what they say of a part, and where. */
+/** Commands on specs that use other specs: their messages about a part, and the places in these. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
 
-/** `build`, then `check`, which fails where it can't read `file`, then `ship`, which prints what `build` did. */
+/** `build`, then `check`, which fails if it cannot read `file`, then `ship`, which prints the output of `build`. */
 const specOf = (shipped: string): string => `
 kind: workflow
 name: shop
@@ -124,7 +124,7 @@ test('a retry says what it takes over and what runs again, and runs that', async
   expect((await voidbox('runs')).stdout).toMatch(/shop-2 .* failed at check; retry of shop-1/);
 }, 120_000);
 
-test('with another param it runs what the param changes, and all behind that', async () => {
+test('with another param it runs the stages that the param changes, and all stages after them', async () => {
   const run = await voidbox('retry', 'shop-1', '--param', 'file=-', '--run-id', 'shop-3');
   expect({ code: run.code, stdout: run.stdout }, run.stderr).toEqual({ code: 0, stdout: 'BUILT BY ADA\n' });
   expect(run.stderr).toContain('runs again: check, which differs in args');
@@ -137,7 +137,7 @@ test('with another param it runs what the param changes, and all behind that', a
   });
 }, 120_000);
 
-test('a fork runs another spec from where it differs, and is refused where it starts later', async () => {
+test('a fork runs another spec from the first stage that differs, and is refused if it starts later', async () => {
   const fork = await voidbox('fork', 'shop-3', 'other.yaml', '--param', 'file=-', '--from', 'ship', '-d', '--json');
   expect(fork.code, fork.stderr).toBe(0);
   const started = JSON.parse(fork.stdout) as { readonly runId: string };

@@ -118,7 +118,7 @@ describe('a run by the command line', () => {
     });
   });
 
-  test('a definition in TypeScript runs as what it makes would in YAML', async () => {
+  test('a definition in TypeScript runs like the same spec in YAML', async () => {
     writeFileSync(
       join(dir, 'good.ts'),
       `import { defineWorkflow, param, step } from 'voidbox';
@@ -297,7 +297,7 @@ describe('a run by the command line', () => {
     );
   });
 
-  test('up, ps and down tell of the stack', async () => {
+  test('up, ps and down report the stack', async () => {
     expect((await voidbox('up')).code).toBe(0);
     const { stack } = JSON.parse((await voidbox('ps', '--json')).stdout) as { stack: StackInfo };
     expect(stack.supervisorPid).toBe(readStackFile().supervisorPid);
@@ -306,7 +306,7 @@ describe('a run by the command line', () => {
     expect(() => process.kill(stack.serverPid, 0)).toThrow('ESRCH');
   });
 
-  test('after -d every command knows the run, also where the stack had to be started', async () => {
+  test('after -d every command knows the run, also if the stack had to be started', async () => {
     const fresh = { VOIDBOX_STATE_DIR: join(dir, 'fresh') };
     const typed = (...args: readonly string[]): Promise<Result> => start(args, fresh).done;
     try {
@@ -320,7 +320,7 @@ describe('a run by the command line', () => {
     }
   });
 
-  test('without VMs nothing is asked for that only VMs need', async () => {
+  test('without VMs no piece is required that only VMs need', async () => {
     const bare = {
       VOIDBOX_STATE_DIR: join(dir, 'bare'),
       VOIDBOX_QEMU: '/nowhere/qemu',

@@ -32,7 +32,7 @@ let typedBehindNpx = false;
 
 const voidbox = (...args: string[]): Promise<Typed> => voidboxOf('state', ...args);
 
-/** By the name of its state folder. */
+/** Runs a command with the state folder of this name. */
 function voidboxOf(state: string, ...args: string[]): Promise<Typed> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [BIN, ...args], {
@@ -108,7 +108,7 @@ test(
       current: { step: 'confirm' },
     });
     typedBehindNpx = true;
-    // From a folder in which npx finds no package, it needs the path.
+    // Its folder has no package for npx, so npx needs the path.
     expect((await voidbox('session', 'status', 'first')).stdout).toContain(
       `Next: npx ${packageRoot()} session advance first --step confirm --turn 2 --output JSON`,
     );
@@ -248,7 +248,7 @@ export default skill({ name: 'approval', entry: 'notes' })
     open: [{ step: 'approve', turn: 2, phase: 'asking', human: { assignee: 'release manager', dueMs: due, dueAt } }],
   });
 
-  // A called sub-skill asks in a session of its own; it counts as its caller, under the address that is answered.
+  // A called sub-skill asks in a session of its own. It counts as its caller, under the address that gets the answer.
   expect((await voidbox('session', 'advance', 'waits', '--output', '{}')).code).toBe(0);
   expect((await list()).stdout).toMatch(/\nwaits +approval +sign\/sign +anyone +no deadline +\d+s ago\n$/);
   expect((await voidbox('session', 'advance', 'waits', '--output', '{}')).code).toBe(0);
@@ -306,7 +306,7 @@ export default skill({ name: 'slow', entry: 'ask' })
   },
 );
 
-// Beside the test before it, with a stack of its own: both mostly wait.
+// Runs next to the previous test, with a stack of its own, because both mostly wait.
 test.concurrent(
   'the error names an embedded server that does not answer, and the remedy',
   { timeout: 120_000 },

@@ -43,7 +43,7 @@ async function typedIn(env: Readonly<Record<string, string>>, ...args: readonly 
   });
 }
 
-describe('what the file system refuses is named, and no bug of ours', () => {
+describe('an error of the file system is named, and not reported as a bug', () => {
   const sound = skillOf("  .step('a', { prompt: 'a', next: terminal })").replace(
     "name: 's',",
     "name: 's', description: 'S.',",

@@ -21,7 +21,7 @@ beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-cli-format-'));
   writeFileSync(join(dir, 'f.yaml'), SPEC);
   for (const name of ['none', 'newer', 'damaged']) await leaveFinishedRuns(join(dir, name));
-  // As the commit before this one wrote it.
+  // A build from before the number wrote such a folder.
   rmSync(join(dir, 'none/state-format'));
   writeFileSync(join(dir, 'newer/state-format'), '2\n');
   rmSync(join(dir, 'damaged/state-format'));
@@ -95,7 +95,7 @@ test.each(STATES)(
     const before = filesOf(state);
     const ps = await type(state, 'ps');
     expect(ps).toMatchObject({ code: 0, stderr: '' });
-    // Not `voidbox up`, which refuses the folder.
+    // The advice is not `voidbox up`, which refuses the folder.
     expect(ps.stdout).toMatch(/^The embedded stack is not running\.\n/);
     expect(ps.stdout).toContain(`${problemOf(state)}\nhelp: ${REMEDY}\n`);
     expect(ps.stdout).not.toContain('voidbox up');

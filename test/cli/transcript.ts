@@ -1,4 +1,4 @@
-/** Typing at the real command line: a folder of its own, no server, and what came out on each stream. */
+/** Types at the real command line: with a folder of its own, without a server; returns the output of each stream. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

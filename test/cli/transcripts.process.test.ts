@@ -11,7 +11,7 @@ beforeEach(() => {
 });
 afterEach(() => terminal.dispose());
 
-/** The command, what it printed on both streams, and its exit code, as one reads it on a screen. */
+/** The command, its output on both streams, and its exit code, as a user sees them on a screen. */
 async function transcript(line: string): Promise<string> {
   const args = line.split(' ');
   const { code, stdout, stderr } = await terminal.type(...args);
@@ -162,11 +162,11 @@ describe('runs that have ended', () => {
     'result sales-bad',
     'prune --dry-run',
   ])('%s', async (line) => {
-    // Sizes on disk differ with the number of the process that wrote.
+    // Sizes on disk depend on the number of the process that wrote.
     expect((await transcript(line)).replaceAll(/\(\d\.\d KiB\)/g, '(SIZE)')).toMatchSnapshot();
   });
 
-  test('a run is known by the beginning of its id, where only one begins so', async () => {
+  test('a run is known by the beginning of its id, if only one id begins so', async () => {
     expect((await terminal.type('result', 'sales-g')).stdout).toBe('the result\n');
     expect((await terminal.type('result', 'sales')).code).toBe(2);
   });
@@ -186,7 +186,7 @@ describe('runs that have ended', () => {
       '$ voidbox logs sales-bad --network\nstderr:\n==> no VM was refused a connection, and none has ended one\nexit 0',
     );
     expect((await terminal.type('logs', 'sales-bad', '--network', '--tail', '2')).stderr).toBe('');
-    // The runs ended ten days and a half ago; the second stage half a second after the first.
+    // The runs ended ten and a half days ago; the second stage ended half a second after the first.
     expect((await terminal.type('logs', 'sales-bad', '--since', '10d')).stdout).toBe('');
     expect((await terminal.type('logs', 'sales-bad', '--since', '11d')).stdout).toBe(`${whole.join('\n')}\n`);
     const second = timed.find((line) => line.includes('row 7'))!.slice(0, 24);
@@ -277,7 +277,7 @@ describe('a run whose events are damaged', () => {
     await leaveFinishedRuns(terminal.stateDir);
     const log = join(terminal.stateDir, 'runs/sales-bad/events.jsonl');
     const [first = '', ...rest] = readFileSync(log, 'utf8').split('\n');
-    // The first line again in front of the last one, with a number that skips one.
+    // Repeats the first line at the end, with a number that skips one.
     const late = first.replace('"commit":1', '"commit":3').replace('"seq":1', '"seq":99');
     writeFileSync(log, [first, ...rest.filter((line) => line !== ''), late, ''].join('\n'));
   });
@@ -310,7 +310,8 @@ describe('a run whose events are damaged', () => {
     expect(readdirSync(join(terminal.stateDir, 'damaged'))).toEqual(['sales-bad']);
     expect((await terminal.type('set-aside', '--all')).stdout).toBe('No run is damaged.\n');
     expect((await terminal.type('status', 'sales-bad')).code).toBe(2);
-    // One that was admitted and has no event may be waiting for room on the disk: only its name moves it while no server answers.
+    // An admitted run without an event may be waiting for room on the disk. While no server answers, only its name
+    // moves it.
     const beginning = join(terminal.stateDir, 'runs', 'beginning');
     mkdirSync(join(beginning, 'records'), { recursive: true });
     writeFileSync(join(beginning, 'records', 'admission.json'), '{"v":1}');

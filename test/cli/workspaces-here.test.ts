@@ -1,4 +1,4 @@
-/** Folders of repositories as workspaces: what `validate` says of them on this host. */
+/** Folders of repositories as workspaces: the messages of `validate` about them on this host. */
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** Each row of docs/reference/void-box.md at the command line, in a checkout of Void-Box with `--base-dir .`: what `run` refuses, and what it asks for. */
+/**
+ * Each row of docs/void-box.md at the command line, in a checkout of Void-Box with `--base-dir .`: the refusals of
+ * `run`, and its questions.
+ */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +21,7 @@ const ROWS: readonly Row[] = [...DOCS.matchAll(/^\| `([^`]+)` \| (yes|no) \| (.+
 );
 const SKILL = 'examples/hackernews/skills/hackernews-api.md';
 
-/** Words of the table for the variable that the example needs. */
+/** The words of the table for the variable that the example needs. */
 const VARIABLES: readonly (readonly [words: RegExp, name: string])[] = [
   [/TELEGRAM_BOT_TOKEN|the token/, 'TELEGRAM_BOT_TOKEN'],
   [/a key of (?:Claude|Anthropic)/, 'ANTHROPIC_API_KEY'],
@@ -26,7 +29,7 @@ const VARIABLES: readonly (readonly [words: RegExp, name: string])[] = [
   [/a key of OpenAI/, 'OPENAI_API_KEY'],
   [/a login of Claude/, 'CLAUDE_CODE_OAUTH_TOKEN'],
 ];
-/** The row says "the image" where the row before names it. */
+/** The row says "the image" if the row before names it. */
 const OPENCLAW = 'alpine/openclaw:latest';
 
 let dir: string;
@@ -65,7 +68,10 @@ test.each(REFUSED)('$file is refused, for the reason that the table names', asyn
   expect(stderr).toContain(quoted ?? 'has an agent skill of the image');
 });
 
-/** The first thing that the command asks for. An image comes before variables, because they are read when the run starts. */
+/**
+ * The first thing that the command asks for. It asks for an image before variables, because it reads variables when the
+ * run starts.
+ */
 function firstRefusal(needs: string): { readonly code: number; readonly says: string } {
   const image = imageOf(needs);
   if (image !== null) return { code: 2, says: `the image "${image}" is a name of a registry` };

@@ -1,4 +1,4 @@
-/** Those of Void-Box's examples that need nothing but commands run unchanged. */
+/** Void-Box's examples that need nothing but commands run unchanged. */
 import { Buffer } from 'node:buffer';
 import { copyFileSync, cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -52,7 +52,7 @@ test('in a checkout, `run --base-dir .` finds the skill of hackernews_agent.yaml
   await own.assertNothingLeft();
 });
 
-/** In place of what the image has: what the spec asks of it, in a few lines of shell. */
+/** Replaces the program of the image by a few lines of shell that do what the spec asks of it. */
 const OPENCLAW = `#!/bin/sh
 case "$1" in
   config) echo "$3=$4" >> "$HOME/.openclaw/config" ;;

@@ -28,7 +28,7 @@ export interface OpenLeases {
   readonly hostQueue: string;
   /** How long a lease lasts without a renewal. */
   readonly lifetimeMs: number;
-  /** The same authority, opened again by a worker that has just started. */
+  /** Opens the same authority again, like a worker that has just started. */
   reopen(): Promise<Leases>;
   close(): Promise<void>;
 }
@@ -43,7 +43,7 @@ export interface LeasesPromise {
   run(row: Row): Promise<void>;
 }
 
-/** Longer than a waiting key keeps its place without being asked for. */
+/** Longer than a waiting key keeps its place without a request. */
 const SILENCE_MS = 60_000;
 
 const key = (scope: string): VmKey => ({ runId: 'r', scope, instance: [], generation: 0 });

@@ -1,4 +1,4 @@
-/** Every promise of the Sandbox port as a table that each backend is run against. */
+/** Every promise of the Sandbox port, as a table that each backend is tested against. */
 import { ATTACHMENT } from './sandbox/attachment.ts';
 import type { Behaviour } from './sandbox/behaviour.ts';
 import { COMMANDS } from './sandbox/commands.ts';
@@ -8,7 +8,7 @@ import { LIMITS } from './sandbox/limits.ts';
 
 export type { Behaviour, Conformance } from './sandbox/behaviour.ts';
 
-/** Rows that another image of the guest may break: what commands find, do and leave. */
+/** Rows that another image of the guest may break: the environment, the actions and the results of commands. */
 export const OF_IMAGES: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES, ...LIMITS].filter(
   ({ image }) => image !== 'base',
 );
@@ -16,7 +16,7 @@ export const OF_IMAGES: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES
 /** `ATTACHMENT` is about the keeper and its drivers, which are the same for all images. */
 export const BEHAVIOURS: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES, ...LIMITS, ...ATTACHMENT];
 
-/** Rows that say within seconds whether a kernel, an image and a keeper fit together. */
+/** Rows that show within seconds whether a kernel, an image and a keeper fit together. */
 const SMOKE_NAMES: ReadonlySet<string> = new Set([
   'exit codes come through',
   'a command is uid 1000 without other groups, capabilities or a way to more',

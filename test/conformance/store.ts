@@ -19,13 +19,13 @@ import type { ProcessTask } from './store/process.ts';
 
 export interface RunsSubject {
   readonly name: string;
-  /** A new, empty place for a store, and how to leave nothing of it. */
+  /** Makes a new, empty place for a store; `dispose` removes it. */
   place(): Promise<{ readonly location: string; dispose(): Promise<void> }>;
-  /** Another store on a place, as another process would open it. */
+  /** Opens another store on a place, like another process. */
   open(location: string): Promise<OpenedRuns>;
-  /** How often appends of this process have asked what is behind the log to take something, so far. */
+  /** Counts how often appends of this process have called the backend of the log so far. */
   roundTrips(): number;
-  /** Module that exports the same `open`, for processes of their own; null: processes do not share the store. */
+  /** The module that exports the same `open`, for other processes; null: processes do not share the store. */
   readonly factoryModule: string | null;
 }
 
@@ -73,7 +73,7 @@ export class StoreProcess {
   readonly lines: Record<string, unknown>[] = [];
   readonly #child: ChildProcess;
   readonly #exited: Promise<unknown>;
-  /** Its last line was read. */
+  /** Settles when its last line has been read. */
   readonly #silent: Promise<unknown>;
   #stderr = '';
 
@@ -94,7 +94,7 @@ export class StoreProcess {
     this.#child.kill(name);
   }
 
-  /** The last thing that it said. @throws when it failed */
+  /** The last line that it printed. @throws when it failed */
   async done(): Promise<Record<string, unknown>> {
     await Promise.all([this.#exited, this.#silent]);
     if (this.#child.exitCode !== 0)
@@ -108,7 +108,7 @@ export class StoreProcess {
   }
 }
 
-/** Makes JavaScript of the store under test: a process of its own cannot read the sources. */
+/** Bundles the store under test to JavaScript, because another process cannot read the sources. */
 export async function bundleStore(factoryModule: string): Promise<string> {
   const outDir = await mkdtemp(join(tmpdir(), 'voidbox-store-suite-'));
   await build({
@@ -233,10 +233,10 @@ export function describeEventLog(subject: RunsSubject): void {
         ...noticeEvent('too-large'),
         body: { type: 'scope-restarted', scope: 's', reason: 'x', stages },
       };
-      // A coded error would be tried again.
+      // The caller would retry after a coded error.
       await expect(store.append('r', [noticeEvent('beside'), restarted])).rejects.toThrow(TypeError);
       expect((await collect(store.read('r', 3))).map(({ id }) => id)).toEqual([]);
-      // Output comes in pieces of any size.
+      // Output has pieces of any size.
       await store.append('r', [outputEvent('a/0/1', 0, 'x'.repeat(EVENT_LIMITS.bytes + 1))]);
       expect(await store.outputCursor('r', 'a/0/1', 'stdout')).toBe(EVENT_LIMITS.bytes + 1);
     });
@@ -324,7 +324,7 @@ export function describeEventLog(subject: RunsSubject): void {
       expect(await other.outputCursor('r', 'a/0/1', 'stdout')).toBe(11);
       expect(await other.outputCursor('r', 'a/0/1', 'stderr')).toBe(3);
       expect(await other.outputCursor('r', 'a/0/2', 'stdout')).toBe(0);
-      // Pieces of another cut that lie within what is stored.
+      // Pieces with other borders that lie within the stored output.
       expect(await other.append('r', [outputEvent('a/0/1', 2, 'llo wo')])).toBe(0);
       await expect(other.append('r', [outputEvent('a/0/1', 8, 'rld and more')])).rejects.toThrow(
         /continue from outputCursor/,
@@ -336,7 +336,7 @@ export function describeEventLog(subject: RunsSubject): void {
       const old = await fresh();
       await old.append('r', [outputEvent('a/0/1', 0, 'one')], { execKey: 'a/0/1', fence: 1 });
       const young = await another();
-      // Taking over is an append of nothing: from here on the old driver cannot move the cursor.
+      // A takeover is an append of nothing: from here on the old driver cannot move the cursor.
       expect(await young.append('r', [], { execKey: 'a/0/1', fence: 2 })).toBe(0);
       await expect(
         old.append('r', [outputEvent('a/0/1', 3, 'two')], { execKey: 'a/0/1', fence: 1 }),
@@ -347,7 +347,7 @@ export function describeEventLog(subject: RunsSubject): void {
       });
       expect(await old.append('r', [outputEvent('b/0/1', 0, 'b')], { execKey: 'b/0/1', fence: 1 })).toBe(1);
       expect(await young.append('r', [outputEvent('a/0/1', 3, 'TWO')], { execKey: 'a/0/1', fence: 2 })).toBe(1);
-      // A store opened later knows the fence too.
+      // A store that is opened later knows the fence, too.
       await expect(
         (await another()).append('r', [noticeEvent('n')], { execKey: 'a/0/1', fence: 1 }),
       ).rejects.toMatchObject({ code: 'fence/stale' });
@@ -362,7 +362,7 @@ export function describeEventLog(subject: RunsSubject): void {
       expect((await collect(store.follow('r', 1, AbortSignal.timeout(20_000)))).map((event) => event.id)).toEqual([
         'run/finished',
       ]);
-      // A follow that waits for more ends only by the abort.
+      // A reader that waits for more ends only by the abort.
       const limit = AbortSignal.timeout(20_000);
       expect(await collect(store.follow('r', 2, limit))).toEqual([]);
       expect(limit.aborted).toBe(false);
@@ -420,7 +420,7 @@ export function describeEventLog(subject: RunsSubject): void {
       const zombie = start({ kind: 'flood', runId: 'r', execKey: 'a/0/1', fence: 1, pieceBytes: 1_000 });
       await expect.poll(() => zombie.lines.length, { timeout: 20_000, interval: 3 }).toBeGreaterThan(3);
       zombie.signal('SIGSTOP');
-      // A store that waits for the stopped writer waits until the test's limit.
+      // A store that waited for the stopped writer would wait until the test's limit.
       await store.append('r', [], { execKey: 'a/0/1', fence: 2 });
       const from = await store.outputCursor('r', 'a/0/1', 'stdout');
       const data = Array.from({ length: 1_000 }, (_, index) => String.fromCharCode(97 + ((from + index) % 26))).join(

@@ -230,7 +230,7 @@ describe('a module that is not a definition gets one diagnostic', () => {
   });
 });
 
-test('what it prints does not get into the answer, and what it leaves open does not hold it up', async () => {
+test('the output of a definition does not get into the answer, and open resources do not hold it up', async () => {
   const done = await validate(
     'loud.ts',
     `${USES}console.log('loud'); setInterval(() => undefined, 1_000);
@@ -241,7 +241,7 @@ test('what it prints does not get into the answer, and what it leaves open does 
   expect(done.stderr).toBe('loud\n');
 });
 
-test('it finds no variable of the environment that could hold a secret; a plan takes those by name', async () => {
+test('a definition finds no variable of the environment that could hold a secret; a plan takes those by name', async () => {
   terminal.variables = { API_TOKEN: 'hunter2', LANG: 'C.UTF-8' };
   const done = await validate(
     'env.ts',

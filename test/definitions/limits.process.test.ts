@@ -27,7 +27,7 @@ async function load(text: string, limitMs: number): Promise<LoadedDefinition> {
 function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
-    // One that has ended stays a zombie until its parent asks.
+    // An ended process stays a zombie until its parent waits for it.
     return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
   } catch {
     return false;

@@ -1,4 +1,7 @@
-/** Budgets of agents that the mock agent plays, in real VMs: what is used is followed in their session files, and ends them. */
+/**
+ * Budgets of agents that the mock agent plays, in real VMs: the worker reads their use from their session files, and
+ * the budget ends them.
+ */
 import { expect, test } from 'vitest';
 import type { Rig } from './rig.ts';
 import { useRig } from './shared-rig.ts';

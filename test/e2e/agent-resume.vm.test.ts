@@ -1,4 +1,4 @@
-/** Agents whose VM is lost in the middle of their work: what they had done is not done again. */
+/** Agents whose VM is lost in the middle of their work: finished work is not repeated. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -100,7 +100,7 @@ test('the changes of a repository that is too large for a save are saved, and ap
   writeFileSync(join(app, 'a.txt'), 'one\n');
   writeFileSync(join(app, 'gone.txt'), 'gone\n');
   writeFileSync(join(app, '.gitignore'), 'node_modules\n');
-  // Beyond what may be saved of a folder.
+  // Larger than the limit for a saved folder.
   writeFileSync(join(app, 'large'), Buffer.alloc(70 * 1024 * 1024, 'large\n'));
   git('add', '.');
   git('commit', '-qm', 'first');

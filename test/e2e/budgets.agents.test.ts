@@ -48,7 +48,7 @@ agent: { prompt: Never end., budget: { max_tokens: 2500 } }
   expect(one).toMatchObject({ state: 'failed', failure: { code: 'agent/budget-tokens' } });
   const { inputTokens = 0, outputTokens = 0, turns = 0 } = one!.usage;
   const ofCall = (inputTokens + outputTokens) / turns;
-  // The call that crosses the limit is the last one that counts, and at most one more had begun.
+  // The call that crosses the limit is the last one that counts, and at most one more call had begun.
   expect(inputTokens + outputTokens).toBeGreaterThan(2_500);
   expect(inputTokens + outputTokens - ofCall).toBeLessThanOrEqual(2_500);
   expect(callsOf(model) - turns).toBeLessThanOrEqual(1);
@@ -95,7 +95,7 @@ agent: { prompt: Never end., budget: { max_cost_usd: 0.01 } }
 `,
   );
   expect(one).toMatchObject({ state: 'failed', failure: { code: 'agent/budget-cost' } });
-  // The last line is of the command line itself: it has the limit and keeps to it.
+  // The last line is from the command line itself, which knows the limit and keeps it.
   const printed = (await rig.cli('logs', 'own-prices', '--raw')).stdout.trimEnd().split('\n');
   expect(JSON.parse(printed.at(-1)!)).toMatchObject({
     type: 'result',
@@ -113,7 +113,7 @@ test('dollars that claude invents for a model that it does not know are no cost,
   await using endless = await startFakeModel(ENDLESS);
   await using quick = await startFakeModel(() => ({ say: 'done' }));
   await using rig = new Rig(KEYS);
-  // By its name it could be one that Claude Code knows.
+  // Its name looks like a model that Claude Code knows.
   const llm = (port: number): string => claudeOf(port, ', model: claude-finetune-7');
   const told = await toldBy(
     rig,

@@ -14,9 +14,9 @@ import { resolveHostPieces } from '../../setup/resolve.ts';
 import { entriesBelow } from '../storm/leftovers.ts';
 import { Rig, temporal, until } from './rig.ts';
 
-/** With signs that JSON and URLs write otherwise. */
+/** With characters that JSON and URLs write in another form. */
 const SECRET = `canary "${randomBytes(12).toString('hex')}" /end`;
-/** Stands in the plan: a search that does not find it finds nothing. */
+/** The plan contains it: a search that does not find it would find nothing. */
 const CONTROL = `control-${randomBytes(12).toString('hex')}`;
 
 /**

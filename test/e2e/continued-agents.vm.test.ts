@@ -29,7 +29,7 @@ pipeline:
       env:
         MOCK_AGENT_SCRIPT: ${scripted([
           { run: 'echo first >> log.txt' },
-          // Only the first attempt reaches its time limit in here.
+          // Only the first attempt reaches its time limit in this step.
           {
             run: 'test -e tried || { touch tried; sleep 60; }; test "$(cat log.txt)" = first && echo second >> log.txt',
           },
@@ -49,7 +49,7 @@ test.each([
   async (_when, event, again) => {
     const rig = theRig();
     const work = 'work';
-    // Both take over from the same run, unless the rig is a new one.
+    // Both tests continue from the same run, unless the rig is a new one.
     if (!(await rig.hasEvent(work, 'run-finished')))
       await rig.launch(rig.spec('spec.yaml', WORK), work, '--mock-agents');
     expect((await rig.finish(work)).outcome).toMatchObject({ state: 'failed', failure: { code: 'stage/timeout' } });
@@ -60,7 +60,7 @@ test.each([
     const { workerPid } = await rig.liveStack();
     rig.kill(workerPid);
     await rig.eventOf(again, 'stage-reattached');
-    // Only then is its workspace there, of which a VM that has just booted has nothing.
+    // Its workspace exists only from this event on, because a VM that has just booted has no workspace.
     await rig.eventOf(again, 'agent-tool');
     expect((await rig.cli('exec', again, '--', 'touch', 'attached')).code).toBe(0);
     expect((await rig.finish(again)).outcome).toMatchObject({ state: 'succeeded' });
@@ -140,7 +140,7 @@ test('an item of a part continues automatically, and a step machine is refused b
   await until('the end of all items', 240_000, async () =>
     of(await rig.events('again'), 'stage-finished').some(({ execKey }) => execKey === 'each/0/1'),
   );
-  // A step machine starts from its beginning, and would run into its time limit once more.
+  // A step machine starts from its beginning, and would reach its time limit again.
   await rig.eventOf('again', 'skill-step', 120_000, 'machine');
   expect((await rig.cli('cancel', 'again')).code).toBe(0);
   await rig.finish('again');

@@ -57,7 +57,7 @@ test('a run without it ends while another process makes the image, and one with 
   const env = readEnvironment();
   const made = await devDisk.find(await makeContext(env, () => undefined));
   const folder = basename(dirname(made!.path));
-  // All that this machine has but the image.
+  // All pieces of this machine except the image.
   const cache = join(rig.specDir, 'cache');
   mkdirSync(cache);
   for (const name of readdirSync(env.cacheDir))

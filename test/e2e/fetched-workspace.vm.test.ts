@@ -1,4 +1,7 @@
-/** A workspace from a server that asks for a login: git of the host has it, and neither the guest nor anything that is left does. */
+/**
+ * A workspace from a server that asks for a login: git of the host has the login, and neither the guest nor stored data
+ * contains it.
+ */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -13,12 +16,12 @@ import { Rig, temporal } from './rig.ts';
 
 const TOKEN = `token${randomBytes(16).toString('hex')}`;
 const LOGIN = `ada:${TOKEN}`;
-/** As a request carries it. */
+/** The login as a request carries it. */
 const BASIC = Buffer.from(LOGIN).toString('base64');
-/** Stands in the repository: a search that does not find it finds nothing. */
+/** The repository contains it: a search that does not find it would find nothing. */
 const CONTROL = `control${randomBytes(16).toString('hex')}`;
 
-/** In halves, so that the plan does not have what is searched for. */
+/** In halves, so that the plan does not contain the text that the test searches for. */
 const halves = (text: string): string => `"${text.slice(0, 20)}""${text.slice(20)}"`;
 
 const SEARCH = `set -e
@@ -58,7 +61,8 @@ test('its login is in no file or process of the guest, and in no history, log, e
   await using other = await serveGit({ root, login: 'ada:another' });
   writeFileSync(join(home, 'ca.pem'), LOCALHOST_CERTIFICATE);
   writeFileSync(join(home, '.git-credentials'), `https://${LOGIN}@localhost:${server.port}\n`, { mode: 0o600 });
-  // The second is how some give a token for all addresses of a host: as the name of a user, without a password.
+  // The second rule is a common way to give a token for all addresses of a host: as the name of a user, without a
+  // password.
   const config = `[http]\n  sslCAInfo = ${join(home, 'ca.pem')}\n[credential]\n  helper = store\n[url "https://${TOKEN}@localhost:${other.port}/"]\n  insteadOf = https://forge.invalid/\n`;
   writeFileSync(join(home, '.gitconfig'), config);
   Object.assign(rig.env, { HOME: home, VOIDBOX_CACHE_DIR: readEnvironment().cacheDir });
@@ -111,7 +115,7 @@ test('its login is in no file or process of the guest, and in no history, log, e
   expect(texts).toContain(`${server.url}/app.git`);
   expect([texts.includes(TOKEN), texts.includes(BASIC)]).toEqual([false, false]);
 
-  // A spec that has it is refused before anything is stored of it.
+  // A spec that contains the login is refused before anything is stored of it.
   expect(await run(`https://${LOGIN}@localhost:${server.port}/app.git`, 'written')).toBe(2);
   expect(said.at(-1)).toContain('has a user or a password in it');
   expect(existsSync(join(rig.stateDir, 'runs/written'))).toBe(false);

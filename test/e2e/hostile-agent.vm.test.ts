@@ -1,4 +1,4 @@
-/** Agents that attack what the worker reads of them: their stream, and the files that are saved of them. */
+/** Agents that attack the worker's readers: by their stream, and by the files that are saved of them. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -6,10 +6,10 @@ import { STREAM_LIMITS } from '../../agents/stream.ts';
 import { Rig } from './rig.ts';
 
 const MIB = 1024 * 1024;
-/** With what it has for any stage. */
+/** Includes the memory that the worker needs for any stage. */
 const MOST_WORKER_MIB = 600;
 
-/** Each in a VM of its own. */
+/** Each agent is in a VM of its own. */
 const hostile = (
   agents: readonly { readonly name: string; readonly steps: readonly object[] }[],
 ): string => `api_version: v1
@@ -30,7 +30,7 @@ ${agents
   )
   .join('')}`;
 
-/** The most that the worker had at a time, since it began. */
+/** Returns the largest memory of the worker since its start. */
 async function peakMibOfWorker(rig: Rig): Promise<number> {
   const { workerPid } = await rig.liveStack();
   return Number(/^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${workerPid}/status`, 'utf8'))![1]) / 1024;

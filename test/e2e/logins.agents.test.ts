@@ -1,4 +1,7 @@
-/** The login of a person in the VM of the real Claude: what it works by, what it never sees, and when it ends. */
+/**
+ * The login of a person in the VM of the real Claude: how the agent uses it, which parts it never sees, and when it
+ * ends.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,7 +13,7 @@ import { Rig } from './rig.ts';
 const ACCESS = 'sk-ant-oat01-canary-access-5d20';
 const REFRESH = 'sk-ant-ort01-canary-refresh-c83e';
 
-/** As `claude` keeps it where it was logged in or renewed its login. */
+/** Writes the login like `claude` after a login or a renewal. */
 function logIn(
   rig: Rig,
   accessToken: string,
@@ -75,15 +78,15 @@ test('claude works by the access token of a subscriber, which it sends as a bear
   expect(filesWith(rig.stateDir, 'I looked.').length, 'the control').toBeGreaterThan(0);
 });
 
-/** Longer than either agent takes, and with what is left of the first login a wait that a test can sit out. */
+/** Longer than either agent takes. The rest of the first login is then short enough for a test to wait for its end. */
 const TIMEOUT_S = 150;
-/** In which `voidbox run` reads its spec. */
+/** The time in which `voidbox run` reads its spec. */
 const START_MS = 20_000;
-/** Less than an agent is started with. */
+/** Less than the time that an agent needs to start. */
 const TOO_LITTLE_MS = 55_000;
 const ACCESS_OF_LATER = 'sk-ant-oat01-canary-later-97ae';
 
-/** Boxes, each in a VM of its own: a retry takes over nothing of a VM in which a stage failed. */
+/** Boxes, each in a VM of its own: a retry takes over no result of a VM in which a stage failed. */
 const waiting = (port: number): string => `api_version: v1
 kind: pipeline
 name: waiting

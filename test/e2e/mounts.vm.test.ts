@@ -1,4 +1,7 @@
-/** Writable mounts in real VMs, as a user meets them: what stages left is on the host, and nothing else is lost or changed. */
+/**
+ * Writable mounts in real VMs, as a user meets them: files that stages left are on the host, and nothing else is lost
+ * or changed.
+ */
 import {
   chmodSync,
   lstatSync,
@@ -42,7 +45,7 @@ ${list.join('')}`;
 
 function makeWork(rig: Rig): string {
   const work = join(rig.specDir, 'work');
-  // Also what the test before has left.
+  // Removes the files of the previous test, too.
   rmSync(work, { recursive: true, force: true });
   mkdirSync(join(work, 'folder', 'inner'), { recursive: true });
   writeFileSync(join(work, 'kept'), 'kept');
@@ -73,7 +76,7 @@ test('steps that write side by side, read for long, are tried again and change w
   const rig = theRig();
   const work = makeWork(rig);
   const steps: readonly Step[] = [
-    // Writes while the next one ends and copies back, and reads its own again.
+    // Writes while the next step ends and copies back, and then reads its own file again.
     {
       name: 'slow',
       script: `echo half > /data/slow; echo begun; ${WAIT_FOR('/data/go')}; sleep 2; cat /data/slow; echo whole >> /data/slow`,

@@ -15,14 +15,14 @@ type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
 
 const REQUESTS = 24;
 
-/** No two pages of it are equal. */
+/** All pages of the file are different. */
 const FILE = Buffer.from(Uint32Array.from({ length: 12 * 1024 * 1024 }, (_, at) => at * 2_654_435_761).buffer);
 const PIECE_BYTES = 512 * 1024;
 
 /** A request for the file, as the server sees it. */
 interface Transfer {
   sentBytes: number;
-  /** When its connection ended; null: it is open. */
+  /** The end of its connection; null: it is open. */
   endedMs: number | null;
 }
 
@@ -31,7 +31,7 @@ let port: number;
 let answered = 0;
 const transfers: Transfer[] = [];
 
-/** The first time at a pace that leaves it in the middle for as long as the test needs. */
+/** Sends the first file slowly, so that it is in the middle for as long as the test needs. */
 async function sendFile(response: ServerResponse): Promise<void> {
   const transfer: Transfer = { sentBytes: 0, endedMs: null };
   transfers.push(transfer);
@@ -103,7 +103,7 @@ test('refusals and connections are events, once each, with the worker killed in 
     Array.from({ length: REQUESTS }, (_, index) => `host-${index + 1}.example`),
   );
   const closed = bodies.filter((body) => body.kind === 'closed');
-  // The last one is open when its command ends.
+  // The last connection is open when its command ends.
   expect(closed).toHaveLength(REQUESTS + 1);
   const whole = closed.filter(({ host, end, receivedBytes }) => host === 'web' && end === 'clean' && receivedBytes > 6);
   expect(whole).toHaveLength(REQUESTS);

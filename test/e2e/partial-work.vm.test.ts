@@ -71,7 +71,7 @@ test('an agent that fails at its time limit leaves a patch, and a retry continue
   );
   expect(retried.stderr).toContain('  limits of fix: 5m 00s (before: 15.0 s)\n');
 
-  // Its own save, after the second step.
+  // The save of this run, after the second step.
   const own = await rig.eventOf('again', 'stage-progress');
   rig.kill((await rig.keeperOf('fix')).pid);
   const again = await rig.finish('again');

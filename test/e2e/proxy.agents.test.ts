@@ -60,7 +60,7 @@ test.each(ASKERS)('$provider asks its model through a tunnel of the proxy, by TL
   expect(run.code, run.stdout + run.stderr).toBe(0);
   expect(JSON.parse(run.stdout)).toMatchObject({ outputText: 'through the tunnel' });
 
-  // Its server speaks TLS alone.
+  // Its server speaks only TLS.
   const asked = model.requests.filter(({ path }) => /\/(?:messages|responses)$/.test(path));
   expect(asked.length).toBeGreaterThanOrEqual(2);
   for (const { headers } of asked) expect(asker.keyOf(headers)).toBe(asker.key);

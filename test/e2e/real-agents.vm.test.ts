@@ -64,7 +64,7 @@ test('codex edits files in its VM and answers; its key is in the requests and no
 });
 
 const part = (text: string): string => Buffer.from(text).toString('base64url');
-/** As OpenAI makes them. */
+/** Has the form of OpenAI's tokens. */
 const ACCESS = [
   part('{"alg":"RS256"}'),
   part(`{"exp":${Math.floor(Date.now() / 1000) + 36_000},"canary":"access-7c1d"}`),
@@ -143,7 +143,7 @@ test('codex works by the login of a subscriber, a file in its VM’s memory, whi
   for (const { stdout, stderr } of shown)
     for (const form of [ACCESS, REFRESH, Buffer.from(ACCESS).toString('base64').slice(0, -4)])
       expect(stdout + stderr).not.toContain(form);
-  // Before the agent has printed it: what was handed over, and no disk of the VM.
+  // Found before the agent printed it: the file that was handed over, and no disk of the VM.
   expect(withAccess).toEqual(['runs/subscribed/host-variables.json']);
   expect(withRefresh).toEqual([]);
   await rig.assertNothingLeft();

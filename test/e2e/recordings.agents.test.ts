@@ -21,7 +21,7 @@ const TOOLS: ModelScript = ({ turn }) => {
 interface Scenario {
   readonly script: ModelScript;
   readonly outputSchema?: JsonValue;
-  /** Instead of the provider's. */
+  /** Replaces the model of the provider. */
   readonly model?: string;
   readonly providers?: readonly string[];
 }

@@ -1,4 +1,7 @@
-/** The VM that a failed stage leaves: entered, seen, released, and gone at its time whatever becomes of the worker. */
+/**
+ * The VM that a failed stage leaves: users enter it, see it and release it, and it ends at its time whatever happens to
+ * the worker.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
 import { closeSync, openSync, rmSync } from 'node:fs';
@@ -55,7 +58,7 @@ test.concurrent('a retained VM outlives the worker and clean-ups of its successo
   const untilMs = vm?.retention?.untilMs ?? 0;
   const { workerPid } = await rig.liveStack();
   rig.kill(workerPid);
-  // Longer than an orphan lives, and than the janitor waits for its next round.
+  // Longer than an orphan lives, and longer than the janitor waits for its next round.
   await sleep(Math.max(0, untilMs - Date.now() - 15_000));
   expect((await rig.liveStack()).workerPid).not.toBe(workerPid);
   expect(await rig.cli('exec', 'look', '--', 'cat', '/workspace/made')).toMatchObject({ code: 0, stdout: 'half\n' });
@@ -65,7 +68,7 @@ test.concurrent('a retained VM outlives the worker and clean-ups of its successo
   await rig.assertNothingLeft();
 });
 
-// Beside that one, which mostly waits.
+// Runs next to the previous test, which mostly waits.
 describe.concurrent('on a stack that they share,', () => {
   const theRig = useRig({ VOIDBOX_TEST_TOKEN: 'a-token-of-the-stage' });
 
@@ -97,7 +100,7 @@ describe.concurrent('on a stack that they share,', () => {
     });
     expect((await rig.cli('exec', 'look', '--', 'env')).stdout).not.toContain('a-token-of-the-stage');
     expect((await rig.cli('exec', 'look', '--', 'no-such-program')).code).toBe(127);
-    // Much output, and two at once.
+    // Much output, and two commands at once.
     const counted = await Promise.all(
       [1, 2].map((number) => rig.cli('exec', 'look', '--', 'sh', '-c', `sleep ${number}; seq 1 20000 | tail -n 19999`)),
     );
@@ -105,7 +108,7 @@ describe.concurrent('on a stack that they share,', () => {
       expect(code).toBe(0);
       expect(stdout.split('\n')).toHaveLength(20_000);
     }
-    // No command stays behind whose output goes nowhere: its reader ends, or the disk is full.
+    // A command ends if its output goes nowhere: its reader ends, or the disk is full.
     const [program, ...before] = rig.commandLine('exec', 'look', '--').map((word) => `'${word}'`);
     const unread = (command: string, rest: string): ReturnType<typeof spawnSync> =>
       spawnSync('bash', ['-c', `set -o pipefail; ${[program, ...before].join(' ')} ${command} ${rest}`], {
@@ -141,7 +144,7 @@ describe.concurrent('on a stack that they share,', () => {
     echoed.child.stdin!.end('hi\n');
     expect(await echoed.done).toEqual({ code: 0, stdout: 'hi\n', stderr: '' });
 
-    // What is typed is with the command before the input ends, and its exit code counts.
+    // Typed text reaches the command before the input ends, and the exit code of the command counts.
     const lines = exec('sh', '-c', 'read first; echo "got $first"; read second; echo "got $second"; exit 3');
     lines.child.stdin!.write('one\n');
     let said = '';
@@ -172,7 +175,7 @@ describe.concurrent('on a stack that they share,', () => {
     interrupted.child.kill('SIGINT');
     expect((await interrupted.done).code).toBe(130);
 
-    // Without `-i` a command reads nothing, whatever is there to be read.
+    // Without `-i` a command reads nothing, even if there is input.
     const without = rig.startFed('exec', 'fed', '--', 'cat');
     without.child.stdin!.write('of a script\n');
     expect(await without.done).toEqual({ code: 0, stdout: '', stderr: '' });
@@ -209,7 +212,7 @@ workflow:
     expect((await rig.cli('status', 'entered')).stdout).toContain('`voidbox exec` runs env in the VM of stage build');
     const other = await rig.cli('exec', 'entered', 'tidy', '--', 'true');
     expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('Stages that run: build')]);
-    // As a worker leaves it that does not allow it.
+    // A worker that does not allow it leaves no such file.
     for (const dir of await listRunDirs(vmsDir(rig.stateDir))) rmSync(join(dir, 'entry.json'), { force: true });
     const refused = await rig.cli('exec', 'entered', 'build', '--', 'true');
     expect([refused.code, refused.stderr]).toEqual([3, expect.stringContaining('voidbox worker --allow-exec')]);
@@ -229,7 +232,7 @@ workflow:
     expect([code, stderr]).toEqual([1, expect.stringMatching(cutOff('hanging'))]);
   });
 
-  // The last one: it stops the stack that the others share.
+  // This test is the last one, because it stops the stack that the others share.
   test.sequential('`down` ends a retained VM at once, and its commands end with it', async ({ expect }) => {
     const rig = theRig();
     await rig.launch(rig.spec('spec.yaml', spec(3_600)), 'at-down');

@@ -47,7 +47,7 @@ interface StackFile {
   readonly address: string;
 }
 
-/** The last of them, a line each, with seconds since the first. */
+/** Renders the last events, a line each, with seconds since the first. */
 function timelineOf(events: readonly RunEvent[]): string {
   const begunAtMs = events[0]?.atMs ?? 0;
   return events
@@ -105,7 +105,7 @@ export class Rig implements AsyncDisposable {
   readonly env: NodeJS.ProcessEnv;
   readonly #children = new Set<ChildProcess>();
   readonly #stopped = new Set<number>();
-  /** The events of runs, as their logs were when they were read. */
+  /** The events of runs, with the state of their logs at the time of the read. */
   readonly #read = new Map<string, { readonly stamp: string | null; readonly events: readonly RunEvent[] }>();
 
   constructor(variables: Readonly<Record<string, string>> = {}) {
@@ -128,17 +128,17 @@ export class Rig implements AsyncDisposable {
     return this.startWith({}, ...args);
   }
 
-  /** With variables that nothing but this one command gets. */
+  /** Starts a command with variables that only this command gets. */
   startWith(variables: Readonly<Record<string, string>>, ...args: readonly string[]): RunningCli {
     return this.#spawn(variables, args, 'ignore');
   }
 
-  /** For who starts it by other means. */
+  /** Returns the command line, for callers that start it by other means. */
   commandLine(...args: readonly string[]): readonly string[] {
     return [process.execPath, BIN, ...args];
   }
 
-  /** Whose standard input is the child's `stdin`. */
+  /** Starts a command whose standard input is the child's `stdin`. */
   startFed(...args: readonly string[]): RunningCli {
     return this.#spawn({}, args, 'pipe');
   }
@@ -149,7 +149,7 @@ export class Rig implements AsyncDisposable {
       cwd: this.specDir,
       stdio: [stdin, 'pipe', 'pipe'],
     });
-    // A command may end before it has read all.
+    // A command may end before it has read all input.
     child.stdin?.on('error', () => undefined);
     this.#children.add(child);
     let stdout = '';
@@ -199,7 +199,7 @@ export class Rig implements AsyncDisposable {
     return events;
   }
 
-  /** For waits, most of whose looks meet the log as the one before did. */
+  /** For waits: the log is mostly unchanged since the previous check, so its events are cached. */
   async #eventsSoFar(runId: string): Promise<readonly RunEvent[]> {
     const log = statSync(join(runDir(this.stateDir, runId), 'events.jsonl'), { throwIfNoEntry: false, bigint: true });
     const stamp = log === undefined ? null : `${log.ino} ${log.size} ${log.mtimeNs}`;
@@ -210,7 +210,7 @@ export class Rig implements AsyncDisposable {
     return events;
   }
 
-  /** For a look that is taken again and again; what an event says is read by `events`. */
+  /** For repeated checks; `events` reads the contents of events. */
   async hasEvent(runId: string, type: RunEvent['body']['type']): Promise<boolean> {
     return (
       existsSync(runDir(this.stateDir, runId)) &&
@@ -273,7 +273,7 @@ export class Rig implements AsyncDisposable {
         const { vmKey } = JSON.parse(readFileSync(join(dir, 'intent.json'), 'utf8')) as { vmKey: string };
         if (isAlive(pid) && isKeeperOf(pid, dir)) found.push({ dir, vmKey, pid });
       } catch {
-        // A folder that is being made or removed has no keeper yet or no more.
+        // A folder that is just made or removed has no keeper.
       }
     }
     return found;
@@ -333,7 +333,7 @@ export class Rig implements AsyncDisposable {
         if (command.includes(this.stateDir) || environment.includes(this.stateDir) || cwd.startsWith(this.stateDir))
           found.push({ pid: Number(name), command });
       } catch {
-        // Gone, or not ours to look at.
+        // The process is gone, or its files are not readable for this user.
       }
     }
     return found.filter(({ pid }) => isAlive(pid));
@@ -357,7 +357,7 @@ export class Rig implements AsyncDisposable {
     };
   }
 
-  /** Whatever was started by one of these, or by what that has started. */
+  /** Returns all processes that these processes started, directly or not. */
   descendants(...pids: readonly number[]): readonly { readonly pid: number; readonly command: string }[] {
     const parents = new Map<number, number>();
     for (const name of readdirSync('/proc')) {
@@ -366,7 +366,7 @@ export class Rig implements AsyncDisposable {
         const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
         parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]));
       } catch {
-        // Gone.
+        // The process is gone.
       }
     }
     const isBelow = (child: number): boolean => {

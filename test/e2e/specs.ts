@@ -53,8 +53,8 @@ workflow:
 }
 
 /**
- * A stage that is ended at its time limit, one that exits with 255, and one that can be cancelled while it prints rows. All three
- * exit with 0 on SIGTERM. The last one has a named output and a reader, and a clean-up looks at how it ended.
+ * A stage that is ended at its time limit, one that exits with 255, and one that can be cancelled while it prints rows.
+ * All three exit with 0 on SIGTERM. The last one has a named output and a reader, and a clean-up reads how it ended.
  */
 export function interruptible(rows: number): string {
   return `api_version: v1

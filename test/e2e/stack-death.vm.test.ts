@@ -18,7 +18,7 @@ test.concurrent('the server is away for 10 s while the worker lives', async () =
   await rig.assertNothingLeft();
 });
 
-// Beside the first one, which mostly waits.
+// Runs next to the first test, which mostly waits.
 describe.concurrent('beside that,', () => {
   test.sequential('the supervisor dies while someone follows: its processes go with it, the follower brings a new one up', async () => {
     await using rig = new Rig();

@@ -16,7 +16,7 @@ test('run refuses the folder, ps shows its stack and VM, down ends the stack, an
   const file = join(rig.stateDir, 'state-format');
   expect(readFileSync(file, 'utf8')).toBe('1\n');
   const known = [...STATE_CONTENTS, 'logs', 'stack.lock', 'stack.stopped', 'state-format'];
-  // A name that is not known would let a folder without a number pass as an empty one.
+  // A folder without a number must not pass as an empty one because of an unknown name in it.
   expect(
     readdirSync(rig.stateDir).filter((name) => !known.includes(name) && !/^temporal\.db-(?:wal|shm)$/.test(name)),
   ).toEqual([]);

@@ -39,7 +39,7 @@ test('the keeper dies with its VM: that scope starts again, its sibling continue
   ]);
 });
 
-/** As a client may make one: what is a folder's name and a VM key of it is escaped, and the folder's name a hash. */
+/** A client may make such an id: Voidbox escapes it in the VM key, and names its folder by a hash. */
 const ODD_ID = `qemu lost: ${'é/'.repeat(300)}`;
 
 test('only QEMU dies: the keeper reports it, the stage is tried again in a new VM', async () => {

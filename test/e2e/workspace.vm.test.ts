@@ -13,7 +13,10 @@ function git(cwd: string, ...args: string[]): string {
 const script = (text: string): string => JSON.stringify(text);
 const scripted = (steps: readonly object[]): string => `'${JSON.stringify(steps).replaceAll("'", "''")}'`;
 
-/** The guest's configuration names programs wherever git takes one; on the host each would leave the canary. */
+/**
+ * The guest's configuration names programs in every place that git allows; on the host each of them would leave the
+ * canary.
+ */
 const spec = (canary: string): string => `api_version: v1
 kind: pipeline
 name: fix
@@ -78,7 +81,7 @@ test('a command and an agent change it one after the other; the worker dies in b
   expect(patch).toContain('GIT binary patch');
   expect(patch).toContain('deleted file mode 100644');
   expect(patch).toContain('new mode 100755');
-  // The agent has its skills in the repository, of which they are no part.
+  // The agent's skills lie in the repository, and are no part of it.
   const raw = await rig.cli('logs', 'workspace', '--stage', 'agent', '--raw');
   expect(JSON.parse(raw.stdout.split('\n')[0]!)).toMatchObject({
     cwd: '/home/sandbox/app',

@@ -1,4 +1,4 @@
-/** Ways in which files get damaged: each changes one file, or says that it has nothing to change there. */
+/** Ways in which files get damaged: each changes one file, or reports that the file has nothing to change. */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 
 export type Random = (below: number) => number;

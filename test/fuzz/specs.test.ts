@@ -29,7 +29,7 @@ type Random = (below: number) => number;
 const GOLDEN = join(import.meta.dirname, '../spec');
 const judge = await loadCheckSchema();
 const judged = new Map<string, ReturnType<typeof judge>>();
-/** Most rounds have a schema of an earlier one, and to judge one takes longer than all else. */
+/** Caches results, because most rounds have a schema of an earlier round and its check takes the longest. */
 const checkSchema: typeof judge = (schema) => {
   const key = JSON.stringify(schema);
   if (!judged.has(key)) judged.set(key, judge(schema));
@@ -40,7 +40,10 @@ const compile = (text: string): CompiledText =>
 const oneOf = <T>(values: readonly T[], random: Random): T => values[random(values.length)]!;
 const overJson = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 
-/** As `compile()` of the package gives it, as `inspect --json` prints it, and the part that the workflow holds. */
+/**
+ * Checks three forms: the plan that `compile()` returns, the text of `inspect --json`, and the part that the workflow
+ * holds.
+ */
 function expectReadsBack(plan: Plan, what: string): void {
   expect(checkPlan(overJson(plan)), what).toEqual({ plan });
   expect(checkPlan(overJson(toWire(plan))), what).toEqual({ plan });
@@ -146,14 +149,14 @@ test('no text makes the compiler throw, and what it accepts reads back and ends'
       if (plan === null) continue;
       accepted += 1;
       expectReadsBack(plan, broken);
-      // To carry a plan out takes longer than to read it back.
+      // Only each fourth plan, because running a plan takes longer than reading it back.
       if (accepted % 4 === 0) expectAllEnd(plan, randomOf(accepted), broken);
     }
-  // Else nothing would be read back.
+  // Without this, the test could pass although no plan was read back.
   expect(accepted).toBeGreaterThan(100);
 });
 
-/** A spec that means something, with many of the keys that change what happens. */
+/** Returns a valid spec with many of the keys that change the behaviour of a run. */
 function randomSpec(random: Random): object {
   const isWorkflow = random(2) === 0;
   const sometimes = (share: number, more: () => object): object => (random(share) === 0 ? more() : {});
@@ -294,7 +297,10 @@ function randomSpec(random: Random): object {
   };
 }
 
-/** One with a condition and a failure to look after, one with a loop and a list of its own, and one with what runs whatever happens. */
+/**
+ * Returns three parts: one with a condition and a stage for failures, one with a loop and a list of its own, and one
+ * with `finally` stages.
+ */
 function randomParts(random: Random): object {
   const run = { program: 'true' };
   const sometimes = (more: object): object => (random(3) === 0 ? more : {});
@@ -349,7 +355,7 @@ function randomParts(random: Random): object {
   };
 }
 
-/** Boxes one after the other, some side by side, some again and again. */
+/** Returns boxes in sequence, some in parallel, some in loops. */
 function ordered(names: readonly string[], random: Random): readonly object[] {
   const rows: object[] = [];
   for (let at = 0; at < names.length;) {
@@ -433,7 +439,7 @@ test('specs in YAML and JSON make the same plan, which reads back, and whose run
       if (JSON.stringify(spec).includes(text)) count(text);
     for (const end of expectAllEnd(plan, random, what)) count(end);
   }
-  // Else the specs would not be what is to be tried.
+  // Without this, the specs could miss the cases that the test is for.
   const ends = ['succeeded', 'failed', 'cancelled'];
   expect(Object.fromEntries(seen)).toMatchObject(
     Object.fromEntries(

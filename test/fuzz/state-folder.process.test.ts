@@ -19,10 +19,10 @@ const ROUNDS = 200;
 const SEED = 20_261_122;
 const SERVER = 'embedded';
 const HOST = 'this-host';
-/** Whole in every round. */
+/** These runs stay whole in every round. */
 const GOOD = ['sales-good', 'sales-bad', 'open-good'];
 const VICTIM = 'victim';
-/** In a folder that is named by a hash. */
+/** Its folder is named by a hash. */
 const LONG = `long/${'x'.repeat(900)}`;
 const OPEN_VICTIM = 'open-victim';
 
@@ -53,7 +53,7 @@ async function answer(stateDir: string, codes: readonly number[], ...argv: reado
   const typed = await type(stateDir, ...argv);
   expect(typed.stderr).not.toMatch(/bug in voidbox|\n\s+at /);
   expect(codes, `${argv.join(' ').slice(0, 80)} ended with ${typed.code}: ${typed.stderr}`).toContain(typed.code);
-  // Nothing of it may drive a terminal.
+  // The output must not contain control sequences for a terminal.
   const printed = argv.includes('--json') ? '' : typed.stdout + typed.stderr;
   expect(printed.includes('\u001b')).toBe(false);
   return typed;
@@ -65,7 +65,7 @@ async function checkAll(stateDir: string, withDoctor: boolean): Promise<void> {
   await answer(stateDir, [0], 'runs');
   await answer(stateDir, [0], 'runs', '--state', 'damaged', '--json');
   for (const runId of [VICTIM, LONG, OPEN_VICTIM]) {
-    // 2: its folder tells no run any more.
+    // Exit code 2: its folder no longer names a run.
     await answer(stateDir, [0, 2], 'status', runId);
     await answer(stateDir, [0, 2], 'status', runId, '--json');
     await answer(stateDir, [0, 2, 3], 'logs', runId);
@@ -137,7 +137,7 @@ test(`${ROUNDS} damages, and then everything that is damaged is set aside`, { ti
     }
     rmSync(copy, { recursive: true, force: true });
   }
-  // Both happen, so that neither check passes for want of cases.
+  // Both happen, so neither check passes for lack of cases.
   expect(seen.damaged).toBeGreaterThan(ROUNDS / 4);
   expect(seen.unnoticed).toBeGreaterThan(0);
 });

@@ -6,7 +6,7 @@ export interface PlanOptions {
   readonly shared?: string;
   readonly maxParallel?: number;
   readonly backoffMs?: number;
-  /** Beside the attempts and the pause. */
+  /** In addition to the attempts and the pause. */
   readonly retry?: Partial<RetryPlan>;
   /** These need one of the failures that they wait for. */
   readonly anyFailure?: string;

@@ -32,7 +32,7 @@ export type Ending =
   | 'acquire-lost'
   | 'acquire-broken';
 
-/** Carries out what the machine asks for, one answer at a time, and notes what a real world could not do. */
+/** Executes the commands of the machine, one answer at a time, and records what a real world could not do. */
 export class World {
   readonly plan: MachinePlan;
   state: RunState;
@@ -302,7 +302,7 @@ function stopsLast(event: MachineEvent, haveBegun: boolean): boolean {
   );
 }
 
-/** Each VM on a host of its own: whatever goes to another one's is seen. */
+/** Each VM has a host of its own, so that a test sees a call that goes to the host of another VM. */
 function leaseOf(scope: string, generation: number): VmLease {
   return { vmKey: `run/${scope}/${generation}`, queue: `queue/${scope}/${generation}`, host: `${scope}-${generation}` };
 }

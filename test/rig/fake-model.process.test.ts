@@ -1,4 +1,7 @@
-/** The unmodified command line of Codex on this machine against the fake model: what the rig says is what the real one understands. */
+/**
+ * The unmodified command line of Codex on this machine against the fake model: the real program understands the answers
+ * of the rig.
+ */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';

@@ -1,4 +1,7 @@
-/** Boots of VMs as a user finds them in a run's event history, on a real Temporal server. VMs are mocks that claim to be real. */
+/**
+ * Boots of VMs as a user finds them in a run's event history, on a real Temporal server. VMs are mocks that pass as
+ * real VMs.
+ */
 import { describe, expect, test } from 'vitest';
 import type { WorkflowHandle } from '@temporalio/client';
 import { startRun } from '../../client/runs/runs.ts';

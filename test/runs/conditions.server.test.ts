@@ -82,13 +82,13 @@ test('a stage whose condition holds runs', async () => {
   expect(await statesOf('condition-holds')).toEqual({ build: 'succeeded', publish: 'succeeded', last: 'succeeded' });
 });
 
-test('one whose condition does not hold is passed, and the run succeeds without it', async () => {
+test('a stage whose condition does not hold is passed, and the run succeeds without it', async () => {
   await start('condition-passes', workflow('passes', 'stages.build.json.rows == 9007199254740992'));
   expect((await outcomeOf('condition-passes')).state).toBe('succeeded');
   expect(await statesOf('condition-passes')).toEqual({ build: 'succeeded', publish: 'passed', last: 'succeeded' });
 });
 
-test('one whose condition cannot be decided fails with the reason', async () => {
+test('a stage whose condition cannot be decided fails with the reason', async () => {
   await start('condition-fails', workflow('fails', 'stages.build.json.missing'));
   expect(await outcomeOf('condition-fails')).toMatchObject({
     state: 'failed',

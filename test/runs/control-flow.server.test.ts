@@ -103,7 +103,7 @@ test('a run whose only failures are tolerated succeeds, and says which', async (
   expect((await bodiesOf('tolerated', 'run-finished'))[0]?.outcome.tolerated).toEqual(['lint']);
 });
 
-test('in a pipeline what came before goes through a failure that is tolerated, and a merge leaves it out', async () => {
+test('in a pipeline the input of a stage passes over its tolerated failure, and a merge leaves the stage out', async () => {
   const boxes = ['fetch', 'left', 'right', 'all', 'lint', 'report'];
   const work: Record<string, string> = {
     fetch: 'run: { program: echo, args: [fetched] }',
@@ -151,7 +151,7 @@ pipeline:
   ]);
 });
 
-test('a wait ends when its time has come, one until a time that has passed at once, and neither takes a VM', async () => {
+test('a wait ends at its time, a wait for a past time ends at once, and neither uses a VM', async () => {
   const outcome = await run(
     'waits',
     `    - { name: past, wait: { until: 2001-01-01T00:00:00Z } }

@@ -156,7 +156,7 @@ test('the author’s retries are the run’s', async () => {
 
 test('a failed run that is reset gets the same failure', async () => {
   worker = await stack.startWorker();
-  // Boxes have VMs for themselves, for which nothing is asked but with their calls.
+  // Boxes have their own VMs, so the workflow makes no other calls for a VM.
   const boxes = `    - { name: bad, run: { program: fail, args: [reset, "1"] } }\n    - { name: after, run: { program: 'true' } }\n`;
   const outcome = await run(
     'failed-activity-reset',
@@ -224,7 +224,7 @@ test('no payload and no failure of a failed, a refused and a cancelled run says 
   expect((await awaitOutcome(client, 'paths-cancelled')).state).toBe('cancelled');
   for (const runId of ['paths-fails', 'paths-refused', 'paths-cancelled']) {
     const text = textOf(await historyOf(runId));
-    // It is read: what the workflow was started with, and what went wrong.
+    // Proves that the texts are read: the argument of the workflow and the failures.
     expect(text).toContain('kind: ');
     expect(text.split(packageRoot()).length - 1, `${runId} has paths of the installation`).toBe(0);
   }

@@ -54,7 +54,7 @@ async function endsOf(runId: string): Promise<readonly string[]> {
   });
 }
 
-test('they run after all others, and their conditions read how those ended', async () => {
+test('`finally` stages run after all others, and their conditions read how those ended', async () => {
   const outcome = await run(
     'finally',
     `    - { name: work, run: { program: echo, args: [made] } }
@@ -69,7 +69,7 @@ test('they run after all others, and their conditions read how those ended', asy
   expect(order.slice(2).sort()).toEqual(['alarm passed', 'clean succeeded']);
 });
 
-test('they run after a failure, which stays the reason of the end', async () => {
+test('`finally` stages run after a failure, which stays the reason of the end', async () => {
   const outcome = await run(
     'finally-failed',
     `    - { name: work, run: { program: fail }, outputs: [{ name: made }] }
@@ -101,7 +101,7 @@ workflow:
   expect(order.slice(1).sort()).toEqual(['clean succeeded', 'tell failed']);
 });
 
-test('a cancel ends the others and lets them run', async () => {
+test('a cancel ends the other stages and lets `finally` stages run', async () => {
   const runId = 'finally-cancelled';
   await start(
     runId,
@@ -116,7 +116,7 @@ test('a cancel ends the others and lets them run', async () => {
   expect(backend.alive()).toEqual([]);
 });
 
-test('a second cancel ends them too, and a third finds a run that has ended', async () => {
+test('a second cancel ends `finally` stages too, and a third finds a run that has ended', async () => {
   const runId = 'finally-cancelled-again';
   await start(
     runId,
@@ -132,7 +132,7 @@ test('a second cancel ends them too, and a third finds a run that has ended', as
   expect(backend.alive()).toEqual([]);
 });
 
-test('they run after the time of the run is over, which is not theirs', async () => {
+test('`finally` stages run after the time of the run is over, because that limit is not theirs', async () => {
   const runId = 'finally-timeout';
   await start(
     runId,
@@ -150,7 +150,7 @@ test('they run after the time of the run is over, which is not theirs', async ()
   expect((await endsOf(runId)).at(-1)).toBe('clean succeeded');
 });
 
-test('they have a time of their own, after which the run fails', async () => {
+test('`finally` stages have a time of their own, after which the run fails', async () => {
   const outcome = await run(
     'finally-grace',
     '    - { name: work, run: { program: echo } }\n    - { name: clean, finally: true, run: { program: until, args: [c] } }\n',

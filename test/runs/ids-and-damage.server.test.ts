@@ -19,7 +19,7 @@ import type { RunningWorkers } from '../../workers/workers.ts';
 /** How long a run may take to end once its files are damaged: retries of activities take longer. */
 const END_LIMIT_MS = 30_000;
 
-/** gRPC's. */
+/** The code of gRPC. */
 const INVALID_ARGUMENT = 3;
 
 const programs: Record<string, MockProgram> = {
@@ -121,7 +121,7 @@ describe('a Temporal Schedule', () => {
     const listed = JSON.parse((await type('runs', '--json')).stdout) as { runs: { runId: string; state: string }[] };
     expect(listed.runs).toContainEqual(expect.objectContaining({ runId, state: 'running' }));
     expect((await type('runs')).stdout).toContain(runId);
-    // Also by the beginning of it.
+    // The beginning of the id is enough.
     expect((await type('status', 'nightly')).stdout).toContain(runId);
     expect(JSON.parse((await type('cancel', runId, '--json')).stdout)).toEqual({
       runId,
@@ -194,7 +194,7 @@ describe('a run whose files are damaged while it runs', () => {
         };
         return runs.find((run) => run.runId === id);
       };
-      // A log without a first event is taken for one that is just begun for some seconds.
+      // For some seconds, a log without a first event counts as a run that begins.
       await expect
         .poll(() => listed(runId), { timeout: 15_000, interval: 500 })
         .toMatchObject({ state: 'damaged', damage: expect.stringContaining(runId) });

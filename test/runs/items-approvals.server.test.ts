@@ -69,7 +69,7 @@ test('each item asks on its own, is answered by its name, and continues without 
   const receipt = await approve('ask-items', 'each[1].ok', { fields: { size: 3 } });
   expect(receipt).toMatchObject({ stage: 'each[1].ok', attempt: 1, decision: 'approve', by: 'ada' });
   await expect.poll(() => ships.get('"b"'), { timeout: 10_000 }).toBe(1);
-  // The others still wait, which the view of the run shows. They began to wait in any order.
+  // The other items still wait, and the view of the run shows this. They began to wait in any order.
   await expect
     .poll(async () =>
       openQuestionsOf(await viewOf('ask-items'))

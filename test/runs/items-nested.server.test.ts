@@ -263,7 +263,7 @@ test('a terminated run takes the windows at every depth with it', async () => {
   gateIsOpen = true;
 });
 
-test('a worker that goes and another that comes do nothing of a list within an item twice', async () => {
+test('after a change of workers, no work of a list within an item is repeated', async () => {
   gateIsOpen = false;
   await start(
     'nested-worker-change',
@@ -290,7 +290,7 @@ test('if only an inner window is terminated, it is started again, and repeats no
   expect(starts.get('inner "u1"')).toBe(1);
 });
 
-test('a run that is reset to its start does what has ended no second time', async () => {
+test('a run that is reset to its start does not repeat finished work', async () => {
   gateIsOpen = false;
   await start('nested-reset', requestOf([outer('[{ of: [v1, gate-v] }]')], { p: [LIST, inner()] }));
   while (!starts.has('inner "v1"') || !starts.has('inner "gate-v"')) await sleep(20);

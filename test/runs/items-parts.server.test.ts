@@ -281,7 +281,7 @@ test('a cancelled run ends what its items run, and begins nothing else of them',
   expect(running).toBe(0);
 });
 
-test('a worker that goes and another that comes do nothing of an item twice', async () => {
+test('after a change of workers, no work of an item is repeated', async () => {
   gateIsOpen = false;
   await start('item-parts-worker-change', requestOf(['name: each, uses: ./p.yaml, for_each: [gate-w, v]'], ONE_TWO));
   while (!starts.has('two "gate-w"') || !starts.has('two "v"')) await sleep(20);

@@ -295,7 +295,7 @@ test('a cancelled run ends what its items run, and none is left', async () => {
   expect(running).toBe(0);
 });
 
-test('a worker that goes and another that comes run no item twice', async () => {
+test('after a change of workers, no item is repeated', async () => {
   gateIsOpen = false;
   await start('items-worker-change', 'for_each: [a, gate, b], max_parallel: 2');
   await untilRunning('items-worker-change', 3);

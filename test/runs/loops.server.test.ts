@@ -67,7 +67,7 @@ const loop = (more: string): readonly string[] => [
   'type: box, name: last',
 ];
 
-test('visits build on each other until the condition holds, and what follows finds the last', async () => {
+test('visits build on each other until the condition holds, and the next stage gets the last result', async () => {
   await start('loop', BOXES, loop('until: stages.judge.json >= 4, max_visits: 5'));
   const outcome = await outcomeOf('loop');
   expect(outcome.state).toBe('succeeded');
@@ -82,7 +82,7 @@ test('visits build on each other until the condition holds, and what follows fin
   ]);
 });
 
-test('at its limit it fails as loop/limit, and nothing follows', async () => {
+test('at its limit a loop fails with loop/limit, and no stage follows', async () => {
   await start('loop-limit', BOXES, loop('until: stages.judge.json >= 4, max_visits: 2'));
   expect(await outcomeOf('loop-limit')).toMatchObject({
     state: 'failed',
@@ -109,7 +109,7 @@ test('people may be asked in each visit, and their answer ends the loop', async 
   ]);
   const { client } = runs.stack.runs;
   for (const good of [false, true]) {
-    // The question before may be shown for a moment when its answer has been taken.
+    // The previous question may be shown for a moment after its answer was accepted.
     const visit = good ? 2 : 1;
     await until(`the question of visit ${visit}`, async () => {
       const { state, attempt, question } = (await viewOf('loop-asks')).stages[1] ?? {};
@@ -129,7 +129,7 @@ test('people may be asked in each visit, and their answer ends the loop', async 
   ]);
 });
 
-test('a cancel in a later visit ends it', async () => {
+test('a cancel in a later visit ends the loop', async () => {
   [gateIsOpen, hasReached] = [false, false];
   const boxes = ['name: write, run: { program: next, args: [gate, "2"] }'];
   await start('loop-cancelled', boxes, ['type: loop, name: refine, boxes: [write], until: "false", max_visits: 3']);

@@ -41,7 +41,7 @@ test('a run with items, an approval, a failed stage and a large output ends as o
   await startRun(runs.client, { runId: 'memory', request: { spec: SPEC }, summary: 'test memory' });
   while ((await stagesThatAsk(runs.client, 'memory')).length === 0) await sleep(20);
   expect(await runs.stack.stores.index.openRuns()).toEqual(['memory']);
-  // The next worker has of the run what the stores have.
+  // The next worker knows only what the stores contain of the run.
   await runs.stopWorker();
   await runs.startWorker();
   await answerStage(runs.client, 'memory', { stage: 'release', decision: 'approve', by: 'ada' });

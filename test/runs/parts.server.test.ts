@@ -119,7 +119,7 @@ test('outputs of its stages reach arguments within the part, and its own output 
   expect(await textOf(outcome)).toBe(`end(${ofP}) <${ofP}`);
 });
 
-test('a stage of it that fails is the failure of the run, and a retry starts there', async () => {
+test('a stage of a part that fails is the failure of the run, and a retry starts there', async () => {
   const request = requestOf([say('start'), 'name: p, uses: ./p.yaml', say('end')], {
     'p.yaml': pipeline([say('one', 'retry-one'), say('two', 'fail-two')]),
   });
@@ -187,7 +187,7 @@ test("a part whose failure is tolerated does not fail the run, and the next stag
   expect(await textOf(await outcomeOf('parts-tolerated-again'))).toBe('end <two <fail-tolerated <start');
 });
 
-test('so does one that is done for each item, once too many of them failed', async () => {
+test('a tolerated part that is done for each item does not fail the run either, once too many items have failed', async () => {
   isBroken = true;
   await start(
     'parts-tolerated-items',
@@ -220,7 +220,7 @@ test('a cancelled run ends what its part runs, and begins nothing else of it', a
   expect(await statesOf('parts-cancelled')).toEqual(['p.one cancelled', 'p.two skipped', 'p skipped']);
 });
 
-test('a worker that goes and another that comes do nothing of a part twice', async () => {
+test('after a change of workers, no work of a part is repeated', async () => {
   gateIsOpen = false;
   await start(
     'parts-worker-change',

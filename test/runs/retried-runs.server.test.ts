@@ -95,7 +95,7 @@ async function failed(key: string): Promise<void> {
 
 const retryOf = (runId: string, from: string | null = null): RunRequest => ({ origin: { runId, kind: 'retry', from } });
 
-test('a retry runs what failed and what is behind it; what succeeded, an answer included, is taken over', async () => {
+test('a retry runs failed stages and the stages after them; results of the others, answers included, are taken over', async () => {
   await failed('first');
   isBroken = false;
   const outcome = await run('origin-retried', retryOf('first'));
@@ -126,7 +126,7 @@ test('a run from a stage asks and runs again from there', async () => {
   expect(await storyOf('from-ask')).toEqual(['build of again', 'side of again', 'ask/0/1', 'deploy/0/1', 'tell/0/1']);
 });
 
-test('a run that is given everything ends at once, with the result', async () => {
+test('a run that takes over all results ends at once, with the result', async () => {
   const outcome = await run('origin-all-given', retryOf('origin-retried'));
   expect(outcome.state).toBe('succeeded');
   expect(await runs.stack.artifact(outcome.output!)).toBe('first-build is done\n');
@@ -139,7 +139,7 @@ test('a run that is given everything ends at once, with the result', async () =>
   ]);
 });
 
-test('a fork runs the stages of another spec, behind those that are equal', async () => {
+test('a fork runs the stages of another spec that follow the equal stages', async () => {
   const fork = spec('first', 'other');
   const origin = { runId: 'origin-retried', kind: 'fork', from: 'tell' } as const;
   expect((await run('origin-forked', { spec: fork, origin })).state).toBe('succeeded');
@@ -191,7 +191,7 @@ test('a retry that is reset after its end returns the recorded outcome, and runs
   expect(starts.get('first-deploy')).toBe(before);
 });
 
-test('a run of which this host knows nothing can not be retried', async () => {
+test('a run that this host does not know cannot be retried', async () => {
   const outcome = await run('origin-unknown', retryOf('nobody'));
   expect(outcome.failure).toMatchObject({ code: 'origin/unknown' });
 });

@@ -229,7 +229,7 @@ describe('a mounted folder', () => {
 
   test('that the worker does not allow any more is refused', async () => {
     await startWithMount('narrowed', join(folder, 'spec/data'));
-    // As after a restart with another policy.
+    // Imitates a restart with another policy.
     await stack.deps.marks.put('narrowed', 'client', { baseDir: join(folder, 'private') });
     go();
     expect(await awaitOutcome(stack.runs.client, 'narrowed')).toMatchObject({
@@ -291,7 +291,7 @@ describe('a second workflow with the id of a run', () => {
 });
 
 describe('a reset', () => {
-  /** To the first workflow task: everything is done again, `admit` as well. */
+  /** Resets to the first workflow task: everything is done again, including `admit`. */
   async function reset(runId: string): Promise<void> {
     const { execution } = (await stack.runs.client.workflow.getHandle(runId).describe()).raw.workflowExecutionInfo!;
     await stack.runs.client.workflowService.resetWorkflowExecution({

@@ -62,7 +62,7 @@ async function countIn(ref: Parameters<TestStack['artifact']>[0] | null): Promis
 
 test('a service serves beside other steps until it is cancelled; its history does not grow, and its last output is the result', async () => {
   await start('service-cancelled', '', '    - { name: beside, run: { program: echo, args: [beside] } }\n');
-  // By then the step beside it has ended, and the server has heard of it.
+  // At this point the step next to it has ended, and the server has recorded its end.
   await untilPublished('service-cancelled', 2);
   const before = await historyOf('service-cancelled');
   await untilPublished('service-cancelled', 4);
@@ -88,7 +88,7 @@ test('a service serves beside other steps until it is cancelled; its history doe
   ]);
 });
 
-test('a worker that goes leaves it serving: the next one publishes on, and starts nothing', async () => {
+test('a service outlives its worker: the next worker continues to publish, and starts nothing', async () => {
   await start('service-worker-change');
   await untilPublished('service-worker-change', 2);
   await stopWorker();
@@ -101,7 +101,7 @@ test('a worker that goes leaves it serving: the next one publishes on, and start
   expect(started.get('service-worker-change')).toBe(1);
 });
 
-test('the time of a run ends it too, as a failure with its last output', async () => {
+test('the time limit of a run ends a service, too, as a failure with its last output', async () => {
   await start('service-timeout', 'timeout_secs: 2\n');
   const outcome = await awaitOutcome(runs.client, 'service-timeout');
   expect(outcome).toMatchObject({ state: 'failed', failure: { code: 'run/timeout' } });

@@ -91,7 +91,7 @@ test('a signal and an update with a name that the SDK reserves stop no run', asy
 });
 
 test(
-  'a flood of them leaves five short notices, and no more history than the signals themselves',
+  'a flood of signals leaves five short notices, and no more history than the signals themselves',
   { timeout: 240_000 },
   async () => {
     const handle = await start('strays-flood');

@@ -1,4 +1,4 @@
-/** docs/reference/security.md promises nothing without a test, and names no test that is not there. */
+/** docs/security.md promises nothing without a test, and each test that it names exists. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -24,7 +24,7 @@ function rowsOf(page: string): readonly Row[] {
 
 const ROWS = rowsOf(PAGE);
 
-/** What is wrong with a row; null when nothing is. */
+/** Returns the problem of a row; null: there is no problem. */
 function problemOf({ what, verdict, tests }: Row, read?: (file: string) => string | null): string | null {
   if (!/^(?:cannot|\*\*can\*\*)/.test(verdict)) return `"${what}" says neither cannot nor **can**`;
   if (verdict.startsWith('cannot') && tests.length === 0) return `"${what}" names no test`;
@@ -32,7 +32,7 @@ function problemOf({ what, verdict, tests }: Row, read?: (file: string) => strin
   return missing === null ? null : `"${what}" names ${missing}`;
 }
 
-test('has a table for each who', () => {
+test('the page has a table for each attacker', () => {
   const headings = [...PAGE.matchAll(/^## (.+)$/gm)].map((match) => match[1]);
   expect(headings).toEqual(
     expect.arrayContaining([

@@ -56,7 +56,7 @@ const environment = (): Record<string, string> => ({
 });
 const around = (script: string): Surroundings => ({ cwd: made.dir, env: environment(), scriptOf: () => script });
 
-/** To its end; everything that was shown, as text. */
+/** Drives the skill to its end. Returns everything that was shown, as text. */
 async function driven(driver: Driver): Promise<{ readonly finalOutput: unknown; readonly text: string }> {
   const going = await driver.start({ skill: 'curious' });
   const shown: Shown[] = [going.first];
@@ -89,7 +89,7 @@ function expectSameness(finalOutput: unknown, isProgramItself: boolean): void {
   const { look, inner, kept } = finalOutput as Look;
   expect(look.seen.filter((name) => !BASE.test(name))).toEqual([TOKEN]);
   expect(look.seen).toContain('PATH');
-  // A script that calls `main` is the program itself, and begins with what there is.
+  // A script that calls `main` is the program itself, so it starts with the whole environment.
   expect(isProgramItself ? [] : look.loaded.filter((name) => !BASE.test(name))).toEqual([]);
   expect(look).toMatchObject({ digest: DIGEST, told: '[redacted]', hidden: 'nowhere' });
   expect({ inner, kept }).toEqual({ inner: { inner: '[redacted]', digest: DIGEST }, kept: '[redacted]' });
@@ -118,7 +118,7 @@ test('the test kit shows the same', async () => {
       env: { [TOKEN]: CANARY },
     });
     expectSameness(response, false);
-    // The model is the test's own.
+    // The process of the test contains the model.
     expect(around).toBe(UNDECLARED_VALUE);
     expect(process.env[TOKEN]).toBeUndefined();
     await expect(runSkill(definition as SkillDefinition, { model: mockModel(answers) })).rejects.toThrow(

@@ -144,7 +144,7 @@ describe.each(DRIVERS)('%s', (_name, driver) => {
     expect({ inner, kept }).toEqual({ inner: { inner: '[redacted]', digest: DIGEST }, kept: '[redacted]' });
     expect(JSON.stringify(shown)).not.toContain(CANARY);
 
-    // The answer comes a moment before the session's end.
+    // The answer arrives a moment before the session's end.
     await expect.poll(() => existsSync(file), { timeout: 20_000 }).toBe(false);
     expect(holders()).toEqual([]);
     for (const one of [session, `${session}~2`]) {
@@ -234,12 +234,12 @@ test('answers from a shell without the variable find what was handed over, also 
     .toBe(false);
 });
 
-test('a session that is started again under the id of a terminated one does not get the values of that one', async () => {
+test('a session that is started again under the id of a terminated session does not get its values', async () => {
   await output([BIN, 'session', 'start', 'curious', '--id', 'again'], around);
   await runs.client.workflow.getHandle('again').terminate();
   const file = join(stateDir, 'sessions/again/variables.json');
   expect(readFileSync(file, 'utf8')).toContain(CANARY);
-  // By a client of the server that hands nothing over.
+  // A client of the server starts it, without handing values over.
   const handle = await runs.client.workflow.start('voidboxSession', {
     workflowId: 'again',
     taskQueue: 'voidbox-sessions',

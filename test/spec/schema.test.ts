@@ -1,6 +1,6 @@
 /**
- * The JSON Schema that editors read and the compiler say the same of a spec's shape: of the golden cases beside this
- * file, of the examples, and of what `voidbox init` writes.
+ * Compares the JSON Schema that editors read with the compiler's checks of a spec's shape: for the golden cases next to
+ * this file, for the examples, and for the output of `voidbox init`.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -30,7 +30,7 @@ const SEEN: Readonly<Record<SpecCode, 'always' | 'sometimes' | 'never'>> = {
   'spec/unknown-key': 'always',
   // Not that a key has no effect at that point.
   'spec/unsupported': 'sometimes',
-  // That something will be refused by `run` is no mistake of shape.
+  // A spec that `run` will refuse has no mistake of shape.
   // More mounts in one list than a VM takes.
   'spec/too-large': 'sometimes',
   'spec/bad-path': 'sometimes',
@@ -92,7 +92,7 @@ function valueOf(node: TreeNode): unknown {
   return Object.fromEntries([...node.entries].map(([key, { value }]) => [key, valueOf(value)]));
 }
 
-/** Where an error of the schema lies in the text. */
+/** Returns the place of a schema error in the text. */
 function placeOf(root: TreeNode, { instancePath, keyword, params, propertyName }: ErrorObject): Position {
   let node = root;
   let at = root.at;
@@ -106,7 +106,7 @@ function placeOf(root: TreeNode, { instancePath, keyword, params, propertyName }
   }
   if (keyword === 'false schema') return keyAt;
   if (keyword === 'maxItems' && node.kind === 'list') return node.items[params['limit'] as number]!.at;
-  // A mistake in a key lies at the key, one in what is missing at the mapping.
+  // A mistake in a key is at the key; a missing key is at the mapping.
   const key = keyword === 'additionalProperties' ? (params['additionalProperty'] as string) : propertyName;
   return (key !== undefined && node.kind === 'map' ? node.entries.get(key)?.keyAt : undefined) ?? at;
 }

@@ -1,4 +1,4 @@
-/** The storm's checker finds what a storm is for: each record here is a good one with one thing wrong. */
+/** Tests that the storm's checker finds mistakes: each record here is a good one with one mistake. */
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
 import type { ErrorCode } from '../../domain/errors/codes.ts';

@@ -31,7 +31,7 @@ export function findingsOf(story: Story, events: readonly RunEvent[]): readonly 
   ];
 }
 
-/** A run whose VM was lost more often than it is tried again may fail, when its events say each loss. */
+/** A run may fail if its VM was lost more often than it is tried again, and if its events report each loss. */
 export function isExplainedFailure(events: readonly RunEvent[]): boolean {
   const outcome = bodies(events, 'run-finished')[0]?.outcome;
   if (outcome?.state !== 'failed' || !isLostVm(toErrorCode(outcome.failure?.code))) return false;
@@ -115,7 +115,7 @@ function attemptsOf(
   events: readonly RunEvent[],
 ): { readonly attempts: readonly Attempt[]; readonly findings: string[] } {
   const findings: string[] = [];
-  // A VM that is lost while it boots has its stage tried again before the command of that key was there.
+  // If a VM is lost while it boots, its stage is tried again before the command of that key has started.
   const keys = new Set(
     events.flatMap(({ body }) =>
       'stage' in body && body.stage === stage && 'execKey' in body && body.type !== 'stage-retrying'
@@ -140,7 +140,9 @@ function attemptsOf(
   return { attempts, findings };
 }
 
-/** One stream as its pieces give it, and each place where a piece does not begin where the one before it ended. */
+/**
+ * Joins the pieces of one stream, and finds each place where a piece does not begin at the end of the previous piece.
+ */
 function streamOf(
   execKey: string,
   stream: StreamName,
@@ -186,7 +188,7 @@ function attemptFindings(story: StageStory, attempt: Attempt): readonly string[]
   ];
 }
 
-/** An attempt that was cut off has written the beginning of what it writes, and nothing else. */
+/** An interrupted attempt has written the beginning of its text, and nothing else. */
 function prefixFindings(story: StageStory, { execKey, stdout, stderr }: Attempt): readonly string[] {
   const findings: string[] = [];
   if (!story.stdout.startsWith(stdout) && story.failing?.startsWith(stdout) !== true)
@@ -207,7 +209,7 @@ function textFindings(what: string, got: string, wanted: string): readonly strin
   ];
 }
 
-/** A stage never runs again without a word: each attempt that another one follows has an event that says why. */
+/** A stage never runs again without a reason: each attempt with a successor has an event that gives the reason. */
 function repetitionFindings(
   { stage, scope }: StageStory,
   { execKey, results }: Attempt,

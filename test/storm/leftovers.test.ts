@@ -53,7 +53,7 @@ test('an artifact with other bytes than its name says is found', () => {
   expect(brokenArtifacts(folder)).toEqual([expect.stringContaining('its bytes have the hash')]);
 });
 
-test('a folder of the host that a run left otherwise is found', () => {
+test('a folder of the host with other contents than expected is found', () => {
   put('shared/journal', 'before\nwritten\nwritten\n');
   put('shared/.voidbox-partial.1');
   expect(folderFindings(folder, { 'shared/journal': 'before\nwritten\n', 'shared/made': '' })).toEqual([

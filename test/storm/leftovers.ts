@@ -4,7 +4,7 @@ import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { isSha256 } from '../../domain/units/sha256.ts';
 
-/** Names of files that are written and then renamed: each is half a file for as long as it lies there. */
+/** Names of files that are written and then renamed: each is half a file while it has this name. */
 const HALF = /(?:\.partial|\.new|\.tmp)$|^\.voidbox-partial|\.json\.\d+$/;
 
 /** Every file, folder, link and socket below a folder, as paths relative to it. */
@@ -15,7 +15,7 @@ export function entriesBelow(folder: string): readonly string[] {
     try {
       names = readdirSync(at);
     } catch {
-      // A folder that goes while it is looked at has nothing left in it.
+      // A folder that disappears during the check has no files left in it.
       return;
     }
     for (const name of names) {
@@ -39,18 +39,19 @@ export function fileLeftovers(stateDir: string): readonly string[] {
     )
       return [`${path}: the socket of a keeper`];
     if (name === 'scratch.img') return [`${path}: the disk of a VM`];
-    // Beside the artifacts a killed writer leaves its file; nothing reads it, and prune takes it after a day.
+    // A killed writer leaves its file next to the artifacts; nothing reads it, and prune removes it after a day.
     if (name === '.partial' || basename(dirname(path)) === '.partial') return [];
-    // A keeper that is killed between the write and the rename leaves it beside the whole record; nothing reads it, and it goes with the VM's folder. A sweep removes those of the VM itself.
+    // A keeper that is killed between the write and the rename leaves this file next to the whole record. Nothing reads
+    // it, and it is removed with the VM's folder. A sweep removes such files of the VM itself.
     if (/^vms\/[^/]+\/exec\/[^/]+\/record\.json\.new$/.test(path)) return [];
-    // A command line that is killed before it starts its run leaves it; prune takes it after a day.
+    // A command line that is killed before it starts its run leaves this folder; prune removes it after a day.
     const [top, run] = path.split('/');
     if (top === 'runs' && run !== undefined && !existsSync(join(stateDir, top, run, 'events.jsonl'))) return [];
     return HALF.test(name) ? [`${path}: half a file`] : [];
   });
 }
 
-/** Artifacts whose bytes are not those that their name says. */
+/** Finds artifacts whose bytes do not match the hash in their name. */
 export function brokenArtifacts(stateDir: string): readonly string[] {
   return entriesBelow(join(stateDir, 'artifacts')).flatMap((path) => {
     const name = basename(path);
@@ -64,7 +65,7 @@ export function brokenArtifacts(stateDir: string): readonly string[] {
 
 type Files = Readonly<Record<string, string>>;
 
-/** How a folder of the host differs from what it should hold. */
+/** Finds the differences between a folder of the host and its expected contents. */
 export function folderFindings(folder: string, wanted: Files): readonly string[] {
   return [
     ...strangers(folder, wanted),
@@ -72,7 +73,10 @@ export function folderFindings(folder: string, wanted: Files): readonly string[]
   ];
 }
 
-/** The same of a run that ended in its middle: each file is as it was before the run or as the run makes it, new ones perhaps only in their beginning. */
+/**
+ * Does the same for a run that ended in its middle: each file is as before the run or as the run writes it. A new file
+ * may contain only the beginning.
+ */
 export function unfinishedFolderFindings(folder: string, before: Files, after: Files): readonly string[] {
   const isRight = (path: string) => (got: string) =>
     path in before ? got === before[path] || got === after[path] : after[path]!.startsWith(got);
@@ -87,7 +91,7 @@ export function unfinishedFolderFindings(folder: string, before: Files, after: F
   ];
 }
 
-/** Whatever is neither wanted nor a folder above something wanted. */
+/** Finds files that are not expected, except folders above expected files. */
 function strangers(folder: string, wanted: Files): readonly string[] {
   const paths = Object.keys(wanted);
   return entriesBelow(folder)

@@ -14,7 +14,7 @@ import { describeBlow, describeFullDisk, planStrikes, type Blow, type Strike } f
 
 /** From the last blow to the end of both runs: three lost VMs, one after the other, on a busy machine. */
 const FINISH_LIMIT_MS = 240_000;
-/** The janitor looks every 20 s. */
+/** The janitor checks every 20 s. */
 const LEFTOVERS_LIMIT_MS = 60_000;
 const CLI_LIMIT_MS = 120_000;
 const FIRST_VM_LIMIT_MS = 30_000;
@@ -114,7 +114,9 @@ function startRun(rig: Rig, specFile: string, runId: string, story: Story, ...op
   return rig.startWith(story.variables, 'run', specFile, '--run-id', runId, ...options);
 }
 
-/** A cancel needs the run, and the server, which a blow may have taken away: like a person, it is asked for again. */
+/**
+ * A cancel needs the run and the server, which a blow may have killed. So it is requested again, as a person would do.
+ */
 async function cancel(rig: Rig, runId: string): Promise<void> {
   await until(
     `${runId} to be cancelled`,
@@ -130,14 +132,14 @@ async function cancel(rig: Rig, runId: string): Promise<void> {
   );
 }
 
-/** `unknown` where no such run is. */
+/** `unknown` if there is no such run. */
 async function stateOf(rig: Rig, runId: string): Promise<string> {
   const { code, stdout } = await rig.cli('status', runId, '--json');
   return code === 0 ? (JSON.parse(stdout) as { state: string }).state : 'unknown';
 }
 
 async function momentOf({ from, atMs }: Strike, rig: Rig, clis: readonly RunningCli[]): Promise<void> {
-  // Earlier strikes may keep VMs from coming: then this one falls all the same.
+  // Earlier strikes may prevent VMs: then this strike falls without one.
   for (const end = Date.now() + FIRST_VM_LIMIT_MS; from === 'vm' && rig.keepers().length === 0 && Date.now() < end;) {
     if (isDeserted(rig, clis)) return;
     await sleep(100);
@@ -237,7 +239,7 @@ async function bringToEnd(
   return { findings, commands };
 }
 
-/** False when its command line is gone without having started it. */
+/** False if its command line has ended without starting the run. */
 async function hasBegun(rig: Rig, runId: string, cli: RunningCli): Promise<boolean> {
   let askAt = Date.now() + ASK_AFTER_MS;
   const answer = await until(`${runId} to begin, or its command to end`, CLI_LIMIT_MS, async () => {
@@ -252,7 +254,7 @@ async function hasBegun(rig: Rig, runId: string, cli: RunningCli): Promise<boole
   return answer === 'begun';
 }
 
-/** A command that could not reach the stack says that it may be typed once more; anything else that it says is a finding. */
+/** A command that could not reach the stack may be typed once more. Any other error of it is a finding. */
 async function beginAgain(rig: Rig, { runId, specFile, story }: Player, cli: RunningCli): Promise<readonly string[]> {
   const { code, stderr } = await cli.done;
   const findings = code === null || code === EXIT_ENVIRONMENT ? [] : [`run ${runId} was not started: ${stderr.trim()}`];
@@ -341,11 +343,11 @@ function filesFindings(story: Story, specFile: string, state: string): readonly 
     { ...spec, ...story.after },
   ];
   if (state === 'succeeded') return folderFindings(folder, after);
-  // Each stage that succeeds copies back; of a run with one stage that failed nothing does.
+  // Each stage that succeeds copies back; if a run with a single stage fails, nothing is copied back.
   return story.stages.length === 1 ? folderFindings(folder, before) : unfinishedFolderFindings(folder, before, after);
 }
 
-/** Waits, since a VM whose run has ended may be found only by the janitor; what is left then is a finding. */
+/** Waits, because only the janitor may find a VM whose run has ended. Anything that is left then is a finding. */
 async function leftoversOf(rig: Rig, jailed: JailedProcesses): Promise<readonly string[]> {
   const look = (): readonly string[] => [
     ...rig.keepers().map(({ vmKey }) => `the VM ${vmKey} is alive`),

@@ -14,7 +14,7 @@ export interface StormOptions {
   /** The first round's number: with `rounds` 1 it plays one round of a storm again. */
   readonly firstRound: number;
   readonly lanes: number;
-  /** Each state folder lies on a small disk, which one strike of each round fills. It takes root. */
+  /** Each state folder is on a small disk, which one strike of each round fills. This needs root. */
   readonly disk: boolean;
   readonly onRound: (report: StormRound) => void;
   /** Stops after the running rounds. */
@@ -28,11 +28,11 @@ export interface StormRound {
   readonly phasesMs: Readonly<Partial<Record<Phase, number>>>;
   readonly blows: readonly string[];
   readonly findings: readonly string[];
-  /** A copy of the state folder as the round left it; null without findings. */
+  /** A copy of the state folder after the round; null: there are no findings. */
   readonly keptIn: string | null;
 }
 
-/** For two runs at once, and what the rounds before have left. */
+/** For two runs at once, and for the leftovers of earlier rounds. */
 const DISK_MIB = 256;
 const ROUNDS_ON_A_DISK = 4;
 
@@ -91,7 +91,7 @@ async function play(
   };
 }
 
-/** Sockets cannot be copied; what they were is in the findings. */
+/** Sockets cannot be copied; the findings name them. */
 function keep(rig: Rig): string {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-storm-'));
   cpSync(rig.specDir, folder, {

@@ -6,7 +6,7 @@ export interface StageStory {
   readonly scope: string;
   readonly stdout: string;
   readonly stderr: string;
-  /** Standard output of an attempt that fails as the spec says; null where none may. */
+  /** Standard output of an attempt that fails as the spec says; null: no attempt may fail. */
   readonly failing: string | null;
 }
 
@@ -17,12 +17,12 @@ export interface Story {
   /** The run's result. Null: there is no result, because the run is cancelled. */
   readonly result: string | null;
   readonly states: readonly string[];
-  /** Below the spec's folder, as it lies before the run. */
+  /** The files below the spec's folder before the run. */
   readonly before: Readonly<Record<string, string>>;
-  /** The same after a run that succeeded, and nothing beside it. */
+  /** The files after a run that succeeded; there are no others. */
   readonly after: Readonly<Record<string, string>>;
   readonly variables: Readonly<Record<string, string>>;
-  /** A cancel is asked for so long after the start. */
+  /** The time of the cancel after the start. */
   readonly cancelAtMs: number | null;
 }
 

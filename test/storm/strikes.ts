@@ -23,7 +23,7 @@ export interface Strike {
 
 /** Strikes fall from a round's first moment to past its end. */
 const SPAN_MS = { start: 6_000, vm: 12_000 } as const;
-/** Longer than the heartbeat timeout of stages: what is stopped for so long is given up by the server. */
+/** Longer than the heartbeat timeout of stages: the server gives up a process that is stopped for so long. */
 const LONG_STOP_MS = 13_000;
 
 /** @param hasDisk whether the disk can be filled: then one strike does it */

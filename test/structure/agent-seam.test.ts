@@ -25,7 +25,7 @@ function findNeeds(graph: ImportGraph): readonly string[] {
 test('the shared parts of agents import no command line and no VM', () => {
   const paths = pathsOf(ROOT).filter((path) => /^(?:activities|agents|domain|sandbox|native)\/.*\.ts$/.test(path));
   const graph = importGraph(new Map(paths.map((path) => [path, readFileSync(join(ROOT, path), 'utf8')])));
-  // The graph has the arrows that the rule is about.
+  // Proves that the graph has the imports that the rule is about.
   expect(graph.get(`${SHARED}/ledger.ts`)).toContain('domain/agent/limits.ts');
   expect(findNeeds(graph)).toEqual([]);
 });

@@ -17,8 +17,8 @@ export function pathsOf(root: string): readonly string[] {
 }
 
 /**
- * Imports of types count like those of values, and those that are made when they are needed like those that are made at once:
- * what files say of each other has to be understood together, whenever it is loaded.
+ * Imports of types count like imports of values, and dynamic imports count like static ones: all of them connect files
+ * that a reader has to understand together.
  * @param sources  texts by path
  */
 export function importGraph(sources: ReadonlyMap<string, string>): ImportGraph {

@@ -16,7 +16,7 @@ interface Override {
   readonly rules: Readonly<Record<string, unknown>>;
 }
 
-/** Every place that a configuration of the linter names, and where: in globs, in patterns of imports, in what it says. */
+/** Every place that a configuration of the linter names, and where: in globs, in patterns of imports, in messages. */
 function namedPlaces({ overrides }: { readonly overrides: readonly Override[] }): readonly string[] {
   return overrides.flatMap(({ files, rules }) => {
     const [, options] = [rules['no-restricted-imports']].flat() as [
@@ -58,7 +58,7 @@ function missingFrom(paths: readonly string[], config: { readonly overrides: rea
 
 test('every place that a guard of the linter names exists', () => {
   const config = JSON.parse(readFileSync(join(packageRoot(), '.oxlintrc.json'), 'utf8'));
-  // It reads what it is to check.
+  // Proves that the check reads the places.
   expect(namedPlaces(config)).toEqual(
     expect.arrayContaining(['domain/language/', 'skill-kit/', 'activities/failure.ts']),
   );

@@ -23,7 +23,7 @@ test('help of every command', async () => {
   for (const line of [[], ...lines]) {
     const { stdout } = await typeCommand([...line, '--help'], ROOT, {});
     expect(stdout).toContain('Usage:');
-    // The end of a line may be in the middle of a phrase; what follows is indented, and columns are two blanks apart.
+    // The end of a line may be in the middle of a phrase. The next line is indented, and columns are two blanks apart.
     const help = stdout.replace(/\n {6,}/g, ' ');
     found.push(...phrasesIn(`voidbox ${[...line, '--help'].join(' ')}`, help, 'message'));
     // The first column has usages such as `skill run ENTRY`, and names of arguments.

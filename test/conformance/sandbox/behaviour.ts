@@ -19,7 +19,7 @@ export interface Conformance {
   readonly mountedDir: string;
   /** A key that no VM has had. */
   newKey(): VmKey;
-  /** The VM that rows share, under whatever fence it has now. */
+  /** The VM that rows share, under its current fence. */
   shared(): Promise<Sandbox>;
   readonly sharedKey: VmKey;
   /** An empty host folder, removed after the row. */
@@ -48,7 +48,7 @@ export function newExecKey(): string {
   return `conformance/${process.pid}/${execCount}`;
 }
 
-/** Beyond any row's work: a row that needs it has hung. */
+/** Longer than any row's work: a row that needs it hangs. */
 export function limit(): AbortSignal {
   return AbortSignal.timeout(120_000);
 }
@@ -78,7 +78,7 @@ export async function run(sandbox: Sandbox, wanted: ExecRequest): Promise<Ran> {
   return ran;
 }
 
-/** Reads both streams while waiting for the end, as a stage does. */
+/** Reads both streams until the end, as a stage does. */
 export async function follow(exec: Exec): Promise<Ran> {
   const signal = limit();
   const [stdout, stderr, exit] = await Promise.all([
@@ -89,7 +89,7 @@ export async function follow(exec: Exec): Promise<Ran> {
   return { exit, stdout, stderr };
 }
 
-/** Runs a command that must succeed; its standard output as text without the last newline. */
+/** Runs a command that must succeed. Returns its standard output as text without the last newline. */
 export async function textOf(sandbox: Sandbox, wanted: ExecRequest): Promise<string> {
   const { exit, stdout, stderr } = await run(sandbox, wanted);
   assert.equal(
@@ -132,7 +132,7 @@ export function assertSameBytes(actual: Buffer, expected: Buffer, what: string):
   );
 }
 
-/** That a promise rejects with this code. */
+/** Asserts that a promise rejects with this code. */
 export async function assertCode(promise: Promise<unknown>, code: string, what: string): Promise<void> {
   let error: unknown = null;
   try {
@@ -147,7 +147,7 @@ export async function assertCode(promise: Promise<unknown>, code: string, what: 
   );
 }
 
-/** Runs a row's body with a VM of its own, which is gone afterwards. */
+/** Runs a row's body with a VM of its own, which ends afterwards. */
 export async function withOwnVm(
   c: Conformance,
   plan: Partial<LaunchSpec>,

@@ -1,4 +1,4 @@
-/** Commands: what they get, what comes out of them, how they end. */
+/** Commands: their environment, their output, and how they end. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import {
@@ -17,7 +17,7 @@ import {
 
 const MIB = 1024 * 1024;
 
-/** Each line fails if an option does not do what it does in other systems. */
+/** Each line fails if an option behaves differently from other systems. */
 const TOOLS: Readonly<Record<string, string>> = {
   wget: `mkdir www; echo hello > www/a; httpd -f -p 127.0.0.1:8123 -h www & server=$!
     for try in 1 2 3 4 5 6 7 8 9 10; do wget -q -T 5 -O out http://127.0.0.1:8123/a && break; sleep 0.3; done
@@ -127,7 +127,7 @@ export const COMMANDS: readonly Behaviour[] = [
       const loop = 'for i in 1 2 3 4 5 6 7 8; do echo out$i; echo err$i >&2; done';
       const expected = Array.from({ length: 8 }, (_, at) => `out${at + 1}\nerr${at + 1}\n`).join('');
       let exec!: Awaited<ReturnType<typeof sandbox.exec>>;
-      // Short programs: one wrote all of both outputs before its first output was read.
+      // Short programs, because one of them wrote all of both outputs before its first output was read.
       for (let round = 0; round < 20; round++) {
         exec = await sandbox.exec(request('sh', ['-c', loop]), limit());
         const pieces = exec.outputs?.({ stdout: 0, stderr: 0 }, limit());
@@ -136,7 +136,7 @@ export const COMMANDS: readonly Behaviour[] = [
         for await (const { bytes } of pieces) text += Buffer.from(bytes).toString();
         assert.equal(text, expected);
       }
-      // From where both have seven lines.
+      // From the point at which both streams have seven lines.
       const rest = exec.outputs?.({ stdout: 35, stderr: 35 }, limit());
       let last = '';
       for await (const { stream, bytes } of rest!) last += `${stream} ${Buffer.from(bytes).toString()}`;

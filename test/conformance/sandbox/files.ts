@@ -89,7 +89,7 @@ export const FILES: readonly Behaviour[] = [
         ),
         `1000:1000 700\n1000:1000 600\ntmpfs\n${secret.toString()}`,
       );
-      // What is put there replaces a link, and nothing else of the system's folders is written.
+      // The new file replaces a link, and no other file of the system's folders is written.
       await run(first, script(`ln -sf /workspace/elsewhere ${path}`));
       await first.writeFile(path, secret.length, chunks(secret), limit(), OWNERS_FILE_MODE);
       assert.equal(await first.readFile('/workspace/elsewhere', limit()), null);

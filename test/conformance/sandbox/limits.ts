@@ -134,7 +134,7 @@ export const LIMITS: readonly Behaviour[] = [
       const sandbox = await c.shared();
       const beforeMs = Date.now();
       const guestMs = 1_000 * Number(await textOf(sandbox, request('date', ['+%s'])));
-      // The guest says whole seconds: up to one of them has passed at what it says.
+      // The guest prints whole seconds, so its clock may be up to one second ahead of the printed time.
       assert.ok(guestMs + 1_000 > beforeMs - 1_000 && guestMs < Date.now() + 1_000, `${guestMs} at ${beforeMs}`);
     },
   },
@@ -155,7 +155,8 @@ export const LIMITS: readonly Behaviour[] = [
       await withOwnVm(c, {}, async (sandbox) => {
         const before = known(await sandbox.usage());
         assert.ok(before.cpuMs > 0, 'a boot takes time on a CPU');
-        // The kernel and the agent of a guest are more than this, and a VM never has more than its own and QEMU's.
+        // The kernel and the agent of a guest need more than this, and a VM never uses more than its own memory and
+        // QEMU's.
         assert.ok(before.memoryPeakMib > 32 && before.memoryPeakMib < c.plan.memoryMib + 1024, describe(before));
         await textOf(sandbox, script('i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'));
         await textOf(sandbox, script('head -c 33554432 /dev/zero > /workspace/full; sync'));
@@ -186,7 +187,7 @@ export const LIMITS: readonly Behaviour[] = [
 
 type Known<T> = { readonly [name in keyof T]: NonNullable<T[name]> };
 
-/** A Linux host tells everything of a real VM. */
+/** A Linux host reports all figures of a real VM. */
 function known(usage: VmUsage | null): Known<VmUsage> {
   const { cpuMs, memoryPeakMib, diskBytes } = usage ?? assert.fail('a VM of this build tells');
   assert.ok(cpuMs !== null && memoryPeakMib !== null && diskBytes !== null, JSON.stringify(usage));

@@ -1,4 +1,6 @@
-/** Real VMs for tests: pieces that set-up has put in place, and a folder of run directories that is gone afterwards. */
+/**
+ * Real VMs for tests: the pieces that set-up has installed, and a folder of run directories that is removed afterwards.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +15,7 @@ export interface RealHost {
   readonly pieces: QemuPieces;
   readonly vmsDir: string;
   readonly backend: SandboxBackend;
-  /** Ends every VM that is left and says which there were. */
+  /** Ends every VM that is left, and returns their names. */
   dispose(): Promise<readonly string[]>;
 }
 

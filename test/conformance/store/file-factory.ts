@@ -1,4 +1,4 @@
-/** The file store as the suite's own processes open it. */
+/** Opens the file store in the processes of the suite. */
 import { openStores } from '../../../store/open-stores.ts';
 import type { OpenedRuns } from './opened-runs.ts';
 

@@ -6,7 +6,7 @@ import type { NewRunEvent } from '../../../domain/run/event.ts';
 import type { OpenedRuns } from './opened-runs.ts';
 
 export type ProcessTask =
-  /** Appends notices one by one; says how many were new. */
+  /** Appends notices one by one; prints how many were new. */
   | {
       readonly kind: 'notices';
       readonly runId: string;
@@ -14,7 +14,10 @@ export type ProcessTask =
       readonly count: number;
       readonly pauseMs: number;
     }
-  /** Appends output pieces without end, saying each cursor that the store took; says the error's code when refused. */
+  /**
+   * Appends output pieces without end, and prints each cursor that the store accepts; prints the error's code after a
+   * refusal.
+   */
   | {
       readonly kind: 'flood';
       readonly runId: string;
@@ -22,7 +25,7 @@ export type ProcessTask =
       readonly fence: number;
       readonly pieceBytes: number;
     }
-  /** Reads everything; says how many events and how many characters of output. */
+  /** Reads everything; prints the number of events and the number of characters of output. */
   | { readonly kind: 'read'; readonly runId: string };
 
 interface Factory {

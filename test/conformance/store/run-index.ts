@@ -65,7 +65,7 @@ export function describeRunIndex(subject: Omit<RunsSubject, 'factoryModule' | 'r
 
     test('lists the latest first, by page, and none twice while new ones come', async () => {
       const store = await fresh();
-      // Two start in the same millisecond: their ids tell them apart.
+      // Two start in the same millisecond: only their ids order them.
       const starts = { a: 100, b: 300, c: 200, d: 300, e: 500 };
       for (const [runId, atMs] of Object.entries(starts)) await store.append(runId, [admitted('n', atMs)]);
       const latestFirst = ['e', 'd', 'b', 'c', 'a'];
@@ -147,7 +147,7 @@ function idsOf({ runs }: RunPage): readonly (string | null)[] {
   return runs.map(({ runId }) => runId);
 }
 
-/** Ids of all pages; none but the last may be short. */
+/** The ids of all pages; only the last page may be short. */
 async function everyPage({ index }: OpenedRuns, query: RunQuery): Promise<readonly (string | null)[]> {
   const ids: (string | null)[] = [];
   let before: RunPosition | null = null;

@@ -14,9 +14,9 @@ export interface OpenedSessions {
 
 export interface SessionStoresSubject {
   readonly name: string;
-  /** A new, empty place for stores, and how to leave nothing of it. */
+  /** Makes a new, empty place for stores; its end removes all of it. */
   place(): Promise<{ readonly location: string; dispose(): Promise<void> }>;
-  /** Stores of a place, as another process would open them. */
+  /** Opens stores of a place, like another process. */
   open(location: string, serverId: string): Promise<OpenedSessions>;
 }
 
@@ -118,7 +118,7 @@ export function describeSessionStores(subject: SessionStoresSubject): void {
       expect(await handedOver('s', 'run-2', 'skill')).toEqual({});
       expect(await handedOver('s', 'run-1', 'other')).toEqual({});
       expect(await handedOver('other', 'run-1', 'skill')).toEqual({});
-      // Values of a moment ago may belong to a session that is not there yet.
+      // New values may belong to a session that does not exist yet.
       expect(await variables.holders('server', Date.now())).toEqual([]);
       expect(await variables.holders('server', Date.now() + DAY_MS)).toEqual(['s']);
       await variables.drop('s');

@@ -3,9 +3,9 @@ import type { Stores } from '../../../store/stores.ts';
 
 export interface StoresSubject {
   readonly name: string;
-  /** A new, empty place for stores, and how to leave nothing of it. */
+  /** Makes a new, empty place for stores; its end removes all of it. */
   place(): Promise<{ readonly location: string; dispose(): Promise<void> }>;
-  /** Other stores on a place, as another process would open them. */
+  /** Opens other stores on a place, like another process. */
   open(location: string): Promise<Stores>;
   /** Changes the record `plan` of a run into something that no writer wrote. */
   damage(location: string, runId: string): Promise<void>;
@@ -18,7 +18,7 @@ export interface OpenedPlace {
   another(): Promise<Stores>;
 }
 
-/** Call it inside a `describe`: what a test opens is closed and removed behind it. */
+/** Call it inside a `describe`: it closes and removes what a test opens. */
 export function usePlaces(subject: StoresSubject): () => Promise<OpenedPlace> {
   const ends: (() => Promise<void>)[] = [];
   afterEach(async () => {

@@ -119,7 +119,7 @@ export function describeRunPruner(subject: StoresSubject): void {
       expect(await stores.artifacts.claim(unnamed!)).toBe(false);
       await expect(bytesOf(stores.artifacts.open(unnamed!))).rejects.toMatchObject({ code: 'store/damaged' });
       expect((await bytesOf(stores.artifacts.open(named!))).toString()).toBe('named');
-      // With the run that names it an artifact goes too.
+      // An artifact goes with the run that names it.
       expect(await stores.pruner.prune({ ...later, olderThanMs: DAY_MS })).toMatchObject({ runs: ['r'], artifacts: 1 });
       expect(await stores.artifacts.claim(named!)).toBe(false);
       expect((await bytesOf(stores.artifacts.open(told!))).toString()).toBe('told');

@@ -23,11 +23,11 @@ export interface GitGuest {
 }
 
 export interface GitGuestOptions {
-  /** Folders of guests lie in it; it is the home of git. */
+  /** Contains the folders of guests, and is the home of git. */
   readonly root: string;
-  /** Before a script runs. */
+  /** Called before a script runs. */
   readonly onScript?: (script: GuestScript) => void;
-  /** The guest gives more than a workspace takes instead of its pack. */
+  /** If true, the guest sends more bytes than a workspace accepts instead of its pack. */
   readonly isFlooding?: () => boolean;
 }
 
@@ -41,7 +41,7 @@ export function createGitGuest({ root, onScript, isFlooding }: GitGuestOptions):
   const shell: MockProgram = async ({ args, files, write }) => {
     const folder = folderOf(files);
     const [, script = '', , , ...more] = args;
-    // As an image without GNU tar answers: a save has whole folders then.
+    // The answer of an image without GNU tar: a save then contains whole folders.
     if (script === MEASURE_IGNORED_SCRIPT) return CHANGES_UNFIT;
     const isCheckedOut = script === CHECKED_OUT_SCRIPT;
     const isUnpack = isCheckedOut || script === UNPACK_SCRIPT;

@@ -29,7 +29,7 @@ export const CHANGES_IN_TWO_VMS: ModelScript = ({ conversation }) => {
   };
 };
 
-/** @param llm  of the spec, asking the model */
+/** @param llm  the `llm` of the spec, which calls the model */
 export async function loseInRepository(rig: Rig, model: FakeModel, llm: string): Promise<void> {
   const app = join(rig.specDir, 'app');
   mkdirSync(app);
@@ -63,7 +63,7 @@ pipeline:
   for (const type of ['vm-lost', 'stage-resumed']) expect(events.filter((body) => body.type === type)).toHaveLength(1);
   expect(events.filter(({ type }) => type === 'agent-tool')).toHaveLength(2);
   const asked = asksOf();
-  // The one that its VM was lost in is asked again, with what happened; the first is not.
+  // The second call, in which the VM was lost, is repeated with the text about the loss; the first call is not.
   expect(asked.map((body) => [body.includes(RESULT), body.includes(LOST)])).toEqual([
     [false, false],
     [true, false],

@@ -30,7 +30,7 @@ class MemoryRun {
   readonly ids = new Set<string>();
   readonly cursors = new Map<string, number>();
   readonly fences = new Map<string, number>();
-  /** As JSON: what is read back is no object of its writer. */
+  /** As JSON, so that a reader never gets an object of the writer. */
   readonly records = new Map<string, string>();
   readonly marks = new Map<string, string>();
   variables: string | null = null;
@@ -38,7 +38,7 @@ class MemoryRun {
 
 interface MemoryArtifact {
   readonly bytes: Uint8Array;
-  /** When something relied on it last. */
+  /** The last time at which something relied on it. */
   atMs: number;
 }
 
@@ -63,7 +63,7 @@ export class MemoryPlace {
     if (this.aside.has(runId)) throw damaged(`run ${runId} was set aside`);
   }
 
-  /** For a writer: the run is there from now on. */
+  /** For a writer: the run exists after this call. */
   make(runId: string): MemoryRun {
     this.checkId(runId);
     const run = this.runs.get(runId) ?? new MemoryRun();

@@ -23,7 +23,7 @@ const judgeHere: CheckOutput = async (schema, text) => {
 
 /** The dependencies of one worker process; a second call is another process on the same host. */
 export function mockWorkerDeps(worker: WorkerOnFiles, change: Partial<ActivityDeps> = {}): ActivityDeps {
-  // As the process of a worker does before it writes anything.
+  // The process of a worker does this before it writes anything, too.
   keepStateFormat(worker.stateDir);
   return {
     ...createWorkerDeps(worker, { hostId: 'h', hostQueue: 'voidbox-host:h' }, 1024),
@@ -39,7 +39,7 @@ export function mockWorkerDeps(worker: WorkerOnFiles, change: Partial<ActivityDe
   };
 }
 
-/** A stage that takes nothing and gives nothing but what its command prints. */
+/** A stage without inputs, whose only output is the output of its command. */
 export function plainStage(
   id: string,
   scope: string,

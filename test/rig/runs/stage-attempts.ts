@@ -34,7 +34,10 @@ export interface StageAttempts {
   typesOf(): Promise<string[]>;
 }
 
-/** Fresh stores and VMs for each test. `now` is the clock of the VMs, `programs` are what commands may name. */
+/**
+ * Fresh stores and VMs for each test. `now` is the clock of the VMs; `programs` are the programs that commands may
+ * name.
+ */
 export function useStageAttempts(
   programs: Readonly<Record<string, MockProgram>>,
   now: () => number = () => 0,

@@ -1,4 +1,4 @@
-/** A stack with one worker for all server tests of a file, and what they ask of their runs. */
+/** A stack with one worker for all server tests of a file, and helpers for its runs. */
 import { afterAll, beforeAll } from 'vitest';
 import type { Activities } from '../../../activities/contract.ts';
 import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
@@ -16,10 +16,10 @@ import { startTestStack, type TestStack } from './test-worker.ts';
 type ChangeActivities = (activities: Activities) => Partial<Activities>;
 
 export interface TestRuns {
-  /** From the first test on. */
+  /** Available from the first test on. */
   readonly stack: TestStack;
   readonly client: RunsConnection['client'];
-  /** In place of the one before, which `stopWorker` has stopped. */
+  /** Starts a worker after `stopWorker` has stopped the previous one. */
   startWorker(change?: ChangeActivities): Promise<void>;
   stopWorker(): Promise<void>;
   outcomeOf(runId: string): Promise<RunOutcome>;
@@ -29,9 +29,9 @@ export interface TestRuns {
 }
 
 export interface TestRunsOptions {
-  /** Runs whose histories are recorded, where they are. */
+  /** Runs whose histories are recorded if recording is on. */
   readonly recorded: readonly string[];
-  /** Their windows of items, which are recorded too. */
+  /** The windows of items of these runs, which are recorded too. */
   readonly windows?: () => Promise<readonly string[]>;
   /** Activities that replace the real ones, unless `startWorker` replaces them, too. */
   readonly activities?: ChangeActivities;

@@ -1,14 +1,14 @@
-/** A skill that tells all that it sees of its environment, and the value that it was handed wherever it can. */
+/** A skill that reports all that it sees of its environment, and the value that it got, in every way that it can. */
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { rolldown } from 'rolldown';
 import { packageRoot } from '../../../setup/package-root.ts';
 
-/** Stands in no text by chance. */
+/** No text contains it by chance. */
 export const CANARY = 'canary-7f3a9c51-value';
 export const TOKEN = 'CURIOUS_TOKEN';
-/** Neither declared nor what every program needs. */
+/** The skill does not declare it, and programs do not need it. */
 export const UNDECLARED = 'CURIOUS_SECRET';
 export const UNDECLARED_VALUE = 'nobody-may-see-this-value';
 

@@ -1,4 +1,4 @@
-/** Skills written down without builders: what the engine makes of a definition, and nothing of the SDK's checks. */
+/** Skills that are written without builders: the engine gets their definitions, without the SDK's checks. */
 import type { SkillDefinition, StepConfig, StepDefinition } from '../../../domain/step-machine/definition.ts';
 
 export const TERMINAL = { terminal: true } as const;

@@ -1,4 +1,4 @@
-/** The examples, each with answers that lead it to its end, and what it gives then. */
+/** The examples, each with answers that lead it to its end, and its final output. */
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,14 +12,14 @@ import repositoryDoctor from '../../../examples/skills/repository-doctor.ts';
 import { packageRoot } from '../../../setup/package-root.ts';
 import type { Beginning, Driver, Shown } from './skill-drivers.ts';
 
-/** By step: an answer, or what makes one of the prompt. */
+/** By step: an answer, or a function that makes the answer from the prompt. */
 export type Answers = Readonly<Record<string, unknown>>;
 
 export interface ExampleRun {
   readonly what: string;
   readonly definition: SkillDefinition;
   readonly subskill?: string;
-  /** Anew for each run: some change the world. */
+  /** Runs for each run again, because some examples change files. */
   prepare(): { readonly params?: unknown; readonly answers: Answers };
   /** The steps that are answered, in order. */
   readonly asked: readonly string[];

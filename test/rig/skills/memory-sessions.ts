@@ -70,7 +70,7 @@ export function openMemorySessions(place: SessionsInMemory, serverId: string): O
       read: async (session) => find(session)?.opened ?? null,
       async write(record) {
         const session = use(record.session);
-        // Observers of another workflow with the id were told of nothing.
+        // Observers of another workflow with the id have received no event.
         if (session.opened?.firstRun !== record.firstRun) session.observed = 0;
         session.opened = structuredClone(record);
       },

@@ -40,7 +40,7 @@ export function pathOf({ state }: Session): string[] {
   return [...recordsOf(state.records)].map(({ step }) => step);
 }
 
-/** As it comes back from wherever it was kept. */
+/** Returns the state as a store would return it. */
 export function onJson(state: SessionState): SessionState {
   return JSON.parse(JSON.stringify(state)) as SessionState;
 }

@@ -1,4 +1,4 @@
-/** A dev server, and a worker in a process of its own that is started again when it dies: what tests of sessions run on. */
+/** A dev server, and a worker in a process of its own that is started again when it dies, for tests of sessions. */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

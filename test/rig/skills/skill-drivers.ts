@@ -35,7 +35,7 @@ export interface Driver {
   start(beginning: Beginning): Promise<Going>;
 }
 
-/** Where a skill's script lies, and what processes are started with. */
+/** The place of a skill's script, and the folder and environment of processes. */
 export interface Surroundings {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
@@ -62,7 +62,7 @@ function beginningFlags({ params, subskill }: Beginning): string[] {
   ];
 }
 
-/** @throws for an error of the skill: the answers of the table are right */
+/** @throws for an error of the skill, because the answers of the table are right */
 function shown(result: unknown): Shown {
   const { kind } = result as { readonly kind: string };
   if (kind !== 'prompt' && kind !== 'waiting' && kind !== 'done')
