@@ -1,4 +1,4 @@
-/** Pages link to each other by path and heading; both must exist. */
+/** Pages name each other by path and heading; both must be there. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
@@ -13,7 +13,38 @@ const PAGES = ['.', 'docs', 'examples', 'guest/image', 'native/keeper']
       .map((name) => join(folder, name)),
   );
 
-/** GitHub makes the anchors of headings in this way. */
+/** Error texts of earlier builds, agent skills and other sites name these paths of pages that have moved. */
+const EARLIER_PATHS = [
+  'agents',
+  'api',
+  'benchmarks-steps',
+  'benchmarks',
+  'cli',
+  'crashes',
+  'errors',
+  'glossary',
+  'guest',
+  'keeper',
+  'protocol',
+  'runs',
+  'sandbox-api',
+  'security',
+  'sessions',
+  'setup',
+  'skill-build',
+  'skill-cli',
+  'skill-kit',
+  'skill-lint',
+  'skill-mcp',
+  'spec',
+  'temporal-plugin',
+  'temporal',
+  'typescript',
+  'void-box',
+  'workspaces',
+];
+
+/** As GitHub makes them of headings. */
 function anchorOf(heading: string): string {
   return heading
     .toLowerCase()
@@ -25,7 +56,7 @@ function anchorsOf(file: string): string[] {
   return [...readFileSync(file, 'utf8').matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => anchorOf(heading));
 }
 
-test.each(PAGES)('%s has only links that lead to something', (page) => {
+test.each(PAGES)('%s leads nowhere that is not there', (page) => {
   const file = join(ROOT, page);
   const text = readFileSync(file, 'utf8').replace(/^```.*?^```$/gms, '');
   const broken = [...text.matchAll(/\]\(([^)\s]+)\)/g)]
