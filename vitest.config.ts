@@ -136,7 +136,8 @@ export default defineConfig({
           expect: EXPECT,
           include: every('process.test.ts'),
           exclude: NOT_TESTS,
-          maxWorkers: WORKERS,
+          // Each waits for its programs a fifth of its time.
+          maxWorkers: WORKERS + 1,
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

@@ -35,7 +35,7 @@ fn each_request_is_decided_by_its_url_and_its_host_header_is_the_urls() {
         .write_all(b"GET http://evil.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
         .unwrap();
     assert_eq!(status(&read_head(&mut stream)), 403);
-    assert_eq!(server.accepted(), 1);
+    server.assert_accepted(1);
     let mut kinds: Vec<String> = door
         .notices(2)
         .iter()
@@ -126,7 +126,7 @@ fn a_name_is_looked_up_once_for_a_connection_and_anew_for_the_next() {
     stream.read_exact(&mut [0]).unwrap();
     // The name now resolves to the loopback: the second lookup is judged like the first.
     assert_eq!(door.connect("a.example:443").0, 403);
-    assert_eq!(server.accepted(), 1);
+    server.assert_accepted(1);
     let reason = door.notices(1)[0]["reason"].as_str().unwrap().to_owned();
     assert!(
         reason.contains("127.0.0.1 is the host's loopback"),
@@ -178,7 +178,7 @@ fn a_network_of_this_host_is_reached_only_by_a_rule_that_names_it_by_number() {
     let rule = json!([{ "kind": "network", "cidr": format!("{PUBLIC}/32"), "ports": [443] }]);
     let named = vm("door-near-named", &server, |egress| near(egress, rule));
     named.tunnel(&format!("{PUBLIC}:443"));
-    assert_eq!(server.accepted(), 1);
+    server.assert_accepted(1);
 }
 
 #[test]

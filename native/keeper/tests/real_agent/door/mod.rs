@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -55,6 +55,15 @@ impl Server {
 
     fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// A tunnel is there when the kernel has the connection, a moment before this server accepts it.
+    fn assert_accepted(&self, count: usize) {
+        let end = Instant::now() + PATIENCE;
+        while self.accepted() < count && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(self.accepted(), count);
     }
 }
 
