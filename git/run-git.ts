@@ -1,7 +1,7 @@
 /**
  * Runs git of the host as a child process. It reads only the configuration that this file sets, not the configuration
- * of the user, the system or a repository, because every command works in a repository that Voidbox made. Without a
- * repository, git finds none.
+ * of the user, the system or a repository. Every command works in a repository that Voidbox made; without one, git
+ * finds none.
  */
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { statfsSync } from 'node:fs';

@@ -207,7 +207,7 @@ describe('a keeper that is killed', () => {
 });
 
 describe('a driver that is stopped', () => {
-  it('blocks no other driver: the next driver takes over, and the stopped one finds its fence stale', { timeout: 180_000 }, async () => {
+  it('blocks no other driver: the next one takes over, and the old one is fenced', { timeout: 180_000 }, async () => {
     const key = newKey();
     const first = await launch(key);
     const wanted = script('i=0; while [ $i -lt 30 ]; do echo line $i; i=$((i+1)); sleep 0.1; done; cat', {

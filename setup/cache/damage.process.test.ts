@@ -161,7 +161,7 @@ test.each([
   ['a quota', () => Object.assign(new Error('EDQUOT: disk quota exceeded, write'), { code: 'EDQUOT' })],
   ['a program', () => new SetupError('npm cannot download x:\nnpm error ENOSPC: no space left', 'Check npm.')],
   ['tar', () => new SetupError('cannot unpack:\ntar: a: Cannot write: No space left on device', 'Retry.')],
-])('if a disk fills while a folder is made, the error names the disk, even if only %s reports it', async (_who, fault) => {
+])('a disk that fills while a folder is made is reported, even if only %s names it', async (_who, fault) => {
   const error = await ensureCacheFolder(
     { ...folder, roomMib: 850 },
     (into) => {

@@ -88,7 +88,7 @@ const PLANTED: readonly (readonly [string, () => string, string])[] = [
     : []),
 ];
 
-test.each(PLANTED)('a state or cache folder %s is rejected, and nothing is written to it', async (_what, plant, why) => {
+test.each(PLANTED)('a state or cache folder %s is rejected, and gets no new file', async (_what, plant, why) => {
   const path = plant();
   const refusal = `The state folder ${path} cannot be used: ${why}`;
   expect(() => make(path)).toThrow(refusal);

@@ -73,7 +73,7 @@ impl Mailbox {
 }
 
 impl Slot {
-    /// Writes as many bytes into the slot as fit; an empty mail is an error.
+    /// Writes bytes into the slot. Returns an error for no bytes, and for more bytes than a slot has.
     pub fn write(&self, bytes: &[u8]) -> io::Result<Mail> {
         let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

@@ -89,7 +89,7 @@ pub fn describe_end(tail: &str) -> String {
     "the console has only lines of each boot".into()
 }
 
-/// Removes the time with which a line of the kernel begins: `[ 0.123456] `.
+/// Removes the time with which a line of the kernel begins: `[    0.123456] `.
 fn without_time(line: &str) -> &str {
     let Some((time, rest)) = line
         .strip_prefix('[')
