@@ -297,6 +297,9 @@ mod tests {
     fn the_manual_names_the_features() {
         let manual = include_str!("../../../../docs/reference/keeper.md");
         let listed = format!("features:{}", serde_json::json!(FEATURES));
-        assert!(manual.contains(&listed), "docs/reference/keeper.md has not {listed}");
+        assert!(
+            manual.contains(&listed),
+            "docs/reference/keeper.md has not {listed}"
+        );
     }
 }
