@@ -1,10 +1,10 @@
-/** Tells a complete tar from one whose connection broke, without holding any of it. */
+/** Distinguishes a complete tar from a tar whose connection broke, without buffering it. */
 import { Buffer } from 'node:buffer';
 import { BLOCK_BYTES, paddingBytes, parseHeader } from './entry.ts';
 
 /**
- * Hands a tar's bytes on as they come.
- * @param onCut makes the error of a stream that ended before its end marker
+ * Passes the bytes of a tar through as they arrive.
+ * @param onCut creates the error for a stream that ended before its end marker
  */
 export async function* requireEndMarker(
   bytes: AsyncIterable<Uint8Array>,

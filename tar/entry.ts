@@ -11,12 +11,12 @@ export type TarKind = 'file' | 'dir' | 'symlink' | 'hardlink' | 'other';
 export interface TarHeader {
   readonly path: string;
   readonly kind: TarKind;
-  /** The format's own letter, for what is neither file, folder nor link. */
+  /** The type letter of the format; needed for entries that are neither a file, a folder nor a link. */
   readonly typeFlag: string;
   readonly mode: number;
   readonly sizeBytes: number;
   readonly modifiedS: number;
-  /** Empty for anything but links. */
+  /** Empty for every entry that is not a link. */
   readonly linkTarget: string;
 }
 
@@ -50,12 +50,12 @@ export function parseHeader(block: Buffer, names: NameEncoding = 'utf8'): TarHea
   };
 }
 
-/** Bytes of padding after a body. */
+/** The number of padding bytes after a body. */
 export function paddingBytes(sizeBytes: number): number {
   return (BLOCK_BYTES - (sizeBytes % BLOCK_BYTES)) % BLOCK_BYTES;
 }
 
-/** The header blocks of an entry: a pax record first where a name does not fit. */
+/** Returns the header blocks of an entry. A pax record precedes the header if a name is too long for it. */
 export function writeHeader(entry: {
   readonly path: string;
   readonly typeFlag: string;
@@ -77,12 +77,12 @@ export function writeHeader(entry: {
   return Buffer.concat([pax, body, Buffer.alloc(paddingBytes(body.length)), block]);
 }
 
-/** Two blocks of zeroes: the tar is complete. */
+/** Returns two blocks of zeroes, which end a tar. */
 export function endMarker(): Buffer {
   return Buffer.alloc(2 * BLOCK_BYTES);
 }
 
-/** `key=value` pairs of a pax record. */
+/** Parses the `key=value` pairs of a pax record. */
 export function parsePax(body: Buffer, names: NameEncoding = 'utf8'): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
   let at = 0;
@@ -161,7 +161,9 @@ function readNumber(block: Buffer, start: number, fieldBytes: number): number {
   return Number.parseInt(text, 8);
 }
 
-/** A time before 1970 stands in two's complement: it becomes that moment, since no reader needs to know it. */
+/**
+ * The format stores a time before 1970 in two's complement. This function returns 0 for it, because no reader needs it.
+ */
 function readTime(block: Buffer): number {
   return ((block[136] as number) & 0x80) === 0 || block[136] === 0x80 ? readNumber(block, 136, 12) : 0;
 }

@@ -1,9 +1,9 @@
-/** What of a tar stays inside the folder that it is unpacked into. Pure. */
+/** Checks that paths and links of a tar stay inside the folder that it is unpacked into. Pure. */
 
-/** Names of a path; each folder on the way holds a descriptor while it is used. */
+/** The most names in a path: unpacking holds a descriptor for each folder of the path. */
 export const MAX_DEPTH = 128;
 
-/** A path of a tar without `.` and empty names; null when it could leave the folder, or a name of it is not one. */
+/** Returns the path without `.` and empty names; null if it could leave the folder or contains an invalid name. */
 export function cleanPath(path: string): string | null {
   if (path.startsWith('/') || path.includes('\0') || path.length > 4096) return null;
   const parts = path.split('/').filter((part) => part !== '' && part !== '.');
@@ -13,8 +13,8 @@ export function cleanPath(path: string): string | null {
 }
 
 /**
- * True for a relative target whose `..` all stand at its front and do not outnumber the folders above the link: a `..`
- * behind a name could climb out of what another link leads to. The keeper and the guest judge links alike.
+ * Returns true for a relative target whose `..` all come first and do not outnumber the folders above the link. A `..`
+ * after a name could climb out of the folder that another link leads to. The keeper and the guest apply the same rule.
  */
 export function linkStaysInside(path: string, target: string): boolean {
   if (target === '' || target.startsWith('/') || target.includes('\0') || target.length > 4096) return false;

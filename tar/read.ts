@@ -1,11 +1,11 @@
-/** Reads tar streams, holding one block and, for small entries only, one body. */
+/** Reads tar streams. Holds one block and one body, so entries must be small. */
 import { Buffer } from 'node:buffer';
 import { BLOCK_BYTES, paddingBytes, parseHeader, parsePax, type NameEncoding, type TarHeader } from './entry.ts';
 
-/** Of the pax records and GNU's long names in front of an entry, together: beyond it they are refused. */
+/** The most bytes of pax records and GNU long names before one entry; more is an error. */
 export const META_BYTES = 64 * 1024;
 
-/** Pax records of one entry and of all, GNU's long name and long link target. */
+/** Type letters of metadata: pax records for one entry and for all, GNU's long name and long link target. */
 export const META_FLAGS = 'xgLK';
 
 export interface TarEntry extends TarHeader {
@@ -13,8 +13,8 @@ export interface TarEntry extends TarHeader {
 }
 
 /**
- * Entries of a tar with their bodies.
- * @throws Error when the tar is malformed, cut short, or holds more than `maxBytes` in all
+ * Yields the entries of a tar with their bodies.
+ * @throws Error if the tar is malformed or cut short, or its bodies have more than `maxBytes` together
  */
 export async function* readTar(
   bytes: AsyncIterable<Uint8Array>,
@@ -59,15 +59,15 @@ async function* entriesOf(reader: BlockReader, maxBytes: number): AsyncGenerator
   }
 }
 
-/** With a record more. @throws Error where an entry has too much of them */
+/** Adds the size of one more record. @throws Error if the records of an entry exceed `META_BYTES` */
 export function addMeta(soFarBytes: number, sizeBytes: number): number {
-  // A record without a body is one all the same.
+  // A record without a body counts too: its header uses a block.
   const bytes = soFarBytes + BLOCK_BYTES + sizeBytes;
   if (bytes > META_BYTES) throw new Error(`tar: the names and records of an entry have more than ${META_BYTES} bytes`);
   return bytes;
 }
 
-/** What a record in front of an entry says of it, under pax's names. */
+/** Returns the values that a record before an entry sets, under the names that pax uses. */
 export function metaOf(typeFlag: string, body: Buffer, names: NameEncoding = 'utf8'): ReadonlyMap<string, string> {
   const longName = (): string => body.toString(names).replace(/\0.*$/s, '');
   if (typeFlag === 'x') return parsePax(body, names);
@@ -75,7 +75,7 @@ export function metaOf(typeFlag: string, body: Buffer, names: NameEncoding = 'ut
   return typeFlag === 'K' ? new Map([['linkpath', longName()]]) : new Map();
 }
 
-/** Gathers bytes into pieces of asked sizes. */
+/** Collects bytes into pieces of the requested sizes. */
 class BlockReader {
   readonly #chunks: AsyncIterator<Uint8Array>;
   #held: Buffer = Buffer.alloc(0);
@@ -89,7 +89,7 @@ class BlockReader {
     await this.#chunks.return?.();
   }
 
-  /** Null when the stream ends before `sizeBytes`. */
+  /** Returns null if the stream ends before `sizeBytes`. */
   async take(sizeBytes: number): Promise<Buffer | null> {
     const parts: Buffer[] = [this.#held];
     let heldBytes = this.#held.length;

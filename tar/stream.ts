@@ -4,17 +4,17 @@ import { BLOCK_BYTES, paddingBytes, parseHeader, type NameEncoding, type TarHead
 import { addMeta, META_FLAGS, metaOf } from './read.ts';
 
 export interface StreamedEntry extends TarHeader {
-  /** The contents of a file. What is not read of them is skipped when the next entry is asked for. */
+  /** The contents of a file. The next step of the iteration skips the bytes that the caller did not read. */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Where in the stream the next entry begins. */
+  /** The offset in the stream at which the next entry begins. */
   readonly nextOffset: number;
-  /** The contents are a map of holes and what lies between them, as GNU tar writes it for sparse files. */
+  /** True if the contents are a map of holes and the data between them, as GNU tar writes sparse files. */
   readonly isSparse: boolean;
 }
 
 /**
- * Entries up to the end marker. A stream that breaks off throws what the stream throws, or an Error.
- * @throws Error when the tar is malformed or cut short
+ * Yields the entries up to the end marker. If the stream breaks off, throws the error of the stream, or an Error.
+ * @throws Error if the tar is malformed or cut short
  */
 export async function* streamTar(
   bytes: AsyncIterable<Uint8Array>,
@@ -27,7 +27,7 @@ export async function* streamTar(
     for (;;) {
       const block = await source.take(BLOCK_BYTES);
       const header = parseHeader(block, names);
-      // What follows belongs to the end: a stream that breaks off in it was not complete.
+      // Read the rest after the end marker too: a stream that fails there was not complete.
       if (header === null) return await source.drain();
       if (META_FLAGS.includes(header.typeFlag)) {
         extraBytes = addMeta(extraBytes, header.sizeBytes);

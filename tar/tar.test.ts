@@ -32,7 +32,7 @@ async function entriesOf(stream: AsyncIterable<Uint8Array>, maxBytes = 1024 * 10
 }
 
 describe('tar', () => {
-  it.each([1, 511, 512, 513, 100_000])('is read back whatever pieces of %i bytes it comes in', async (pieceBytes) => {
+  it.each([1, 511, 512, 513, 100_000])('is read correctly from pieces of %i bytes', async (pieceBytes) => {
     const entries = await entriesOf(pieces(await bytesOf(writeTar(ITEMS)), pieceBytes));
     expect(entries.map(({ kind, path, mode, linkTarget }) => ({ kind, path, mode, linkTarget }))).toEqual([
       { kind: 'dir', path: 'bin/', mode: 0o755, linkTarget: '' },
@@ -46,7 +46,7 @@ describe('tar', () => {
   it.each([
     ['ends', 1024 * 1024],
     ['has too many bytes', 1],
-  ])('tells its source that no more is read when it %s', async (_when, maxBytes) => {
+  ])('closes its source when the tar %s', async (_when, maxBytes) => {
     let isTold = false;
     async function* held(): AsyncGenerator<Uint8Array> {
       try {
@@ -60,7 +60,7 @@ describe('tar', () => {
     expect(isTold).toBe(true);
   });
 
-  it('is what the tar of the system writes and reads', async () => {
+  it('is compatible with the tar program of the system', async () => {
     const written = await bytesOf(writeTar(ITEMS));
     const listed = execFileSync('tar', ['-tf', '-'], { input: written })
       .toString()
@@ -90,7 +90,7 @@ describe('tar', () => {
     expect((await entriesOf(pieces(gnu, 700))).map((entry) => entry.path)).toEqual([LONG]);
   });
 
-  it('is refused when it is cut short, damaged or too large', async () => {
+  it('fails to be read if it is cut short, damaged or too large', async () => {
     const whole = await bytesOf(writeTar(ITEMS));
     await expect(entriesOf(pieces(whole.subarray(0, whole.length - 2 * BLOCK_BYTES), 512))).rejects.toThrow(
       'end marker',
@@ -115,7 +115,7 @@ describe('names and records in front of an entry', () => {
   it.each([
     ['streamed', streamed],
     ['gathered', whole],
-  ])('have a most together: %s', async (_how, read) => {
+  ])('have a common size limit: %s', async (_how, read) => {
     const record = (index: number): string => `${index}`.padStart(7, 'k');
     const recordsOf = (from: number, count: number): Buffer => {
       const lines = Array.from({ length: count }, (_, index) => `13 ${record(from + index)}=1\n`);
@@ -126,7 +126,7 @@ describe('names and records in front of an entry', () => {
     const file = writeHeader({ path: 'a', typeFlag: '0', mode: 0o644, sizeBytes: 0 });
     const each = Buffer.concat([recordsOf(0, 2_000), recordsOf(2_000, 2_000), file]);
     expect(await read(pieces(Buffer.concat([each, each, endMarker()]), 4096))).toEqual(['a', 'a']);
-    // Each is allowed alone; there is another one for as long as the tar may be.
+    // One group of records is within the limit. The limit must also hold for many groups before one entry.
     const many = Buffer.concat(Array.from({ length: 200 }, (_, index) => recordsOf(index * 4_000, 4_000)));
     await expect(read(pieces(Buffer.concat([many, file, endMarker()]), 65_536))).rejects.toThrow('65536 bytes');
     const empty = writeHeader({ path: 'pax', typeFlag: 'x', mode: 0o644, sizeBytes: 0 });
@@ -143,7 +143,7 @@ describe('the end marker', () => {
     expect((await bytesOf(requireEndMarker(pieces(whole, pieceBytes), onCut))).equals(whole)).toBe(true);
   });
 
-  it('is missed wherever the stream was cut, also amid a file of zeroes', async () => {
+  it('is missing if the stream was cut at any block, also inside a file of zeroes', async () => {
     const zeroes = Buffer.concat([
       writeHeader({ path: 'zeroes', typeFlag: '0', mode: 0o644, sizeBytes: 10 * BLOCK_BYTES }),
       Buffer.alloc(10 * BLOCK_BYTES),
