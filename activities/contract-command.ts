@@ -4,12 +4,18 @@ import type { StageFailure } from '../domain/run/stage-result.ts';
 
 /** A command in a micro-VM of its own. */
 export interface CommandRequest {
-  /** A path in the guest, or a name on its PATH. No shell: `program: 'sh', args: ['-c', '…']` is one. */
+  /**
+   * A path in the guest, or a name on its PATH. No shell interprets it; for a shell, use `program: 'sh', args: ['-c',
+   * '…']`.
+   */
   readonly program: string;
   readonly args?: readonly string[];
   /** Values are in history, so they must not be secret. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Names of variables that the worker lends. The command finds them in its environment; they are redacted in what it prints. */
+  /**
+   * Names of variables that the worker lends. The command gets them in its environment; Voidbox redacts their values in
+   * its output.
+   */
   readonly secrets?: readonly string[];
   /** Default: `/workspace`. */
   readonly cwd?: string;
@@ -23,7 +29,7 @@ export interface CommandRequest {
 }
 
 export interface CommandSandbox {
-  /** `mock` runs nothing for real and must be asked for. */
+  /** `mock` runs no real command, and applies only if it is set explicitly. */
   readonly mode?: SandboxMode;
   readonly isolation?: IsolationLevel;
   /** Default: 512. */
@@ -40,40 +46,43 @@ export interface CommandMount {
   readonly guest: string;
   /** Default: `ro`. */
   readonly mode?: MountMode;
-  /** `writable`: `rw` copies `.git` and bare repositories back, too. `protected` if it is absent. */
+  /**
+   * `writable`: for a mount with mode `rw`, Voidbox also copies changes of `.git` and of bare repositories back to the
+   * host. Default: `protected`.
+   */
   readonly git?: 'protected' | 'writable';
 }
 
 /** How a command ended. An exit code other than 0 and a timeout are results, not errors. */
 export interface CommandOutcome {
-  /** The run of its own that its log is in: `voidbox logs RUN` on the worker's host. */
+  /** The id of the command's own run, which contains its log: `voidbox logs RUN` on the worker's host. */
   readonly runId: string;
   readonly outcome: 'succeeded' | 'failed';
-  /** 128+n for a signal; null when the command never ran. */
+  /** 128+n for a signal n; null if the command never ran. */
   readonly exitCode: number | null;
-  /** Of a command that succeeded: the first 2 KiB of its standard output as text. */
+  /** The first 2 KiB of standard output as text, if the command succeeded. */
   readonly stdout: string;
-  /** There is more of it: `output` has all, on the worker's host. */
+  /** True if standard output is longer than `stdout`. `output` is complete, on the worker's host. */
   readonly isStdoutCut: boolean;
-  /** All of its standard output, in the artifact store of the worker's host; null when it failed. */
+  /** The complete standard output, in the artifact store of the worker's host; null if the command failed. */
   readonly output: DataRef | null;
-  /** Why it failed, with the last lines of standard error; null when it succeeded. */
+  /** The cause of the failure, with the last lines of standard error; null if the command succeeded. */
   readonly failure: StageFailure | null;
   readonly durationMs: number;
 }
 
-/** What `placeCommand` is told: the command, and the id of the activity that will run it. */
+/** The argument of `placeCommand`: the command, and the id of the activity that will run it. */
 export interface PlaceRequest extends CommandRequest {
   readonly activityId: string;
 }
 
 export interface CommandPlacement {
   readonly runId: string;
-  /** Of the host that has the command's records, and will have its VM. */
+  /** The task queue of the host that stores the command's records and will run its VM. */
   readonly taskQueue: string;
 }
 
-/** What `readOutput` is told: an output of a run, by its ref. */
+/** The argument of `readOutput`: an output of a run, by its ref. */
 export interface ReadRequest {
   readonly runId: string;
   readonly output: DataRef;
@@ -86,13 +95,16 @@ export interface OutputText {
 }
 
 export interface CommandActivities {
-  /** Admits a command under the worker's policy and says which host runs it. */
+  /** Admits a command under the worker's policy and returns the host that runs it. */
   placeCommand(request: PlaceRequest): Promise<CommandPlacement>;
   /**
-   * Runs a command once, whatever becomes of its worker: a later attempt attaches to the command where it is. Without
-   * `placeCommand` before it, it is admitted by the worker that takes it.
+   * Runs a command once, also if its worker dies: a later attempt attaches to the running command. Without an earlier
+   * `placeCommand`, the worker that executes the call admits the command.
    */
   runCommand(request: CommandRequest): Promise<CommandOutcome>;
-  /** The beginning of an output. A host that does not have the run gives the call back for the one that has it. */
+  /**
+   * Reads the beginning of an output. A host that does not have the run fails the call, so that the host that has it
+   * can execute it.
+   */
   readOutput(request: ReadRequest): Promise<OutputText>;
 }

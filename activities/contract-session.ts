@@ -1,6 +1,6 @@
 /**
- * What sessions of step machines, their activities and their clients agree on. Types only. Names of the methods are
- * contracts: they stand in histories.
+ * The contract between sessions of step machines, their activities and their clients. Types only. The names of the
+ * methods are contracts, because histories contain them.
  */
 import type { Command } from '../domain/step-machine/command.ts';
 import type { Handshake, ObserverName } from '../domain/step-machine/definition.ts';
@@ -15,20 +15,26 @@ export interface SessionRequest {
   /** Name of the skill. */
   readonly skill: string;
   readonly params?: unknown;
-  /** Refuses to start with any other version. */
+  /** The only version that the session accepts. */
   readonly version?: string;
-  /** Refuses to start with any other code: its SHA-256 in hex, or the first digits of it. */
+  /** The only code that the session accepts: its SHA-256 in hex, or the first digits of it. */
   readonly codeHash?: string;
-  /** Starts that sub-skill on its own, its steps named as if the skill had led to it. Then `params` are its. */
+  /**
+   * Starts this sub-skill without its parent. Its steps keep the names that they have within the skill, and `params`
+   * are the sub-skill's params.
+   */
   readonly subskill?: string;
-  /** Names of sub-skills: the session is one of the skill that they lead to. */
+  /** Names of sub-skills, from the skill down to the sub-skill that the session runs. */
   readonly path?: readonly string[];
   readonly handshake?: Partial<Handshake>;
-  /** Set by a session that calls this one: then the code is its, and params are valid. */
+  /**
+   * Set by the session that calls this session as a sub-skill. The code is then the caller's, and the params are
+   * already valid.
+   */
   readonly calledWith?: { readonly code: SkillCode; readonly prefix: string };
 }
 
-/** Which code a session runs. */
+/** Identifies the code that a session runs. */
 export interface SkillCode {
   readonly skill: string;
   readonly version: string;
@@ -36,18 +42,18 @@ export interface SkillCode {
   readonly codeHash: string;
 }
 
-/** What a session hands to its next run when its history has become long. */
+/** The state that a session passes to its next run after its history has become long. */
 export interface SessionCarried {
   readonly carried: 1;
   readonly request: SessionRequest;
   readonly opened: OpenedSession;
-  /** Its records are flushed. */
+  /** The state of the session, after its records were flushed. */
   readonly state: SessionState;
   /** The newest record. */
   readonly last: StepRecord | null;
-  /** Answers that were taken, newest last. */
+  /** Answers that the session accepted, newest last. */
   readonly answers: readonly TakenAnswer[];
-  /** Of the last observed event. */
+  /** The number of the last observed event. */
   readonly observed: number;
 }
 
@@ -57,33 +63,36 @@ export interface TakenAnswer {
   readonly answer: SessionAnswer;
 }
 
-/** A returning sub-skill that runs as a session of its own. */
+/** A returning sub-skill that runs in a session of its own. */
 export interface ChildSession {
   readonly session: string;
-  /** What its steps are prefixed with in the session that called it. */
+  /** The prefix of its steps in the session that called it. */
   readonly prefix: string;
 }
 
 /** The argument of the update `advance`. */
 export interface AdvanceRequest {
   readonly turn: number;
-  /** With the prefix of its sub-skill. */
+  /** The name of the step, with the prefix of its sub-skill. */
   readonly step: string;
   readonly output: unknown;
-  /** Names the answer's content: the same key for the same turn is the same answer, sent again. Default: its JSON. */
+  /**
+   * Names the answer's content: the same key for the same turn means that the same answer is sent again. Default: the
+   * JSON of the answer.
+   */
   readonly key?: string;
 }
 
 /**
- * What updates answer: a result, the session of a sub-skill that has to be asked instead, or that the answer was taken and the
- * history begins anew meanwhile: `settle` says how it went.
+ * The result of an update. `called` names the session of a sub-skill, which the client must ask instead. `continued`
+ * means that the session accepted the answer and continues as a new run: `settle` returns the result.
  */
 export type SessionAnswer =
   | { readonly kind: 'answer'; readonly result: SessionResult }
   | { readonly kind: 'called'; readonly child: ChildSession }
   | { readonly kind: 'continued' };
 
-/** What the query `view` answers. */
+/** The result of the query `view`. */
 export interface SessionView {
   readonly session: string;
   readonly skill: string;
@@ -92,14 +101,14 @@ export interface SessionView {
   readonly status: SessionStatus['kind'] | 'opening';
   readonly turn: number;
   readonly startedAtMs: number;
-  /** What a client would be answered; null while the session is being opened. */
+  /** The result that a client would get now; null while the session is being opened. */
   readonly current: SessionResult | null;
   readonly open: readonly OpenSessionStep[];
-  /** Completed visits by step, with the prefixes of sub-skills. */
+  /** The number of completed visits by step; names have the prefixes of sub-skills. */
   readonly visits: Readonly<Record<string, number>>;
   readonly last: StepRecord | null;
   readonly childSessions: readonly ChildSession[];
-  /** Why the session cannot go on at the moment; null when it can. */
+  /** The reason why the session cannot continue at the moment; null if it can. */
   readonly blocked: string | null;
 }
 
@@ -107,13 +116,13 @@ export interface OpenSessionStep {
   readonly step: string;
   readonly turn: number;
   readonly phase: string;
-  /** A person is asked: who, and by when. Absent for steps of the agent. */
+  /** Set if a person must answer the step: the assignee, and the due time. Absent for steps of the agent. */
   readonly human?: { readonly assignee?: string; readonly dueMs?: number };
 }
 
-/** What the query `records` answers. */
+/** The result of the query `records`. */
 export interface SessionRecords {
-  /** How many older ones the worker's host keeps. */
+  /** The number of older records that the worker's host stores. */
   readonly flushed: number;
   readonly flushedRef: string | null;
   readonly records: readonly StepRecord[];
@@ -124,28 +133,31 @@ export interface OpenRequest extends WorkflowIdentity {
   readonly request: SessionRequest;
 }
 
-/** What only a workflow knows of itself: local activities are told, for they are asked by workflow code of this worker alone. */
+/**
+ * Facts that only a workflow knows about itself. Local activities trust them, because only workflow code of this worker
+ * calls local activities.
+ */
 export interface WorkflowIdentity {
-  /** Id of the first of its runs. */
+  /** The id of the first run of the workflow. */
   readonly firstRun: string;
-  /** The workflow that started it as its child. */
+  /** The workflow that started this workflow as its child. */
   readonly parent?: { readonly session: string; readonly run: string };
 }
 
 export interface OpenedSession {
   readonly code: SkillCode;
   readonly facts: SkillFacts;
-  /** Validated, with defaults. */
+  /** Validated params, with defaults. */
   readonly params: unknown;
-  /** `<path>:<observer>`, those that the skill has. */
+  /** The observers that the skill has, as `<path>:<observer>`. */
   readonly observers: readonly string[];
-  /** Search attributes of ours that the server knows. */
+  /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
-  /** The session was handed values of variables, which are dropped at its end. */
+  /** True if a client handed values of variables to the session; they are dropped at its end. */
   readonly variables?: true;
 }
 
-/** Which code, where in it, and for whom. */
+/** The code of a session, the place in the code, and the session that runs it. */
 export interface SkillPlace {
   readonly session: string;
   readonly code: SkillCode;
@@ -162,23 +174,23 @@ export type TurnOutcome =
   | {
       readonly kind: 'done';
       readonly atMs: number;
-      /** What followed the event of the request, in order. */
+      /** The events that followed the event of the request, in order. */
       readonly events: readonly SessionEvent[];
-      /** Params of returning sub-skills that are to be called, by the cursor that calls. */
+      /** The params of the returning sub-skills that the session must call, with the number of the calling cursor. */
       readonly calls: readonly ({ readonly cursor: number } & (
         | { readonly params: unknown }
         | { readonly error: ErrorFacts }
       ))[];
-      /** The session went over to other code before the event. */
+      /** Set if the session migrated to other code before the event. */
       readonly migrated?: {
         readonly opened: OpenedSession;
         readonly state: SessionState;
         readonly event: SessionEventBody;
       };
     }
-  /** A callback of the author did not come to its end: its process is gone. */
+  /** A callback of the author did not complete, because its process died. */
   | { readonly kind: 'crashed'; readonly atMs: number; readonly message: string }
-  /** No code is here that may go on with this session. */
+  /** This host has no code that can continue this session. */
   | { readonly kind: 'refused'; readonly message: string };
 
 export interface ActionRequest extends SkillPlace {
@@ -192,12 +204,12 @@ export interface Observation {
   readonly skill: readonly string[];
   readonly observer: ObserverName;
   readonly payload: Readonly<Record<string, unknown>>;
-  /** Where the `path` in it begins, when it begins in records that the state holds no more. */
+  /** The position where the `path` in `payload` begins, if it begins in records that the state no longer holds. */
   readonly older?: { readonly ref: string; readonly frame: number };
 }
 
 export interface ObserveRequest extends SkillPlace {
-  /** In order. */
+  /** The observed events, in order. */
   readonly events: readonly Observation[];
 }
 
@@ -211,18 +223,21 @@ export interface FlushRequest extends WorkflowIdentity {
   readonly records: readonly StepRecord[];
 }
 
-/** The first three and the last run as local activities. */
+/** The activities of a session. The first three and the last one run as local activities. */
 export interface SessionActivities {
   /** Finds the skill and checks its params. @throws `skill/unknown`, `skill/params`, `skill/unusable` */
   openSession(request: OpenRequest): Promise<OpenedSession>;
-  /** Everything that callbacks decide at once. */
+  /** Computes everything that callbacks decide at once. */
   sessionTurn(request: TurnRequest): Promise<TurnOutcome>;
-  /** Writes records where later turns and readers find them; gives what they are named. */
+  /** Writes records for later turns and for readers, and returns the name of the records. */
   flushRecords(request: FlushRequest): Promise<string>;
-  /** One attempt of an action. Heartbeats; the same idempotency key when it is done again after a crash. */
+  /**
+   * Runs one attempt of an action, with heartbeats. An attempt that repeats the action after a crash has the same
+   * idempotency key.
+   */
   sessionAction(request: ActionRequest): Promise<SessionEventBody>;
-  /** Tells observers, in order; what was told before is left out. */
+  /** Calls observers in order, and skips events that were observed before. */
   observe(request: ObserveRequest): Promise<void>;
-  /** Drops the values of variables that the session was handed. */
+  /** Drops the values of variables that a client handed to the session. */
   closeSession(request: CloseRequest): Promise<void>;
 }

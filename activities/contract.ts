@@ -1,6 +1,6 @@
 /**
- * All that workflows see of activities: names, arguments and results. Types only.
- * Names of the methods are contracts: they stand in histories.
+ * Everything that workflows see of activities: names, arguments and results. Types only. The names of the methods are
+ * contracts, because histories contain them.
  */
 import type { MachinePlanWire } from '../domain/pipeline/machine-plan.ts';
 import type { EndedStage } from '../domain/pipeline/command.ts';
@@ -16,29 +16,35 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import type { AcquiredVm, VmLease } from '../domain/run/vm-lease.ts';
 
 /**
- * The argument of the workflow type `voidboxRun`: a spec's text or a compiled plan, one of the three. A retry may leave out all
- * three: then it has the plan of the run that it retries.
+ * The argument of the workflow type `voidboxRun`. A request sets exactly one of `spec`, `plan` and `planRef`. A retry
+ * may omit all three: it then uses the plan of the run that it retries.
  */
 export interface RunRequest {
   readonly spec?: string;
   readonly plan?: PlanWire;
-  /** In place of `plan`: its JSON in the artifact store of the host, for one that is too large for history. */
+  /** Replaces `plan` if the plan is too large for history: a reference to its JSON in the host's artifact store. */
   readonly planRef?: DataRef;
-  /** The name of the plan, for people who read a history of a request without `plan`. Nothing else reads it. */
+  /** The name of the plan, for people who read the history of a request without `plan`. No program reads it. */
   readonly name?: string;
-  /** Values for the spec's `params`. Only with `spec`. */
+  /** Values for the spec's `params`. Valid only with `spec`. */
   readonly params?: Readonly<Record<string, string>>;
-  /** What the first stages find in `/workspace/input.json`. Absent, of a run with an origin: what they found there. */
+  /**
+   * The content of `/workspace/input.json` of the first stages. If it is absent, a run with an origin uses the input of
+   * its origin.
+   */
   readonly input?: InlineOrRef;
-  /** The earlier run of the same host whose outputs stand for stages that need not run again: admission decides which. */
+  /**
+   * The earlier run, on the same host, whose outputs replace stages that need not run again. Admission decides which.
+   */
   readonly origin?: RunOrigin;
   /**
-   * Stages that come to their `mock` in place of their work; `all`: each that has one. Absent, of a run with an origin: those
-   * that were mocked there.
+   * The stages that return their `mock` instead of running; `all` means each stage that has a `mock`. If it is absent,
+   * a run with an origin mocks the stages that its origin mocked.
    */
   readonly mock?: MockRequest;
   /**
-   * True: the mock agent plays every agent of the plan, in its VM and without a model. Absent, of a run with an origin: as there.
+   * True if the mock agent plays every agent of the plan, in the agent's VM and without a model. If it is absent, a run
+   * with an origin repeats the setting of its origin.
    */
   readonly mockAgents?: boolean;
 }
@@ -47,182 +53,195 @@ export type InlineOrRef =
   | { readonly kind: 'inline'; readonly text: string }
   | { readonly kind: 'ref'; readonly ref: DataRef };
 
-/** What the workflow adds to what its client sent. */
+/** The request of the client with the fields that the workflow adds. */
 export interface AdmitRequest extends RunRequest {
   readonly runId: string;
-  /** Names this execution among those with the same workflow id; a reset keeps it. */
+  /** The id of this execution, because several executions may have the same workflow id; a reset keeps it. */
   readonly originalExecutionRunId: string;
   /** The newest behaviour that the workflow knows. */
   readonly behaviour: number;
   /** True if the workflow's own worker has the local activity that records boots of VMs. */
   readonly recordsBoots: boolean;
-  /** The start of the workflow, which may have waited for a worker. */
+  /**
+   * The start of the workflow in milliseconds since the epoch. The workflow may have waited for a worker since then.
+   */
   readonly startedAtMs: number;
 }
 
-/** Where a run is worked on: answered by `admit`, and fixed for the run's life. */
+/** The host and the task queues of a run. `admit` returns them, and they never change during the run. */
 export interface Placement {
-  /** The host that owns the run: it looks after the run until its last event. */
+  /** The host that owns the run and is responsible for it until its last event. */
   readonly hostId: string;
-  /** Takes stages that own their VM, and everything that the next two do not. */
+  /** The queue for stages that own their VM, and for every activity that the next two queues do not serve. */
   readonly hostQueue: string;
-  /** Takes what is written about the run as a whole: `appendEvents` and `finishRun`. Absent: `hostQueue`. */
+  /**
+   * The queue for activities that write about the run as a whole: `appendEvents` and `finishRun`. Absent: `hostQueue`.
+   */
   readonly storeQueue?: string;
-  /** Takes `acquireVm`, whose answer says where the VM is. Absent: `hostQueue`. */
+  /** The queue for `acquireVm`, whose result names the host of the VM. Absent: `hostQueue`. */
   readonly leaseQueue?: string;
 }
 
 export interface Admission extends Placement {
-  /** The part of the plan that the run machine needs; the plan stays in the run's records. */
+  /** The part of the plan that the run machine needs; the run's records contain the whole plan. */
   readonly machine: MachinePlanWire;
   readonly input: InlineOrRef | null;
   /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
-  /** Which commands the workflow makes (`domain/run/behaviour.ts`). It never changes during a run. */
+  /** Selects the commands that the workflow issues (`domain/run/behaviour.ts`). It never changes during a run. */
   readonly behaviour: number;
   /** True if boots of VMs are markers in the run's history. It never changes during a run. */
   readonly recordsBoots: boolean;
-  /** The run that this one retries or forks; absent: it starts from nothing. */
+  /** The run that this run retries or forks; absent: neither. */
   readonly origin?: RunOrigin;
-  /** With `origin`: the stages that do not run, by id. */
+  /** The stages that do not run, by id. Set only with `origin`. */
   readonly given?: Readonly<Record<string, GivenOutputs>>;
-  /** Length of history at which the run gives up. It is part of the admission, so that a later limit does not change open runs. */
+  /**
+   * The length of history at which the run gives up. The admission contains it, so that a later limit does not change
+   * open runs.
+   */
   readonly historyLimit: HistoryLimit;
 }
 
-/** What a stage came to in an earlier run. */
+/** The outputs of a stage in an earlier run. */
 export interface GivenOutputs extends GivenStage {
-  /** The run in which it ran; absent: the origin. */
+  /** The run in which the stage ran; absent: the origin. */
   readonly ranIn?: string;
 }
 
-/** What a history may have before its run gives up. What still runs then has to end, within what the server allows. */
+/**
+ * The size of history at which a run gives up. Below the server's own limit it leaves room for stages that must still
+ * end.
+ */
 export interface HistoryLimit {
   readonly events: number;
   readonly bytes: number;
 }
 
-/** What `acquireVm` and `releaseVm` are told. */
+/** The argument of `acquireVm` and `releaseVm`. */
 export interface ScopeCall {
   readonly runId: string;
   readonly scope: string;
-  /** Of the item whose VM it is; absent: of the run itself. */
+  /** The item that owns the VM; absent: the run itself. */
   readonly instance?: InstancePath;
   readonly generation: number;
 }
 
-/** What `runStage` is told: ids, and what only the workflow knows. Everything else is read from the run's records. */
+/**
+ * The argument of `runStage`: ids, and facts that only the workflow knows. The activity reads everything else from the
+ * run's records.
+ */
 export interface StageCall {
   readonly runId: string;
   readonly stage: string;
-  /** Empty: a stage of the run itself. */
+  /** Empty for a stage of the run itself. */
   readonly instance: InstancePath;
   readonly attempt: number;
   readonly generation: number;
   readonly lease: VmLease | null;
-  /** Of each stage that this one takes data of, what it takes. */
+  /** The outputs that this stage uses, by the stage that produced them. */
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
 }
 
-/** What `askApproval` is told. */
+/** The argument of `askApproval`. */
 export interface AskCall {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that the stage is done for; absent: of the run itself. */
+  /** The item that the stage belongs to; absent: the run itself. */
   readonly instance?: InstancePath;
   readonly attempt: number;
-  /** Milliseconds since the epoch; null: there is none. */
+  /** Milliseconds since the epoch; null if there is no deadline. */
   readonly deadlineAtMs: number | null;
-  /** Of each stage that this one takes data of, what it takes; absent: it takes none. */
+  /** The outputs that this stage uses, by the stage that produced them; absent: it uses no outputs. */
   readonly upstream?: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
 }
 
-/** What `recordApproval` is told: an answer that was not no. */
+/** The argument of `recordApproval`: every answer except a rejection. */
 export interface ApprovalCall {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that the stage is done for; absent: of the run itself. */
+  /** The item that the stage belongs to; absent: the run itself. */
   readonly instance?: InstancePath;
   readonly attempt: number;
-  /** The name that the person who answered gave; null: none. */
+  /** The name that the person who answered gave; null if the person gave no name. */
   readonly by: string | null;
   readonly comment: string | null;
-  /** Nobody answered: the deadline stands for a yes. */
+  /** True if no answer came before the deadline, and the deadline counts as an approval. */
   readonly timedOut: boolean;
-  /** As they came: `recordApproval` checks them. */
+  /** The fields as the client sent them: `recordApproval` checks them. */
   readonly fields: unknown;
-  /** When the workflow heard it, in milliseconds since the epoch. */
+  /** The time at which the workflow received the answer, in milliseconds since the epoch. */
   readonly atMs: number;
 }
 
-/** What `checkRejection` is told: an answer that was no, with fields. */
+/** The argument of `checkRejection`: a rejection with fields. */
 export interface RejectionCall {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that the stage is done for; absent: of the run itself. */
+  /** The item that the stage belongs to; absent: the run itself. */
   readonly instance?: InstancePath;
   readonly attempt: number;
-  /** As they came. */
+  /** The fields as the client sent them: `checkRejection` checks them. */
   readonly fields: unknown;
 }
 
-/** What `evaluateCondition` is told. The condition itself stands in the run's records. */
+/** The argument of `evaluateCondition`. The run's records contain the condition itself. */
 export interface EvaluateCall {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that the stage is done for; absent: of the run itself. */
+  /** The item that the stage belongs to; absent: the run itself. */
   readonly instance?: InstancePath;
-  /** From 1. */
+  /** The number of the evaluation, from 1. */
   readonly evaluation: number;
-  /** Of each stage that the condition is decided with, what it came to. */
+  /** The outcome of each stage that the condition reads. */
   readonly upstream: Readonly<Record<string, EndedStage>>;
   readonly events: readonly NewRunEvent[];
 }
 
 export interface ConditionResult {
   readonly holds: boolean;
-  /** What those that carry the output of the stage on get in its place, when it does not hold; null: nothing. */
+  /** The output that readers of the stage get instead of its own if the condition is false; null: nothing. */
   readonly output: DataRef | null;
 }
 
-/** What `findTime` is told: until when does a stage wait whose time outputs say. */
+/** The argument of `findTime`, for a stage that waits until a time that outputs contain. */
 export interface FindTimeCall {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that the stage is done for; absent: of the run itself. */
+  /** The item that the stage belongs to; absent: the run itself. */
   readonly instance?: InstancePath;
   readonly attempt: number;
-  /** Of each stage that the time is made of, what it takes. */
+  /** The outputs that the time is built from, by the stage that produced them. */
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
 }
 
 export interface FoundTime {
-  /** Milliseconds since the epoch, no more than `PLAN_LIMITS.waitMs` from now. It may have passed. */
+  /** Milliseconds since the epoch, at most `PLAN_LIMITS.waitMs` from now. The time may be in the past. */
   readonly untilMs: number;
 }
 
-/** What `beginItems` is told. */
+/** The argument of `beginItems`. */
 export interface BeginItemsCall {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that has the list; absent: the run itself has it. */
+  /** The item that contains the list; absent: the run itself contains it. */
   readonly instance?: InstancePath | undefined;
   readonly attempt: number;
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
 }
 
-/** What `endItems` is told. */
+/** The argument of `endItems`. */
 export interface EndItemsCall {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that has the list; absent: the run itself has it. */
+  /** The item that contains the list; absent: the run itself contains it. */
   readonly instance?: InstancePath | undefined;
   readonly attempt: number;
-  /** The run was cancelled: items may be missing. */
+  /** True if the run was cancelled, so that items may be missing. */
   readonly cancelled: boolean;
 }
 
@@ -234,62 +253,74 @@ export interface UpstreamOutputs {
 export interface FinishRequest {
   readonly runId: string;
   readonly outcome: RunOutcome;
-  /** The outcome's output is to be made of these; null when it is what it is. */
+  /** The outputs that `finishRun` merges into the outcome's output; null: it keeps the output of `outcome`. */
   readonly merge: readonly NamedOutput[] | null;
   readonly events: readonly NewRunEvent[];
 }
 
 /**
- * Whoever reaches the server can call these with anything: `run-calls.ts` checks each call against the run's records.
- * Each is idempotent by its keys, heartbeats for its whole life and can be cancelled.
+ * Every client of the server can call these activities with any argument. `run-calls.ts` therefore checks each call
+ * against the run's records. Each activity is idempotent by its keys, heartbeats until it ends, and can be cancelled.
  */
 export interface Activities {
-  /** First command of each run: checks, stores the plan, picks the host. */
+  /** The first command of each run: checks the request, stores the plan and picks the host. */
   admit(request: AdmitRequest): Promise<Admission>;
   /** Finds or creates the VM of a scope that several stages share. */
   acquireVm(call: ScopeCall): Promise<AcquiredVm>;
   /**
-   * Runs one attempt of one stage and returns only what is durable. A result whose outcome is `failed` is thrown: a failure with the outcome's code as type, and the result as its only detail.
+   * Runs one attempt of one stage, and returns only durable results. A result whose outcome is `failed` is thrown as a
+   * failure: its type is the code of the outcome, its only detail the result.
    */
   runStage(call: StageCall): Promise<StageResult>;
   releaseVm(call: ScopeCall): Promise<void>;
-  /**
-   * Decides whether a stage runs.
-   * @throws ApplicationFailure `stage/condition` when its condition cannot be decided
-   */
+  /** Decides whether a stage runs. @throws ApplicationFailure `stage/condition` if its condition cannot be evaluated */
   evaluateCondition(call: EvaluateCall): Promise<ConditionResult>;
   /**
-   * Until when a stage waits.
-   * @throws ApplicationFailure `stage/expression` when a value of its time cannot be made, `stage/wait-time` when they make no time
+   * Computes the time until which a stage waits.
+   * @throws ApplicationFailure `stage/expression` if a value of its time cannot be computed, `stage/wait-time` if the
+   * values form no time
    */
   findTime(call: FindTimeCall): Promise<FoundTime>;
   /**
-   * Tells readers what a stage asks: appends `stage-asking`.
-   * @throws ApplicationFailure `stage/expression` when a value of its message cannot be made
+   * Appends `stage-asking`, which shows readers the question of a stage.
+   * @throws ApplicationFailure `stage/expression` if a value of its message cannot be computed
    */
   askApproval(call: AskCall): Promise<void>;
   /**
-   * Keeps an answer as the stage's output.
-   * @throws ApplicationFailure `call/refused` for fields that the approval does not have, or lacks
+   * Stores an answer as the stage's output.
+   * @throws ApplicationFailure `call/refused` if the answer has a field that the approval does not define, or lacks a
+   * required field
    */
   recordApproval(call: ApprovalCall): Promise<DataRef>;
   /**
-   * The fields of a rejection, by their types. None is required.
-   * @throws ApplicationFailure `call/refused` for fields that the approval does not have
+   * Returns the fields of a rejection, converted to their types. No field is required.
+   * @throws ApplicationFailure `call/refused` for fields that the approval does not define
    */
   checkRejection(call: RejectionCall): Promise<{ readonly fields: FieldValues }>;
-  /** Reads the list of a stage's items and keeps it. Fails like `runStage` where there is no list. */
+  /** Reads the list of a stage's items and stores it. Fails like `runStage` if there is no list. */
   beginItems(call: BeginItemsCall): Promise<{ readonly count: number }>;
-  /** Once no item runs any more: merges their results, and says what the stage came to. Fails like `runStage`. */
+  /**
+   * Merges the results of the items after the last item has ended, and returns the result of the stage. Fails like
+   * `runStage`.
+   */
   endItems(call: EndItemsCall): Promise<StageResult>;
-  /** Appends events that no stage will carry. */
+  /** Appends events that no stage call carries. */
   appendEvents(request: { readonly runId: string; readonly events: readonly NewRunEvent[] }): Promise<void>;
-  /** Makes a merged output, writes the terminal event and the manifest, drops handed-over variables. Returns the outcome as it is written. */
+  /**
+   * Makes a merged output, writes the terminal event and the manifest, and drops the variables that the client handed
+   * over. Returns the outcome as it is written.
+   */
   finishRun(request: FinishRequest): Promise<RunReply>;
 }
 
-/** The local activities of the workflow of a run or of a window: its own worker executes them within the workflow task. */
+/**
+ * The local activities of the workflow of a run or of a window. The workflow's own worker executes them within the
+ * workflow task.
+ */
 export interface LocalActivities {
-  /** Does nothing: the summary of its marker in history names the VM that booted, and the time of the boot. */
+  /**
+   * Does nothing: the summary of its marker in history contains the name of the VM that booted, and the time of the
+   * boot.
+   */
   recordBoot(): Promise<void>;
 }

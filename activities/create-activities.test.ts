@@ -105,13 +105,13 @@ const failureOf = (running: Running): Promise<ApplicationFailure> =>
     (error: unknown) => error as ApplicationFailure,
   );
 
-test('is a failure with the result in its details, once that is durable', async () => {
+test('a failed attempt is a failure with the durable result in its details', async () => {
   await admitted('fail');
   const failure = await failureOf(runStage());
   expect(failure).toMatchObject({
     type: 'stage/exit-nonzero',
     message: 'stage bad ended with exit code 3',
-    // The author's retries are the run's.
+    // Retries of the author are made by the run, not by Temporal.
     nonRetryable: true,
     category: 'BENIGN',
     stack: '',
@@ -121,7 +121,7 @@ test('is a failure with the result in its details, once that is durable', async 
   expect(failure.details).toEqual([durable]);
 });
 
-test('and the same for who asks again, also after the end of the run', async () => {
+test('a repeated call returns the same failure, also after the end of the run', async () => {
   await admitted('fail');
   const first = await failureOf(runStage());
   expect((await failureOf(runStage())).details).toEqual(first.details);
@@ -131,7 +131,7 @@ test('and the same for who asks again, also after the end of the run', async () 
   expect(started).toBe(1);
 });
 
-test('a cancelled one is a value', async () => {
+test('a cancelled attempt returns its result as a value', async () => {
   await admitted('wait');
   const running = runStage();
   while (started === 0) await sleep(10);

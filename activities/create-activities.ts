@@ -1,4 +1,4 @@
-/** The activities of a worker, made of its dependencies. Each call is checked against the run's records first. */
+/** Creates the activities of a worker from its dependencies. Each call is checked against the run's records first. */
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { findTime } from './decisions/find-time.ts';
 import { askApproval, checkRejection, recordApproval } from './decisions/approvals.ts';
@@ -23,9 +23,9 @@ export function createActivities(given: ActivityDeps): Activities {
   const calls = createRunCalls(deps);
   return {
     admit: async (request) => {
-      // It ends no list, and reads what a worker is given as it stands now.
+      // Admission uses the original dependencies: it ends no list, and must read the worker's current settings.
       const admission = await admit(given, request);
-      // There may have been another run with this id, which ended without a call here and was pruned.
+      // An earlier run may have had this id, ended without a call here, and been pruned.
       calls.forget(request.runId);
       return admission;
     },
@@ -64,7 +64,7 @@ export function createActivities(given: ActivityDeps): Activities {
   };
 }
 
-/** It is durable by now. */
+/** Throws a failed result as a failure. The result is already durable. */
 function throwIfFailed(result: StageResult): StageResult {
   if (result.outcome === 'failed') throw stageFailure(result);
   return result;

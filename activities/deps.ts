@@ -1,4 +1,4 @@
-/** What activities are made of; a worker's composition root fills it in. */
+/** The dependencies of activities; a worker's composition root provides them. */
 import type { HistoryLimit, Placement } from './contract.ts';
 import type { AttemptRegistry } from './attempt/registry.ts';
 import type { PumpDisk } from './ports/pump-disk.ts';
@@ -37,13 +37,13 @@ export interface ActivityDeps {
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
   readonly backendFor: (sandbox: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
   readonly leases: Leases;
-  /** The disk that events, artifacts and VMs of this host are on. */
+  /** The disk that holds the events, artifacts and VMs of this host. */
   readonly disk: PumpDisk;
   readonly attempts: AttemptRegistry;
   readonly vms: VmPool;
-  /** What admission gives the runs that it admits: this host is their owner. */
+  /** The placement of the runs that this host admits and owns. */
   readonly placement: Placement;
-  /** Names the Temporal server whose runs these are; kept with each run. */
+  /** Names the Temporal server of these runs. The records of each run contain it. */
   readonly serverId: string;
   /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
@@ -51,15 +51,15 @@ export interface ActivityDeps {
   readonly starters: Starters;
   /** Absent: this worker allows no services. */
   readonly servicePolicy?: ServicePolicy;
-  /** Whether runs may leave VMs of failed stages for a look; absent: not. */
+  /** True if runs may keep VMs of failed stages for inspection; absent: they may not. */
   readonly allowsRetention?: boolean;
-  /** Absent: this worker has none, and leaves none. */
+  /** Absent: this worker keeps no VMs of failed stages. */
   readonly retainedVms?: RetainedVms;
   /** Absent: this worker fetches no skills. */
   readonly fetchSkill?: FetchAgentSkill;
   /** Absent: the worker does not probe model servers before a VM boots. */
   readonly isPortClosed?: IsPortClosed;
-  /** For servers that allow less than Temporal's defaults; absent is what fits those. */
+  /** For servers whose limits are lower than Temporal's defaults. Absent: the limit for those defaults. */
   readonly historyLimit?: HistoryLimit;
   /** Absent: this worker has no skills. */
   readonly stageSessions?: StageSessions;
@@ -77,17 +77,20 @@ export interface ParentExecution {
   readonly executionId: string;
 }
 
-/** What the server says: the execution that started this one as its child; null: none did. */
+/** Returns the execution that started this one as its child, from the server; null: no execution did. */
 export type ParentOf = (workflowId: string, executionId: string) => Promise<ParentExecution | null>;
 
 export interface MountPolicy {
   /** Host folders that runs may mount from. */
   readonly allowedRoots: readonly string[];
-  /** Repositories of the network that runs of any client may fetch with the credentials of the worker's user, as HOST/PATH; absent: none. */
+  /**
+   * Repositories of the network, as HOST/PATH. Runs of any client may fetch them with the credentials of the worker's
+   * user. Absent: no repositories.
+   */
   readonly allowedGit?: readonly string[];
 }
 
-/** Compiles a spec's text. Exactly one of the two is set; problems are readable lines with positions. */
+/** Compiles a spec's text. The result has exactly one of its two fields; problems are readable lines with positions. */
 export type CompileSpec = (
   text: string,
   options: { readonly baseDir: string; readonly params: Readonly<Record<string, string>> },

@@ -1,4 +1,7 @@
-/** What Temporal is told of each code. Written down, so that a change of the list shows what it changes here. */
+/**
+ * The failure that each code gives to Temporal. The lists are literal, so that a change of the codes shows its effect
+ * here.
+ */
 import type { ApplicationFailure } from '@temporalio/activity';
 import { expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
@@ -16,7 +19,7 @@ test('the type of a failure is its code', () => {
   expect(CODES.map((code) => failureOf(code).type)).toEqual(CODES);
 });
 
-test('Temporal tries these again, and no other code', () => {
+test('Temporal retries these codes and no others', () => {
   expect(CODES.filter((code) => failureOf(code).nonRetryable !== true).sort()).toEqual([
     'attempt/detached',
     'fence/stale',
@@ -27,11 +30,11 @@ test('Temporal tries these again, and no other code', () => {
   ]);
 });
 
-test('waiting for room and a reset of a run that has ended are no faults of a worker', () => {
+test('failures for missing room and for a reset of an ended run are benign', () => {
   expect(CODES.filter((code) => failureOf(code).category === 'BENIGN').sort()).toEqual(['run/ended', 'vm/no-capacity']);
 });
 
-test('no failure says where this code is installed', () => {
+test('no failure contains the folder in which this code is installed', () => {
   const here = import.meta.dirname;
   for (const code of CODES) expect(failureOf(code).stack).toBe('');
   const detached = toActivityFailure(new DetachedError('its worker was shut down'));
@@ -39,11 +42,11 @@ test('no failure says where this code is installed', () => {
   const bug = toActivityFailure(new TypeError(`Cannot find module '${here}/gone.js' imported from ${here}/failure.js`));
   expect(bug.message).toBe("TypeError: Cannot find module 'gone.js' imported from failure.js");
   expect(bug.stack).not.toContain(here);
-  // What a report of a bug needs stays.
+  // The stack stays, because a bug report needs it.
   expect(bug.stack).toMatch(/^TypeError: [^\n]*\n +at .*failure\.test\.ts:\d+:\d+/);
 });
 
-test('a history takes no more of a message than an event does', () => {
+test("the message of a failure is cut to the length of an event's text", () => {
   const message = 'x'.repeat(900_000);
   for (const error of [new CodedError('admit/invalid', message), new TypeError(message)]) {
     const failure = toActivityFailure(error);

@@ -6,7 +6,7 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import { cutText } from '../domain/units/cut-text.ts';
 import { cutFolders } from '../domain/security/cut-folders.ts';
 
-/** Thrown by an attempt that let go of its work so that another attempt can take it up. */
+/** Thrown by an attempt that released its work, so that another attempt can take the work over. */
 export class DetachedError extends Error {
   readonly reason: string;
 
@@ -17,10 +17,13 @@ export class DetachedError extends Error {
   }
 }
 
-/** Nothing is wrong with the worker: VMs wait for room, and an operator has reset a run that has ended. */
+/** These failures are no fault of the worker: VMs wait for room, or an operator has reset a run that has ended. */
 const EXPECTED: ReadonlySet<AnyErrorCode> = new Set<AnyErrorCode>(['vm/no-capacity', 'run/ended']);
 
-/** Makes what an activity throws: always an ApplicationFailure whose type is a code, or the cancellation itself. */
+/**
+ * Converts any error into the failure that an activity throws: an ApplicationFailure whose type is a code, or the
+ * cancellation itself.
+ */
 export function toActivityFailure(error: unknown): Error {
   if (error instanceof CancelledFailure || error instanceof ApplicationFailure) return error;
   if (error instanceof DetachedError) {
@@ -37,8 +40,8 @@ export function toActivityFailure(error: unknown): Error {
     return withoutStack({
       type: coded.code,
       message: coded.message,
-      // A stale fence is tried again: if the server still waits for this attempt, a zombie has overtaken it, and
-      // the next attempt takes over from that.
+      // Retry after a stale fence. If the server still waits for this attempt, an obsolete attempt has overtaken it,
+      // and the next attempt takes over from the obsolete one.
       nonRetryable: retryOf(coded.code) !== 'temporal',
       ...(coded.nextRetryDelayMs === undefined ? {} : { nextRetryDelay: coded.nextRetryDelayMs }),
       ...(EXPECTED.has(coded.code) ? { category: 'BENIGN' as const } : {}),
@@ -51,15 +54,15 @@ export function toActivityFailure(error: unknown): Error {
 }
 
 /**
- * Returns the result of a failed attempt as a failure, so that Temporal's own tools show a failed stage as one. Only the details
- * have the standard error, because a payload codec covers details and does not cover messages.
+ * Returns the result of a failed attempt as a failure, so that Temporal's own tools show a failed stage as failed. Only
+ * the details contain standard error: a payload codec encodes details, but not messages.
  */
 export function stageFailure(result: StageResult): ApplicationFailure {
   const { stage, failure } = result;
   return withoutStack({
     type: failure?.code ?? 'stage/exit-nonzero',
     message: failure?.message ?? `stage ${stage} failed`,
-    // The author's retries are the run machine's.
+    // The run machine applies the retries of the author, so Temporal must not retry.
     nonRetryable: true,
     category: 'BENIGN',
     details: [result],
@@ -68,14 +71,20 @@ export function stageFailure(result: StageResult): ApplicationFailure {
 
 type FailureOptions = Parameters<typeof ApplicationFailure.create>[0] & { readonly message: string };
 
-/** A code, its message and the place in it say what to do. A history takes no more of a message than an event, and no place of this code on a host. */
+/**
+ * Creates a failure without a stack: the code, its message and the place in it tell the user what to do. The message is
+ * cut to the length of an event's text, and no path of the host's code enters a history.
+ */
 function withoutStack(options: FailureOptions): ApplicationFailure {
   const failure = ApplicationFailure.create({ ...options, message: cutText(options.message) });
   failure.stack = '';
   return failure;
 }
 
-/** An errno that reached an activity is a host whose files can't be used now; everything else without a code is a bug. */
+/**
+ * An errno that reaches an activity means that the host's files cannot be used now. Every other error without a code is
+ * a bug.
+ */
 function codeOfSystemError(error: unknown): CodedError | null {
   if (!(error instanceof Error) || !('code' in error) || !('syscall' in error)) return null;
   return new CodedError('store/io', `${error.message}: look at disk space and permissions of the state folder`, {

@@ -1,4 +1,4 @@
-/** The last activity of a run: what it makes, writes and keeps, also when it is called again. */
+/** Tests what the last activity of a run makes, writes and keeps, also if it is called again. */
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ let deps: ActivityDeps;
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-finish-'));
   stores = await openStores({ stateDir });
-  // Nothing else of a worker is asked for.
+  // `finishRun` uses no other dependency of a worker.
   deps = {
     ...stores,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
@@ -57,7 +57,7 @@ async function written(): Promise<RunEvent[]> {
   return all;
 }
 
-test('a merged output is one artifact, however often it is made', async () => {
+test('a merged output is one artifact, also if it is made again', async () => {
   const merge = [
     { name: 'b', output: await artifactOf('{"n": 1}\n') },
     { name: 'a', output: await artifactOf('plain "text"\n') },
@@ -74,7 +74,7 @@ test('a merged output is one artifact, however often it is made', async () => {
   expect(await stores.records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
 });
 
-test('an output that is what it is stays it, and is kept', async () => {
+test('an output that needs no merge stays the same, and the manifest keeps it', async () => {
   const outcome = { ...SUCCEEDED, output: await artifactOf('done') };
   expect(await finishRun(deps, { runId: RUN, outcome, merge: null, events: [] })).toEqual(outcome);
   expect(await stores.records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
@@ -102,7 +102,7 @@ test('a run that failed already keeps its own reason', async () => {
   expect(await finishRun(deps, { runId: RUN, outcome: failed, merge, events: [] })).toEqual(failed);
 });
 
-test('an output that is no longer there fails the run instead of being looked for again and again', async () => {
+test('a merge of an output that is gone fails the run instead of retrying forever', async () => {
   const merge = [{ name: 'a', output: { sha256: '0'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' } }];
   expect(await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).toMatchObject({
     state: 'failed',
@@ -110,7 +110,7 @@ test('an output that is no longer there fails the run instead of being looked fo
   });
 });
 
-test('a broken store is tried again, not taken for a failed run', async () => {
+test('an error of the store is thrown for a retry and does not fail the run', async () => {
   const merge = [{ name: 'a', output: await artifactOf('x') }];
   const open = (): never => {
     throw new CodedError('store/io', 'the disk is away');
@@ -122,14 +122,14 @@ test('a broken store is tried again, not taken for a failed run', async () => {
   expect(await written()).toEqual([]);
 });
 
-test('what an attempt that died behind the last event left of the mounts goes with the next', async () => {
+test('the next attempt removes the mounts if an attempt died after the last event', async () => {
   const kept = mountsDir(stateDir, RUN);
   mkdirSync(kept, { recursive: true });
   expect(await finishAgain(deps, RUN, SUCCEEDED)).toEqual(SUCCEEDED);
   expect(existsSync(kept)).toBe(false);
 });
 
-test('what the run was lent is gone before its end is told', async () => {
+test('`finishRun` drops the variables of the run before it writes the terminal event', async () => {
   await deps.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
   const seen: unknown[] = [];
   const append: ActivityDeps['events']['append'] = async (...args) => {

@@ -1,4 +1,7 @@
-/** The last activity of a run: its terminal event, the manifest of what it keeps, the end of what it was lent. */
+/**
+ * The last activity of a run: writes its terminal event and the manifest of its artifacts, and drops the variables and
+ * mounts of the run.
+ */
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { retryOf } from '../domain/errors/error-code.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
@@ -9,7 +12,7 @@ import type { FinishRequest, InlineOrRef } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { mergeOutputs } from './items/merge-outputs.ts';
 
-/** Record `manifest`: garbage collection keeps what a manifest names. */
+/** Record `manifest`: garbage collection keeps the artifacts that a manifest names. */
 export interface RunManifest {
   readonly version: 1;
   readonly refs: readonly DataRef[];
@@ -20,7 +23,7 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
   const { runId } = request;
   const outcome = request.merge === null ? request.outcome : await withMerge(deps, request.outcome, request.merge);
   await deps.records.put(runId, 'manifest', await manifestOf(deps, runId, outcome));
-  // Who reads that the run has ended finds nothing of them any more.
+  // Drop the variables before the terminal event: a reader that sees the event must find no variables.
   await deps.hostVariables.drop(runId);
   await deps.events.append(runId, [
     ...request.events,
@@ -31,8 +34,8 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
 }
 
 /**
- * The outcome that stands: of an attempt whose answer was lost, or of a run that was reset after its end.
- * What follows the last event is done again.
+ * Returns the recorded outcome, after an attempt whose answer was lost, or after a reset of an ended run. Repeats the
+ * steps that follow the terminal event.
  */
 export async function finishAgain(
   deps: Pick<ActivityDeps, 'hostVariables' | 'mounts'>,
@@ -44,7 +47,7 @@ export async function finishAgain(
   return outcome;
 }
 
-/** A merge that can't be made fails a run that would have succeeded; the run ends all the same. */
+/** If a merge fails, a run that would have succeeded fails instead. The run ends in any case. */
 async function withMerge(deps: ActivityDeps, outcome: RunOutcome, merge: readonly NamedOutput[]): Promise<RunOutcome> {
   try {
     return { ...outcome, output: await mergeOutputs(deps.artifacts, merge) };

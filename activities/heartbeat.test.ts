@@ -5,7 +5,7 @@ import { withHeartbeat } from './heartbeat.ts';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test('heartbeats say in which phase the attempt is, and for how long', async () => {
+test('heartbeats contain the phase of the attempt and its duration', async () => {
   const environment = new MockActivityEnvironment();
   const beats: unknown[] = [];
   environment.on('heartbeat', (details: unknown) => void beats.push(details));

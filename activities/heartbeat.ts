@@ -1,31 +1,37 @@
 /**
- * The life of an attempt: heartbeats from a timer from its first to its last moment, and what a
- * cancellation means. Only a cancel request stops work; every other reason makes the attempt let go.
+ * Heartbeats of an attempt, from a timer that runs until the attempt ends, and the meaning of a cancellation. Only a
+ * cancel request stops work; after every other reason the attempt detaches from it.
  */
 import { CancelledFailure, Context } from '@temporalio/activity';
 import { DetachedError, toActivityFailure } from './failure.ts';
 
-/** As often as the worker's throttle lets one through. */
+/** The interval at which the worker's throttle lets a heartbeat through. */
 const BEAT_INTERVAL_MS = 1_000;
 
 export interface AttemptLife {
-  /** When the server scheduled this attempt, by its clock: of two attempts of the same work the later one counts. */
+  /**
+   * The time at which the server scheduled this attempt, by the server's clock. If two attempts do the same work, the
+   * later one counts.
+   */
   readonly scheduledAtMs: number;
-  /** Aborted with a DetachedError: no stop, no append, no result from here on. */
+  /** Aborted with a DetachedError. After that the attempt must not stop work, append events or return a result. */
   readonly detached: AbortSignal;
-  /** Aborted when the run or the stage was cancelled by somebody. */
+  /** Aborted when a client cancelled the run or the stage. */
   readonly cancelRequested: AbortSignal;
-  /** Aborted by either; for work that has no result worth keeping. */
+  /** Aborted with either of the other two; for work whose result need not be kept. */
   readonly ended: AbortSignal;
-  /** Runs with each heartbeat until the attempt ends; rejections are given to `onError`. */
+  /** Runs `work` with each heartbeat until the attempt ends, and passes rejections to `onError`. */
   everyBeat(work: () => Promise<void>, onError: (error: unknown) => void): void;
-  /** Makes this attempt let go, for a newer one in the same process. */
+  /** Detaches this attempt, because a newer attempt in the same process takes over. */
   detach(reason: string): void;
-  /** Sets the phase that the server shows at the pending activity, with the seconds since then. For people only; it is never read back. */
+  /**
+   * Sets the phase that the server shows at the pending activity, with the seconds since then. It is only for people;
+   * no program reads it.
+   */
   phase(name: string): void;
 }
 
-/** Runs an activity's body under heartbeats, and turns whatever it throws into a Temporal failure. */
+/** Runs an activity's body with heartbeats, and converts every error that it throws into a Temporal failure. */
 export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>): Promise<T> {
   const context = Context.current();
   const detached = new AbortController();
@@ -61,7 +67,8 @@ export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>):
         });
     }
   };
-  // None at once: the server counts from the attempt's start, and a stage that ends within the interval costs it no call.
+  // Send no heartbeat at once: the server counts from the attempt's start, so a stage that ends within the interval
+  // needs no call.
   const timer = setInterval(beat, BEAT_INTERVAL_MS);
   try {
     return await body({

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { KeyedLock } from './keyed-lock.ts';
 
-test('work under one key is done one after the other, also after a failure; other keys do not wait', async () => {
+test('tasks of one key run one after the other, also after a failure, and tasks of other keys do not wait', async () => {
   const lock = new KeyedLock();
   const { signal } = new AbortController();
   const log: string[] = [];
@@ -21,7 +21,7 @@ test('work under one key is done one after the other, also after a failure; othe
   expect(log).toEqual(['first begins', 'other', 'first ends', 'second']);
 });
 
-test('who gives up waiting does not let the next one in early', async () => {
+test('a task that gives up waiting does not let the next task start early', async () => {
   const lock = new KeyedLock();
   const gaveUp = new AbortController();
   let letGo!: () => void;

@@ -1,8 +1,11 @@
-/** One at a time for each key, in the order of asking. Within this process: other processes are kept out by fences. */
+/**
+ * Runs one task at a time for each key, in the order of the requests. It locks within this process; fences exclude
+ * other processes.
+ */
 export class KeyedLock {
   readonly #tails = new Map<string, Promise<void>>();
 
-  /** @throws the signal's reason when it is aborted before its turn */
+  /** @throws the signal's reason if it is aborted before the task's turn */
   async run<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const before = this.#tails.get(key) ?? Promise.resolve();
     let release!: () => void;

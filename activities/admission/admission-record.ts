@@ -1,19 +1,19 @@
-/** What a host keeps of a run that it admitted. */
+/** The records that a host keeps of a run that it admitted. */
 import type { PlanWire } from '../../domain/plan/wire.ts';
 import type { ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
 import type { ContinuedAgent } from '../../domain/run/agent-saves.ts';
 import type { Admission } from '../contract.ts';
 import type { FetchedAgentSkill } from './remote-skills.ts';
 
-/** Record `admission`: a second admission of the same execution answers with it. */
+/** Record `admission`: a second admission of the same execution returns it. */
 export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
   readonly plan: PlanWire;
   readonly serverId: string;
-  /** The execution that was admitted, also after a reset. */
+  /** The execution that was admitted. It stays the same after a reset. */
   readonly executionId: string;
-  /** The start of its workflow; absent: no workflow told it. */
+  /** The start of the run's workflow, in milliseconds since the epoch; absent: the workflow did not report it. */
   readonly startedAtMs?: number;
-  /** By the plan's host paths, where each led at admission. */
+  /** The resolved folder at admission, by host path of the plan. */
   readonly mounts: Readonly<Record<string, string>>;
   /** Skills whose texts the plan contains; absent: no such skill. */
   readonly fetchedSkills?: readonly FetchedAgentSkill[];
@@ -21,14 +21,14 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly continued?: Readonly<Record<string, ContinuedAgent>>;
   /** Limits that a retry with `continue` changed, in this run or an earlier run of its chain. Absent: no changes. */
   readonly limits?: ChangedLimits;
-  /** Of a run of one command: the activity that drives it. No workflow has the run's id. */
+  /** For a run of one command: the activity that drives it. No workflow has the run's id. */
   readonly command?: CommandCaller;
 }
 
 /** A call of `runCommand`. */
 export interface CommandCaller {
   readonly workflowId: string;
-  /** Of the workflow's execution. */
+  /** The run id of the workflow's execution. */
   readonly runId: string;
   readonly activityId: string;
 }

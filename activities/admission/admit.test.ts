@@ -1,4 +1,4 @@
-/** What a run is admitted with, and what its workflow is given to hold. */
+/** Tests what admission decides for a run, and what it returns to the workflow. */
 import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -65,7 +65,7 @@ function admittedAt(hostId: string, executionId: string, name: string): Promise<
 }
 
 describe('two admissions of a run at once', () => {
-  test('come to one: the call that loses returns what the other has admitted', async () => {
+  test('result in one admission: the call that loses returns the admission of the other', async () => {
     const [one, other] = await Promise.all([
       admittedAt('h1', 'execution-1', 'one'),
       admittedAt('h2', 'execution-1', 'other'),
@@ -79,7 +79,7 @@ describe('two admissions of a run at once', () => {
     ]);
   });
 
-  test('of two executions admit one, and the other is told that the id is taken', async () => {
+  test('admit one of two executions, and the other fails because the id is taken', async () => {
     const results = await Promise.allSettled([
       admittedAt('h1', 'execution-1', 'one'),
       admittedAt('h2', 'execution-2', 'other'),
@@ -133,7 +133,7 @@ describe('variables of the host', () => {
     } as Plan;
   };
 
-  test('that a stage demands are there before anything starts', async () => {
+  test('must be set before the run starts if a stage requires them', async () => {
     await expect(admitted({ plan: toWire(reading({})) })).rejects.toMatchObject({
       type: 'host/variable-missing',
       nonRetryable: true,
@@ -151,7 +151,7 @@ describe('variables of the host', () => {
     await expect(admitted({ plan: toWire(reading({})) }, 'run-2')).resolves.toBeTruthy();
   });
 
-  test('that may be unset are not demanded', async () => {
+  test('are not required if they may be unset', async () => {
     await expect(admitted({ plan: toWire(reading({ ifUnset: 'empty' })) })).resolves.toBeTruthy();
   });
 });
@@ -171,7 +171,7 @@ describe('a skill `remote:`', () => {
     scopes: toWire(PLAN).scopes.map((scope) => ({ ...scope, sandbox })),
   } as unknown as PlanWire;
 
-  test('is fetched once, stands in the record as text, and is told in the log; a second admission fetches nothing', async () => {
+  test('is fetched once, and the record has its text and the log its hash; a second admission fetches nothing', async () => {
     let times = 0;
     deps = { ...deps, fetchSkill: () => ((times += 1), Promise.resolve(Buffer.from('Think first.'))) };
     const first = await admitted({ plan: asking });
@@ -184,7 +184,7 @@ describe('a skill `remote:`', () => {
     expect(told?.body).toMatchObject({ type: 'notice', message: expect.stringContaining('sha256') as string });
   });
 
-  test('that is not to be had refuses the run for good', async () => {
+  test('fails the run permanently if it cannot be fetched', async () => {
     deps = { ...deps, fetchSkill: () => Promise.reject(new AgentSkillUnavailable('https://x: status 404')) };
     await expect(admitted({ plan: asking })).rejects.toMatchObject({
       type: 'admit/skill-unavailable',
@@ -210,7 +210,7 @@ describe('the code of a step machine', () => {
   };
   const sessions = { identify } as unknown as StageSessions;
 
-  test('is what the worker has at the path, whatever the plan says of it', async () => {
+  test('is the code that the worker has at the path, whatever the plan claims', async () => {
     deps = { ...deps, stageSessions: sessions };
     const plan = machine({ code: { ...CODE, codeHash: 'b'.repeat(64) } });
     await admitted({ plan, mockAgents: true });
@@ -220,7 +220,7 @@ describe('the code of a step machine', () => {
     );
   });
 
-  test('is none where the worker has no skills, or another skill', async () => {
+  test('is missing if the worker has no skills, or only another skill', async () => {
     const failure = { type: 'skill/unknown', nonRetryable: true };
     const plan = machine();
     await expect(admitted({ plan, mockAgents: true })).rejects.toMatchObject({
@@ -274,7 +274,7 @@ describe('what this build cannot carry out', () => {
     expect(await deps.records.get(RUN, 'plan')).toBeFalsy();
   });
 
-  test('is nothing of the simulation, which has no VM', async () => {
+  test('does not include the simulation, which has no VM', async () => {
     const plan = changed(({ scopes }) => {
       scopes[0]!['sandbox'] = { mode: 'mock', isolation: 'none', needs: { image: 'x', network: true } };
     });
@@ -309,18 +309,18 @@ describe('what the workflow is given', () => {
     expect(await admitted({ plan: toWire(PLAN), recordsBoots: !recordsBoots })).toMatchObject({ recordsBoots });
   });
 
-  test('is the same when admission is asked again', async () => {
+  test('is the same if admission is called again', async () => {
     const first = await admitted({ plan: toWire(PLAN) });
     expect(await admitted({ plan: toWire(PLAN) })).toEqual(first);
   });
 
-  test('says where the run is worked on', async () => {
+  test('names the host and the queues of the run', async () => {
     const placement = { hostId: 'a', hostQueue: 'qa', storeQueue: 'stores', leaseQueue: 'leases' };
     deps = { ...deps, placement };
     expect(await admitted({ plan: toWire(PLAN) })).toMatchObject(placement);
   });
 
-  test('says so on another host too, which is asked because the first one died behind its record', async () => {
+  test('names the first host also if that host died after its record and another host answers', async () => {
     const placement = { hostId: 'a', hostQueue: 'qa', leaseQueue: 'leases' };
     const { events } = deps;
     deps = { ...deps, placement, events: { ...events, append: () => Promise.reject(new Error('killed')) } };
@@ -330,7 +330,7 @@ describe('what the workflow is given', () => {
     expect((await deps.events.find(RUN, 'run/admitted'))?.body).toMatchObject({ hostId: 'a' });
   });
 
-  test('says of queues what the worker does, and nothing else', async () => {
+  test('names only the queues that the worker sets', async () => {
     const admission = await admitted({ plan: toWire(PLAN) });
     expect(admission).toMatchObject({ hostId: 'h', hostQueue: 'voidbox-host:h' });
     expect(Object.keys(admission)).not.toContain('storeQueue');
@@ -343,12 +343,12 @@ describe('a plan in the artifact store', () => {
     expect(JSON.stringify(await admitted({ planRef })).length).toBeLessThan(4_096);
   });
 
-  test('is not read beyond what a plan may have', async () => {
+  test('is not read beyond the size limit of plans', async () => {
     const planRef = await stored(' '.repeat(PLAN_LIMITS.planBytes + 1));
     await expect(admitted({ planRef })).rejects.toMatchObject({ type: 'run/too-large' });
   });
 
-  test('that is something else is refused without a word of what it is', async () => {
+  test('is refused without quoting its content if it is not a plan', async () => {
     const planRef = await stored('secret words');
     await expect(admitted({ planRef })).rejects.toMatchObject({
       type: 'admit/invalid',
@@ -368,7 +368,7 @@ describe('a plan in the artifact store', () => {
   });
 });
 
-test('a plan with more edges than a workflow holds is refused, though it is small enough itself', async () => {
+test('a plan with more edges than a workflow holds is refused, even if its text is small enough', async () => {
   const names = Array.from({ length: 1_100 }, (_, index) => `s${index}`);
   const plan = planOf(
     names.map((name, index) => (index === 0 ? name : `${name}>${names.slice(0, index).join(',')}`)).join(' '),
@@ -377,7 +377,7 @@ test('a plan with more edges than a workflow holds is refused, though it is smal
   await expect(admitted({ plan: toWire(PLAN) })).rejects.toThrow(/names and edges of the plan's stages/);
 });
 
-test('a refusal that another build recorded is told again with its own code, and is final', async () => {
+test('a refusal that another build recorded is thrown again with its own code, and is final', async () => {
   const refused = admitted({ planRef: await stored('not JSON') });
   await expect(refused).rejects.toMatchObject({ type: 'admit/invalid' });
   await deps.records.put(RUN, 'refusal', { executionId: 'execution-1', code: 'admit/retired', message: 'no more' });
@@ -408,7 +408,7 @@ describe('a plan that waits', () => {
     });
   });
 
-  test('is refused where it would wait longer', async () => {
+  test('is refused if it would wait longer', async () => {
     await expect(admitted({ plan: toWire(waiting(deps.now() + 401 * DAYS)) })).rejects.toMatchObject({
       type: 'admit/invalid',
       message: expect.stringContaining('more than 400 days from now'),
@@ -434,7 +434,7 @@ describe('agents', () => {
     })),
   });
 
-  test('are played where the request says so, and again in a retry of the run', async () => {
+  test('are played if the request sets it, and again in a retry of the run', async () => {
     await admitted({ plan: toWire(agents()), mockAgents: true });
     const first = await deps.events.find(RUN, 'run/admitted');
     expect(first?.body).toMatchObject({ type: 'run-admitted', mockAgents: ['a', 'b'] });
@@ -452,7 +452,7 @@ describe('agents', () => {
     }
   });
 
-  test('are refused where it does not, and their VM cannot run the command line', async () => {
+  test('are refused without it if their VM cannot run the command line', async () => {
     const scopes = PLAN.scopes.map((scope) => ({ ...scope, sandbox: { ...SANDBOX_DEFAULTS, memoryMib: 128 } }));
     await expect(admitted({ plan: toWire({ ...agents(), scopes }) })).rejects.toMatchObject({
       type: 'admit/unsupported-work',
@@ -460,7 +460,7 @@ describe('agents', () => {
     });
   });
 
-  test('need their key where they are not played, though the plan does not name it', async () => {
+  test('need their key if they are not played, even if the plan does not name it', async () => {
     const scopes = PLAN.scopes.map((scope) => ({ ...scope, sandbox: { ...SANDBOX_DEFAULTS, memoryMib: 1_024 } }));
     await expect(admitted({ plan: toWire({ ...agents(), scopes }) })).rejects.toMatchObject({
       type: 'host/variable-missing',
@@ -475,7 +475,7 @@ describe('agents', () => {
     });
   });
 
-  test('a request to play none is refused, and so is one that is no boolean', async () => {
+  test('a request to play agents is refused if the plan has no agents or the value is not a boolean', async () => {
     await expect(admitted({ plan: toWire(PLAN), mockAgents: true })).rejects.toMatchObject({
       message: expect.stringContaining('`mockAgents` has nothing to do: no stage has an agent'),
     });

@@ -1,4 +1,4 @@
-/** The first activity of each run: nothing runs that was not checked here, whatever client started it. */
+/** The first activity of each run. It checks every run, whatever client started it. */
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { type AnyErrorCode, retryOf } from '../../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../../domain/pipeline/machine-plan.ts';
@@ -33,12 +33,12 @@ import { refuseRepositories } from './workspace-policy.ts';
 import { assertRunId, inputOf, isGiven, mockAgentsIn, mockIn, planOf, hasNoMocks, hasNoPlan } from './run-request.ts';
 
 /**
- * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
- * cancelled and as many VMs that are released, takes some 10,000 events and 10 MiB.
+ * The server ends a workflow at 51,200 events or 50 MiB. After a run gave up, it may still cancel a thousand stages and
+ * release as many VMs. That takes some 10,000 events and 10 MiB.
  */
 export const HISTORY_LIMIT: HistoryLimit = { events: 36_000, bytes: 36 * 1024 * 1024 };
 
-/** Record `refusal`: why an execution was not admitted, for when its `admit` is called again. */
+/** Record `refusal`: the reason why an execution was not admitted. A repeated `admit` throws it again. */
 interface RefusalRecord {
   readonly executionId: string;
   readonly code: AnyErrorCode;
@@ -54,7 +54,7 @@ export async function admit(deps: ActivityDeps, request: AdmitRequest): Promise<
     const admission =
       (await readAdmission(deps, runId, executionId)) ??
       (await admitNew(deps, request, executionId)) ??
-      // Another call was first: what it admitted is the run.
+      // Another call created the record first, so its admission is the one of the run.
       (await readAdmission(deps, runId, executionId));
     if (admission === null) throw new Error(`the admission of run ${runId} was removed while it was read`);
     return admission;
@@ -63,7 +63,10 @@ export async function admit(deps: ActivityDeps, request: AdmitRequest): Promise<
   }
 }
 
-/** The records of a run belong to one execution of its workflow: another one with its id gets neither its results nor its folder. */
+/**
+ * The records of a run belong to one execution of its workflow. Another execution with the same id gets neither its
+ * results nor its folder.
+ */
 async function readAdmission(deps: ActivityDeps, runId: string, executionId: string): Promise<Admission | null> {
   const earlier = (await deps.records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   const hasEnded = (await endOf(deps.events, runId)) !== null;
@@ -113,7 +116,7 @@ function idTaken(runId: string): CodedError {
   );
 }
 
-/** Null if another call has admitted the run in the meantime. */
+/** Returns null if another call has admitted the run in the meantime. */
 async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission | null> {
   try {
     return await admitRun(deps, request, executionId);
@@ -159,7 +162,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   await refuseRepositories(deps, runId, plan);
   const mounts = await resolveMounts(plan, selectAllowedRoots(starter, deps.mountPolicy), baseDir);
   const given = reuse?.given ?? NOTHING_GIVEN;
-  // What is taken over reads no variable again.
+  // Stages that are taken over do not read their variables again.
   const ownOf = ownStageOf(plan);
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
   await requireVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
@@ -197,7 +200,7 @@ function startIn({ startedAtMs }: AdmitRequest, nowMs: number): Pick<AdmissionRe
 
 const NOTHING_GIVEN: Reuse['given'] = new Map();
 
-/** What the new run takes of the one that it comes from. */
+/** Returns the stages of the earlier run that the new run takes over. */
 function findReuse(
   origin: RunOrigin,
   run: { readonly plan: Plan; readonly input: InlineOrRef | null },
@@ -220,8 +223,10 @@ function refuseTooLarge(plan: Plan): void {
 }
 
 /**
- * A reader of a plan takes its work for what is done, so only the request mocks a run.
- * @param before  the plan of the run that is retried: a client may send it with other limits. Its mocks remain those of the retry.
+ * Rejects a plan that itself declares mocks: a reader of a plan assumes that its work runs, so only the request may
+ * mock a run.
+ * @param before the plan of the run that is retried: a client may send it with other limits. Its mocks remain those of
+ * the retry.
  */
 function refuseSaidMocks(plan: Plan, before: Plan | null): void {
   const mocked = new Set(before === null ? [] : listMockedStages(before));
@@ -239,7 +244,7 @@ function refuseSaidMocks(plan: Plan, before: Plan | null): void {
     );
 }
 
-/** @param isDemanded  by the request itself: then there has to be an agent */
+/** @param isDemanded true if the request itself sets `mockAgents`; then the plan must have an agent */
 function applyMockAgents(plan: Plan, isPlayed: boolean, isDemanded: boolean): Plan {
   if (!isPlayed) return plan;
   const made = withMockAgents(plan);
@@ -248,7 +253,7 @@ function applyMockAgents(plan: Plan, isPlayed: boolean, isDemanded: boolean): Pl
   throw new CodedError('admit/invalid', `\`mockAgents\` has nothing to do: ${made.problem}`);
 }
 
-/** Of agents whose plan names no key: what prints one is redacted in every stage. */
+/** Adds the keys of agents whose plan does not name them, so that every stage redacts them in its output. */
 function withDeclaredKeys(plan: Plan): Plan {
   const hostVariables = [...new Set([...plan.hostVariables, ...hostVariablesOf(plan.stages)])];
   return { ...plan, hostVariables };
@@ -260,7 +265,7 @@ function applyMocks(plan: Plan, request: MockRequest | null): Plan {
   throw new CodedError('admit/invalid', made.problems.join('\n'));
 }
 
-/** Whatever client sent it: nothing of a plan starts that this build cannot bring to its end. */
+/** Rejects a plan with parts that this build cannot execute to their end, whatever client sent it. */
 function refuseUnsupported(plan: Plan): void {
   const parts = findUnsupportedParts(plan);
   if (parts.length > 0) throw new CodedError('admit/unsupported-work', describeUnsupported(parts));
@@ -275,7 +280,7 @@ function admissionEvents(deps: ActivityDeps, admission: AdmissionRecord): readon
   ];
 }
 
-/** A spec has no clock. */
+/** Admission checks the time, because the compiler of a spec has no clock. */
 function refuseLongWaits({ stages }: Plan, nowMs: number): void {
   for (const { id, work } of stages) {
     const untilMs = waitOf(work)?.untilMs ?? null;
@@ -315,10 +320,10 @@ export function createAdmissionEvent(
   };
 }
 
-/** Readers wait for a terminal event; a run that is refused must have one too. */
+/** Writes a terminal event for a refused run too, because readers wait for one. */
 async function recordRefusal(deps: ActivityDeps, runId: string, executionId: string, error: unknown): Promise<void> {
   if (!isCodedError(error) || retryOf(error.code) !== 'never') return;
-  // Another call has admitted the run: it is not this one's to end.
+  // Another call has admitted the run, so this call must not end it.
   if ((await deps.records.get(runId, 'admission').catch(() => null)) !== null) return;
   const outcome = {
     state: 'failed',
@@ -337,7 +342,7 @@ async function recordRefusal(deps: ActivityDeps, runId: string, executionId: str
       { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
     ]);
   } catch (failure) {
-    // Readers of a damaged run are told of the damage instead.
+    // Readers of a damaged run see the damage instead.
     if (!isCodedError(failure) || failure.code !== 'store/damaged') throw failure;
   }
 }

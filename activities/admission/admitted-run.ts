@@ -1,4 +1,4 @@
-/** What was admitted, read from a run's records: the only source of what its activities do. */
+/** Reads admitted runs from their records, which are the only source of what their activities do. */
 import { Context } from '@temporalio/activity';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { type MachinePlan, machinePlanOf } from '../../domain/pipeline/machine-plan.ts';
@@ -21,12 +21,12 @@ import { quote } from '../../domain/units/quote.ts';
 
 export interface AdmittedRun {
   readonly runId: string;
-  /** The host that owns it. */
+  /** The id of the host that owns the run. */
   readonly hostId: string;
   readonly plan: Plan;
-  /** The same as the run machine sees it. */
+  /** The plan as the run machine sees it. */
   readonly machine: MachinePlan;
-  /** In the plan's order. */
+  /** The scopes in the plan's order. */
   readonly scopes: readonly AdmittedScope[];
   readonly input: InlineOrRef | null;
   /** The saves that agents of a retry resume, by series of attempts; empty: every agent starts from its beginning. */
@@ -38,15 +38,15 @@ export interface AdmittedRun {
 export interface AdmittedRuns {
   /** @throws CodedError `call/refused` when the run was not admitted on this host */
   get(runId: string): Promise<AdmittedRun>;
-  /** The run has ended: no call of it is expected. */
+  /** Drops the cached run: it has ended, so no further call is expected. */
   forget(runId: string): void;
 }
 
-/** Plans that are kept, by their stages: a plan of 2,000 stages holds some 2 MB. */
+/** The most stages of the plans that are cached: a plan of 2,000 stages holds some 2 MB. */
 const MOST_KEPT_STAGES = 20_000;
 
 export function createAdmittedRuns(records: RunRecords, mostKeptStages = MOST_KEPT_STAGES): AdmittedRuns {
-  /** In the order of last use. */
+  /** The cached runs in the order of their last use. */
   const kept = new Map<string, AdmittedRun>();
   let stages = 0;
   const forget = (runId: string): void => {
@@ -97,8 +97,8 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
 }
 
 /**
- * As its VM is launched: a link that leads elsewhere since then leads a VM nowhere else, and what its agents are called by is
- * there.
+ * Resolves a scope for the launch of its VM. Mounts use the paths of admission, so a link that changed later leads
+ * nowhere else. The layers and the image of its agents are added.
  */
 function resolveScope(
   scope: ScopePlan,
@@ -121,15 +121,15 @@ function resolveScope(
   };
 }
 
-/** The outcome that stands in the run's last event; null while it has none. */
+/** Returns the outcome in the run's last event; null while the run has no terminal event. */
 export async function endOf(events: EventLog, runId: string): Promise<RunOutcome | null> {
   const last = await events.find(runId, EVENT_ID.runFinished);
   return last?.body.type === 'run-finished' ? last.body.outcome : null;
 }
 
 /**
- * The workflow that scheduled this activity must have the run's id: the server gives that id to one open workflow alone.
- * An activity that a client schedules without a workflow has none.
+ * Checks that the workflow that scheduled this activity has the run's id: the server gives that id to only one open
+ * workflow. An activity that a client schedules without a workflow has no workflow id.
  * @returns the id of the workflow's execution, which a reset changes
  * @throws CodedError `call/refused`
  */
@@ -147,16 +147,21 @@ export function assertCalledByRun(runId: unknown): { readonly executionId: strin
   );
 }
 
-/** How ids of the workflows begin that do the items of a stage. */
+/** The prefix of the workflow ids of windows, which execute the items of a stage. */
 export const ITEMS_ID_PREFIX = 'items/';
 const MOST_KNOWN_WINDOWS = 5_000;
 
 export interface Callers {
-  /** @throws CodedError `call/refused` unless the run's own workflow calls, or one that does items of it, which the run or another such one has started */
+  /**
+   * @throws CodedError `call/refused` unless the caller is the run's own workflow, or a window that descends from it
+   */
   check(runId: unknown): Promise<void>;
 }
 
-/** The server is asked once for each execution that is not the run's: only a workflow itself can start children. */
+/**
+ * Asks the server once for each execution that is not the run's own. The answer is proof, because only a workflow
+ * itself can start children.
+ */
 export function createCallers(parentOf: ParentOf): Callers {
   const known = new Map<string, ParentExecution>();
   const parentIn = async ({ workflowId, executionId }: ParentExecution): Promise<ParentExecution | null> => {
@@ -166,7 +171,7 @@ export function createCallers(parentOf: ParentOf): Callers {
     known.set(executionId, parent);
     return parent;
   };
-  /** As far up as lists stand within each other. */
+  /** Follows the parents up to the greatest depth of nested lists. */
   const isBelow = async (runId: string, child: ParentExecution): Promise<boolean> => {
     let at: ParentExecution | null = child;
     for (let depth = 0; depth < INSTANCE_LIMITS.depth; depth += 1) {
@@ -182,7 +187,7 @@ export function createCallers(parentOf: ParentOf): Callers {
       if (workflowExecution?.workflowId.startsWith(ITEMS_ID_PREFIX) !== true || typeof runId !== 'string')
         return void assertCalledByRun(runId);
       const { workflowId, runId: executionId } = workflowExecution;
-      // As nearly all calls of items.
+      // Nearly all calls of items return here.
       if (known.get(executionId)?.workflowId === runId) return;
       if (!(await isBelow(runId, { workflowId, executionId }))) assertCalledByRun(runId);
     },

@@ -1,4 +1,6 @@
-/** A retry with `continue`: what its request says, and which saves of the earlier run its agents continue from. */
+/**
+ * Retries with `continue`: parses the request, and selects the saves of the earlier run from which its agents continue.
+ */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { continuingIn } from '../../domain/pipeline/continue.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
@@ -18,7 +20,10 @@ import { quote } from '../../domain/units/quote.ts';
 
 const FRESH_CHARACTERS = 512;
 
-/** `true` is `{}`. Null: the agents do not continue. @throws CodedError `admit/invalid` */
+/**
+ * Parses `continue`; `true` means `{}`. Returns null if the agents do not continue.
+ * @throws CodedError `admit/invalid`
+ */
 export function continueIn(value: unknown): ContinueRequest | null {
   if (value === undefined || value === null || value === false) return null;
   if (value === true) return {};
@@ -48,7 +53,7 @@ function agentLimitsIn(fields: Partial<Record<string, unknown>>): AgentLimits {
 }
 
 export interface ContinuedRun {
-  /** With the limits of the request. */
+  /** The plan with the limits of the request. */
   readonly plan: Plan;
   /** Fields of the admission record. */
   readonly continued: {
@@ -63,8 +68,9 @@ export interface EarlierContinued {
 }
 
 /**
- * Claims the saves of the earlier run for a retry, so no prune deletes them before the new run's records name them.
- * @param reuse  by plans without the limits of the request
+ * Claims the saves of the earlier run for a retry, so that no prune deletes them before the new run's records name
+ * them.
+ * @param reuse computed from plans without the limits of the request
  * @throws CodedError `origin/no-save`, `origin/output-gone`
  */
 export async function continueAgents(

@@ -1,4 +1,4 @@
-/** What a run is given of an earlier one, and what it is refused. */
+/** Tests what a run takes over from an earlier run, and which requests admission refuses. */
 import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -116,7 +116,7 @@ async function bodiesOf(runId: string): Promise<readonly RunEventBody[]> {
 }
 
 describe('a retry', () => {
-  test('has the plan and the input of the earlier run, and what succeeded in it', async () => {
+  test('has the plan and the input of the earlier run, and the outputs of its successful stages', async () => {
     const ref = await first();
     const admission = await admitted('second', retry());
     expect(admission).toMatchObject({
@@ -131,7 +131,7 @@ describe('a retry', () => {
     ]);
   });
 
-  test('is admitted the same when its admission is asked again, its earlier run pruned meanwhile', async () => {
+  test('gets the same admission again after its earlier run was pruned', async () => {
     await first();
     const admission = await admitted('second', retry());
     await pruner.prune({ olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 1_000 });
@@ -139,7 +139,7 @@ describe('a retry', () => {
     expect(await admitted('second', retry())).toEqual(admission);
   });
 
-  test('demands the variables of the stages that are to run, and of no others', async () => {
+  test('requires the variables of the stages that will run, and of no others', async () => {
     const lent: Record<string, string> = { BUILD: 'of a', CHECK: 'of b' };
     deps = { ...deps, lentVariables: { read: () => Promise.resolve({ ...lent }) } };
     await first(demanding({ a: 'BUILD', b: 'CHECK' }));
@@ -164,7 +164,7 @@ describe('a retry', () => {
     expect((await bodiesOf('third'))[1]).toMatchObject({ type: 'stage-given', runId: 'first' });
   });
 
-  test('keeps what it is given from a prune, for as long as it stays', async () => {
+  test('protects the outputs that it takes over from a prune, as long as its records exist', async () => {
     const ref = await first();
     await admitted('second', retry());
     const day = 24 * 60 * 60 * 1_000;
@@ -176,7 +176,7 @@ describe('a retry', () => {
     expect(await deps.artifacts.claim(ref)).toBe(false);
   });
 
-  test('believes no outputs that its client names', async () => {
+  test('ignores outputs that its client names', async () => {
     const ref = await first();
     const claim = { given: { b: { output: ref, outputs: {} } } } as RunRequest;
     expect(Object.keys((await admitted('second', retry(claim))).given!)).toEqual(['a']);
@@ -262,12 +262,12 @@ describe('a fork', () => {
     origin: { runId: 'first', kind: 'fork', from },
   });
 
-  test('takes what is equal up to its first stage', async () => {
+  test('takes over equal stages up to its first stage', async () => {
     const ref = await first();
     expect((await admitted('second', fork(changed('b'), 'b'))).given).toEqual({ a: { output: ref, outputs: {} } });
   });
 
-  test('is refused when a stage before that differs', async () => {
+  test('is refused if a stage before its first stage differs', async () => {
     await first();
     await expect(admitted('second', fork(changed('a'), 'b'))).rejects.toEqual(
       refusedWith('origin/differs', 'stage a before it has another timeoutMs'),

@@ -1,6 +1,6 @@
 /**
- * The run whose outputs another one is given. A client names it, and nothing more of it is believed: what its stages came to
- * is read from its own records and log on this host.
+ * The run whose outputs another run takes over. The client only names the run: the outcomes of its stages are read from
+ * the records and the log on this host.
  */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { findDifferingBefore, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
@@ -26,7 +26,7 @@ export interface EarlierRecords {
   readonly wire: PlanWire;
   readonly input: InlineOrRef | null;
   readonly ends: StageEnds;
-  /** The saves that its own agents continued from. */
+  /** The saves from which the earlier run's own agents continued. */
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
   readonly limits?: ChangedLimits;
 }
@@ -68,7 +68,7 @@ export async function readEarlier(
       'origin/unknown',
       `run ${quote(runId)} lives on host ${record.hostId}, and this is host ${placement.hostId}: its outputs are there`,
     );
-  // Who reaches one server has no right to what came of another.
+  // Access to one server gives no right to the outputs of another server's runs.
   if (record.serverId !== serverId)
     throw new CodedError('origin/unknown', `run ${quote(runId)} is one of another Temporal server`);
   if ((await endOf(events, runId)) === null)
@@ -83,7 +83,7 @@ export async function readEarlier(
 }
 
 /**
- * What need not run again. @param earlierPlan  as it was read of `earlier`
+ * Returns the stages that need not run again.
  * @throws CodedError `admit/invalid`, `origin/differs`
  */
 export function reuseFrom(
@@ -106,7 +106,7 @@ export function reuseFrom(
 }
 
 /**
- * Relied on from now on: no prune takes them until they stand in the new run's records.
+ * Claims the outputs, so that no prune deletes them before the new run's records name them.
  * @throws CodedError `origin/output-gone`
  */
 export async function claimGiven(

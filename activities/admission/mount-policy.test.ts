@@ -26,7 +26,7 @@ function withMounts(...sources: readonly (readonly [MountSource, MountPlan['mode
 const beside = (path: string): MountSource => ({ kind: 'spec-folder', path });
 const host = (path: string): MountSource => ({ kind: 'host', path });
 
-test("a path from the spec's folder leads there, and a host path where it says", async () => {
+test("a path from the spec's folder is resolved there, and a host path is used as it is", async () => {
   const plan = withMounts([beside('in'), 'rw'], [host(join(base, 'other')), 'ro'], [beside('.'), 'ro']);
   const readable = withMounts([beside('.'), 'ro'], [host(join(base, 'other')), 'ro']);
   expect(await resolveMounts(readable, [base], join(base, 'spec'))).toEqual({
@@ -36,13 +36,13 @@ test("a path from the spec's folder leads there, and a host path where it says",
   await expect(resolveMounts(plan, [base], join(base, 'spec'))).rejects.toThrow(/shares files with another: \. and in/);
 });
 
-test("a path from the spec's folder is refused where none was handed over", async () => {
+test("a path from the spec's folder is refused if the client handed over no folder", async () => {
   await expect(resolveMounts(withMounts([beside('in'), 'ro']), [base], null)).rejects.toMatchObject({
     code: 'admit/mount-refused',
   });
 });
 
-test('two names of one folder share files, which only the host can tell', async () => {
+test('two names of one folder share files, which only the host can detect', async () => {
   const plan = withMounts([beside('link'), 'rw'], [host(join(base, 'spec', 'out')), 'ro']);
   await expect(resolveMounts(plan, [base], join(base, 'spec'))).rejects.toThrow(
     /writable mount that shares files with another/,
@@ -51,7 +51,7 @@ test('two names of one folder share files, which only the host can tell', async 
   expect(await resolveMounts(readOnly, [base], join(base, 'spec'))).toMatchObject({ link: join(base, 'spec', 'out') });
 });
 
-test('a link out of the allowed folders leads nowhere', async () => {
+test('a link out of the allowed folders is refused', async () => {
   symlinkSync(join(base, 'other'), join(base, 'spec', 'away'));
   await expect(
     resolveMounts(withMounts([beside('away'), 'ro']), [join(base, 'spec')], join(base, 'spec')),

@@ -1,4 +1,4 @@
-/** Which host folders a run may see: decided at admission, and again each time that a VM of the run is launched. */
+/** Decides which host folders a run may use: at admission, and again before each launch of a VM of the run. */
 import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -9,9 +9,10 @@ import type { AdmittedScope } from '../calls/requests.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
 /**
- * Both sides are resolved: a link inside an allowed folder does not lead out of it.
- * @param baseDir  the spec's folder on this host; null where none was handed over
- * @returns by the paths of the plan's sources, where each leads; relative ones are those in the spec's folder
+ * Resolves links in the folders and in the allowed roots, so that a link inside an allowed folder does not lead out of
+ * it.
+ * @param baseDir the spec's folder on this host; null if the client handed over no folder
+ * @returns the resolved folder by the path of the plan's source; relative paths are paths in the spec's folder
  * @throws CodedError `admit/mount-refused`
  */
 export async function resolveMounts(
@@ -46,7 +47,7 @@ function hostPathOf(scope: string, source: MountSource, baseDir: string | null):
   }
 }
 
-/** Two names of one folder are seen here alone: a link, or the spec's folder and its path. */
+/** Only this check can see that two names mean one folder: a link, or the spec's folder and its absolute path. */
 function refuseSharedFiles({ id, sandbox: { mounts } }: ScopePlan, resolved: Readonly<Record<string, string>>): void {
   mounts.forEach((mount, position) => {
     const path = resolved[mount.source.path]!;
@@ -63,8 +64,8 @@ function refuseSharedFiles({ id, sandbox: { mounts } }: ScopePlan, resolved: Rea
 }
 
 /**
- * Before a VM is launched. The worker may have been started with another policy since admission, and a folder on the way to
- * what was admitted may have become a link.
+ * Checks the mounts again before a VM is launched. Since admission, the worker may have been restarted with another
+ * policy, and a folder on an admitted path may have become a link.
  * @throws CodedError `admit/mount-refused`
  */
 export async function confirmMounts(
@@ -85,7 +86,10 @@ export async function confirmMounts(
   }
 }
 
-/** Folders that a run may use: those that the worker's options allow, and those that its owner allowed. An unknown starter has none. */
+/**
+ * Returns the folders that a run may use: those that the worker's options allow, and those that the run's owner
+ * allowed. A run with an unknown starter may use no folder.
+ */
 export function selectAllowedRoots(starter: Starter, { allowedRoots }: MountPolicy): readonly string[] {
   switch (starter.kind) {
     case 'any':
@@ -97,7 +101,7 @@ export function selectAllowedRoots(starter: Starter, { allowedRoots }: MountPoli
   }
 }
 
-/** The spec's folder on this host; null: nothing proves one. */
+/** Returns the spec's folder on this host; null if no mark proves it. */
 export function specFolderOf(starter: Starter): string | null {
   return starter.kind === 'owner' ? starter.baseDir : null;
 }

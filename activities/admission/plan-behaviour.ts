@@ -1,5 +1,6 @@
 /**
- * Which behaviour of a workflow a plan needs. The workflow of an earlier behaviour would execute another plan, or wait without an end.
+ * Checks that the workflow's behaviour is new enough for the plan. A workflow with an earlier behaviour would execute a
+ * different plan, or wait forever.
  * @see docs/adr/0012-calls-name-what-was-admitted.md
  */
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -14,11 +15,11 @@ export interface Need {
   readonly isNeeded: (stage: StagePlan) => boolean;
 }
 
-/** A stage that only a later behaviour executes gets a row together with the behaviour. */
+/** If only a later behaviour executes a kind of stage, the kind gets a row here, together with that behaviour. */
 const NEEDS: readonly Need[] = [];
 
 /**
- * The behaviour of a run whose workflow knows `newest`: the workflow may be of another build than this worker.
+ * Returns the behaviour of a run whose workflow knows `newest`. The workflow may be of another build than this worker.
  * @throws CodedError `admit/invalid`
  */
 export function behaviourFor(newest: unknown): number {

@@ -46,7 +46,7 @@ function counting(answer: Uint8Array | string = 'Think first.'): {
   };
 }
 
-it('each is fetched once for a run, its text stands in the plan, and its hash in the log', async () => {
+it('each skill is fetched once for a run, and the plan has its text and the log its hash', async () => {
   const { fetch, asked } = counting();
   const { plan, skills } = await withRemoteAgentSkills(fetch, planOf([REMOTE, ROOT]));
   expect(asked).toEqual(['remote:obra/superpowers/brainstorming', 'remote:obra/superpowers']);
@@ -77,7 +77,7 @@ it('a plan that has been admitted once has nothing to fetch', async () => {
   expect(asked).toHaveLength(1);
 });
 
-it('none is fetched for an agent that is played', async () => {
+it('no skill is fetched for an agent that is played', async () => {
   const plan = planOf([REMOTE], true);
   expect(await withRemoteAgentSkills(undefined, plan)).toEqual({ plan, skills: [] });
 });
@@ -98,7 +98,7 @@ it.each([
   });
 });
 
-it('one that cannot be fetched is an error with its stage; other errors pass unchanged', async () => {
+it('a skill that cannot be fetched is an error that names its stage; other errors pass unchanged', async () => {
   const failing =
     (error: Error): FetchAgentSkill =>
     () =>
@@ -109,7 +109,7 @@ it('one that cannot be fetched is an error with its stage; other errors pass unc
   await expect(withRemoteAgentSkills(failing(new TypeError('x')), planOf([REMOTE]))).rejects.toBeInstanceOf(TypeError);
 });
 
-it('a worker that fetches none says so, and a run has a most', async () => {
+it('a worker that fetches no skills rejects them, and a run may fetch a limited number', async () => {
   await expect(withRemoteAgentSkills(undefined, planOf([REMOTE]))).rejects.toThrow('this worker fetches none');
   const many = (count: number): readonly AgentSkill[] =>
     Array.from({ length: count }, (_, index) => ({ kind: 'remote', repository: `a/r${index}`, skill: null }));

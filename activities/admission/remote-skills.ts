@@ -1,6 +1,6 @@
 /**
- * Skills `remote:` of agents, fetched once where a run is admitted. The admitted plan holds their text, so that a document which
- * changes meanwhile changes no run, a retry has the same one, and a fork runs the stages anew whose document is another one.
+ * Fetches agents' skills `remote:` once, at admission. The admitted plan contains their text, so a document that
+ * changes later does not change the run. A retry has the same text; a fork runs the stages whose document differs.
  */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
@@ -26,13 +26,13 @@ export interface FetchedAgentSkill {
 
 interface FetchResult {
   readonly plan: Plan;
-  /** In the plan's order, each once. */
+  /** The skills in the plan's order, each once. */
   readonly skills: readonly FetchedAgentSkill[];
 }
 
 /**
- * An agent that is played reads no document, and needs no network.
- * @param fetch  undefined: this worker fetches none
+ * Replaces the remote skills of the plan by their texts. Skips agents that are played: they read no document.
+ * @param fetch undefined if this worker fetches no skills
  * @throws CodedError `admit/skill-unavailable`, `run/too-large`
  */
 export async function withRemoteAgentSkills(fetch: FetchAgentSkill | undefined, plan: Plan): Promise<FetchResult> {
@@ -59,7 +59,7 @@ export async function withRemoteAgentSkills(fetch: FetchAgentSkill | undefined, 
   return { plan: { ...plan, stages }, skills };
 }
 
-/** What they are at this moment stands in the log of the run. */
+/** Records the hash of each document in the log of the run. */
 export function createFetchEvents(skills: readonly FetchedAgentSkill[], atMs: number): readonly NewRunEvent[] {
   return skills.map(({ source, sha256, sizeBytes }) => ({
     id: EVENT_ID.skillFetched(source),
@@ -105,18 +105,18 @@ function withTexts(stage: StagePlan, texts: ReadonlyMap<string, string>): StageP
   return { ...stage, work: { ...agent, skills } };
 }
 
-/** Of its file in the guest. */
+/** Returns the name of the skill's file in the guest. */
 function nameOf({ repository, skill }: RemoteSource): string {
   return skill ?? repository.split('/')[1]!;
 }
 
-/** @throws CodedError `admit/skill-unavailable` for what is no text: a plan holds none */
+/** @throws CodedError `admit/skill-unavailable` if the document is not text, because a plan contains only text */
 function documentIn(bytes: Uint8Array, source: string, stage: string): string {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(bytes));
     if (text.trim() !== '' && !text.includes('\0')) return text;
   } catch {
-    // Said below.
+    // The error below reports it.
   }
   throw createUnavailableError(source, stage, 'the document is empty, or no UTF-8 text');
 }

@@ -1,4 +1,7 @@
-/** What a request for a run says: its plan, its input, what is mocked. Anybody may have started the workflow that passes it on. */
+/**
+ * Parses a request for a run: its plan, its input, its mocks. Any client may have started the workflow that passes it
+ * on.
+ */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { MockRequest } from '../../domain/plan-rules/mocks.ts';
@@ -9,7 +12,7 @@ import type { InlineOrRef, RunRequest } from '../contract.ts';
 import type { ActivityDeps, PlanCheck } from '../deps.ts';
 import { quote, shorten } from '../../domain/units/quote.ts';
 
-/** A spec text travels in history; more than this is no text that a person wrote. */
+/** A spec's text is in history. Text above this limit was not written by a person. */
 const SPEC_BYTES = 512 * 1024;
 const INPUT_BYTES = 1024 * 1024;
 
@@ -32,7 +35,7 @@ export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** Neither a spec nor a plan. */
+/** True if the request has neither a spec nor a plan. */
 export function hasNoPlan({ spec, plan, planRef, params }: RunRequest): boolean {
   return [spec, plan, planRef, params].every((value) => !isGiven(value));
 }
@@ -79,7 +82,7 @@ async function readStoredPlan(deps: ActivityDeps, value: unknown): Promise<unkno
   let bytes = 0;
   for await (const part of deps.artifacts.open(ref)) {
     bytes += part.byteLength;
-    // The size in a ref is its sender's word.
+    // The sender chose the size in the ref, so count the bytes.
     if (bytes > PLAN_LIMITS.planBytes)
       throw new CodedError(
         'run/too-large',
@@ -90,7 +93,7 @@ async function readStoredPlan(deps: ActivityDeps, value: unknown): Promise<unkno
   try {
     return JSON.parse(Buffer.concat(parts).toString('utf8')) as unknown;
   } catch {
-    // What the parser says of it would show what lies there.
+    // Do not include the parser's message: it would quote the content of the artifact.
     throw new CodedError('admit/invalid', `the plan ${ref.sha256} is not JSON`);
   }
 }

@@ -9,7 +9,7 @@ const scopes = (...services: readonly (readonly [string, number])[]) => [
   },
 ];
 
-test('a worker allows the services that it was started with, and by itself none', () => {
+test('a worker allows only the services that it was started with; the default is no services', () => {
   expect(() => refuseServices(scopes(['127.0.0.1', 7233]))).toThrow(
     'the service s (127.0.0.1:7233) of scope a is refused: this worker allows no services',
   );
@@ -31,7 +31,7 @@ test.each([
   expect(() => refuseServices(scopes([host, 5432]), [readAllowedService(text)!])).not.toThrow();
 });
 
-test('the embedded stack allows what a spec names, and a VM without egress asks for nothing', () => {
+test('the embedded stack allows the services of a spec, and a VM without egress needs no permission', () => {
   expect(() => refuseServices(scopes(['127.0.0.1', 1]), 'any')).not.toThrow();
   expect(() => refuseServices([{ id: 'a', sandbox: {} }])).not.toThrow();
 });

@@ -1,12 +1,16 @@
-/** Which services a worker lets guests reach: decided at admission, and again each time that a VM of the run is launched. */
+/** Decides which services guests may reach: at admission, and again before each launch of a VM of the run. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
 
-/** `host:port`, an address of version 6 in brackets. `any`: a spec names what it needs, as on the embedded stack. */
+/**
+ * The allowed services as `host:port`, with IPv6 addresses in brackets. `any`: a spec may name every service, as on the
+ * embedded stack.
+ */
 export type ServicePolicy = 'any' | readonly string[];
 
 /**
- * A service may be on the worker's own loopback and network, where others trust who comes from there.
+ * Rejects services that the policy does not allow. A service may be on the worker's own loopback or network, where
+ * other programs trust local clients.
  * @throws CodedError `admit/service-refused`
  */
 export function refuseServices(

@@ -1,4 +1,4 @@
-/** Which code the step machines of a plan are: decided where a run is admitted, so that no stage runs any other. */
+/** Determines the code of the step machines of a plan at admission, so that no stage runs any other code. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Plan, StepMachineCodePlan, StagePlan } from '../../domain/plan/plan.ts';
 import { skillOf } from '../../domain/plan/work.ts';
@@ -7,7 +7,7 @@ import type { ActivityDeps } from '../deps.ts';
 type Deps = Pick<ActivityDeps, 'stageSessions'>;
 
 /**
- * Whatever a plan says of code itself does not count.
+ * Sets the code of each step machine, and ignores code that the plan itself names.
  * @throws CodedError `skill/unknown`, `skill/unusable`
  */
 export async function withStepMachineCodes(deps: Deps, plan: Plan): Promise<Plan> {

@@ -6,8 +6,8 @@ import type { Starter, Starters } from '../ports/starters.ts';
 export const ANY_STARTER: Starters = { starterOf: () => Promise.resolve({ kind: 'any' }) };
 
 /**
- * For the embedded stack: every account of a machine reaches its server, but only the owner can write a mark into the state
- * folder. `voidbox run` does so before it starts the workflow.
+ * For the embedded stack. Every account of a machine reaches its server, but only the owner can write a mark into the
+ * state folder. `voidbox run` writes the mark before it starts the workflow.
  */
 export function createMarkedStarters(marks: Pick<HostMarks, 'get'>): Starters {
   return {

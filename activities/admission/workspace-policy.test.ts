@@ -23,17 +23,17 @@ const UNKNOWN: Starters = { starterOf: () => Promise.resolve({ kind: 'unknown' }
 
 const REFUSAL = { code: 'admit/mount-refused', message: expect.stringContaining('https://example.com/app.git') };
 
-test('addresses are fetched for runs with a proven owner, who allows them', async () => {
+test('URLs are fetched for runs whose proven owner allows them', async () => {
   const mountPolicy = { allowedRoots: [folder] };
   const allowed = owner(folder, ['example.com/app']);
   expect(await repositoryOf({ starters: allowed, mountPolicy }, 'r', 's', URL)).toEqual(URL);
   for (const other of [owner(folder), owner(folder, ['example.com/other']), UNKNOWN])
     await expect(repositoryOf({ starters: other, mountPolicy }, 'r', 's', URL)).rejects.toMatchObject(REFUSAL);
-  // A worker that does not distinguish starters knows no owner.
+  // For a worker that does not distinguish starters, no run has an owner.
   await expect(repositoryOf({ starters: ANY_STARTER, mountPolicy }, 'r', 's', URL)).rejects.toMatchObject(REFUSAL);
 });
 
-test('addresses that a worker allows are fetched for runs of any client', async () => {
+test('URLs that a worker allows are fetched for runs of any client', async () => {
   const own = { allowedRoots: [], allowedGit: ['example.com/app'] };
   expect(await repositoryOf({ starters: ANY_STARTER, mountPolicy: own }, 'r', 's', URL)).toEqual(URL);
   for (const url of [
@@ -68,7 +68,7 @@ test('the repository that holds the spec is an allowed workspace', async () => {
   ).rejects.toMatchObject({ code: 'admit/mount-refused' });
 });
 
-test("a folder beside the spec is found in the spec's folder, and nothing outside of what is allowed may be read", async () => {
+test("a relative folder is found in the spec's folder, and files outside the allowed folders may not be read", async () => {
   const mountPolicy = { allowedRoots: [] };
   const source = { kind: 'spec-folder', path: 'app' } as const;
   const from = { kind: 'folder', source, ref: null, includeDirty: true } as const;

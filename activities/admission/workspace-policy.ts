@@ -1,4 +1,4 @@
-/** Which repositories a run may work in: decided at admission, and again when one is packed. */
+/** Decides which repositories a run may work in: at admission, and again when a repository is packed. */
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -13,9 +13,9 @@ import type { RepositoryToPack } from '../ports/repositories.ts';
 type PolicyDeps = Pick<ActivityDeps, 'starters' | 'mountPolicy'>;
 
 /**
- * The same folders that runs may mount, and the repository that holds the spec. Addresses are fetched with the credentials of the
- * worker's user: those that the owner let this run fetch, and those that the worker allows.
- * @param source  null: the workspace of an earlier stage
+ * Allows the folders that runs may mount, and the repository that contains the spec. URLs are fetched with the
+ * credentials of the worker's user, so the owner of the run or the worker must allow each of them.
+ * @param source the source of a workspace that does not come from an earlier stage
  * @throws CodedError `admit/mount-refused`
  */
 export async function repositoryOf(
@@ -55,7 +55,7 @@ export async function repositoryOf(
   return { kind: 'folder', folder, ref, includeDirty: source.includeDirty, mayRead };
 }
 
-/** They are fetched with the credentials of the worker's user. */
+/** Rejects a URL that nothing allows: git would fetch it with the credentials of the worker's user. */
 function refuseAddress(url: string, stage: string, allowed: readonly string[]): void {
   const place = toGitPlace(url);
   if (place !== null && allowsGitPlace(allowed, place)) return;

@@ -1,4 +1,4 @@
-/** The saves that an attempt of an agent has recorded: their numbers, their bytes, and what the next one may copy. */
+/** The recorded saves of one attempt of an agent: their numbers, their sizes, and what the next save may copy. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { EndCheck } from '../../agents/stream.ts';
@@ -18,7 +18,7 @@ import { findLastNumber } from './last-numbered.ts';
 export class AttemptSaves {
   readonly #context: ProgressContext;
   readonly #nextKey: () => string;
-  /** Recorded saves; null: not yet counted. */
+  /** The number of recorded saves; null until they are counted. */
   #count: number | null = null;
   #takenBytes = 0;
   #tellsChanges: boolean;
@@ -35,7 +35,7 @@ export class AttemptSaves {
 
   readonly leftBytes = (): number => PROGRESS_LIMITS.attemptBytes - this.#takenBytes;
 
-  /** Counts the recorded saves; from then on the bytes that earlier workers saved in this attempt count. */
+  /** Counts the recorded saves. From then on, the bytes that earlier workers saved in this attempt count too. */
   async countEarlier(): Promise<number> {
     if (this.#count !== null) return this.#count;
     const { deps, request } = this.#context;
@@ -44,14 +44,15 @@ export class AttemptSaves {
     return (this.#count = earlier.count);
   }
 
-  /** How the next save copies. */
+  /** Returns the settings of the next save. */
   async prepare(signal: AbortSignal): Promise<CopyContext> {
     return { put: this.#put, leftBytes: this.leftBytes, changes: await this.#changesFor(signal) };
   }
 
   /**
-   * Without the end of the call in its session, the agent would take the call for aborted and make it again, on files that have come
-   * of it already. Calls side by side may all be open for long, so it is saved without the end then.
+   * Waits until the session contains the end of the call. Without it, a resumed agent would treat the call as aborted
+   * and repeat it, on files that the first call already changed. The wait is limited, because parallel calls may stay
+   * open for long.
    */
   async awaitKnown(isIn: EndCheck, signal: AbortSignal): Promise<void> {
     const { sandbox, sessionFolder } = this.#context;
@@ -85,18 +86,19 @@ export class AttemptSaves {
       ],
       { execKey: request.execKey, fence: sandbox.facts.fence },
     );
-    // If the log did not take this save, the next one gets its number: readers stop at a gap.
+    // Set the count only after the log accepted the save. A rejected save must not leave a gap, because readers stop at
+    // the first gap.
     this.#count = number;
   }
 
-  /** The bytes of a save that fails count, too: the store has them. */
+  /** The bytes of a failed save count too, because the store contains them. */
   readonly #put: Put = async (bytes) => {
     const ref = await this.#context.deps.artifacts.put(bytes, 'application/x-tar');
     this.#takenBytes += ref.sizeBytes;
     return ref;
   };
 
-  /** The part of a git workspace that it is about to copy; null: all of it. */
+  /** Returns the settings for copying only the changes of a git workspace; null if the whole workspace is copied. */
   async #changesFor(signal: AbortSignal): Promise<ChangesContext | null> {
     const { sandbox, base, redactor, request } = this.#context;
     const nextKey = this.#nextKey;
@@ -112,7 +114,7 @@ export class AttemptSaves {
   }
 }
 
-/** How many times the attempt was saved; saves are numbered from 1, without gaps. */
+/** Returns the number of saves of the attempt. Saves are numbered from 1, without gaps. */
 export async function countSaves(
   { events }: Pick<ActivityDeps, 'events'>,
   runId: string,
@@ -123,7 +125,7 @@ export async function countSaves(
   );
 }
 
-/** Use by workers that had the attempt before this one, which counts, too. */
+/** Returns the saves of workers that drove this attempt earlier; their bytes count too. */
 async function findEarlierSaves(
   deps: Pick<ActivityDeps, 'events'>,
   runId: string,

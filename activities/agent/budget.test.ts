@@ -9,7 +9,7 @@ describe('what a command used of its budget', () => {
     let ended = 0;
     const meter = new CommandMeter({ llm: null }, { maxTokens: 1_000 }, () => (ended += 1));
     expect(meter.streamed({ ...NO_USAGE, inputTokens: 800, turns: 1 })).toMatchObject({ inputTokens: 800 });
-    // A file that says less hides nothing.
+    // A file that reports less hides nothing.
     expect(meter.followed({ ...NO_USAGE, inputTokens: 10, outputTokens: 150, turns: 2 })).toMatchObject({
       inputTokens: 800,
       outputTokens: 150,
@@ -24,7 +24,7 @@ describe('what a command used of its budget', () => {
     ]);
   });
 
-  test('what an agent says of itself later takes nothing back, and numbers beyond all measure are the largest', () => {
+  test('later reports of an agent never lower its usage, and huge numbers count as the largest number', () => {
     const meter = new CommandMeter({ llm: null }, {}, () => undefined);
     meter.followed({ ...NO_USAGE, inputTokens: 700, turns: 7 });
     meter.streamed({ ...NO_USAGE, outputTokens: 50 });
@@ -34,7 +34,7 @@ describe('what a command used of its budget', () => {
     expect(sumOfUse(meter.followed(most), most).inputTokens).toBe(Number.MAX_SAFE_INTEGER);
   });
 
-  test('an agent that ends its turn with what crosses the limit has time to end by itself', () => {
+  test('an agent whose last report of its turn exceeds the limit has time to end on its own', () => {
     const ends: boolean[] = [];
     const meter = (): CommandMeter =>
       new CommandMeter({ llm: null }, { maxTurns: 1 }, (_, answered) => void ends.push(answered));
@@ -43,7 +43,7 @@ describe('what a command used of its budget', () => {
     expect(ends).toEqual([false, true]);
   });
 
-  test('the price of the plan makes the cost where nobody tells one', () => {
+  test('the price of the plan determines the cost if the agent reports no cost', () => {
     const llm = { provider: 'codex', model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false } as const;
     const priced = { ...llm, price: { inputUsd: 1_000, outputUsd: 0 } };
     let ended = 0;
@@ -76,7 +76,7 @@ describe('a session file that the agent itself fills', () => {
     return { told, events };
   }
 
-  test('counts line by line, and only so many of its lines become events', async () => {
+  test('counts line by line, and only a limited number of its lines become events', async () => {
     const lines = STREAM_LIMITS.events + 20_000;
     const { told, events } = await read(Array.from({ length: lines }, (_, total) => countOfTokens(total)).join(''));
     expect(told).toHaveLength(lines);
@@ -84,7 +84,7 @@ describe('a session file that the agent itself fills', () => {
     expect(events).toBe(STREAM_LIMITS.events + 20);
   });
 
-  test('says nothing by a line that is nested too deep', async () => {
+  test('counts nothing for a line that is nested too deep', async () => {
     const deep = `,"x":${'['.repeat(100_000)}${']'.repeat(100_000)}`;
     const { told } = await read(countOfTokens(1, deep) + countOfTokens(2));
     expect(told).toHaveLength(1);

@@ -1,6 +1,6 @@
 /**
- * The budget of an agent while a command of it works: what it has used is followed in its session file, and it is ended once it
- * has used more than it may.
+ * Enforces the budget of an agent while its command runs. It reads the usage from the session file, and ends the
+ * command when the usage exceeds the budget.
  */
 import { createLineReader } from '../../agents/lines.ts';
 import { AGENT_HOME } from '../../agents/provider.ts';
@@ -17,18 +17,21 @@ import { createMapping } from '../../domain/units/mapping.ts';
 export const TERM_GRACE_MS = 2_000;
 const READY = 'ready';
 
-/** The use of one command, by its stream and its session file: each may know less than the other, and none knows too much. */
+/**
+ * The usage of one command, from its stream and its session file. Each of them may be behind the other, and neither
+ * reports too much.
+ */
 export class CommandMeter extends BudgetMeter {
   #streamed = NO_USAGE;
   #followed = NO_USAGE;
 
-  /** The stream has said more than the file has so far. */
+  /** True if the stream has reported more than the file. */
   get isFileBehind(): boolean {
     const { inputTokens, outputTokens } = this.#streamed;
     return inputTokens + outputTokens > this.#followed.inputTokens + this.#followed.outputTokens;
   }
 
-  /** @param hasAnswered  the stream has come to its end with it: no call follows */
+  /** @param hasAnswered true if this usage comes with the end of the agent's turn, so that no call follows */
   streamed(usage: AgentUsage, hasAnswered = false): AgentUsage {
     this.#streamed = largestUse(this.#streamed, usage);
     return this.count(usage, hasAnswered);
@@ -41,8 +44,8 @@ export class CommandMeter extends BudgetMeter {
 }
 
 /**
- * Ends a command for what it used; a command that has ended keeps its end.
- * @returns what makes it end by itself after all
+ * Ends a command because of its usage. A command that has already ended keeps its result.
+ * @returns a function that cancels the end if it has not begun
  */
 export function endExec(exec: Exec, { code, words }: OverBudget): () => void {
   const timer = setTimeout(
@@ -58,7 +61,7 @@ interface SessionFile {
   readonly key: string;
   readonly cli: AgentCli;
   readonly sessionId: string;
-  /** Of the agent's own command. */
+  /** Settings of the agent's own command. */
   readonly of: Pick<ExecRequest, 'env' | 'timeoutMs' | 'maxOutputBytes'>;
 }
 
@@ -67,10 +70,10 @@ export interface FollowerOptions extends SessionFile {
 }
 
 const FOLLOWED_VARIABLES = ['HOME', 'CODEX_HOME', 'CLAUDE_CONFIG_DIR'];
-/** It ends after its agent. */
+/** The follower must outlive its agent. */
 const AFTER_AGENT_MS = 120_000;
 
-/** Null: what the agent calls its session is no id of one. */
+/** Returns null if the agent's name of its session is not a session id. */
 export async function startFollower(options: FollowerOptions, signal: AbortSignal): Promise<Exec | null> {
   const { cli, sessionId, from, of } = options;
   const args = sessionFollower(cli, sessionId, from);
@@ -99,12 +102,12 @@ function startReader(
   );
 }
 
-/** Time to read the session file of an agent that has ended. */
+/** The time limit for reading the session file of an agent that has ended. */
 const READ_LIMIT_MS = 5_000;
 
 /**
- * Returns the usage in the session file, which it reads once after the agent has ended. Null: the agent's name of its session is not
- * the id of a session. A missing file counts nothing.
+ * Returns the usage in the session file, which it reads once after the agent has ended. Returns null if the agent's
+ * name of its session is not a session id. A missing file counts nothing.
  */
 export async function readSessionUse(
   file: SessionFile,
@@ -119,17 +122,21 @@ export async function readSessionUse(
   return { use, reader };
 }
 
-/** Settles once the follower stands at the end of the file, or has ended. */
+/** Resolves when the follower has reached the end of the file, or has ended. */
 export async function waitUntilReady(follower: Exec, signal: AbortSignal): Promise<void> {
   for await (const _ of follower.output('stdout', 0, signal)) return;
 }
 
-/** Beyond as many as are told of a stream, one line of so many is told: who writes the file can make as many as it likes. */
+/**
+ * Above the event limit of a stream, only every thousandth line gets an event: the writer of the file can write any
+ * number of lines.
+ */
 const TOLD_OF_MORE = 1_000;
 
 /**
- * Settles at the end of its output.
- * @param tell  called for each line that says more of what was used, with the line's offset; `hasEvent`: the log has it too
+ * Resolves at the end of the follower's output.
+ * @param tell called for each line that reports new usage, with the line's offset; `hasEvent` is true if the log gets
+ * an event too
  */
 export async function readFollower(
   follower: Exec,

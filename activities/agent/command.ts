@@ -1,4 +1,4 @@
-/** The command that an agent of a stage is, and what lies in the guest for it. */
+/** The command that runs an agent of a stage, and the files in the guest that it needs. */
 import { Buffer } from 'node:buffer';
 import { posix } from 'node:path';
 import { type AgentCommand, type AgentProvider, AGENT_WORKSPACE, type OwnLimits } from '../../agents/provider.ts';
@@ -17,7 +17,7 @@ import type { StageRequest } from '../calls/requests.ts';
 import { inputFile } from '../attempt/inputs.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** In the image of the guest, by the names of the command lines that it plays. */
+/** The folder of the guest's image with the mock agents, which have the names of the command lines that they play. */
 const MOCK_AGENTS = '/usr/lib/voidbox/mock-agents';
 
 export interface AgentOfStage {
@@ -35,18 +35,18 @@ export function agentOfWork(work: AgentWork | StepMachineWork): AgentOfStage {
   };
 }
 
-/** Whether the output is a file that the agent is told to write. */
+/** Returns true if the agent must write its output into a file. */
 export function writesFile({ stage }: Pick<StageRequest, 'stage'>): boolean {
-  // The schema is of its last message, which its command line checks too.
+  // A schema without an output file applies to the last message, which the command line checks too.
   return stage.outputFile !== null && !(stage.outputSchema !== undefined && isDefaultFile(stage.outputFile));
 }
 
-/** The one of Void-Box, which nobody has to write. */
+/** Returns true for the default output file, which no agent has to write. */
 export function isDefaultFile(guestPath: string): boolean {
   return guestPath === AGENT_STAGE_DEFAULTS.outputFile;
 }
 
-/** @param prompt  its author's */
+/** @param prompt the prompt that the author wrote */
 export async function promptOf(artifacts: ArtifactStore, request: StageRequest, prompt: string): Promise<string> {
   const input = await inputFile(artifacts, request);
   return composePrompt({
@@ -58,11 +58,11 @@ export async function promptOf(artifacts: ArtifactStore, request: StageRequest, 
 
 export interface AgentAsked {
   readonly prompt: string;
-  /** Which its command line checks; undefined: none. */
+  /** The schema that the agent's command line checks; undefined: no schema. */
   readonly outputSchema: JsonValue | undefined;
-  /** The session that goes on; null: a new one. */
+  /** The session to continue; null: a new session. */
   readonly resume: string | null;
-  /** What its command line keeps itself. */
+  /** The limits that the command line enforces itself. */
   readonly limits: OwnLimits;
 }
 
@@ -70,17 +70,19 @@ export function commandOfAgent({ provider, work }: AgentOfStage, asked: AgentAsk
   return provider.command({ ...asked, llm: llmInGuest(work), skills: work.skills });
 }
 
-/** One of its last message; that of a file is not its command line's to check. */
+/**
+ * Returns the schema for the last message. The command line cannot check a file, so the result is undefined for a file.
+ */
 export function schemaOf(request: StageRequest): StageRequest['stage']['outputSchema'] {
   return writesFile(request) ? undefined : request.stage.outputSchema;
 }
 
 interface CommandLimits {
   readonly prompt: string;
-  /** From 1: which of the attempt's commands it is. */
+  /** The number of the command within its attempt, from 1. */
   readonly command: number;
   readonly timeoutMs: number;
-  /** Absent: all that the stage may print. */
+  /** Absent: the limit of the stage. */
   readonly maxOutputBytes?: number;
 }
 
@@ -103,7 +105,10 @@ export function agentExec(
   };
 }
 
-/** A tar puts no link into a guest that leads out of its folder, so a shell makes them. One that is played reads no files. */
+/**
+ * Creates the agent's links with a shell, because a tar cannot put a link into a guest that leads out of its folder. A
+ * played agent reads no files and needs no links.
+ */
 function programOf(
   { program, work }: AgentOfStage,
   { args, links = [] }: AgentCommand,
@@ -121,7 +126,7 @@ export function commandKey(execKey: string, command: number): string {
   return execKeyText({ ...name, command });
 }
 
-/** Not to be repeated once the agent runs. */
+/** Must not run again once the agent has started. */
 export async function putAgentFiles(sandbox: Sandbox, { files }: AgentCommand, signal: AbortSignal): Promise<void> {
   for (const { guestPath, text } of files) {
     const bytes = Buffer.from(text);
@@ -129,7 +134,7 @@ export async function putAgentFiles(sandbox: Sandbox, { files }: AgentCommand, s
   }
 }
 
-/** For the user of the commands alone, in the guest's memory. */
+/** Writes the logins into the guest's memory, readable only for the user of the commands. */
 export async function putCredentials(
   sandbox: Sandbox,
   credentials: readonly CredentialText[],

@@ -1,4 +1,7 @@
-/** Copies the session and the files of an agent out of its VM: frozen while it works, or once its commands have ended. */
+/**
+ * Copies the session and the files of an agent out of its VM: while its command is frozen, or after its commands have
+ * ended.
+ */
 import { Buffer } from 'node:buffer';
 import type { AgentCli } from '../../domain/agent/agent-cli.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
@@ -15,20 +18,26 @@ import { type ChangesContext, copyChanges, placeOf, storeChanges } from '../work
 const MIB = 1024 * 1024;
 
 export const PROGRESS_LIMITS = {
-  /** From one save to the next. */
+  /** The time from one save to the next. */
   intervalMs: 30_000,
-  /** A command stands still no longer. */
+  /** The longest freeze of a command. */
   frozenMs: 10_000,
-  /** Limit of the save at the end of a failed attempt, and of an attempt that was cancelled: a person waits for that. */
+  /**
+   * The limit of the save at the end of a failed attempt. The limit after a cancellation is shorter, because a person
+   * waits.
+   */
   endMs: 60_000,
   cancelledMs: 20_000,
-  /** Limit of one saved folder, as a tar. In a git workspace only changes count. */
+  /** The limit of one saved folder, as a tar. In a git workspace only changes count. */
   folderBytes: 64 * MIB,
-  /** Limit of all saves of an attempt together, because each save is kept as long as the run. */
+  /** The limit of all saves of an attempt together, because each save is kept as long as the run. */
   attemptBytes: 512 * MIB,
-  /** After so many failures in a row no further save is tried. */
+  /** The number of consecutive failures after which no further save is tried. */
   failures: 3,
-  /** Number and duration of the polls of the session for the end of a call, and the pause between two. */
+  /**
+   * The number and the total duration of the polls for the end of a call in the session, and the pause between two
+   * polls.
+   */
   polls: 10,
   pollingMs: 2_000,
   pollIntervalMs: 200,
@@ -40,13 +49,13 @@ export interface ProgressContext {
   readonly sandbox: Sandbox;
   readonly redactor: Redactor;
   readonly cli: AgentCli;
-  /** The folder in which the command line keeps its sessions. Saves of it are redacted, as the transcript is. */
+  /** The folder in which the command line stores its sessions. Its saves are redacted, as the transcript is. */
   readonly sessionFolder: string;
   /** The commit that the git workspace starts from; null: the stage has no git workspace. */
   readonly base: string | null;
 }
 
-/** Its working folder, and its repository where that lies elsewhere. */
+/** Returns the agent's working folder, and its repository if that is elsewhere. */
 export function workFolders({ workspace }: StageRequest['stage']): readonly string[] {
   const own = '/workspace';
   return workspace === undefined || isInside(workspace.guestPath, own) ? [own] : [own, workspace.guestPath];
@@ -68,7 +77,7 @@ export interface CopyContext {
 export interface AgentSave {
   readonly folders: readonly SavedFolder[];
   readonly frozenMs: number;
-  /** Calls of the model that the session has; absent: they were not counted. */
+  /** The number of model calls in the session; absent: they were not counted. */
   readonly turns?: number;
 }
 
@@ -89,12 +98,15 @@ export async function copyOut(
     if (copied.frozenMs === null) return null;
     return await storeCopy(context, copying, copied, isWhole, signal);
   } finally {
-    // Its VM forgets the command then, and what that put out, whatever came of it.
+    // The VM then forgets the command and its output, whether the save succeeded or not.
     await copied.changes?.acknowledge().catch(() => undefined);
   }
 }
 
-/** Saves an agent whose commands have ended, so no process of it changes its files. @throws Error with the reason if it cannot be saved */
+/**
+ * Saves an agent whose commands have ended, so that no process of the agent changes its files.
+ * @throws Error with the reason if it cannot be saved
+ */
 export async function copyEnded(
   context: ProgressContext,
   sessionId: string,
@@ -133,11 +145,11 @@ async function storeCopy(
   return { folders, frozenMs: copied.frozenMs ?? 0 };
 }
 
-/** A save that is being made. */
+/** The state of a save in progress. */
 interface CopyResult {
   readonly files: { readonly guestPath: string; readonly ref: Promise<DataRef> }[];
   session: Buffer | null;
-  /** The command whose output the changes are. */
+  /** The command that prints the changes. */
   changes: Exec | null;
   /** Null until the freeze begins. */
   frozenMs: number | null;
@@ -159,7 +171,7 @@ async function copyFrozen(
     const ref = put(read.bytes);
     ref.catch(() => undefined);
     copied.files.push({ guestPath, ref });
-    // Storing it may take longer than reading it.
+    // Wait only for the read: storing may take longer, and must not extend the freeze.
     await Promise.race([read.ended, ref]);
   }
   if (changes !== null)
@@ -204,7 +216,7 @@ function trackEnd(source: AsyncIterable<Uint8Array>): {
   return { bytes: bytes(), ended };
 }
 
-/** Its files without secrets; what is neither file nor folder is no part of a session. */
+/** Yields the files and folders of a session without secrets. A session contains no other entries. */
 async function* redactTar(tar: Buffer, redactor: Redactor): AsyncGenerator<Uint8Array, void, void> {
   const items: TarItem[] = [];
   for await (const { kind, path, mode, body } of readTar(toStream(tar), tar.length)) {

@@ -1,4 +1,4 @@
-/** An agent whose command line works in the VM of its attempt. */
+/** An agent whose command line runs in the VM of its attempt. */
 import type { ServiceOutput } from '../attempt/service-output.ts';
 import type { AttemptVm } from '../attempt/stage-attempt.ts';
 import type { AgentOfStage } from './command.ts';
@@ -9,8 +9,8 @@ export interface DrivenAgent {
   readonly vm: AttemptVm;
   readonly agent: AgentOfStage;
   readonly account: AgentAccount;
-  /** Null: it is no service. */
+  /** Null if the agent is not a service. */
   readonly published: ServiceOutput | null;
-  /** Null: its work is not saved. */
+  /** Null if the agent's work is not saved. */
   readonly progress: AgentProgress | null;
 }

@@ -1,4 +1,4 @@
-/** Follows one command of an agent: its output, its stream and, where it has a budget, its session file. */
+/** Follows one command of an agent: its output, its stream and, if it has a budget, its session file. */
 import { type AgentUsage, NO_USAGE } from '../../agents/stream.ts';
 import { largestUse, sumOfUse, useSince, withPrice } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
@@ -20,11 +20,14 @@ import { type AgentStreamOptions, followAgent } from './stream.ts';
 import { type AgentTurn, type BegunTurn, sumUsage } from './turns.ts';
 
 export interface DoorNotices {
-  /** Tells the notices of the door so far, and each later one. */
+  /** Passes the notices of the door so far to the listener, and each later notice. */
   tell(listener: (told: ToldNotice) => void): void;
 }
 
-/** @param early  follows the session file from before the command; null: no command does yet */
+/**
+ * @param early the command that has followed the session file since before the agent's command; null if it has not
+ * started
+ */
 export async function followTurn(
   driven: DrivenAgent,
   turn: BegunTurn,
@@ -41,7 +44,7 @@ export async function followTurn(
     const refusal = stream.hasAnswered() ? null : modelRefusal(agent.work.llm, turn.startedAtMs, told);
     if (refusal !== null) ending.refuse(refusal);
   });
-  // What further commands print stands in the transcript: offsets in the log are those of the first.
+  // The output of later commands is only in the transcript: offsets in the log belong to the first command.
   const listeners = [
     stream.listen,
     endIfHanging(vm, { command, exec, deadlineMs, watch: stream.watch }),
@@ -55,12 +58,12 @@ export async function followTurn(
     if (outcome === null) throw new Error(`the stream of ${turn.execRequest.key} was not read to its end`);
     return await endedTurn(driven, turn, { exit, outcome, meter, file, ending });
   } finally {
-    // It has ended, or somebody else goes on with it.
+    // The command has ended, or another worker continues it.
     ending.letGo();
   }
 }
 
-/** Ends the command of an agent, which keeps its own end if it has one by then. */
+/** Ends the command of an agent. A command that has already ended keeps its result. */
 class CommandEnding {
   #refused: OverBudget | null = null;
   #keepAlive: (() => void) | null = null;
@@ -70,7 +73,7 @@ class CommandEnding {
     this.#exec = exec;
   }
 
-  /** The first reason why a server does not serve the agent; null: none. */
+  /** The first reason why a server rejected the agent; null: no server did. */
   get refused(): OverBudget | null {
     return this.#refused;
   }
@@ -94,13 +97,13 @@ class CommandEnding {
   }
 }
 
-/** Null: neither the stage nor its run has a budget. */
+/** Returns null if neither the stage nor its run has a budget. */
 function meterOf({ account }: DrivenAgent, { before, left }: BegunTurn, ending: CommandEnding): CommandMeter | null {
   if (left === null) return null;
   return new CommandMeter(
     account.work,
     left,
-    // One that has answered ends, or is ended as one that hangs.
+    // An agent that has answered ends itself, or `endIfHanging` ends it.
     (over, hasAnswered) => void (hasAnswered || ending.end(over)),
     shareOfRun(account, sumUsage(before)),
   );
@@ -108,13 +111,13 @@ function meterOf({ account }: DrivenAgent, { before, left }: BegunTurn, ending: 
 
 interface StreamReader {
   readonly listen: Listen;
-  /** Whether its final result is in the stream. */
+  /** Knows whether the stream contains the final result. */
   readonly watch: AnswerWatch;
-  /** The id of the session; null: the stream has ended without it. */
+  /** Resolves to the id of the session; null if the stream ended without it. */
   readonly session: Promise<string | null>;
-  /** Whether the model has answered something. */
+  /** Returns true if the model has answered. */
   readonly hasAnswered: () => boolean;
-  /** Null: the stream was not read to its end. */
+  /** Returns null until the stream has been read to its end. */
   readonly outcome: () => RedactedOutcome | null;
 }
 
@@ -136,7 +139,7 @@ function readStream(
     ending.refuse({ code: 'agent/api-error', words: `was stopped: ${withWrittenServer(llm, words)}${at}` });
   };
   const turnEnded = (hasEnded: boolean): void => {
-    // It works on beyond its budget.
+    // The agent continues although its budget is used up.
     const over = meter?.over ?? null;
     if (!hasEnded && watch.hasAnswered && over !== null) ending.endOnce(over);
     watch.set(hasEnded);
@@ -186,7 +189,10 @@ function streamOptions(
   };
 }
 
-/** By its stream alone. Codex's counts a turn of the agent as one call; its session file has each of them. */
+/**
+ * Computes the use from the stream only. Codex's stream counts a turn of the agent as one call; its session file
+ * contains each call.
+ */
 function subtractEarlierUse({ agent }: DrivenAgent, { sessionBefore }: BegunTurn, told: AgentUsage): AgentUsage {
   return withPrice(useSince(told, sessionBefore), agent.work.llm);
 }
@@ -213,11 +219,11 @@ async function endedTurn(
     outcome: {
       ...withServerNamed(agent.work.llm, outcome),
       usage: meter?.used ?? subtractEarlierUse(driven, turn, read === null ? told : largestUse(told, read.use)),
-      // Its session file is followed, which has each call.
+      // The meter followed the session file, which contains each call.
       isUsageFinal: meter !== null || outcome.isUsageFinal,
     },
     sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
-    // A notice of the door may come after the end of the command.
+    // A notice of the door may arrive after the end of the command.
     over: readOverBudget(exit) ?? meter?.over ?? ending.refused,
     hasHung: await findHung(vm, turn.command, exit),
     follower: file?.follower() ?? read?.reader ?? null,
@@ -233,7 +239,7 @@ function withServerNamed(llm: LlmPlan | null, outcome: RedactedOutcome): Redacte
   return { ...outcome, failure: { ...failure, message } };
 }
 
-/** By the worker that ended it, which may be one before this one. */
+/** Returns the budget for which a worker ended the command. An earlier worker may have ended it. */
 function readOverBudget({ cause }: ExecExit): OverBudget | null {
   return cause?.kind === 'failure' ? { code: cause.code, words: cause.words } : null;
 }

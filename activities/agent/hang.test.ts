@@ -237,7 +237,7 @@ test.concurrent('the session file adds the usage of a cut agent that its stream 
   ];
   const { failure, usage: used } = await host.resultOf(request('claude'));
   expect(failure?.code).toBe('stage/timeout');
-  // The call that was cut off is in neither.
+  // Neither of them contains the interrupted call.
   expect(used).toMatchObject({ inputTokens: 18, outputTokens: 4_326, turns: 2, partlyCounted: 1 });
 });
 

@@ -1,6 +1,6 @@
 /**
- * An agent whose process does not end after its final result: it is ended, and the result counts. The notice is in the log before
- * the signal, so that a worker that takes the attempt over knows whose signal ended the command.
+ * Handles an agent whose process does not end after its final result: Voidbox ends the process, and the result counts.
+ * The notice is in the log before the signal, so that a worker that takes over knows that Voidbox ended the command.
  */
 import { isService } from '../../domain/plan/work.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -17,7 +17,7 @@ export const HANG_LIMIT_MS = 10_000;
 /** An agent is ended this long before its stage's time limit, because the limit would discard its result. */
 const BEFORE_DEADLINE_MS = 1_000;
 
-/** Knows whether the stream of a command has passed the agent's final result. */
+/** Records whether the stream of a command contains the agent's final result. */
 export class AnswerWatch {
   #hasAnswered = false;
   #waiting: (() => void)[] = [];
@@ -26,14 +26,14 @@ export class AnswerWatch {
     return this.#hasAnswered;
   }
 
-  /** @param hasAnswered  false again if the agent begins another turn */
+  /** @param hasAnswered false again if the agent begins another turn */
   set(hasAnswered: boolean): void {
     if (hasAnswered === this.#hasAnswered) return;
     this.#hasAnswered = hasAnswered;
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  /** Settles at the next change. */
+  /** Resolves at the next change. */
   async change(): Promise<void> {
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
@@ -43,7 +43,7 @@ interface HangContext {
   /** The number of the command in its attempt, from 1. */
   readonly command: number;
   readonly exec: Exec;
-  /** The end of the stage's time, since the epoch. */
+  /** The end of the stage's time, in milliseconds since the epoch. */
   readonly deadlineMs: number;
   readonly watch: AnswerWatch;
 }
@@ -75,7 +75,7 @@ export function endIfHanging(vm: AttemptVm, { command, exec, deadlineMs, watch }
   };
 }
 
-/** By signals without a cause, since the agent's result counts. */
+/** Ends the command with signals that set no cause, because the agent's result counts. */
 function endHung(exec: Exec): () => void {
   const send = (name: 'SIGTERM' | 'SIGKILL'): void => void exec.signal(name).catch(() => undefined);
   send('SIGTERM');
@@ -93,7 +93,7 @@ async function raceWithin<T>(limitMs: number, ...others: readonly Promise<T>[]):
   }
 }
 
-/** @throws `fence/stale` if another worker has taken the attempt over, which then ends the command */
+/** @throws `fence/stale` if another worker has taken the attempt over; that worker then ends the command */
 async function recordHang({ deps, request, sandbox }: AttemptVm, command: number, waitedMs: number): Promise<void> {
   const { runId, execKey, stage } = request;
   const message = `the agent of stage ${stage.id} did not end within ${Math.round(waitedMs / 1000)} s of its final result, so Voidbox ended its process; the result counts`;
@@ -102,7 +102,7 @@ async function recordHang({ deps, request, sandbox }: AttemptVm, command: number
   await deps.events.append(runId, [{ id, atMs: deps.now(), body }], { execKey, fence: sandbox.facts.fence });
 }
 
-/** Whether Voidbox ended the command after its final result; also a worker before this one. */
+/** Returns true if Voidbox ended the command after its final result, also if an earlier worker did. */
 export async function findHung(
   { deps, request }: Pick<AttemptVm, 'deps' | 'request'>,
   command: number,

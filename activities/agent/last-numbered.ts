@@ -1,4 +1,7 @@
-/** The last of what is numbered from 1 without gaps, found by asking whether single ones are there: 0 where there is none. */
+/**
+ * Finds the last of items that are numbered from 1 without gaps, with few lookups of single items. Returns 0 if no item
+ * exists.
+ */
 export async function findLastNumber(stands: (number: number) => Promise<boolean>): Promise<number> {
   let low = 0;
   let high = 1;

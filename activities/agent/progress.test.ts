@@ -32,7 +32,7 @@ async function* bulk(sizeBytes: number): AsyncIterable<Uint8Array> {
   for (let left = sizeBytes; left > 0; left -= MIB) yield chunk.subarray(0, Math.min(MIB, left));
 }
 
-/** A guest with a folder of work and one of sessions, a log and a store, all in memory. */
+/** A guest with a work folder and a session folder, a log and a store, all in memory. */
 class World {
   nowMs = 1_000;
   events: NewRunEvent[] = [];
@@ -40,9 +40,9 @@ class World {
   storedBytes = 0;
   work = Buffer.from(`work ${SECRET}`);
   session = (): Buffer => Buffer.from(`{"said":"${SECRET}"}`);
-  /** In place of it: bytes that nobody looks at. */
+  /** The size of a tar that replaces `work`; no test reads its content. */
   bulkBytes = 0;
-  /** The store takes no save. */
+  /** The store rejects saves. */
   refuses = false;
   freezes: 'whole' | 'too-slow' | 'none' = 'whole';
   isFrozen = false;
@@ -102,7 +102,7 @@ class World {
     },
   } as unknown as Exec;
 
-  /** Of its git workspace; null: it has none. */
+  /** The base commit of the git workspace; null: the stage has no git workspace. */
   base: string | null = null;
 
   progressOf(request: StageRequest): (sessionId?: string | null, end?: string) => Promise<void> {
@@ -141,7 +141,7 @@ async function filesOf(tar: Buffer): Promise<Readonly<Record<string, string>>> {
   return files;
 }
 
-test('a save has both folders of one moment; the session is redacted as the transcript is, the work is not', async () => {
+test('a save has both folders of the same moment; the session is redacted like the transcript, the work is not', async () => {
   const world = new World();
   await world.progressOf(requestOf('work/0/1'))();
   const [save] = world.saves();
@@ -178,7 +178,7 @@ test('it saves at most every 30 s, not before a session is known, and not on a f
   ]);
 });
 
-test('a worker that takes over numbers its saves behind those that stand', async () => {
+test('a worker that takes over numbers its saves after the recorded saves', async () => {
   const world = new World();
   for (let number = 1; number <= 5; number += 1) {
     const offer = world.progressOf(requestOf('work/0/1'));
@@ -187,7 +187,7 @@ test('a worker that takes over numbers its saves behind those that stand', async
   }
 });
 
-test('a save that the log did not take leaves no gap: the next attempt goes on from the newest one', async () => {
+test('a save that the log rejected leaves no gap: the next attempt continues from the newest save', async () => {
   const world = new World();
   const offer = world.progressOf(requestOf('work/0/1'));
   const save = async (sessionId: string): Promise<void> => {
@@ -201,7 +201,7 @@ test('a save that the log did not take leaves no gap: the next attempt goes on f
   await save('s3');
   const before = (): ReturnType<typeof findSave> => findSave(world.deps, requestOf('work/0/2'), SESSIONS);
   expect(await before()).toMatchObject({ sessionId: 's3' });
-  // A worker that takes over goes on behind it.
+  // A worker that takes over continues with the next number.
   const next = world.progressOf(requestOf('work/0/1'));
   for (const sessionId of ['s4', 's5']) {
     await next(sessionId);
@@ -210,14 +210,14 @@ test('a save that the log did not take leaves no gap: the next attempt goes on f
   }
 });
 
-test('a command that has ended is not saved, without a word', async () => {
+test('a command that has ended is not saved, and the log gets no notice', async () => {
   const world = new World();
   world.freezes = 'none';
   await world.progressOf(requestOf('work/0/1'))();
   expect(world.events).toEqual([]);
 });
 
-test('files that cannot be read in time or are too large are not saved: it says so once, and gives up after three', async () => {
+test('files that cannot be read in time or are too large are not saved: one notice reports it, and the third failure is the last', async () => {
   for (const [prepare, reason] of [
     [(world: World) => (world.freezes = 'too-slow'), 'could not be read within 10 s'],
     [(world: World) => (world.bulkBytes = PROGRESS_LIMITS.folderBytes + 1), '/workspace has more than the 64 MiB'],
@@ -238,7 +238,7 @@ test('files that cannot be read in time or are too large are not saved: it says 
   }
 });
 
-test('a save waits until the session has the end of the call, and stands still only then', async () => {
+test('a save waits until the session contains the end of the call, and freezes the command only then', async () => {
   const world = new World();
   let looks = 0;
   world.session = () => Buffer.from((looks += 1) < 3 ? 'the call' : 'the call, and its end');
@@ -247,14 +247,14 @@ test('a save waits until the session has the end of the call, and stands still o
   expect(world.saves()).toHaveLength(1);
 });
 
-test('a session that does not get the end of a call is saved all the same, after 2 s', async () => {
+test('a session that does not get the end of a call is saved after 2 s', async () => {
   const world = new World();
   await world.progressOf(requestOf('work/0/1'))('s1', 'its end');
   expect(world.readsOfFrozen).toEqual([...Array.from({ length: PROGRESS_LIMITS.polls }, () => false), true, true]);
   expect(world.saves()).toHaveLength(1);
 });
 
-test('what an attempt saves in all is bounded, and spread over its time', async () => {
+test('the saves of an attempt have a common size limit, and are spread over its time', async () => {
   const world = new World();
   world.bulkBytes = PROGRESS_LIMITS.folderBytes;
   const offer = world.progressOf(requestOf('work/0/1'));
@@ -267,7 +267,7 @@ test('what an attempt saves in all is bounded, and spread over its time', async 
   expect(world.saves().length).toBeGreaterThan(3);
 });
 
-test('a worker that takes an attempt over counts what those before it have taken', async () => {
+test('a worker that takes an attempt over counts the bytes of earlier workers', async () => {
   const world = new World();
   world.bulkBytes = 60 * MIB;
   const longRequest = (): StageRequest => {
@@ -283,12 +283,12 @@ test('a worker that takes an attempt over counts what those before it have taken
   expect(world.storedBytes).toBeLessThanOrEqual(PROGRESS_LIMITS.attemptBytes);
 });
 
-test('a save that comes to nothing counts too: an agent cannot fill the store by those', async () => {
+test('a failed save counts too, so an agent cannot fill the store with failed saves', async () => {
   const world = new World();
   world.bulkBytes = PROGRESS_LIMITS.folderBytes;
   const offer = world.progressOf(requestOf('work/0/1'));
   for (let times = 0; times < 120; times += 1) {
-    // Two that fail, and one that stands, so that it never gives up.
+    // Two saves fail and one succeeds, so that the agent is saved on.
     world.freezes = times % 3 === 2 ? 'whole' : 'too-slow';
     await offer();
     world.nowMs += 30_000;
@@ -300,7 +300,7 @@ test('a save that comes to nothing counts too: an agent cannot fill the store by
 test.each([
   ['no tar', 'junk'.repeat(1_000)],
   ['a tar that says nothing of removed files', 'tar'],
-])('what a guest puts out for its changes is %s: the VM forgets it, and the log says it', async (_what, said) => {
+])('if the changes of a guest are %s, the VM forgets the output, and the log reports it', async (_what, said) => {
   const world = new World();
   world.base = 'a'.repeat(40);
   const acknowledged: string[] = [];
@@ -310,7 +310,7 @@ test.each([
   const changes = said === 'tar' ? Buffer.concat(parts) : Buffer.from(said);
   world.sandbox.exec = async ({ key }) => {
     const output = async function* (): AsyncIterable<Uint8Array> {
-      // What git ignores is asked first: nothing.
+      // The first command lists what git ignores: nothing.
       if (key.endsWith('/5001')) yield changes;
     };
     const exit = { reason: 'exited', exitCode: 0, message: '', stderrBytes: 0 };
@@ -372,7 +372,7 @@ test('a success, an agent without a session and an agent that did nothing are no
   expect(world.events).toEqual([]);
 });
 
-test('a save at the end that fails is a notice, and a lost VM is what it is', async () => {
+test('a failed save at the end is a notice, and a lost VM is an error', async () => {
   const full = new World();
   full.hasRoom = false;
   await saveAtEnd(atEnd(full), ended('failed'));
@@ -411,7 +411,7 @@ test('only an agent whose VM and files are its own is saved', () => {
   expect(isResumable(requestOf('work/0/1', { stage: serving }), SESSIONS)).toBe(false);
 });
 
-test('the next attempt goes on from the newest save of those that were lost, and not of one that came to an end', async () => {
+test('the next attempt continues from the newest save of a lost attempt, not of an attempt that ended', async () => {
   const world = new World();
   const before = (execKey: string): ReturnType<typeof findSave> => findSave(world.deps, requestOf(execKey), SESSIONS);
   const started = (execKey: string): number =>
@@ -444,7 +444,7 @@ test('the search for a save covers a limited number of attempts whose VMs were l
   expect(await before(102)).toBeNull();
 });
 
-test('where the guest cannot tell what is changed, its whole folder is saved, and it is asked once', async () => {
+test('if the guest cannot list its changes, its whole folder is saved, and the question is asked once', async () => {
   const world = new World();
   world.base = 'a'.repeat(40);
   const keys: string[] = [];
@@ -471,7 +471,7 @@ test('where the guest cannot tell what is changed, its whole folder is saved, an
   expect(keys).toEqual(['work/0/1/5000']);
 });
 
-test('an agent that goes on is told what was not saved of its files', () => {
+test('the prompt of a resumed agent lists files that were not saved', () => {
   const ref: DataRef = { sha256: '0', sizeBytes: 1, mediaType: 'application/x-tar' };
   const whole = { folders: [{ guestPath: '/workspace', ref }] };
   expect(needsCheckout(whole)).toBe(false);

@@ -1,7 +1,7 @@
 /**
- * Saves the state of an agent while it works: a consistent copy of its session and its files, so that a stage whose VM is lost
- * continues in another one. Its command is frozen while they are read. An agent that fails is saved once more at its end, so that
- * a retry with `continue` has its last seconds.
+ * Saves the state of an agent while it works, so that a stage whose VM is lost continues in another VM. A save is a
+ * consistent copy of the session and the files; the agent's command is frozen during the copy. After a failure the
+ * agent is saved once more, so that a retry with `continue` loses no work.
  */
 import type { EndCheck } from '../../agents/stream.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
@@ -18,18 +18,20 @@ import { copyEnded, copyOut, isInside, type ProgressContext, PROGRESS_LIMITS, wo
 import type { ToolEnd } from './stream.ts';
 
 export interface AgentProgress {
-  /** At the end of a call of a tool. Saves if it is time for it; never throws but the signal's reason. */
+  /** Called at the end of a tool call. Saves if a save is due; throws only the signal's reason. */
   offer(exec: Exec, end: ToolEnd, signal: AbortSignal): Promise<void>;
-  /** Whether a call of a tool has ended. */
+  /** Returns true if a tool call has ended. */
   hasWorked(): boolean;
   /**
-   * Once its commands have ended without success, in the VM that still lives: the last save of the attempt. Throws only the signal's
-   * reason, and that the VM is lost.
+   * Makes the last save of the attempt, after the commands have ended without success and while the VM still lives.
+   * Throws only the signal's reason, or the error that the VM is lost.
    */
   saveEnd(sessionId: string, limitMs: number, signal: AbortSignal): Promise<void>;
 }
 
-/** Null: this stage's VM has more than the agent's own files, so that another one would not be the same. */
+/**
+ * Returns null if the stage's VM contains more than the agent's own files, because another VM would not be the same.
+ */
 export function createProgress(context: ProgressContext): AgentProgress | null {
   return isResumable(context.request, context.sessionFolder) ? new SavedProgress(context) : null;
 }
@@ -39,7 +41,7 @@ class SavedProgress implements AgentProgress {
   readonly #saves: AttemptSaves;
   readonly #startedAtMs: number;
   #dueAtMs: number;
-  /** Saves in a row that failed. */
+  /** The number of consecutive failed saves. */
   #failures = 0;
   #hasWorked = false;
 
@@ -58,7 +60,7 @@ class SavedProgress implements AgentProgress {
     const { deps } = this.#context;
     this.#hasWorked = true;
     if (sessionId === null || this.#failures >= PROGRESS_LIMITS.failures || deps.now() < this.#dueAtMs) return;
-    // A save does not wait for room, and takes none from what does.
+    // A save does not wait for room, and uses no room that output waits for.
     if (!deps.disk.hasRoomForOutput()) return;
     this.#dueAtMs = deps.now() + PROGRESS_LIMITS.intervalMs;
     try {
@@ -66,7 +68,7 @@ class SavedProgress implements AgentProgress {
       this.#failures = 0;
     } catch (error) {
       signal.throwIfAborted();
-      // The reader of the stream learns of a lost VM, too.
+      // The reader of the stream gets the error of a lost VM too.
       if (isEndOfAttempt(error)) return;
       this.#failures += 1;
       await reportNotSaved(this.#context, 'not-saved', describeError(error));
@@ -100,7 +102,7 @@ class SavedProgress implements AgentProgress {
     this.#scheduleNext(begunAtMs, this.#saves.takenBytes - takenBefore);
   }
 
-  /** Spreads the saves that remain over the time that is left, so that the agent keeps most of it. */
+  /** Spreads the remaining saves over the remaining time, so that the agent keeps most of its time. */
   #scheduleNext(begunAtMs: number, takenBytes: number): void {
     const { deps, request } = this.#context;
     const timeLeftMs = Math.max(0, this.#startedAtMs + request.stage.timeoutMs - deps.now());
@@ -110,7 +112,7 @@ class SavedProgress implements AgentProgress {
   }
 }
 
-/** Whether the VM is lost or another worker has it: no save can follow. */
+/** Returns true if the VM is lost or another worker has taken over, so that no further save is possible. */
 function isEndOfAttempt(error: unknown): boolean {
   return isCodedError(error) && (endsVm(error.code) || error.code === 'fence/stale');
 }
@@ -119,7 +121,7 @@ function describeError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Saves an attempt that did not succeed, if its agent has a session with calls in it. */
+/** Saves an attempt that did not succeed, if its agent's session contains calls. */
 export async function saveAtEnd(
   {
     progress,
@@ -135,7 +137,10 @@ export async function saveAtEnd(
   await progress.saveEnd(sessionId, limitMs, life.detached);
 }
 
-/** Whether the agent's VM is its own, and what it can change lies in folders that are saved. A service starts from its beginning. */
+/**
+ * Returns true if the agent has its own VM and can change only files in saved folders. A service always starts from its
+ * beginning.
+ */
 export function isResumable({ lease, scope, stage }: StageRequest, sessionFolder: string): boolean {
   const folders = [...workFolders(stage), sessionFolder];
   return (
@@ -152,7 +157,7 @@ const NOT_SAVED = {
   'end-not-saved': '`voidbox retry --continue` has an earlier save, or none',
 } as const;
 
-/** Once for an attempt, while its agent works, and once at its end. */
+/** Reports at most one failed save while the agent works, and one at its end. */
 async function reportNotSaved(
   { deps, request, redactor }: ProgressContext,
   when: keyof typeof NOT_SAVED,

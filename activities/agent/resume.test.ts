@@ -1,4 +1,4 @@
-/** An agent that goes on in another VM: its session counts what it used in the VM that was lost. VMs are mocks. */
+/** An agent that is resumed in another VM: its session also contains the usage of the lost VM. VMs are mocks. */
 import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,7 +24,7 @@ const SESSION = '01a20e4f-499c-73c1-8912-0b6c6e66e01b';
 let stateDir: string;
 let backend: MockBackend;
 let stores: Stores;
-/** Of the whole session, as the agent tells it at its end. */
+/** The tokens of the whole session, as the agent reports them at its end. */
 let totalTokens: number;
 
 beforeEach(async () => {
@@ -81,17 +81,17 @@ async function usageOfNext(): Promise<StageResult['usage']> {
   return (await run.call(environment, runStage, deps, request)).usage;
 }
 
-test('the attempt counts its own calls, not those that its session had when it was saved', async () => {
+test('the attempt counts its own calls, not the calls that its session had when it was saved', async () => {
   await saved({
     [`2026/01/01/rollout-x-${SESSION}.jsonl`]: `${counted(100)}no JSON\n${counted(900)}{"type":"event_msg"}\n`,
-    // Of another session.
+    // The file of another session.
     '2026/01/02/rollout-x-01a20e4f-499c-73c1-8912-000000000000.jsonl': counted(5_000),
   });
   totalTokens = 1_200;
   expect(await usageOfNext()).toMatchObject({ inputTokens: 300, turns: 1 });
 });
 
-test('whatever stands in the session that was saved, what is told is never less than nothing', async () => {
+test('the reported usage is never negative, whatever the saved session contains', async () => {
   await saved({ [`rollout-x-${SESSION}.jsonl`]: counted(-5) + counted(Number.MAX_SAFE_INTEGER) });
   totalTokens = 1_200;
   expect(await usageOfNext()).toMatchObject({ inputTokens: 0, turns: 1 });

@@ -1,6 +1,6 @@
 /**
- * How a stage continues whose agent was interrupted: from what was saved of it, or from its beginning. Its VM was lost, or its run is a
- * retry with `continue`.
+ * Decides how a stage with an interrupted agent continues: from a save, or from its beginning. Its VM was lost, or its
+ * run is a retry with `continue`.
  */
 import type { AgentProvider } from '../../agents/provider.ts';
 import { type AgentUsage, NO_USAGE } from '../../agents/stream.ts';
@@ -21,21 +21,21 @@ import { readResult } from '../attempt/record.ts';
 import { restoreChanges } from '../workspace/changes.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** What the agent is told; what it was asked for stands in its session. */
+/** The prompt of a resumed agent. Its session already contains the original prompt. */
 export const RESUME_PROMPT = `The machine that you worked on was lost, and you continue on a new one. Your files are as they were after a recent call of a tool; what was changed after it is gone, and no program that you started is still running. Check what is there and continue with your task.
 `;
 
-/** Characters of the reason why an earlier attempt ended. */
+/** The most characters of the reason why an earlier attempt ended. */
 const MOST_REASON = 1_000;
 
-/** With what is not there, which it may need. */
+/** Returns the prompt, with a list of files that were not saved and that the agent may need. */
 export function resumePromptOf(saved: Pick<SavedAgent, 'folders'> & Partial<Pick<ContinuedAgent, 'ended'>>): string {
   const first = saved.ended === undefined ? RESUME_PROMPT : continuePromptOf(saved.ended);
   const left = leftOutOf(saved);
   return left === null ? first : `${first}${left} were not saved: make them again where you need them.\n`;
 }
 
-/** The reason is in parts the word of a guest or of a model's server; the agent has read such words before. */
+/** Parts of the reason come from a guest or from a model's server; the agent has seen such text before. */
 function continuePromptOf(ended: ContinuedAgent['ended']): string {
   const message = ended === null ? '' : sanitizeLine(withoutPartial(ended.message)).slice(0, MOST_REASON);
   const reason = ended === null ? '' : ` The reason: ${message} (${ended.code}).`;
@@ -43,7 +43,7 @@ function continuePromptOf(ended: ContinuedAgent['ended']): string {
 `;
 }
 
-/** A list for people and agents; null: all of it was saved. */
+/** Returns a list for people and agents; null if everything was saved. */
 function leftOutOf({ folders }: Pick<SavedAgent, 'folders'>): string | null {
   const names = folders.flatMap(({ changes }) => changes?.leftOut ?? []);
   const more = folders.reduce((sum, { changes }) => sum + (changes?.leftOutCount ?? 0), 0) - names.length;
@@ -51,18 +51,18 @@ function leftOutOf({ folders }: Pick<SavedAgent, 'folders'>): string | null {
   return `Files and folders that git ignores or that cannot leave the VM (${names.join(', ')}${more > 0 ? ` and ${more} more` : ''})`;
 }
 
-/** Whether what was saved goes over a fresh checkout. */
+/** Returns true if the save must be applied to a fresh checkout. */
 export function needsCheckout({ folders }: Pick<SavedAgent, 'folders'>): boolean {
   return folders.some(({ changes }) => changes !== undefined);
 }
 
-/** Attempts in a row whose VMs were lost. */
+/** The most consecutive attempts with a lost VM that are searched for a save. */
 const MOST_LOST = 100;
 
 /**
- * Returns the newest save of the attempts right before this one whose VMs were lost. If no attempt of this run ended otherwise, the
- * save of the earlier run that this run continues counts, too. Returns null if there is no save: the agent then starts from its
- * beginning.
+ * Returns the newest save of the attempts right before this one whose VMs were lost. If no attempt of this run ended
+ * otherwise, the save of the earlier run that this run continues counts too. Returns null without a save: the agent
+ * then starts from its beginning.
  */
 export async function findSave(
   deps: Pick<ActivityDeps, 'events' | 'artifacts' | 'now'>,
@@ -90,7 +90,7 @@ export async function findSave(
   return null;
 }
 
-/** Once for the attempt. */
+/** Records one notice per attempt. */
 async function recordRestart(
   { events, now }: Pick<ActivityDeps, 'events' | 'now'>,
   { runId, stage, execKey }: StageRequest,
@@ -118,7 +118,9 @@ async function newestOf(
   return { execKey, savedAtMs: event.atMs, sessionId, folders };
 }
 
-/** What a session that goes on in this attempt had used when it was saved. Nothing where the stream does not count it again. */
+/**
+ * Returns the usage that the saved session contains. Returns no usage if the agent's stream does not count it again.
+ */
 export async function readUseBeforeSave(
   { artifacts }: Pick<ActivityDeps, 'artifacts'>,
   { sessionFolder, sessionUse }: Pick<AgentProvider, 'sessionFolder' | 'sessionUse'>,
@@ -131,7 +133,10 @@ export async function readUseBeforeSave(
   return used;
 }
 
-/** Into a VM that is new, and has the checkout where that is needed: before the agent's command, as often as that has not started. */
+/**
+ * Restores a save into a new VM, after the checkout if the save needs one. It may run again until the agent's command
+ * has started.
+ */
 export async function restore(
   { artifacts }: Pick<ActivityDeps, 'artifacts'>,
   sandbox: Sandbox,
@@ -144,7 +149,7 @@ export async function restore(
     else await restoreChanges({ artifacts }, sandbox, request, folder, signal);
 }
 
-/** Once for the attempt: what it goes on from, or that it does not. */
+/** Records, once per attempt, the save from which the agent continues. */
 export async function recordResume(
   deps: Pick<ActivityDeps, 'events' | 'now'>,
   { runId, stage, execKey }: StageRequest,

@@ -1,4 +1,4 @@
-/** The budget of a run, as attempts of its agents count it by its log. VMs are mocks. */
+/** The budget of a run, as attempts of its agents count it from the run's log. VMs are mocks. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,18 +20,18 @@ import type { StageRequest } from '../calls/requests.ts';
 import { runStage } from '../attempt/run-stage.ts';
 
 const RUN = 'run-1';
-/** What one call of the mocked agent takes. */
+/** The tokens of one call of the mocked agent. */
 const CALL_TOKENS = 100;
 
 let stateDir: string;
 let backend: MockBackend;
 let stores: Stores;
-/** By stage. */
+/** The number of calls by stage. */
 let calls: Map<string, number>;
-/** What the agent prints in place of that; null: it works. */
+/** The lines that the agent prints instead of working; null: it works. */
 let printed: readonly string[] | null;
 let exitCode: number;
-/** What the end of the stream says of the whole turn. */
+/** The tokens of the whole turn that the end of the stream reports. */
 let lastTokens: number;
 /** For each attempt, the number of its calls that are stored, and the number that its ledger has read from the log. */
 let stored: Map<string, number>;
@@ -109,7 +109,7 @@ function request(stage: string, runBudget: BudgetPlan, execKey = `${stage}/0/1`)
 async function untilJudged(stage: string, call: number, killed: AbortSignal): Promise<void> {
   const key = `${stage}/0/1`;
   while ((stored.get(key) ?? 0) < call || (read.get(key) ?? 0) < call) await sleep(5, undefined, { signal: killed });
-  // The comparison itself waits for no timer.
+  // The comparison itself does not wait for a timer.
   await sleep(5, undefined, { signal: killed });
 }
 
@@ -153,7 +153,7 @@ async function typesOf(): Promise<readonly string[]> {
   return types;
 }
 
-/** As another attempt of the run tells it, of whatever host. */
+/** Appends the usage of another attempt of the run, on any host. */
 async function told(execKey: string, used: Partial<ModelUse>, nth = 1): Promise<void> {
   const body = {
     type: 'agent-usage',
@@ -183,7 +183,7 @@ describe('an agent starts', () => {
   ] as const)(
     'not once %o is used up by attempts, retries and items, and without a VM',
     async (budget, code, words) => {
-      // The latest that an attempt told stands for what it told before.
+      // The latest report of an attempt replaces its earlier reports.
       await told('earlier/0/1', { inputTokens: 100, turns: 1, costUsd: 0.1 }, 1);
       await told('earlier/0/1', { inputTokens: 400, outputTokens: 100, turns: 5, costUsd: 0.5 }, 2);
       await told('earlier/0/2', { inputTokens: 200, turns: 3, costUsd: 0.25 });
@@ -198,7 +198,7 @@ describe('an agent starts', () => {
     },
   );
 
-  test('not where others used the rest while it waited for its VM', async () => {
+  test('only if other agents left some budget while it waited for its VM', async () => {
     let asked = 0;
     const slow: MockBackend = {
       ...backend,
@@ -232,17 +232,17 @@ describe('an agent that works', () => {
     expect(calls.get('ask')).toBe(3);
   });
 
-  test('has answered where what it says last crosses the limit', async () => {
+  test('succeeds if only its last report exceeds the limit', async () => {
     await told('other/0/1', { inputTokens: 750 });
     mayCall = () => Promise.resolve(false);
     lastTokens = 300;
     const result = await run(request('ask', { maxTokens: 1_000 }));
     expect(result).toMatchObject({ outcome: 'succeeded', usage: { inputTokens: 300 } });
-    // It counts, for those that come after it.
+    // The usage counts for agents that start later.
     expect(await run(request('next', { maxTokens: 1_000 }))).toMatchObject({ failure: { code: 'run/budget-tokens' } });
   });
 
-  test('together with others takes one call more than the budget for each of them, at most', async () => {
+  test('together with others exceeds the budget by at most one call each', async () => {
     const names = ['a', 'b', 'c'];
     mayCall = (_stage, call) => Promise.resolve(call <= 20);
     const results = await Promise.all(names.map((name) => run(request(name, { maxTurns: 9 }))));
@@ -252,7 +252,7 @@ describe('an agent that works', () => {
     expect(made).toBeLessThanOrEqual(9 + names.length);
   });
 
-  test('goes on with a new worker, which counts what was told before it', async () => {
+  test('continues with a new worker, which counts earlier reports', async () => {
     let resume!: () => void;
     const gate = new Promise<void>((resolve) => (resume = resolve));
     mayCall = async (_stage, call) => {
@@ -264,19 +264,19 @@ describe('an agent that works', () => {
     first.catch(() => undefined);
     while ((calls.get('ask') ?? 0) < 2) await sleep(5);
     await told('other/0/1', { inputTokens: 1_000 });
-    // Used up, and it has begun: a second driver of the attempt makes the first one let go.
+    // The budget is used up, and the attempt has begun: a second driver of the attempt makes the first driver detach.
     const second = run(what);
     await expect.poll(typesOf).toContain('stage-reattached');
     resume();
     const result = await second;
     expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'run/budget-tokens' } });
-    // What it reads first of the agent's stream is over the budget already.
+    // The first line that it reads of the agent's stream already exceeds the budget.
     expect(result.failure!.message).toContain('was stopped: agents of the run have used 1100 tokens');
     expect(calls.get('ask')).toBeLessThanOrEqual(3);
     await first.catch(() => undefined);
   });
 
-  test('is stopped by whichever of both budgets it crosses', async () => {
+  test('is stopped by either of both budgets that it exceeds', async () => {
     const what = request('ask', { maxTurns: 100 });
     const { work } = what.stage;
     if (work.kind !== 'agent') throw new Error('no agent');
@@ -290,7 +290,7 @@ describe('an agent that prints lines of its own', () => {
     `{"type":"assistant","session_id":"s","message":{"id":"${id}","content":[],"usage":${usage}}}`;
   const END = '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s","num_turns":1}';
 
-  test('counts for nothing by numbers that are none, and by what it tells twice once', async () => {
+  test('adds no usage with invalid numbers, and a repeated report counts once', async () => {
     const call = said('a', '{"input_tokens":70,"output_tokens":30}');
     const forged = ['-5', '1e400', '"9"', 'null', '0.5', '{}'].map((value, index) =>
       said(`f${index}`, `{"input_tokens":${value},"output_tokens":${value}}`),
@@ -300,7 +300,7 @@ describe('an agent that prints lines of its own', () => {
     expect(result).toMatchObject({ outcome: 'succeeded', usage: { inputTokens: 70, outputTokens: 30 } });
   });
 
-  test('cannot take back what it has used, neither of its stage nor of its run', async () => {
+  test('cannot lower its recorded usage, neither of its stage nor of its run', async () => {
     const end = `{"type":"result","subtype":"success","is_error":false,"result":"x","session_id":"s","num_turns":1,"total_cost_usd":-1,"usage":{"input_tokens":1,"output_tokens":0}}`;
     printed = [said('a', '{"input_tokens":70,"output_tokens":30}'), end];
     expect(await run(request('ask', { maxTokens: 100 }))).toMatchObject({
@@ -310,7 +310,7 @@ describe('an agent that prints lines of its own', () => {
     expect(await run(request('next', { maxTokens: 100 }))).toMatchObject({ failure: { code: 'run/budget-tokens' } });
   });
 
-  test('is over each budget by numbers beyond all measure, which the log takes', async () => {
+  test('exceeds each budget with huge numbers, which the log accepts', async () => {
     const most = `{"input_tokens":${Number.MAX_SAFE_INTEGER},"output_tokens":${Number.MAX_SAFE_INTEGER}}`;
     printed = [said('a', most), said('b', most)];
     const result = await run(request('ask', { maxTokens: 1_000 }));
@@ -321,7 +321,7 @@ describe('an agent that prints lines of its own', () => {
     expect(await run(request('next', { maxTokens: 1_000 }))).toMatchObject({ failure: { code: 'run/budget-tokens' } });
   });
 
-  test('killed before it tells a call, it counts as far as it has told', async () => {
+  test('counts with the usage that it reported before it was killed', async () => {
     printed = [said('a', '{"input_tokens":70,"output_tokens":20}')];
     exitCode = 137;
     expect(await run(request('ask', { maxTokens: 100 }))).toMatchObject({

@@ -5,7 +5,10 @@ import { STREAM_LIMITS } from '../../agents/stream.ts';
 import type { AgentCli } from '../../domain/agent/agent-cli.ts';
 import { streamTar } from '../../tar/stream.ts';
 
-/** Calls `onLine` for each line that is no longer than a line of a stream may be. @throws Error if the tar is malformed */
+/**
+ * Calls `onLine` for each line that does not exceed the line limit of a stream.
+ * @throws Error if the tar is malformed
+ */
 export async function readSession(
   tar: AsyncIterable<Uint8Array>,
   sessionId: string,
@@ -18,7 +21,7 @@ export async function readSession(
   }
 }
 
-/** Counts the calls of the model in a session; null if this build finds no calls in its file. */
+/** Counts the model calls in a session; null if this build finds no calls in its file. */
 export async function countTurns(
   tar: AsyncIterable<Uint8Array>,
   sessionId: string,

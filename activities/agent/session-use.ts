@@ -1,4 +1,7 @@
-/** What one command of an agent uses by the file of its session: followed while the agent works, or read once after its end. */
+/**
+ * The usage of one agent command according to its session file, which is followed during the command or read once after
+ * its end.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentOutcome, AgentUsage } from '../../agents/stream.ts';
 import { sumOfUse } from '../../domain/agent/budget.ts';
@@ -13,7 +16,7 @@ import type { DrivenAgent } from './driven-agent.ts';
 import { checkRun } from './shared/account.ts';
 import { type BegunTurn, sumUsage } from './turns.ts';
 
-/** Time in which what an agent that has ended left in its session file is read. */
+/** The time limit for reading the rest of the session file after the agent has ended. */
 const FILE_READ_MS = 1_500;
 const FILE_LOOK_MS = 50;
 
@@ -35,13 +38,13 @@ function followerKey(execKey: string, command: number): string {
 
 export interface FileReader {
   readonly listen: Listen;
-  /** Null: no command has followed the file. */
+  /** Returns null if no command has followed the file. */
   readonly follower: () => Exec | null;
 }
 
 /**
- * @param early  follows the file already, from before the command; null: no command does
- * @param session  its id, once the stream has named it; null: the stream has ended without it
+ * @param early the command that has followed the file since before the agent's command; null if it has not started
+ * @param session resolves to the id of the session; null if the stream ended without it
  */
 export function readFile(
   driven: DrivenAgent,
@@ -57,7 +60,8 @@ export function readFile(
       const ended = turn.exec.wait(signal);
       ended.catch(() => undefined);
       if (follower === null) {
-        // Also of an agent that has ended: a worker before this one may have followed it, and what that read counts.
+        // Also follow the file of an agent that has ended: an earlier worker may have followed it, and the usage that
+        // it counted must count again.
         const sessionId = await session;
         follower = sessionId === null ? null : await startTurnFollower(driven, turn, sessionId, 'start', signal);
       }
@@ -66,7 +70,7 @@ export function readFile(
   };
 }
 
-/** Until the agent has ended. Where the follower ends before it, nobody knows any more what the agent uses. */
+/** Follows the file until the agent has ended. If the follower ends earlier, the agent's usage is no longer known. */
 async function followSession(
   { vm, agent, account }: DrivenAgent,
   meter: CommandMeter,
@@ -102,7 +106,7 @@ async function followSession(
   const stop = (): void => meter.stop(describeUnfollowed(exit));
   if (first === 'follower' && (await isRunning(sandbox, commandKey(execKey, command)))) stop();
   await read;
-  // A worker before this one, as this one does, ends the follower after the agent.
+  // Every worker ends the follower after the agent, so an earlier end of the follower means that it failed.
   if (exit.endedAtMs < (await ended).endedAtMs) stop();
 }
 
@@ -115,15 +119,17 @@ async function isRunning(sandbox: Sandbox, execKey: string): Promise<boolean> {
   return (await sandbox.execs()).some((exec) => exec.key === execKey && exec.isRunning);
 }
 
-/** Codex counts its calls in the file alone, and `tail` of some images looks there once a second. */
+/**
+ * Waits for the rest of the file. Codex reports its calls only there, and `tail` of some images polls once a second.
+ */
 async function waitUntilFileIsRead(meter: CommandMeter, signal: AbortSignal): Promise<void> {
   for (let waitedMs = 0; meter.isFileBehind && waitedMs < FILE_READ_MS; waitedMs += FILE_LOOK_MS)
     await sleep(FILE_LOOK_MS, undefined, { signal });
 }
 
 /**
- * The file has the whole use of each call that ended, also if the stream was cut off before it told that. It is not the whole use of
- * the agent: the provider may bill the call that was cut off.
+ * Reads the usage after a command that was interrupted. The file contains the usage of each complete call, also if the
+ * stream ended before it reported the usage. The interrupted call is missing, although the provider may bill it.
  */
 export async function readCutUse(
   { vm, agent }: DrivenAgent,

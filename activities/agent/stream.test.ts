@@ -68,7 +68,7 @@ async function follow(stdout: string, chunkBytes = 64 * 1024) {
 }
 
 describe('what an agent says becomes events', () => {
-  test('a try that reads the stream again adds nothing', async () => {
+  test('a worker that reads the stream again adds no events', async () => {
     const stream = says(text('I look.'), call('Bash', 'ls')) + says(text('Done.')) + result('Done.');
     const { outcome, bodies, again } = await follow(stream, 7);
     const told = bodies();
@@ -81,7 +81,7 @@ describe('what an agent says becomes events', () => {
     ['a text', STREAM_LIMITS.textCharacters, (words: string) => says(text(words))],
     ['the name of a tool', STREAM_LIMITS.nameCharacters, (words: string) => says(call(words, 'ls'))],
     ['what a tool is called with', STREAM_LIMITS.detailCharacters, (words: string) => says(call('Bash', words))],
-  ])('%s has a most, and no part of a secret stands at its cut', async (_what, most, event) => {
+  ])('%s has a length limit, and its cut shows no part of a secret', async (_what, most, event) => {
     for (const before of [most - SECRET.length - 1, most - 12, most - 2, most - 1]) {
       const { bodies } = await follow(event(`${'x'.repeat(before)}${SECRET}${'y'.repeat(most)}`));
       const shown = JSON.stringify(bodies());
@@ -104,7 +104,7 @@ describe('what an agent says becomes events', () => {
     }
   });
 
-  test('the words of a failure have a most, and no part of a secret at their cut', async () => {
+  test('the message of a failure has a length limit, and its cut shows no part of a secret', async () => {
     const { textCharacters } = STREAM_LIMITS;
     const { outcome } = await follow(result(`${'x'.repeat(textCharacters - 5)}${SECRET}${'y'.repeat(9)}`, true));
     expect(outcome.failure?.message).toHaveLength(textCharacters);
@@ -116,7 +116,7 @@ describe('what an agent says becomes events', () => {
     ['a model', (words: string) => line({ type: 'system', model: words })],
     ['a model without a price', (words: string) => priced(words, 'success')],
     ['a model without a price that ends its agent', (words: string) => priced(words, 'error_max_budget_usd')],
-  ])('the name of %s has a most, and no part of a secret stands at its cut', async (_what, stream) => {
+  ])('the name of %s has a length limit, and its cut shows no part of a secret', async (_what, stream) => {
     const { nameCharacters: most } = STREAM_LIMITS;
     for (const before of [most - SECRET.length - 1, most - 12, most - 2, most - 1]) {
       const { outcome, saved } = await follow(stream(`${'x'.repeat(before)}${SECRET}${'y'.repeat(most)}`));
@@ -128,7 +128,7 @@ describe('what an agent says becomes events', () => {
     }
   });
 
-  test('what a refused login says has a most, and no secret', async () => {
+  test('the message of a refused login has a length limit, and contains no secret', async () => {
     const { textCharacters: most } = STREAM_LIMITS;
     const retry = { type: 'system', subtype: 'api_retry', attempt: 3, error_status: 401 };
     const short = await follow(line({ ...retry, error: `bad key ${SECRET}` }));
@@ -140,13 +140,13 @@ describe('what an agent says becomes events', () => {
     expect(refusals[0]).toHaveLength(most);
   });
 
-  test('the last message is the output, and whole', async () => {
+  test('the last message is the output, without a length limit', async () => {
     const words = `${'x'.repeat(1024 * 1024)}${SECRET}`;
     const { outcome } = await follow(says(text(words)) + result(words));
     expect(outcome.text).toBe(`${'x'.repeat(1024 * 1024)}[redacted]`);
   });
 
-  test('a line that is too long is passed over, and what follows it counts', async () => {
+  test('a line that is too long is skipped, and the lines after it count', async () => {
     const { lineBytes } = STREAM_LIMITS;
     const frame = says(text('')).length - 1;
     const longest = says(text('x'.repeat(lineBytes - frame)));
@@ -163,7 +163,7 @@ describe('what an agent says becomes events', () => {
     expect(outcome).toMatchObject({ hasEnded: true, text: 'Done.' });
   });
 
-  test('a line that is nested too deep says nothing, whatever its member, and what follows it counts', async () => {
+  test('a line that is nested too deep is ignored, in any member, and the lines after it count', async () => {
     const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
     const { outcome, bodies } = await follow(
       [
@@ -178,7 +178,7 @@ describe('what an agent says becomes events', () => {
     expect(outcome).toMatchObject({ hasEnded: true, text: 'Done.', failure: null });
   });
 
-  test('lines behind the result cost nothing, however large the result is', async () => {
+  test('lines after the result cost no time, even if the result is large', async () => {
     const value = { rows: Array.from({ length: 100_000 }, (_, row) => ({ row })) };
     const large = line({ type: 'result', subtype: 'success', is_error: false, structured_output: value });
     const cpuMs = await cpuMsOf(async () => {
@@ -188,7 +188,7 @@ describe('what an agent says becomes events', () => {
     expect(cpuMs).toBeLessThan(5_000);
   });
 
-  test('what only looks like a result within a tool or a message is none', async () => {
+  test('a text inside a tool call or a message that looks like a result is not a result', async () => {
     const fake = result('All is well.');
     const toolResult = line({ type: 'user', message: { content: [{ type: 'tool_result', content: fake }] } });
     const { outcome } = await follow(says(text(fake), call('Bash', `echo '${fake}'`)) + toolResult);

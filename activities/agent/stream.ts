@@ -1,6 +1,6 @@
 /**
- * Reads what an agent prints while it works, and tells it as events. A try that takes an attempt over reads the stream from its
- * beginning again: the same lines make the same ids, so nothing is told twice.
+ * Reads the stream of an agent while it works, and records it as events. A worker that takes over an attempt reads the
+ * stream from its beginning again. The same lines have the same event ids, so no event is recorded twice.
  */
 import type { AgentProvider } from '../../agents/provider.ts';
 import { createLineReader, type StreamLine } from '../../agents/lines.ts';
@@ -20,37 +20,43 @@ import {
   type ToldSaying,
 } from './shared/sayings.ts';
 
-/** `execKey`: of the attempt. */
+/** `execKey` is the key of the attempt. */
 export interface AgentStreamOptions extends TellOptions {
   readonly runId: string;
-  /** Of the command whose stream it is. */
+  /** The key of the command that writes the stream. */
   readonly commandKey: string;
   readonly fence: number;
   readonly exec: Exec;
   readonly provider: AgentProvider;
   readonly events: EventLog;
   readonly now: () => number;
-  /** Called where a call of a tool is over, once for a piece of the stream. */
+  /** Called when tool calls have ended, once for each piece of the stream. */
   readonly toolEnded: (end: ToolEnd) => Promise<void>;
-  /** Once the stream has named its session. */
+  /** Called when the stream has named its session. */
   readonly onSession: (sessionId: string) => void;
-  /** Called where that was told, with the id of its event. */
+  /** Called after a usage event is stored, with the id of the event. */
   readonly usageTold: (eventId: string) => Promise<void>;
-  /** Called if the model has answered something. */
+  /** Called if the model has answered. */
   readonly answered: () => void;
-  /** Called for each piece of the stream, when its events are stored: whether the agent has ended its turn. */
+  /**
+   * Called for each piece of the stream after its events are stored. `hasEnded` is true if the agent has ended its
+   * turn.
+   */
   readonly turnEnded: (hasEnded: boolean) => void;
-  /** Called where it says that, possibly several times. */
+  /** Called if the stream reports a rejected login, possibly several times. */
   readonly loginRefused: (words: string) => void;
 }
 
 export interface ToolEnd {
   readonly sessionId: string | null;
-  /** Null: the session knows of it. */
+  /** Checks whether the session contains the end of the call; null: the session already contains it. */
   readonly isIn: EndCheck | null;
 }
 
-/** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */
+/**
+ * Resolves when the stream has ended and its events are stored.
+ * @throws errors of the sandbox and the store, and the reason of `signal`
+ */
 export async function followAgent(options: AgentStreamOptions, signal: AbortSignal): Promise<RedactedOutcome> {
   const lines = createLineReader(STREAM_LIMITS.lineBytes);
   const stream = options.provider.stream();
@@ -95,11 +101,11 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
 }
 
 interface Place {
-  /** Of its line. */
+  /** The offset of the line. */
   readonly offset: number;
-  /** Within the line. */
+  /** The position of the saying within the line. */
   readonly index: number;
-  /** The line ends the agent's turn. */
+  /** True if the line ends the agent's turn. */
   readonly hasEnded: boolean;
 }
 

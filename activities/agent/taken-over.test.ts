@@ -1,4 +1,7 @@
-/** A worker that dies after its agent has ended and before that has a result: the next one comes to the same. VMs are mocks. */
+/**
+ * A worker dies after its agent has ended and before the agent has a result: the next worker returns the same result.
+ * VMs are mocks.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,12 +31,12 @@ let backend: MockBackend;
 let stores: Stores;
 /** The follower finds no session file and ends at once. */
 let endsEarly: boolean;
-/** Settles if a follower has ended that way. */
+/** Resolves if a follower has ended that way. */
 let followerEnded: Promise<void>;
 let reportFollowerEnd: () => void;
-/** How often the agent was called. */
+/** The number of calls of the agent. */
 let calls: number;
-/** What it prints the nth time, from 1, and how it ends. */
+/** The output and the exit code of the nth call of the agent, from 1. */
 let agent: (call: number, write: (line: object) => Promise<void>, killed: AbortSignal) => Promise<number>;
 
 const killedSoon = (killed: AbortSignal): Promise<number> => sleep(10_000, 0, { signal: killed });
@@ -48,14 +51,14 @@ const counted = (total: number): string =>
     },
   })}\n`;
 
-/** In place of `tail`: each command of the agent makes three calls of the model. */
+/** Replaces `tail`: each command of the agent makes three calls of the model. */
 const follower: MockProgram = async ({ args, killed, write }) => {
   if (endsEarly) {
     reportFollowerEnd();
     return 3;
   }
   if (args.at(-1) === 'end') await write('stdout', 'ready\n');
-  // Once the agent of its own command works.
+  // Starts when the agent of its own command works.
   const command = args.at(-1) === 'end' ? 2 : 1;
   while (calls < command) await sleep(5, undefined, { signal: killed });
   for (let call = 1; call <= 3; call += 1) await write('stdout', counted(command * 1_000 + call));
@@ -105,7 +108,7 @@ async function resultOf(what: StageRequest, change: Partial<ActivityDeps> = {}):
 const STREAMS = ['agent', 'file'] as const;
 type Stream = (typeof STREAMS)[number];
 
-/** As a keeper may answer: that a command has ended is known before the first byte of what it printed, or long after the last. */
+/** A keeper may report the end of a command before the first byte of its output, or long after the last byte. */
 function answering(slow: Stream): MockBackend {
   return {
     ...backend,
@@ -135,7 +138,7 @@ function answering(slow: Stream): MockBackend {
   };
 }
 
-/** Of the worker that takes over from one that died when it had the result. */
+/** The result of the worker that takes over from a worker that died when it had the result. */
 async function resultAfterDeath(
   what: StageRequest,
   slow: Stream,
@@ -165,7 +168,7 @@ test.each(STREAMS)(
 );
 
 test.each(STREAMS)(
-  'what the session file told of an agent that answered stands for the next worker (the %s is slow)',
+  'the usage in the session file of an agent that answered counts for the next worker too (the %s is slow)',
   async (slow) => {
     agent = async (_call, line) => {
       await sleep(100);
@@ -180,7 +183,7 @@ test.each(STREAMS)(
 );
 
 test.each(STREAMS)(
-  'an agent that failed when asked again failed by itself, not because nobody follows it any more (the %s is slow)',
+  'an agent that failed when asked again has its own failure, not a failure of its follower (the %s is slow)',
   async (slow) => {
     agent = async (call, line) => {
       await sleep(100);
@@ -199,7 +202,7 @@ test.each(STREAMS)(
   },
 );
 
-test('an answer that was asked for stands, though others have used the rest of the run since', async () => {
+test('an answer that was asked for counts, even if other agents have used the rest of the run since', async () => {
   agent = async (call, line) => {
     await sleep(100);
     await line({

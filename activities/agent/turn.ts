@@ -1,4 +1,7 @@
-/** One command of an agent from its start to its end, which a try that takes the attempt over finds by its key. */
+/**
+ * Runs one command of an agent from its start to its end. A worker that takes over the attempt finds the command by its
+ * key.
+ */
 import { type AgentUsage, NO_USAGE } from '../../agents/stream.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { ToldNotice } from '../../domain/run/door-notice.ts';
@@ -15,17 +18,20 @@ import { type AgentTurn, sumUsage } from './turns.ts';
 
 export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
   readonly timeoutMs: number;
-  /** Absent: all that the stage may print. */
+  /** Absent: the limit of the stage. */
   readonly maxOutputBytes?: number;
   readonly phase: string;
-  /** Of the attempt's first command, whose session an earlier attempt began: what that had used. Absent: nothing, or nobody asks. */
+  /**
+   * The usage of a session that an earlier attempt began. It applies to the first command of the attempt. Absent: no
+   * usage, or the caller does not need it.
+   */
   readonly sessionUse?: AgentUsage;
 }
 
 /**
- * Starts the agent's command, or attaches to it by its exec key: a try that takes the attempt over follows the same command, also
- * where it has ended, and appends no event twice.
- * @param before  the turns of the attempt so far
+ * Starts the agent's command, or attaches to it by its exec key. A worker that takes over the attempt follows the same
+ * command, also if it has ended, and appends no event twice.
+ * @param before the turns of the attempt so far
  */
 export async function runTurn(
   driven: DrivenAgent,
@@ -41,13 +47,13 @@ export async function runTurn(
   const limits = { prompt, command, timeoutMs, ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }) };
   const execRequest = agentExec(request, agent, called, vm.inputs.env, limits);
   life.phase(phase);
-  // A session that goes on has calls of earlier commands in its file, so what comes to it is followed from before the command.
+  // The file of a resumed session contains calls of earlier commands, so follow the new lines from before the command.
   const follower =
     resume === null || left === null
       ? null
       : await startTurnFollower(driven, { command, execRequest }, resume, 'end', life.ended);
   if (follower !== null) await waitUntilReady(follower, life.ended);
-  // The agent may meet its server before this worker knows that it started.
+  // The agent may call its server before this worker knows that the command started.
   const notices = keepNotices(vm);
   try {
     const beforeStartMs = deps.now();
@@ -78,7 +84,7 @@ function keepNotices({ network }: AttemptVm): DoorNotices & { stop(): void } {
   };
 }
 
-/** Since the epoch, no later than the start of the command. */
+/** Returns milliseconds since the epoch, no later than the start of the command. */
 async function findStart(
   { deps, request }: AttemptVm,
   before: readonly AgentTurn[],

@@ -54,14 +54,14 @@ function failureOf({ exit, outcome, over }: Ended, ofCommand: Pick<StageResult, 
 const lacking = { outcome: 'failed', failure: OUT_OF_MEMORY } as const;
 const killed = { outcome: 'failed', failure: KILLED } as const;
 
-test('an agent that the guest killed for memory is named as such, whatever it had said', () => {
+test('an agent that the guest killed for memory has that failure, whatever it printed before', () => {
   expect(failureOf({}, lacking)).toEqual(OUT_OF_MEMORY);
   expect(failureOf({ exit: { stdoutBytes: 0 } }, lacking)).toEqual(OUT_OF_MEMORY);
-  // What was left of it ended with an error of its own.
+  // The rest of the agent ended with an error of its own.
   expect(failureOf({ exit: { exitCode: 2 } }, lacking)).toEqual(OUT_OF_MEMORY);
 });
 
-test('one that was killed otherwise was cut off, or said nothing', () => {
+test('an agent that was killed for another reason was cut off, or said nothing', () => {
   const stderrTail = 'reading\n';
   expect(failureOf({}, killed)).toEqual({
     code: 'agent/truncated',
@@ -76,7 +76,7 @@ test('one that was killed otherwise was cut off, or said nothing', () => {
   });
 });
 
-test('one that ended its turn says itself how, also where memory was short; so does a budget, and a cancel', () => {
+test('an agent that ended its turn has its own failure, even if memory was short; a budget and a cancel take precedence', () => {
   const failure = { code: 'agent/api-error', message: 'the rate limit is reached' } as const;
   expect(failureOf({ outcome: { hasEnded: true, failure } }, lacking)?.code).toBe('agent/api-error');
   expect(failureOf({ outcome: { hasEnded: true } }, lacking)?.code).toBe('agent/failed');

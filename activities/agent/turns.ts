@@ -1,4 +1,4 @@
-/** What the turns of an agent come to, each of which is a command of the attempt (`turn.ts`). */
+/** Combines the turns of an agent into a result. Each turn is a command of the attempt (`turn.ts`). */
 import type { AgentUsage } from '../../agents/stream.ts';
 import { NO_USE, sumOfUse } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
@@ -12,42 +12,48 @@ import type { AttemptVm } from '../attempt/stage-attempt.ts';
 import type { Exec, ExecExit, ExecRequest } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 
-/** One command of the agent, which has begun. */
+/** A command of the agent that has begun. */
 export interface BegunTurn {
   /** The turns of the attempt so far. */
   readonly before: readonly AgentTurn[];
-  /** From 1: which of the attempt's commands it is. */
+  /** The number of the command within its attempt, from 1. */
   readonly command: number;
   readonly execRequest: ExecRequest;
   readonly exec: Exec;
-  /** What it may use; null: it has no budget. */
+  /** The remaining budget; null: the agent has no budget. */
   readonly left: BudgetPlan | null;
-  /** Since the epoch, no later than its start. */
+  /** Milliseconds since the epoch, no later than the command's start. */
   readonly startedAtMs: number;
-  /** When the time of the stage is over for it, since the epoch. */
+  /** The end of the command's time limit, in milliseconds since the epoch. */
   readonly deadlineMs: number;
-  /** What its stream tells of earlier commands of its session. */
+  /** The part of the usage in the stream that belongs to earlier commands of the session. */
   readonly sessionBefore: AgentUsage;
-  /** It continues a session, whose file has calls of earlier commands. */
+  /** True if the command continues a session, whose file contains calls of earlier commands. */
   readonly isResumed: boolean;
 }
 
-/** One command of the agent, which has ended. */
+/** A command of the agent that has ended. */
 export interface AgentTurn {
   readonly exec: Exec;
   readonly exit: ExecExit;
   readonly outcome: RedactedOutcome;
-  /** What its session had used at its end, as its stream told: nothing where that tells of the command alone. */
+  /** The usage of the whole session as the stream reported it. No usage if the stream counts only this command. */
   readonly sessionUse: AgentUsage;
-  /** What ended it: its budget, or that nobody answers it. Null: nothing did. */
+  /**
+   * The reason why Voidbox ended the command: its budget, or a server that rejects the agent. Null: Voidbox did not end
+   * it.
+   */
   readonly over: OverBudget | null;
-  /** Its process did not end after its final result, so Voidbox ended it. */
+  /** True if the process did not end after its final result, so that Voidbox ended it. */
   readonly hasHung: boolean;
-  /** The command that followed or read its session file; null: there was no such command. */
+  /** The command that followed or read the session file; null: no such command. */
   readonly follower: Exec | null;
 }
 
-/** Null: the agent ended its turn, or what the command itself came to says it all. A stream that stops early is no success. */
+/**
+ * Returns null if the agent ended its turn, or if the result of the command is already the right failure. A stream that
+ * stops early is no success.
+ */
 export function turnFailure(
   { stage: { id } }: StageRequest,
   { exit, outcome, over }: AgentTurn,
@@ -61,12 +67,12 @@ export function turnFailure(
     message: sanitizeLine(`the agent of stage ${id} ${words}`),
     stderrTail,
   });
-  // An answer that came with the last call is an answer: it is paid for.
+  // An answer that exceeds the budget still counts, because it is paid for.
   const hasAnswered = outcome.hasEnded && outcome.failure === null && state === 'succeeded';
   if (over !== null && !hasAnswered) return createFailure(over.code, over.words);
   if (exit.reason === 'cannot-start')
     return createFailure('agent/not-found', `cannot start: ${ofCommand?.message ?? ''}`);
-  // Whatever it said before, or whether it said anything: more memory is what it lacked.
+  // A missing resource is the real cause, whatever the agent printed before.
   if (!outcome.hasEnded && ofCommand?.code === 'stage/out-of-memory') return ofCommand;
   if (!outcome.hasEnded && ofCommand?.code === 'stage/disk-full') return ofCommand;
   if (outcome.failure !== null) return createFailure(outcome.failure.code, `failed: ${outcome.failure.message}`);
@@ -77,7 +83,7 @@ export function turnFailure(
   return state === 'succeeded' ? null : createFailure('agent/failed', `failed after its turn: ${ended}`);
 }
 
-/** Of all its turns, of which there is one at least. */
+/** Returns the result of all turns, of which at least one exists. */
 export async function agentResultOf({ vm, agent }: DrivenAgent, turns: readonly AgentTurn[]): Promise<AgentResult> {
   const { outcome } = turns.at(-1)!;
   return {
@@ -89,7 +95,7 @@ export async function agentResultOf({ vm, agent }: DrivenAgent, turns: readonly 
   };
 }
 
-/** Of all its commands. */
+/** Stores the redacted streams of all commands. */
 async function keepTranscript({ deps, redactor, life }: AttemptVm, turns: readonly AgentTurn[]): Promise<DataRef> {
   async function* streams(): AsyncIterable<Uint8Array> {
     for (const { exec } of turns) {
@@ -112,17 +118,20 @@ export function usageOf(turns: readonly AgentTurn[]): StageResult['usage'] {
   };
 }
 
-/** By all of them. */
+/** Returns the sum over all turns. */
 export function sumUsage(turns: readonly Pick<AgentTurn, 'outcome'>[]): AgentUsage {
   return turns.reduce((sum, { outcome }) => sumOfUse(sum, outcome.usage), NO_USE);
 }
 
-/** Commands of the VM: those of the agent, and what followed them. */
+/** Returns the commands of the VM: the agent's own, and those that followed them. */
 export function execsOf(turns: readonly AgentTurn[]): readonly Exec[] {
   return turns.flatMap(({ exec, follower }) => (follower === null ? [exec] : [exec, follower]));
 }
 
-/** The limit that is used up, or whose use is unknown, so that no further command starts; null: something of each limit is left. */
+/**
+ * Returns the limit that is used up, or whose use is unknown, so that no further command starts. Returns null if some
+ * of each limit is left.
+ */
 export function findUsedUpBefore(
   { account }: Pick<DrivenAgent, 'account'>,
   turns: readonly AgentTurn[],

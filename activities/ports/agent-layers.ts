@@ -1,15 +1,15 @@
-/** Command lines of agents as VMs get them: a folder each, read-only, beside the guest's own image. */
+/** Command lines of agents in VMs: a read-only folder for each, in addition to the guest's own image. */
 
-/** By the provider whose command line it is. */
+/** The layers, by the provider whose command line they contain. */
 export const AGENT_LAYERS = ['claude', 'codex'] as const;
 export type AgentLayer = (typeof AGENT_LAYERS)[number];
 
-/** Where a VM that asks for the layer has it. */
+/** Returns the folder of the layer in a VM that requests it. */
 export function agentLayerFolder(layer: AgentLayer): string {
   return `/opt/agents/${layer}`;
 }
 
-/** The program in it, whatever the layout of its package. */
+/** Returns the path of the program in the layer, whatever the layout of its package. */
 export function agentProgram(layer: AgentLayer): string {
   return `${agentLayerFolder(layer)}/bin/${layer}`;
 }

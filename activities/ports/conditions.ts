@@ -1,11 +1,15 @@
-/** Deciding conditions. What an author wrote is evaluated over what guests printed, so it happens where it can be ended. */
+/**
+ * Evaluates conditions. An author's expression runs over output of guests, so it runs in a thread that can be
+ * terminated.
+ */
 import type { ConditionAnswer, ConditionValues, TextsAnswer } from '../../domain/language/expression/evaluate.ts';
 
 /**
- * A problem is the author's: a limit that was reached, for example. It comes back the same however often it is asked.
- * @throws Error when nothing can be said of the condition now
+ * Evaluates one condition. A problem is the author's, for example a limit that was reached. The same question always
+ * returns the same problem.
+ * @throws Error if the condition cannot be evaluated now
  */
 export type EvaluateCondition = (source: string, values: ConditionValues) => Promise<ConditionAnswer>;
 
-/** Texts that stand in a command, one for each source. As with a condition, a problem comes back the same. */
+/** Evaluates the texts of a command, one for each source. As with a condition, a problem is always the same. */
 export type EvaluateTexts = (sources: readonly string[], values: ConditionValues) => Promise<TextsAnswer>;

@@ -1,9 +1,9 @@
-/** Values of host variables that a client handed over for a run. They are never logged, and never in history, records or marks. */
+/** Values of host variables that a client handed over for a run. They never enter logs, histories, records or marks. */
 
 export interface HostVariables {
   put(runId: string, variables: Readonly<Record<string, string>>): Promise<void>;
-  /** Empty when none were handed over, or they were dropped. */
+  /** Returns an empty object if the client handed over no values, or if the values were dropped. */
   get(runId: string): Promise<Readonly<Record<string, string>>>;
-  /** At the run's end. Idempotent. */
+  /** Deletes the values at the run's end. Idempotent. */
   drop(runId: string): Promise<void>;
 }

@@ -1,28 +1,35 @@
-/** Which VMs may exist, and where: one authority for all workers of a host, or for all hosts that share a store. */
+/**
+ * Decides which VMs may exist, and on which host. One authority serves all workers of a host, or all hosts that share a
+ * store.
+ */
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
 import type { VmKey } from './sandbox.ts';
 
-/** What a VM is promised by its plan. What it costs its host beside that is the authority's to add. */
+/** The resources that a plan promises its VM. The authority adds the overhead of the VM on its host. */
 export type VmNeed = Pick<SandboxPlan, 'memoryMib' | 'vcpus' | 'diskMib'>;
 
 /**
- * Each lease says what its VM needs of memory, vCPUs and disk; which of these an authority bounds is its own to say. A lease that
- * is not renewed ends by itself, so late that its VM has ended before: room that no release gave back is not lost.
+ * Each lease contains the memory, vCPUs and disk that its VM needs; each authority decides which of these it limits. A
+ * lease that is not renewed expires automatically, later than its VM ends. So the authority regains room that no
+ * release returned.
  */
 export interface Leases {
   /**
-   * Idempotent: a key that holds a lease gets it again, at no cost, whatever else waits. Others get one in the order of asking;
-   * a key that is not asked for again loses its place. The lease may name another host: then the caller launches nothing.
-   * @throws CodedError `vm/no-capacity`, to be asked again after its delay; `vm/too-large` for what will never fit
+   * Grants a lease. Idempotent: a key that holds a lease gets it again at once, even if others wait. Other keys get
+   * leases in the order of their requests; a key that does not ask again loses its place. The lease may name another
+   * host: the caller then launches no VM.
+   * @throws CodedError `vm/no-capacity`, to be called again after its delay; `vm/too-large` for a VM that will never
+   * fit
    */
   grant(key: VmKey, need: VmNeed): Promise<VmLease>;
   /**
-   * The VM lives on this host, whatever has become of its run. It counts from now on if it did not: the authority was restarted, or another
-   * worker launched the VM. A living VM is never refused, whatever room there is. After the key's release it does nothing,
-   * because the caller may have looked before the release.
+   * Renews the lease of a VM that lives on this host, whatever the state of its run. It also counts a VM without a
+   * lease: the authority was restarted, or another worker launched the VM. It never rejects a living VM, even if no
+   * room is left. After the key's release it does nothing, because the caller may have listed its VMs before the
+   * release.
    */
   renew(key: VmKey, need: VmNeed): Promise<void>;
-  /** The VM is gone, or its run does not need it any more: ends the key's lease, or its wait for one. Idempotent. */
+  /** Ends the key's lease or its wait for one: the VM is gone, or its run no longer needs it. Idempotent. */
   release(key: VmKey): Promise<void>;
 }

@@ -1,9 +1,6 @@
-/** Variables that this worker lends to every run that names them, because its operator said so. */
+/** Variables that this worker's operator allows every run to use. */
 export interface LentVariables {
-  /**
-   * As they are now: values may be replaced while the worker runs.
-   * @throws CodedError `host/secrets-file`
-   */
+  /** Returns the current values: they may be replaced while the worker runs. @throws CodedError `host/secrets-file` */
   read(): Promise<Readonly<Record<string, string>>>;
 }
 

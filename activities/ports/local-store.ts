@@ -1,21 +1,24 @@
-/** What a store can do whose data lies on a disk of this host. A store elsewhere has none of it. */
+/** Functions of a store whose data is on a disk of this host. Other stores do not have them. */
 
 export interface DiskRoom {
   readonly availableBytes: number;
   readonly sizeBytes: number;
-  /** With less than this no VM is started: 512 MiB, or 5 % of a file system where that is less. */
+  /** Below this value no VM starts: 512 MiB, or 5 % of a file system if that is less. */
   readonly floorBytes: number;
   readonly isLow: boolean;
 }
 
-/** Room on the disk that is held back, so that messages, results and last events can be written when the disk is full. */
+/**
+ * A file that reserves room on the disk, so that messages, results and last events can be written when the disk is
+ * full.
+ */
 export interface Ballast {
   /**
-   * Checks the disk: releases the ballast or makes it, and returns what was done.
-   * @param atOnce  a full disk is believed at the first check, not at the third
+   * Checks the disk, releases or creates the ballast, and returns which of these happened.
+   * @param atOnce true if the first check of a full disk counts, instead of the third
    */
   look(atOnce?: boolean): 'made' | 'released' | null;
-  /** False while what is left is for messages: output then waits for room. */
+  /** Returns false while the remaining room is reserved for messages: output then waits for room. */
   hasRoomForOutput(): boolean;
 }
 
@@ -23,14 +26,17 @@ export interface LocalStore {
   /** Names the disk in messages. */
   readonly name: string;
   /**
-   * True if a power cut can take the last events of a log that the server's history still has: a worker then writes them again
-   * when it starts.
+   * True if a power cut can remove the last events of a log that the server's history still contains. A worker then
+   * writes them again when it starts.
    */
   readonly canLoseEvents: boolean;
   readonly ballast: Ballast;
   readRoom(): DiskRoom;
-  /** Where the files of a run lie, for a user who reads them. @throws CodedError `store/io` for a text that is no run id */
+  /**
+   * Returns the folder of a run's files, for a user who reads them.
+   * @throws CodedError `store/io` for a text that is not a run id
+   */
   folderOf(runId: string): string;
-  /** Hosts that the admissions of the runs name, newest first. Damaged records name none. */
+  /** Yields the hosts in the admissions of the runs, newest first. Damaged records yield no host. */
   admittingHosts(): Iterable<string>;
 }

@@ -1,37 +1,43 @@
-/** What activities need of the host folders that VMs write to. */
+/** The host folders that VMs write to. */
 import type { ErrorCode } from '../../domain/errors/codes.ts';
 
 /** One writable mount of one scope of one run. */
 export interface MountKey {
   readonly runId: string;
   readonly scope: string;
-  /** As admission resolved it, without links: a folder that is reached through a link is another. */
+  /** The path without links that admission resolved. A folder that is reached through a link has another key. */
   readonly hostPath: string;
   readonly guestPath: string;
-  /** Whether a copy back writes repositories of git; absent: it leaves them as they are. */
+  /** `writable` if a copy back also writes git repositories; absent: it leaves them unchanged. */
   readonly git?: 'writable' | undefined;
 }
 
 export interface CopiedBack {
-  /** Why nothing, or not all, went back; null when all that changed did. */
+  /** The reason why nothing, or not everything, was copied back; null if all changes were. */
   readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
   readonly written?: number;
   readonly removed?: number;
-  /** The files that stay unchanged on the host, because they belong to a repository of git; absent: there are no such files. */
+  /**
+   * The changed files that stay as they are on the host, because they belong to a git repository; absent: no such
+   * files.
+   */
   readonly kept?: GitNotice | undefined;
 }
 
-/** Changes of a guest that a copy back left out. */
+/** Changes of a guest that a copy back skipped. */
 export interface GitNotice {
   readonly count: number;
-  /** Readable, the first few of them. */
+  /** The first few paths, in readable form. */
   readonly paths: readonly string[];
 }
 
-/** Host folders that VMs write to: captured once for a scope, and written back by comparison. */
+/**
+ * Host folders that VMs write to. A folder is captured once for a scope; a copy back compares the guest's files with
+ * the capture.
+ */
 export interface WritableMounts {
   /**
-   * The folder as it was when the scope's first VM got it, as a tar. The first call reads the host.
+   * Returns the folder as a tar, in the state that the scope's first VM got. The first call reads the host.
    * @throws CodedError `mount/unusable` for a folder that cannot be read or is larger than the VM's disk
    */
   capture(
@@ -39,14 +45,18 @@ export interface WritableMounts {
     limits: { readonly maxBytes: number },
     signal: AbortSignal,
   ): Promise<AsyncIterable<Uint8Array>>;
-  /** The VM holds the folder already, from a build that captured nothing: until a copy has gone back, what the VM lacks stays on the host. */
+  /**
+   * Registers a capture for a VM that already contains the folder, from a build that captured nothing. Until the first
+   * copy back, files that the VM lacks stay on the host.
+   */
   adopt(key: MountKey, capture: AsyncIterable<Uint8Array>): Promise<void>;
   /**
-   * Brings the host to what the guest's tar says: entries that differ from the capture or the last copy. One that
-   * changed on the host too refuses the copy. What a copy that died in the middle has done is taken into account.
-   * @throws CodedError `stage/bad-output` for what may not come out of a VM, and what the tar's stream throws
+   * Copies the entries of the guest's tar to the host that differ from the capture or from the last copy. An entry that
+   * also changed on the host makes the copy fail. The copy accounts for the steps of an earlier copy that was
+   * interrupted.
+   * @throws CodedError `stage/bad-output` for entries that must not leave a VM, and errors of the tar's stream
    */
   copyBack(key: MountKey, tar: AsyncIterable<Uint8Array>): Promise<CopiedBack>;
-  /** The run has ended: what was kept of its mounts is removed. */
+  /** Deletes the captures of the run's mounts after the run has ended. */
   dropRun(runId: string): Promise<void>;
 }

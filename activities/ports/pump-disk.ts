@@ -1,9 +1,12 @@
-/** Where output waits while the host's disk is full: the command does too, by the credit that its guest gets. */
+/**
+ * The disk that output is written to. While it is full, output waits, and the command waits too: its guest gets no
+ * credit for more output.
+ */
 export interface PumpDisk {
-  /** False while what room is left is for messages. */
+  /** Returns false while the remaining room is reserved for messages. */
   hasRoomForOutput(): boolean;
-  /** True for the failure that more room would have prevented. */
+  /** Returns true for a failure that more room would have prevented. */
   isFull(error: unknown): boolean;
-  /** How long output waits before its stage fails. */
+  /** The time in milliseconds that output waits before its stage fails. */
   readonly limitMs: number;
 }

@@ -1,28 +1,28 @@
-/** Documents of agents that are fetched from a repository. */
+/** Skill documents of agents that a worker fetches from a repository. */
 
 export interface RemoteSource {
-  /** `OWNER/NAME`, of GitHub. */
+  /** `OWNER/NAME` on GitHub. */
   readonly repository: string;
-  /** Null: the document at its root. */
+  /** The name of the skill; null for the document at the root of the repository. */
   readonly skill: string | null;
 }
 
 export const REMOTE_SKILL_LIMITS = {
-  /** Of one document, as of one that `file:` names. */
+  /** The size limit of one document, the same as for `file:`. */
   sizeBytes: 128 * 1024,
-  /** Different ones of a run. */
+  /** The number of different documents in a run. */
   count: 32,
-  /** For all of a run together, tries again included. Admission has 30 s. */
+  /** The time limit for all documents of a run together, retries included. The limit of admission is 30 s. */
   timeoutMs: 20_000,
 } as const;
 
-/** Why a document is not to be had; says from where. */
+/** Thrown if a document is unavailable; the message names its source. */
 export class AgentSkillUnavailable extends Error {}
 
-/** @throws AgentSkillUnavailable also if it is too large, or if no guest may look either */
+/** @throws AgentSkillUnavailable also if the document is too large, or if guests may not reach its address either */
 export type FetchAgentSkill = (source: RemoteSource, signal: AbortSignal) => Promise<Uint8Array>;
 
-/** As a spec writes it. */
+/** Returns the source in the form that a spec uses. */
 export function describeRemote({ repository, skill }: RemoteSource): string {
   return `remote:${repository}${skill === null ? '' : `/${skill}`}`;
 }

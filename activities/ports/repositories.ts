@@ -1,13 +1,13 @@
-/** What activities need of git on the host: repositories for workspaces, and what guests made of them. */
+/** Git on the host: reads repositories for workspaces, and checks the changes that guests made. */
 import type { DataRef } from '../../domain/plan/plan.ts';
 
-/** What is read, with what it may read of the host. */
+/** The repository to read, and the host folders that the read may touch. */
 export type RepositoryToPack =
   | {
       readonly kind: 'folder';
-      /** Without links. */
+      /** The resolved path, without links. */
       readonly folder: string;
-      /** Null: what is checked out. */
+      /** The ref to pack; null for the current checkout. */
       readonly ref: string | null;
       readonly includeDirty: boolean;
       readonly mayRead: (folder: string) => boolean;
@@ -15,38 +15,38 @@ export type RepositoryToPack =
   | { readonly kind: 'url'; readonly url: string; readonly ref: string | null };
 
 export interface PackedRepository {
-  /** A bundle: the commit that the repository has, and the one that stages start from. */
+  /** A bundle with the repository's commit and the commit that stages start from. */
   readonly bundle: DataRef;
   readonly commit: string;
   readonly base: string;
 }
 
-/** What git of a guest needs to work on a bundle of `pack` without reading all of it first. */
+/** Data that lets the guest's git work on a bundle of `pack` without reading the whole bundle first. */
 export interface IndexedBase {
   /** The commit that stages start from. */
   readonly base: string;
-  /** Of the bundle: behind them is the pack. */
+  /** The length of the bundle's header; the pack follows the header. */
   readonly headerBytes: number;
-  /** Of the pack. */
+  /** The index of the pack. */
   readonly index: DataRef;
-  /** The index that `checkOut` uses; null: git of the guest checks out. */
+  /** The index that `checkOut` uses; null if the guest's git checks out. */
   readonly checkout: DataRef | null;
 }
 
 export interface CheckoutOfBase {
   readonly base: DataRef;
   readonly indexed: IndexedBase & { readonly checkout: DataRef };
-  /** Files of its `.git`, beside objects and the index. */
+  /** Files of its `.git` in addition to objects and the index. */
   readonly gitFiles: Readonly<Record<string, string>>;
   readonly nowMs: number;
 }
 
 export interface ChangesOfGuest {
-  /** As `pack` made it. */
+  /** The bundle that `pack` made. */
   readonly base: DataRef;
-  /** What the earlier stage left that handed the workspace on; null: none did. */
+  /** The bundle of the earlier stage that passed the workspace on; null if no earlier stage did. */
   readonly earlier: DataRef | null;
-  /** The guest's own word: nothing of it is believed. */
+  /** The commit that the guest reports. It is not trusted. */
   readonly commit: string;
   readonly pack: AsyncIterable<Uint8Array>;
 }
@@ -54,24 +54,35 @@ export interface ChangesOfGuest {
 export interface TakenChanges {
   readonly patch: DataRef;
   readonly bundle: DataRef;
-  /** That differ from the base, those of earlier stages included. */
+  /** The number of files that differ from the base, including changes of earlier stages. */
   readonly files: number;
-  /** This stage changed something itself. */
+  /** True if this stage itself made a change. */
   readonly isNew: boolean;
 }
 
-/** Why there is none; the author can change it. */
+/** The reason why no result exists; the author can fix it. */
 export interface Refusal {
   readonly problem: string;
 }
 
 export interface Repositories {
-  /** @throws CodedError `host/not-ready` without git, and errors for which `PumpDisk.isFull` says whether room is what lacks */
+  /**
+   * @throws CodedError `host/not-ready` without git, and errors for which `PumpDisk.isFull` decides whether room is
+   * missing
+   */
   pack(repository: RepositoryToPack, signal: AbortSignal): Promise<PackedRepository | Refusal>;
   /** @throws as `pack` does */
   index(bundle: DataRef, signal: AbortSignal): Promise<IndexedBase | Refusal>;
-  /** A tar of what git of a guest would have checked out. Read once; what it needs on the host is gone when its reader is. @throws as `pack` does */
+  /**
+   * Returns a tar of the files that the guest's git would have checked out. It can be read once; its files on the host
+   * are deleted when the reader ends.
+   * @throws as `pack` does
+   */
   checkOut(checkout: CheckoutOfBase, signal: AbortSignal): AsyncIterable<Uint8Array>;
-  /** Nothing of the guest's configuration, hooks or attributes is read. The problem may quote names that it chose. @throws as `pack` does */
+  /**
+   * Checks the changes of a guest without reading the guest's configuration, hooks or attributes. The problem may quote
+   * names that the guest chose.
+   * @throws as `pack` does
+   */
   takeChanges(changes: ChangesOfGuest, signal: AbortSignal): Promise<TakenChanges | Refusal>;
 }

@@ -1,4 +1,7 @@
-/** VMs of this host that failed stages have left for a look. Each ends by itself at its time, whatever becomes of the worker. */
+/**
+ * VMs of this host that failed stages kept for inspection. Each VM ends automatically at its time, also without the
+ * worker.
+ */
 import type { Retention } from '../../domain/run/retained-vm.ts';
 import type { VmKey } from './sandbox.ts';
 
@@ -7,9 +10,9 @@ export interface RetainedVm extends Retention {
 }
 
 export interface RetainedVms {
-  /** Those that live, oldest first. */
+  /** Returns the living VMs, oldest first. */
   list(): Promise<readonly RetainedVm[]>;
-  /** The same as it was within the last 2 s, for VMs that wait for room and ask again and again. */
+  /** Returns the list as it was within the last 2 s, for VMs that wait for room and ask repeatedly. */
   recent(): Promise<readonly RetainedVm[]>;
   /** Idempotent. */
   end(key: VmKey): Promise<void>;

@@ -1,26 +1,26 @@
-/** Which runs there are, and what their events come to. */
+/** Lists runs, and the states that follow from their events. */
 import type { RunOutcome } from '../../domain/run/event.ts';
 
-/** `damaged`: its events cannot be read, or not to their end. */
+/** `damaged`: the run's events cannot be read, or not to their end. */
 export type RunState = 'running' | RunOutcome['state'] | 'damaged';
 
 export interface IndexedRun {
-  /** Null for a damaged run of which not even the id can be read. */
+  /** Null for a damaged run whose id cannot be read. */
   readonly runId: string | null;
-  /** The id, else what the store calls the run. */
+  /** The id, or else the store's name of the run. */
   readonly label: string;
-  /** Of its plan; null before its admission. */
+  /** The name of the run's plan; null before its admission. */
   readonly name: string | null;
   readonly state: RunState;
-  /** Of its first event; null while it has none, or where that cannot be read. */
+  /** The time of the first event; null if the run has no event, or the event cannot be read. */
   readonly startedAtMs: number | null;
-  /** Of its terminal event; null while it has none, and for a damaged run. */
+  /** The time of the terminal event; null without a terminal event, and for a damaged run. */
   readonly endedAtMs: number | null;
-  /** What is damaged; null in any other state. */
+  /** A description of the damage; null in any other state. */
   readonly problem: string | null;
 }
 
-/** A place in the order of runs. What starts later stands before it and moves nothing behind it. */
+/** A position in the order of runs. A run that starts later comes before it, so the runs after it do not move. */
 export interface RunPosition {
   readonly startedAtMs: number;
   readonly label: string;
@@ -28,29 +28,34 @@ export interface RunPosition {
 
 export interface RunQuery {
   readonly state?: RunState;
-  /** The whole name of the plan. */
+  /** The complete name of the plan. */
   readonly name?: string;
-  /** Only runs that started at this time or later, in milliseconds since the epoch, and those whose start cannot be read. */
+  /**
+   * Only runs that started at this time or later, in milliseconds since the epoch, and runs whose start cannot be read.
+   */
   readonly sinceMs?: number;
-  /** Only runs behind this place: `next` of the page before. */
+  /** Only runs after this position: `next` of the previous page. */
   readonly before?: RunPosition;
-  /** Most runs of one page, from 1. */
+  /** The most runs on one page, from 1. */
   readonly limit: number;
 }
 
 export interface RunPage {
   readonly runs: readonly IndexedRun[];
-  /** Null when nothing follows. */
+  /** The position of the next page; null if no run follows. */
   readonly next: RunPosition | null;
 }
 
-/** Runs stand in the index once they have events: the latest by its start first, damaged ones without a readable start before all. */
+/**
+ * Lists runs that have events, the run with the latest start first. Damaged runs without a readable start come before
+ * all others.
+ */
 export interface RunIndex {
   list(query: RunQuery): Promise<RunPage>;
-  /** Ids of the runs in state `running`. */
+  /** Returns the ids of the runs in state `running`. */
   openRuns(): Promise<readonly string[]>;
-  /** Ids that begin with a text, in the order of `list`. */
+  /** Returns the ids that begin with a text, in the order of `list`. */
   idsFrom(prefix: string): Promise<readonly string[]>;
-  /** False also for a text that is not a run id. */
+  /** Returns false also for a text that is not a run id. */
   has(runId: string): Promise<boolean>;
 }

@@ -1,19 +1,22 @@
-/** Finds runs whose data is not what was written, and moves them out of the way. */
+/** Finds runs whose data is damaged, and moves them out of the way. */
 import type { CodedError } from '../../domain/errors/coded-error.ts';
 
 export interface DamagedRun {
   /** Null if the id cannot be read. */
   readonly runId: string | null;
-  /** The id, else what the store calls the run. */
+  /** The id, or else the store's name of the run. */
   readonly label: string;
-  /** Where its data lies, for a user who repairs it. */
+  /** The place of the run's data, for a user who repairs it. */
   readonly place: string;
-  /** What is wrong and where; one reason of possibly several. */
+  /** The damage and its place; there may be further damage. */
   readonly problem: CodedError;
 }
 
 export interface RunInspector {
-  /** Every damaged run, sorted by the store's names. Changes nothing. @throws CodedError `store/io` if the runs cannot be listed */
+  /**
+   * Returns every damaged run, sorted by the store's names. Changes nothing.
+   * @throws CodedError `store/io` if the runs cannot be listed
+   */
   findDamaged(): Promise<readonly DamagedRun[]>;
   /**
    * Checks the records that a run as a whole depends on.
@@ -22,14 +25,14 @@ export interface RunInspector {
    */
   checkMainRecords(runId: string, events: number): Promise<void>;
   /**
-   * True for a run that may be well and about to write its first event, which waits for as long as the disk is full: its data does
-   * not distinguish it from a run that has lost all of its events.
+   * Returns true if the run may be intact and still has to write its first event, which waits while the disk is full.
+   * Its data looks like the data of a run that has lost all of its events.
    */
   mayBeBeginning(run: DamagedRun): Promise<boolean>;
   /**
-   * Moves a damaged run out of the way, in one step, and deletes nothing of it. Until it is removed from there, whatever uses the
-   * run's id is refused with `store/damaged`.
-   * @returns where its data lies now
+   * Moves a damaged run out of the way in one step, and deletes none of its data. Until a user removes it from there,
+   * every use of the run's id fails with `store/damaged`.
+   * @returns the new place of its data
    * @throws CodedError `store/io`
    */
   setAside(run: DamagedRun): Promise<string>;

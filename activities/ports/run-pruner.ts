@@ -1,16 +1,17 @@
 /** Deletes finished runs, and artifacts that no run names. Workers and a second prune may run at the same time. */
 
 export interface PruneOptions {
-  /** Runs that finished less long ago than this stay; null protects none by age. */
+  /** Keeps runs that finished less long ago than this; null: age keeps no run. */
   readonly olderThanMs: number | null;
-  /** This many of the runs that finished last stay; null protects none by count. With neither, all runs stay. */
+  /** Keeps this many of the runs that finished last; null: count keeps no run. If both are null, all runs stay. */
   readonly keepLast: number | null;
   /**
-   * Artifacts that no run names go without waiting for a day: all but those of the last 10 s, and those that were
-   * stored since an open run began. A dry run counts the former as if they had waited.
+   * True to delete artifacts that no run names without waiting for a day. Artifacts of the last 10 s stay, and so do
+   * artifacts that were stored since an open run began. A dry run counts artifacts of the last 10 s as if they had
+   * waited.
    */
   readonly artifactsNow?: boolean;
-  /** Says what would go and leaves it. */
+  /** True to report only what a prune would delete. */
   readonly dryRun: boolean;
   /** Milliseconds since the epoch. */
   readonly nowMs: number;
@@ -22,12 +23,12 @@ export interface PruneReport {
   /** The same runs with their bytes. */
   readonly removed: readonly { readonly runId: string; readonly sizeBytes: number }[];
   readonly runBytes: number;
-  /** Ids (or the store's names) of runs that stay because it cannot be read whether they may go. */
+  /** Ids (or the store's names) of runs that stay because their data does not show whether they may be deleted. */
   readonly damaged: readonly string[];
   readonly artifacts: number;
-  /** Bytes of those artifacts. */
+  /** The size of those artifacts in bytes. */
   readonly artifactBytes: number;
-  /** Artifacts that no run names either and that are too young to go. */
+  /** Artifacts that no run names either, but that are too young to be deleted. */
   readonly youngArtifacts: number;
   readonly youngArtifactBytes: number;
 }

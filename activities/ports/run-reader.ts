@@ -1,10 +1,13 @@
-/** The events of one run, as those see it who read them. */
+/** The events of one run, for code that reads them. */
 import type { RunEvent } from '../../domain/run/event.ts';
 
 export interface RunReader {
-  /** Events after a cursor, in `seq` order. `output: false` leaves out output pieces, which may be most of the bytes. */
+  /**
+   * Yields the events after a cursor, in `seq` order. `output: false` skips output pieces, which may be most of the
+   * bytes.
+   */
   read(runId: string, after: number, options?: { readonly output?: boolean }): AsyncIterable<RunEvent>;
-  /** As `read`, then waits for more until the terminal event or the signal. */
+  /** Yields the same events as `read`, then waits for more until the terminal event or the signal. */
   follow(
     runId: string,
     after: number,

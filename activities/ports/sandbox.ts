@@ -1,96 +1,107 @@
-/** What activities need of VMs: a backend that launches them, one VM, one command in it. */
+/** VMs as activities use them: a backend that launches them, one VM, one command in a VM. */
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 import type { IsolationLevel, MountMode, SandboxMode, SandboxPlan } from '../../domain/plan/plan.ts';
 import type { VmIdentity } from '../../domain/run/vm-key.ts';
 import type { RetentionNote } from '../../domain/run/retained-vm.ts';
 import type { AgentLayer } from './agent-layers.ts';
 
-/** The identity of a VM: the same key never has two VMs alive. */
+/** The identity of a VM: two VMs with the same key are never alive at once. */
 export type VmKey = VmIdentity;
 
-/** What a VM is made with: the plan's sandbox, with its mounts as they were found on this host. It grows; a backend refuses what it cannot do. */
+/**
+ * The settings of a VM: the plan's sandbox, with its mounts resolved on this host. It will grow; a backend rejects
+ * settings that it cannot provide.
+ */
 export interface LaunchSpec extends Omit<SandboxPlan, 'mounts'> {
   readonly mounts: readonly HostMount[];
-  /** Command lines of agents that the VM has at `agentLayerFolder`, each once; absent: none. */
+  /** Command lines of agents that the VM provides at `agentLayerFolder`, each once; absent: none. */
   readonly layers?: readonly AgentLayer[] | undefined;
 }
 
 export interface HostMount {
-  /** Absolute. */
+  /** An absolute path. */
   readonly hostPath: string;
   readonly guestPath: string;
   readonly mode: MountMode;
-  /** Absent: a copy back leaves repositories of git as they are. */
+  /** `writable` if a copy back also writes git repositories; absent: it leaves them unchanged. */
   readonly git?: 'writable' | undefined;
 }
 
 export interface SandboxBackend {
-  /** As plans call it. */
+  /** The name that plans use. */
   readonly name: Exclude<SandboxMode, 'auto'>;
   readonly isolation: IsolationLevel;
   /**
-   * Find-or-create by key. A second launch with the key attaches and raises the fence: what the earlier
-   * holder still writes is refused with `fence/stale`.
-   * @throws CodedError `vm/lost` when the key's VM once ran and is dead or the key was released, `vm/boot-timeout`, `host/not-ready`, `vm/no-capacity`, `vm/too-large`
+   * Finds or creates the VM of a key. A second launch with the key attaches and raises the fence: later writes of the
+   * earlier holder fail with `fence/stale`.
+   * @throws CodedError `vm/lost` if the key's VM once ran and is dead or the key was released, `vm/boot-timeout`,
+   * `host/not-ready`, `vm/no-capacity`, `vm/too-large`
    */
   launch(key: VmKey, spec: LaunchSpec, signal: AbortSignal): Promise<Sandbox>;
-  /** Ends the key's VM on every path, alive or not, and keeps one from being launched later. Idempotent. */
+  /** Ends the key's VM, if there is one, and prevents later launches with the key. Idempotent. */
   release(key: VmKey): Promise<void>;
   /**
-   * What the door of the key's VM has told from a byte on (docs/reference/keeper.md, "The door"): as much as is there at this moment, at
-   * most 256 KiB. Also of a VM that has ended; empty where there is nothing, also of a VM that never was.
+   * Returns the notices of the VM's door from a byte offset on (docs/keeper.md, "The door"): the bytes that exist now,
+   * at most 256 KiB. It also works for a VM that has ended. Without notices, or without a VM, the result is empty.
    */
   notices(key: VmKey, offset: number): Promise<Uint8Array>;
 }
 
-/** What `writeFile` makes where nothing is said: a file that every user of the guest may read. */
+/** The default mode of `writeFile`: every user of the guest may read the file. */
 export const GUEST_FILE_MODE = 0o644;
 export const OWNERS_FILE_MODE = 0o600;
 export type GuestFileMode = typeof GUEST_FILE_MODE | typeof OWNERS_FILE_MODE;
 
 export interface SandboxFacts {
   readonly isolation: IsolationLevel;
-  /** The VMM that runs the VM: `qemu`, or `mock`. */
+  /** The VMM that runs the VM: `qemu` or `mock`. */
   readonly vmm: string;
-  /** `kvm`, `tcg` or `mock`; an emulation is never called hardware. */
+  /** `kvm`, `tcg` or `mock`. An emulation is never reported as hardware. */
   readonly accelerator: string;
   readonly kernel: string;
   readonly jail: string;
   readonly bootMs: number;
-  /** True when launch found the VM alive. */
+  /** True if the launch found a living VM. */
   readonly attached: boolean;
-  /** Distinguishes this VM from an earlier one of its key, whose end is forgotten. */
+  /** Distinguishes this VM from an earlier VM of its key whose end is no longer recorded. */
   readonly vmLife: string;
-  /** True when commands had been started in the VM before this handle was made. */
+  /** True if the VM had started commands before this handle was created. */
   readonly hadCommands: boolean;
   readonly fence: number;
 }
 
-/** By the host's accounts, in which a guest has no say. Null is what the host does not tell. */
+/**
+ * Resource use by the host's accounts, which a guest cannot influence. Null means that the host does not report the
+ * value.
+ */
 export interface VmUsage {
-  /** CPU time of the VM's processes on the host since its boot, emulation included. */
+  /** CPU time of the VM's processes on the host since its boot, emulation included, in milliseconds. */
   readonly cpuMs: number | null;
-  /** The most memory that these processes had, the guest's within it. */
+  /** The highest memory use of these processes, which includes the guest's memory. */
   readonly memoryPeakMib: number | null;
-  /** Room that the VM's disk takes on the host. */
+  /** The room that the VM's disk uses on the host. */
   readonly diskBytes: number | null;
 }
 
-/** A live VM, held under one fence. Every method throws `vm/lost` when it died and `fence/stale` when another took over. */
+/**
+ * A live VM, held under one fence. Every method throws `vm/lost` if the VM has died, and `fence/stale` if another
+ * holder has taken over.
+ */
 export interface Sandbox {
   readonly facts: SandboxFacts;
-  /** Starts the command once per key: a second call with the key attaches to it. */
+  /** Starts the command once per key: a second call with the key attaches to the running command. */
   exec(request: ExecRequest, signal: AbortSignal): Promise<Exec>;
   /**
-   * The commands that this VM knows: started, and not acknowledged. It settles after the answer to each `exec` of this handle, so it
-   * lists the command of an `exec` whose signal was aborted before the answer, too.
+   * Returns the commands that were started in this VM and not acknowledged. It waits for the answer to each `exec` of
+   * this handle. The list therefore includes the command of an `exec` whose signal was aborted before the answer.
    */
   execs(): Promise<readonly ExecState[]>;
   /** Attaches to a command that `execs` lists, without its request. */
   attachExec(key: string): Exec;
   /**
-   * Puts a file at an absolute guest path, parents made, owner uid 1000. `bytes` of exactly `sizeBytes`. Of the guest's system
-   * only `GUEST_CREDENTIALS` takes files, for which the owner's mode is.
+   * Writes a file at an absolute guest path, with owner uid 1000, and creates its parent folders. `bytes` must yield
+   * exactly `sizeBytes`. In the guest's system folders only `GUEST_CREDENTIALS` accepts files; they use the mode for
+   * owners.
    */
   writeFile(
     guestPath: string,
@@ -99,27 +110,30 @@ export interface Sandbox {
     signal: AbortSignal,
     mode?: GuestFileMode,
   ): Promise<void>;
-  /** Null when the path is no regular file. */
+  /** Returns null if the path is not a regular file. */
   readFile(
     guestPath: string,
     signal: AbortSignal,
   ): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null>;
-  /** Unpacks a tar stream below a guest folder, made if absent. */
+  /** Unpacks a tar stream into a guest folder, and creates the folder if it does not exist. */
   putTar(guestPath: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
-  /** A checked tar stream of a guest path (a folder's content, or one file); null when it does not exist. */
+  /**
+   * Returns a checked tar stream of a guest path (the content of a folder, or one file); null if the path does not
+   * exist.
+   */
   getTar(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
-  /** As `getTar`, of a folder only: null when something else or nothing is there. */
+  /** Does the same for folders only: returns null if the path is not a folder or does not exist. */
   getFolder(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
-  /** The resources of the host that the VM has used so far. */
+  /** Returns the resources of the host that the VM has used so far. */
   usage(): Promise<VmUsage>;
   /**
-   * From now on the VM ends by itself after this time; no renewal extends it. A second call changes nothing.
-   * @returns the milliseconds that it has; null if its backend retains no VMs
+   * From now on the VM ends automatically after this time, and no renewal extends it. A second call changes nothing.
+   * @returns the remaining milliseconds; null if its backend retains no VMs
    */
   retain(forMs: number, note: Omit<RetentionNote, 'env'>): Promise<number | null>;
-  /** Keeps the VM alive; called from the activity's heartbeat timer. */
+  /** Keeps the VM alive. The activity's heartbeat timer calls it. */
   renew(): Promise<void>;
-  /** Forgets the VM without stopping it: closes connections, appends nothing. */
+  /** Releases the handle without stopping the VM: closes connections and appends nothing. */
   detach(): void;
   /** Ends the VM. Idempotent. */
   stop(): Promise<void>;
@@ -137,11 +151,11 @@ export interface ExecRequest {
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
   /**
-   * Bytes for standard input; null is an empty one. Asked for again from an offset after a re-attach. A size of null is
-   * known only at its end: such a source is asked for once, from 0, and is not sent again.
+   * Bytes for standard input; null for an empty input. After a re-attach the source is opened again from an offset. If
+   * the size is null, only the end of the stream shows it: such a source is opened once, from 0, and is not sent again.
    */
   readonly stdin: { readonly sizeBytes: number | null; open(offset: number): AsyncIterable<Uint8Array> } | null;
-  /** From the first start of the key, kept by the keeper across re-attaches. */
+  /** Counts from the first start of the key. The keeper keeps the start across re-attaches. */
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
 }
@@ -157,57 +171,58 @@ export interface OutputPiece {
 }
 
 export interface Exec {
-  /** True when the key was already known: the command had been started before. */
+  /** True if the key was already known, because the command had been started before. */
   readonly attached: boolean;
-  /** Bytes of the stream from an offset to its end; ends only when the stream has ended. */
+  /** Yields the bytes of the stream from an offset. The iteration ends only when the stream has ended. */
   output(stream: 'stdout' | 'stderr', offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
   /**
-   * Bytes of both streams from these offsets to their ends, in the order in which they came. Absent from a backend that does not
-   * know the order.
+   * Yields the bytes of both streams from these offsets to their ends, in their order of arrival. Absent if the backend
+   * does not know the order.
    */
   outputs?(from: OutputOffsets, signal: AbortSignal): AsyncIterable<OutputPiece>;
-  /** Settles when the command has ended and its last byte is readable. */
+  /** Resolves when the command has ended and its last byte is readable. */
   wait(signal: AbortSignal): Promise<ExecExit>;
-  /** Sends a signal, which says nothing of why the command ends. */
+  /** Sends a signal. The signal does not set the cause of the command's end. */
   signal(name: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): Promise<void>;
   /**
-   * Ends the command for a cause: SIGTERM, and SIGKILL after `graceMs`. The first cause counts, also for a process that takes over.
-   * A command that has ended keeps its end.
+   * Ends the command for a cause: SIGTERM, and SIGKILL after `graceMs`. The first cause counts, also for a process that
+   * takes over. A command that has ended keeps its result.
    */
   end(cause: StopCause, graceMs: number): Promise<void>;
   /**
-   * Runs `copy` while every process of the command stands still, for `limitMs` at most. False where nothing was frozen, because
-   * the command has ended or the backend freezes none, and where the command went on before `copy` had settled.
-   * @throws what `copy` throws
+   * Runs `copy` while every process of the command is frozen, for at most `limitMs`. Returns false if nothing was
+   * frozen, because the command has ended or the backend cannot freeze. Returns false also if the command continued
+   * before `copy` had settled.
+   * @throws the error of `copy`
    */
   whileFrozen(limitMs: number, copy: () => Promise<void>, signal: AbortSignal): Promise<boolean>;
-  /** Everything of this exec is durable elsewhere; the keeper may forget it. */
+  /** Tells the keeper that everything of this exec is durable elsewhere, so that the keeper may forget it. */
   acknowledge(): Promise<void>;
 }
 
-/** Why Voidbox ends a command before the command's own end. */
+/** The reason why Voidbox ends a command early. */
 export type StopCause =
   | { readonly kind: 'cancel' }
   | {
       readonly kind: 'failure';
       readonly code: AnyErrorCode;
-      /** The reason for ending an agent; continues "the agent of stage …". */
+      /** The reason for ending an agent, as the continuation of "the agent of stage …". */
       readonly words: string;
     };
 
 export interface ExecExit {
   readonly reason: 'exited' | 'timeout' | 'output-limit' | 'cannot-start' | 'killed';
-  /** 128+n for a signal; 127 and 126 as a shell says them for `cannot-start`. */
+  /** 128+n for a signal n; for `cannot-start` 127 or 126, as in a shell. */
   readonly exitCode: number;
-  /** The signal that ended the command's own process; null: it exited, or its backend does not know. */
+  /** The signal that ended the command's own process; null if it exited, or if the backend does not know. */
   readonly signal: number | null;
-  /** The cause of the `end` whose signal preceded the known end of the command; null: no signal did. */
+  /** The cause of the `end` whose signal preceded the known end of the command; null without such a signal. */
   readonly cause: StopCause | null;
   readonly message: string;
   readonly startedAtMs: number;
   readonly endedAtMs: number;
   readonly stdoutBytes: number;
   readonly stderrBytes: number;
-  /** Set when `reason` is `output-limit`: bytes between the first and the last MiB that were thrown away. */
+  /** Set if `reason` is `output-limit`: the number of discarded bytes between the first and the last MiB. */
   readonly droppedBytes: number;
 }

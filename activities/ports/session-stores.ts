@@ -1,29 +1,35 @@
-/** What is kept of sessions beside their histories: variables, how far observers are, and what a prune removes. */
+/**
+ * Data of sessions outside their histories: variables, the progress of observers, and the data that a prune deletes.
+ */
 import type { Variables } from '../../domain/step-machine/skill-variables.ts';
 
 export interface Wanted {
   readonly skill: string;
   readonly names: readonly string[];
-  /** Id of the first run of the session's workflow: another workflow may have had the session's id before. */
+  /** The id of the first run of the session's workflow. An earlier workflow may have had the session's id. */
   readonly firstRun: string;
 }
 
-/** The outermost session, and which workflow of that id it is; null if that is not known. */
+/** The outermost session, and the first run of its workflow; null if that run is not known. */
 export interface Receiver {
   readonly session: string;
   readonly firstRun: string | null;
 }
 
-/** Values of variables that a skill declares, on their way from the client that starts a session to the code of the skill. */
+/**
+ * Values of variables that a skill declares. The client that starts a session hands them over for the code of the
+ * skill.
+ */
 export interface SessionVariables {
-  /** Empty if the session was handed no values, or another skill or another workflow of that id was. */
+  /** Returns an empty object if the client handed no values to this session, this skill and this workflow. */
   handedOver(receiver: Receiver, skill: string): Promise<Readonly<Record<string, string>>>;
   /**
-   * Waits for the client that starts the session. Variables that are `own` to the worker count as well.
+   * Waits for the values from the client that starts the session. Variables in `own`, which belong to the worker, count
+   * as well.
    * @throws CodedError `skill/variable-missing`
    */
   waitFor(session: string, wanted: Wanted, own: Variables): Promise<void>;
-  /** Hands over what the worker of a session wants, once, until `opening` aborts. */
+  /** Hands over, once, the values that the worker of a session wants. Waits for the worker until `opening` aborts. */
   answer(
     session: string,
     variables: Variables,
@@ -31,36 +37,39 @@ export interface SessionVariables {
     onHandOver: (names: readonly string[]) => void,
   ): Promise<void>;
   drop(session: string): Promise<void>;
-  /** Sessions that hold values, were not opened a moment ago, and do not belong to another server. */
+  /** Returns the sessions that have values, were not opened a moment ago, and do not belong to another server. */
   holders(serverId: string, nowMs: number): Promise<readonly string[]>;
 }
 
-/** How far a session's observers have been told, so that a process which tells them after a crash leaves that out. */
+/**
+ * The progress of a session's observers, so that a process that continues after a crash skips events that were already
+ * observed.
+ */
 export interface ObservedEvents {
-  /** The number of the last event that was told; 0: none was. */
+  /** Returns the number of the last event that was observed; 0 if no event was. */
   last(session: string): Promise<number>;
   note(session: string, number: number): Promise<void>;
-  /** Before the first event of a call is told. */
+  /** Must be called before the first event of a call is observed. */
   begin(session: string): Promise<void>;
 }
 
-/** Sessions whose data lies on a disk of this host: processes of skills read and write it there. */
+/** Sessions whose data is on a disk of this host, where processes of skills read and write it. */
 export interface LocalSessions {
-  /** @throws CodedError `session/foreign` for what is no session's id */
+  /** @throws CodedError `session/foreign` for a text that is not a session id */
   folderOf(session: string): string;
 }
 
-/** What one server knows about its sessions. */
+/** Settings of a prune of sessions and skills. */
 export interface SessionUses {
   readonly serverId: string;
-  /** Ids of workflows that are open, sub-skills' among them. */
+  /** Ids of open workflows, including workflows of sub-skills. */
   readonly open: ReadonlySet<string>;
-  /** Code that open sessions run; null when one of them could not be asked. */
+  /** Hashes of code that open sessions run; null if one of the sessions did not answer. */
   readonly codeHashes: ReadonlySet<string> | null;
 }
 
 export interface SkillPruneOptions {
-  /** Takes away what was used last longer ago than this. */
+  /** Deletes data whose last use is longer ago than this. */
   readonly olderThanMs: number;
   readonly dryRun: boolean;
   /** Milliseconds since the epoch. */
@@ -74,9 +83,9 @@ export interface SkillPruneReport {
   readonly skills: readonly string[];
 }
 
-/** Removes what ended sessions left, and code that no session runs, unless another server may need it. */
+/** Deletes data of ended sessions, and code that no session runs, unless another server may need it. */
 export interface SessionPruner {
-  /** Only then is the server asked. */
+  /** Returns true if there is data to delete. Only then does a prune ask the server. */
   hasAny(): Promise<boolean>;
   prune(uses: SessionUses, options: SkillPruneOptions): Promise<SkillPruneReport>;
 }

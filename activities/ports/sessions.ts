@@ -1,4 +1,4 @@
-/** What the activities of sessions need: somebody who runs the code of skills, and a place for records. */
+/** The ports of sessions: a host that runs the code of skills, and a store for records. */
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
@@ -14,61 +14,76 @@ import type {
   TurnRequest,
 } from '../contract-session.ts';
 
-/** Whose variables a session's code sees: those that its outermost caller was handed. */
+/** Identifies the variables that a session's code sees: those that a client handed to its outermost caller. */
 export interface VariablesOf {
   readonly root: string;
-  /** Of the session itself: id of its workflow's first run. */
+  /** The id of the first run of the session's own workflow. */
   readonly firstRun: string;
 }
 
-/** Runs authors' code in processes of its own. */
+/** Runs authors' code in separate processes. */
 export interface SkillHost {
   /** @throws CodedError `skill/unknown`, `skill/ambiguous`, `skill/params`, `skill/unusable`, `skill/crashed`, `skill/variable-missing` */
   open(request: OpenRequest, variables: VariablesOf): Promise<Omit<OpenedSession, 'searchAttributes'>>;
-  /** What becomes of the author's code is part of the outcome. */
+  /** Runs a turn. The outcome also reports a crash of the author's code. */
   turn(request: TurnRequest, variables: VariablesOf): Promise<TurnOutcome>;
   /**
-   * Gives the event that ends the attempt; an action that crashes or runs out of time is one as well.
-   * @param signal  ends the action, and its process if it does not listen
+   * Runs an action and returns the event that ends the attempt. A crash and a timeout are events too.
+   * @param signal ends the action, and its process if the action ignores the signal
    * @throws CodedError `skill/away`, `skill/variable-missing`
    */
   act(request: ActionRequest, variables: VariablesOf, signal: AbortSignal): Promise<SessionEventBody>;
   /** @throws CodedError `skill/away`, `skill/crashed` */
   observe(request: ObserveRequest, variables: VariablesOf, signal: AbortSignal): Promise<void>;
-  /** The session is over, or was never opened: what it was handed is gone when this returns. */
+  /**
+   * Deletes the values that a client handed to a session that is over, or that was never opened. They are gone when the
+   * promise resolves.
+   */
   forget(session: string): Promise<void>;
 }
 
-/** Records of sessions that their workflows carry no more. */
+/** Reads records that the workflows of sessions no longer carry. */
 export interface SessionRecordReader {
-  /** Oldest first. @throws CodedError `store/io` when they are not here, `session/foreign` for what names no records */
+  /**
+   * Returns the records, oldest first.
+   * @throws CodedError `store/io` if this host does not have them, `session/foreign` for a text that names no records
+   */
   read(session: string, ref: string): Promise<readonly StepRecord[]>;
 }
 
 export interface SessionRecordStore extends SessionRecordReader {
-  /** Gives the name under which they and all before them are read. Idempotent: the same records have the same name. */
+  /**
+   * Writes records and returns the name under which they and all earlier records can be read. Idempotent: the same
+   * records get the same name.
+   */
   write(request: Omit<FlushRequest, keyof WorkflowIdentity>): Promise<string>;
 }
 
-/** What a host remembers of a session that was opened on it: what its activities are told has to agree. */
+/**
+ * The record that a host keeps of a session that was opened on it. The arguments of the session's activities must agree
+ * with it.
+ */
 export interface OpenSession {
   readonly session: string;
-  /** Id of its workflow's first run: another workflow may have the session's id later. */
+  /** The id of its workflow's first run: a later workflow may have the session's id. */
   readonly firstRun: string;
-  /** Runs of the workflow in which this host's workflow code asked for something, newest last. */
+  /** Runs of the workflow in which this host's workflow code called an activity, newest last. */
   readonly runs: readonly string[];
-  /** Code that it runs, or ran before a migration, newest last. */
+  /** The code that the session runs, and the code that it ran before a migration, newest last. */
   readonly codes: readonly SkillCode[];
   readonly path: readonly string[];
   readonly handshake: Partial<Handshake>;
-  /** The session that called it, or that one's caller, to the outermost; its own id when nobody did. */
+  /** The outermost session in the chain of callers; the session's own id if no session called it. */
   readonly root: string;
 }
 
 export interface OpenSessionStore {
-  /** Null: it was not opened here. @throws CodedError `store/io` when the record cannot be read or is no record */
+  /**
+   * Returns null if the session was not opened here.
+   * @throws CodedError `store/io` if the record cannot be read or is invalid
+   */
   read(session: string): Promise<OpenSession | null>;
-  /** On disk when it is over. */
+  /** Writes the record. It is on disk when the promise resolves. */
   write(record: OpenSession): Promise<void>;
 }
 
@@ -77,5 +92,5 @@ export interface WorkflowRun {
   readonly firstRun: string | null;
 }
 
-/** What the Temporal server says of one run of a workflow; null when it has none. */
+/** Returns one run of a workflow from the Temporal server; null if the server does not have it. */
 export type WorkflowRunLookup = (workflowId: string, runId: string) => Promise<WorkflowRun | null>;

@@ -1,25 +1,27 @@
 /**
- * Who started each run, as a host can prove it. The answer never comes from arguments of a workflow, its memo or its headers:
- * every client of the Temporal server writes those.
+ * Proves who started each run. The proof never comes from a workflow's arguments, memo or headers, because every client
+ * of the Temporal server can write those.
  */
 export interface Starters {
-  /** Never rejects for a run that it does not know: its starter is `unknown`. */
+  /** Returns `unknown` for a run that it does not know; it never rejects for such a run. */
   starterOf(runId: string): Promise<Starter>;
 }
 
 export type Starter =
-  /** This host does not distinguish starters: a run may use what the worker's options allow. */
+  /** This host does not distinguish starters: a run may use everything that the worker's options allow. */
   | { readonly kind: 'any' }
-  /** Nothing proves who started the run: it may use no folder of this host, and no login. */
+  /** Nothing proves the starter: the run may use no folder of this host, and no login. */
   | { readonly kind: 'unknown' }
-  /** The owner of this host's state folder: a run may use what the worker's options allow, and what follows. */
+  /**
+   * The owner of this host's state folder: a run may use everything that the worker's options allow, and the following.
+   */
   | ({ readonly kind: 'owner' } & OwnerPermissions);
 
 export interface OwnerPermissions {
-  /** Absolute folder of the spec. */
+  /** The absolute path of the spec's folder. */
   readonly baseDir: string;
-  /** Folders that the owner allowed for this run, absolute. */
+  /** Absolute paths of folders that the owner allowed for this run. */
   readonly allow: readonly string[];
-  /** Repositories of the network that the owner let this run fetch, as HOST/PATH. */
+  /** Repositories of the network, as HOST/PATH, that the owner allowed this run to fetch. */
   readonly allowGit: readonly string[];
 }

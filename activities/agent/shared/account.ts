@@ -1,4 +1,4 @@
-/** What the agent of an attempt may still use: by the budget of its stage, and by that of its run. */
+/** Computes what the agent of an attempt may still use, by the budget of its stage and the budget of its run. */
 import { budgetLeft, type ModelUse, sumOfUse, explainUnknownUse } from '../../../domain/agent/budget.ts';
 import { type OverBudget, checkBudgetLeft, checkRunBudgetLeft } from '../../../domain/agent/limits.ts';
 import type { AgentWork, BudgetPlan } from '../../../domain/plan/plan.ts';
@@ -7,17 +7,20 @@ import type { BudgetMeter, ShareOfRun } from './meter.ts';
 
 export interface AgentAccount {
   readonly work: Pick<AgentWork, 'llm' | 'budget'>;
-  /** Of the run; null: it has no budget. */
+  /** The ledger of the run; null: the run has no budget. */
   readonly ledger: RunLedger | null;
 }
 
-/** What the agent may use after this; null: neither its stage nor its run has a budget. */
+/** Returns the remaining budget; null if neither the stage nor its run has a budget. */
 export function leftAfter({ work, ledger }: AgentAccount, used: ModelUse): BudgetPlan | null {
   if (work.budget === undefined && ledger === null) return null;
   return budgetLeft(work.budget ?? {}, used);
 }
 
-/** The limit that is used up, or whose use is unknown, so that the agent is asked nothing more; null: something of each limit is left. */
+/**
+ * Returns the limit that is used up, or whose use is unknown, so that no further call may follow. Returns null if some
+ * of each limit is left.
+ */
 export function findUsedUpLimit(
   { work, ledger }: AgentAccount,
   used: ModelUse,
@@ -31,15 +34,15 @@ export function findUsedUpLimit(
   );
 }
 
-/** For a meter that begins when the agent has used `before`; null: the run has no budget. */
+/** Returns the run's budget for a meter that starts after the agent has used `before`; null: the run has no budget. */
 export function shareOfRun({ ledger }: AgentAccount, before: ModelUse): ShareOfRun | null {
   if (ledger === null) return null;
   return { budget: ledger.budget, usedBeside: () => sumOfUse(ledger.usedByOthers, before) };
 }
 
 /**
- * Checks the run's budget once an event with the agent's use is in the log. If two agents append at the same moment, the one whose
- * event is last in the log sees both.
+ * Checks the run's budget after an event with the agent's use is in the log. If two agents append at the same moment,
+ * the agent whose event is last in the log sees both.
  */
 export async function checkRun(
   { ledger }: Pick<AgentAccount, 'ledger'>,

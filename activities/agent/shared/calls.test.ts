@@ -29,7 +29,7 @@ const LLM: LlmPlan = {
   baseUrl: 'http://localhost:8123/v1',
   apiKeyEnv: 'KEY',
   credentialProxy: false,
-  // A call of 100 tokens that are read, and 10 that are written, costs 0.12 dollars.
+  // A call that reads 100 tokens and writes 10 costs 0.12 dollars.
   price: { inputUsd: 1_000, outputUsd: 2_000 },
 };
 const CALL = { inputTokens: 100, outputTokens: 10 };
@@ -65,7 +65,10 @@ interface Ended {
   readonly over: OverBudget | null;
 }
 
-/** Calls the model until it has answered, or until a budget ends it: each call is told to the log and then counted. */
+/**
+ * Calls the model until it has answered, or until a budget ends the agent. Each call is appended to the log before it
+ * is counted.
+ */
 async function chat(
   of: Chat,
   answers: number,
@@ -142,7 +145,7 @@ test.each([
 
 test('the budget of a run counts the calls of all its agents, and refuses an agent that starts after them', async () => {
   const runBudget = { maxTurns: 3 };
-  // Both have made a call before either of them makes its second one.
+  // Both agents make a call before either makes its second call.
   let release!: () => void;
   const both = new Promise<void>((resolve) => (release = resolve));
   let waiting = 0;

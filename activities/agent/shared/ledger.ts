@@ -1,7 +1,7 @@
 /**
- * The budget of a run, for all its agents together. Each of them tells the run's log what it has used after each call of the model,
- * and looks there for what the others have told: so attempts of all workers and hosts count the same, and a worker that dies takes
- * nothing of it along.
+ * The budget of a run, for all its agents together. Each agent appends its usage to the run's log after each call of
+ * the model, and reads the usage of the other agents there. So attempts of all workers and hosts count the same, and a
+ * worker that dies loses nothing.
  */
 import { largestUse, type ModelUse, NO_USE, sumOfUse } from '../../../domain/agent/budget.ts';
 import { type OverBudget, checkRunBudgetLeft } from '../../../domain/agent/limits.ts';
@@ -13,7 +13,7 @@ import type { ActivityDeps } from '../../deps.ts';
 import { StartFailure } from '../../attempt/start-failure.ts';
 import type { StageRequest } from '../../calls/requests.ts';
 
-/** Its run has used up its budget, so an agent does not start. */
+/** Thrown if the budget of the run is used up, so that an agent does not start. */
 export class RunBudgetFailure extends StartFailure {
   constructor({ code, words }: OverBudget, stage: string) {
     super(code, `the agent of stage ${stage} ${words}`);
@@ -25,7 +25,7 @@ export interface LedgerOptions extends Pick<StageRequest, 'runId' | 'execKey'> {
   readonly budget: BudgetPlan;
 }
 
-/** Until it is stopped, what comes to the log is read. */
+/** A ledger that reads new events of the log until `stop`. */
 export interface FollowedLedger {
   stop(): Promise<void>;
 }
@@ -37,7 +37,10 @@ interface Waiter {
   readonly reject: (error: unknown) => void;
 }
 
-/** Null: the run has no budget, or the stage no agent. @throws RunBudgetFailure where it is used up and the attempt has not begun */
+/**
+ * Returns null if the run has no budget, or the stage has no agent.
+ * @throws RunBudgetFailure if the budget is used up and the attempt has not begun
+ */
 export async function openLedger(
   deps: LedgerDeps,
   { runBudget: budget, stage, runId, execKey }: Pick<StageRequest, 'runBudget' | 'stage' | 'runId' | 'execKey'>,
@@ -48,18 +51,18 @@ export async function openLedger(
   return ledger;
 }
 
-/** What the agents of a run have used, for one attempt of one of them. */
+/** The usage of all agents of a run, for one attempt of one of them. */
 export class RunLedger {
   readonly #deps: LedgerDeps;
   readonly #of: LedgerOptions;
-  /** By the exec keys of attempts. */
+  /** The usage by exec key of the attempt. */
   readonly #used = new Map<string, ModelUse>();
-  /** Ids of what this attempt has told. */
+  /** Ids of the events of this attempt that were read from the log. */
   readonly #told = new Set<string>();
   readonly #waiters = new Map<string, Waiter[]>();
-  /** Of the last event that was read. */
+  /** The number of the last event that was read. */
   #seq = 0;
-  /** Nothing more is read. */
+  /** Set when no further events are read. */
   #ended: { readonly error: unknown } | 'over' | null = null;
 
   constructor(deps: LedgerDeps, of: LedgerOptions) {
@@ -71,7 +74,11 @@ export class RunLedger {
     return this.#of.budget;
   }
 
-  /** An attempt that has begun goes on: what it tells ends it, if something does. @throws RunBudgetFailure */
+  /**
+   * Rejects an attempt whose run has used up its budget. An attempt that has begun continues; only its own next usage
+   * can end it.
+   * @throws RunBudgetFailure
+   */
   async refuseUsedUp(): Promise<void> {
     const { runId, execKey, stage, budget } = this.#of;
     for await (const event of this.#deps.reader.read(runId, this.#seq, { output: false })) this.#fold(event);
@@ -102,7 +109,7 @@ export class RunLedger {
     }
   }
 
-  /** Settles once all is read that stands in the log up to this event, which the attempt has told. @throws what the store throws */
+  /** Resolves when the ledger has read the log up to this event of the attempt. @throws the error of the store */
   async reach(eventId: string): Promise<void> {
     if (this.#told.has(eventId) || this.#ended === 'over') return;
     if (this.#ended !== null) throw this.#ended.error;
@@ -111,7 +118,7 @@ export class RunLedger {
     });
   }
 
-  /** By all attempts but this one. */
+  /** The usage of all attempts except this one. */
   get usedByOthers(): ModelUse {
     let sum = NO_USE;
     for (const [execKey, used] of this.#used) if (execKey !== this.#of.execKey) sum = sumOfUse(sum, used);

@@ -1,4 +1,4 @@
-/** The login of an agent, as the worker looks at it where its stage begins. VMs are mocks. */
+/** The login of an agent, as the worker checks it when the stage begins. VMs are mocks. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,9 +29,9 @@ const TOKEN = 'sk-ant-oat01-access';
 let stateDir: string;
 let stores: Stores;
 let backend: MockBackend;
-/** Agents that have begun. */
+/** The number of agents that have started. */
 let begun: number;
-/** What an agent prints before it waits for its end; null: it answers. */
+/** The events that an agent prints before it waits for its end; null: it answers. */
 let printed: readonly object[] | null;
 
 beforeEach(async () => {
@@ -70,7 +70,7 @@ function run(what: StageRequest, change: Partial<ActivityDeps> = {}): Promise<St
   return environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);
 }
 
-/** As `voidbox run` hands it over that took it from the person's file. */
+/** Hands over a login as `voidbox run` does, which read it from the person's file. */
 async function handOver(endsAtMs: number): Promise<void> {
   await stores.hostVariables.put(RUN, {
     CLAUDE_CODE_OAUTH_TOKEN: TOKEN,
@@ -90,7 +90,7 @@ async function warnings(): Promise<readonly string[]> {
   );
 }
 
-/** As OpenAI makes them: what counts is in the middle. */
+/** Creates tokens like OpenAI's: the payload is in the middle. */
 function codexLogin(claims: object): string {
   const token = ['{}', JSON.stringify(claims), 'sign'].map((part) => Buffer.from(part).toString('base64url')).join('.');
   return JSON.stringify({ tokens: { access_token: token, account_id: 'account-1' } });
@@ -100,7 +100,7 @@ describe('the end of a Claude login from the file of a person', () => {
   test.each([
     ['that has ended', NOW_MS - 1, 'ended at 2026-11-24T11:59:59.999Z'],
     ['that ends while the VM boots', NOW_MS + 59_999, 'ends at 2026-11-24T12:00:59.999Z'],
-  ])('one %s fails the stage before its VM, and its token is not said', async (_, endsAtMs, words) => {
+  ])('a login %s fails the stage before its VM, and the error does not contain the token', async (_, endsAtMs, words) => {
     await handOver(endsAtMs);
     const failure = await run(request('claude-personal')).catch((error: unknown) => error as Error);
     expect(failure).toMatchObject({ type: 'host/login-expires', nonRetryable: true });
@@ -112,7 +112,7 @@ describe('the end of a Claude login from the file of a person', () => {
     expect((await bodies()).filter(({ type }) => type === 'vm-starting')).toEqual([]);
   });
 
-  test('one that may end before its agent does is said, and the agent works', async () => {
+  test('a login that may expire before its agent ends is a warning, and the agent works', async () => {
     await handOver(NOW_MS + TIMEOUT_MS - 1);
     expect(await run(request('claude-personal'))).toMatchObject({ outcome: 'succeeded' });
     expect(await warnings()).toEqual([
@@ -120,13 +120,13 @@ describe('the end of a Claude login from the file of a person', () => {
     ]);
   });
 
-  test('one that lasts is not spoken of', async () => {
+  test('a login that lasts long enough is no warning', async () => {
     await handOver(NOW_MS + TIMEOUT_MS);
     expect(await run(request('claude-personal'))).toMatchObject({ outcome: 'succeeded' });
     expect(await warnings()).toEqual([]);
   });
 
-  test('a service has no end to compare with: one that has ended fails it, and of any other its end is said', async () => {
+  test('a service has no time limit: an expired login fails it, and every other expiry is a warning', async () => {
     await handOver(NOW_MS + 10 * TIMEOUT_MS);
     expect(await run(request('claude-personal', { mode: 'service' }))).toMatchObject({ outcome: 'succeeded' });
     expect(await warnings()).toEqual([expect.stringContaining('stage think serves until it is cancelled')]);
@@ -135,7 +135,7 @@ describe('the end of a Claude login from the file of a person', () => {
     await expect(run(again)).rejects.toMatchObject({ type: 'host/login-expires' });
   });
 
-  test('an attempt that has begun goes on: a worker that takes it over does not end it', async () => {
+  test('an attempt that has begun continues: a worker that takes it over does not end it', async () => {
     await handOver(NOW_MS - 1);
     const body = { type: 'stage-started', stage: 'think', execKey: 'think/0/1', attempt: 1 } as const;
     await stores.events.append(RUN, [{ id: EVENT_ID.attempt('think/0/1', 'started'), atMs: 1, body }]);
@@ -159,13 +159,13 @@ describe('the end of a Claude login from the file of a person', () => {
   test.each([
     ['nobody says when it ends', { CLAUDE_CODE_OAUTH_TOKEN: TOKEN }],
     ['its end is no time', { CLAUDE_CODE_OAUTH_TOKEN: TOKEN, 'login-end:CLAUDE_CODE_OAUTH_TOKEN': 'soon' }],
-  ])('%s: it is handed on', async (_, variables) => {
+  ])('%s: the agent gets the login', async (_, variables) => {
     await stores.hostVariables.put(RUN, variables);
     expect(await run(request('claude-personal'))).toMatchObject({ outcome: 'succeeded' });
     expect(await warnings()).toEqual([]);
   });
 
-  test('the end of one that was handed over is not that of one that the worker lends', async () => {
+  test('the expiry of a login that was handed over does not apply to a login that the worker lends', async () => {
     await stores.hostVariables.put(RUN, { 'login-end:CLAUDE_CODE_OAUTH_TOKEN': new Date(NOW_MS - 1).toISOString() });
     const lentVariables = { read: () => Promise.resolve({ CLAUDE_CODE_OAUTH_TOKEN: 'lent' }) };
     expect(await run(request('claude-personal'), { lentVariables })).toMatchObject({ outcome: 'succeeded' });
@@ -177,7 +177,7 @@ describe('the end of a Codex login, which its token contains', () => {
     lentVariables: { read: () => Promise.resolve({ CODEX_AUTH_JSON: text }) },
   });
 
-  test('one that has ended fails the stage before its VM, also where the worker lends it', async () => {
+  test('an expired login fails the stage before its VM, also if the worker lends it', async () => {
     await expect(run(request('codex-personal'), lending(codexLogin({ exp: NOW_MS / 1_000 })))).rejects.toMatchObject({
       type: 'host/login-expires',
       message: expect.stringContaining('the login of Codex that stage think was given ended at') as string,
@@ -185,13 +185,13 @@ describe('the end of a Codex login, which its token contains', () => {
     expect(begun).toBe(0);
   });
 
-  test('one that may end before its agent does is said', async () => {
+  test('a login that may expire before its agent ends is a warning', async () => {
     await run(request('codex-personal'), lending(codexLogin({ exp: NOW_MS / 1_000 + 300, name: 'Zoë "x", }' })));
     expect(await warnings()).toEqual([expect.stringContaining('the login of Codex ends at 2026-11-24T12:05:00.000Z')]);
     expect(begun).toBe(1);
   });
 
-  test('one that does not say it is handed on, one that cannot be read is refused', async () => {
+  test('a login without an expiry is passed to the agent, and an unreadable login is refused', async () => {
     await run(request('codex-personal'), lending(codexLogin({})));
     expect(begun).toBe(1);
     expect(await warnings()).toEqual([]);
@@ -210,7 +210,7 @@ describe('that the server refuses', () => {
     error: 'authentication_failed',
   });
 
-  test('once ends the agent, which would ask for minutes', async () => {
+  test('once ends the agent, which would otherwise retry for minutes', async () => {
     await stores.hostVariables.put(RUN, { CLAUDE_CODE_OAUTH_TOKEN: TOKEN });
     printed = [retry(1, 401)];
     const result = await run(request('claude-personal'), { now: Date.now });
@@ -222,7 +222,7 @@ describe('that the server refuses', () => {
     expect(begun).toBe(1);
   });
 
-  test('a server that is overloaded is asked on', async () => {
+  test('an overloaded server does not end the agent', async () => {
     await stores.hostVariables.put(RUN, { CLAUDE_CODE_OAUTH_TOKEN: TOKEN });
     printed = [1, 2, 3, 4].map((attempt) => retry(attempt, 529));
     const short = request('claude-personal');

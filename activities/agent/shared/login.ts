@@ -1,6 +1,6 @@
 /**
- * A person's login, before its agent starts: nothing in a guest renews it, and a run may have waited for hours since `voidbox run`
- * looked at it.
+ * Checks a person's login before the agent starts. No program in a guest renews a login, and a run may have waited for
+ * hours since `voidbox run` checked it.
  */
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import { isService } from '../../../domain/plan/work.ts';
@@ -13,14 +13,18 @@ export interface AgentLogin {
   readonly endsAtMs: number;
 }
 
-/** An agent of which less is left does nothing worth its VM. */
+/** An agent with less time left would do nothing worth its VM. */
 const LEAST_LEFT_MS = 60_000;
 
 const RENEW = { Claude: 'start `claude` once', Codex: 'start `codex` once' } as const;
 
 type Deps = Pick<ActivityDeps, 'events' | 'now'>;
 
-/** An attempt that has begun goes on: its agent has the login already. @throws CodedError `host/login-expires` */
+/**
+ * Rejects a login that has expired or expires soon. An attempt that has begun continues, because its agent already has
+ * the login.
+ * @throws CodedError `host/login-expires`
+ */
 export async function requireValidLogin(deps: Deps, request: StageRequest, login: AgentLogin | null): Promise<void> {
   if (login === null) return;
   const { runId, execKey, stage } = request;
@@ -33,7 +37,7 @@ export async function requireValidLogin(deps: Deps, request: StageRequest, login
   );
 }
 
-/** Of one that may end while its agent works: once for the attempt. */
+/** Warns once per attempt if the login may expire while its agent works. */
 export async function warnOfLoginEnd(deps: Deps, request: StageRequest, login: AgentLogin | null): Promise<void> {
   if (login === null) return;
   const { runId, execKey, stage } = request;

@@ -1,4 +1,6 @@
-/** Counts the use of an agent against its budget and against that of its run, and says once if one of them is passed. */
+/**
+ * Counts the use of an agent against the budgets of its stage and its run, and reports once if one of them is exceeded.
+ */
 import { largestUse, type ModelUse, NO_USE, sumOfUse, withPrice } from '../../../domain/agent/budget.ts';
 import { type OverBudget, checkBudget, checkRunBudget } from '../../../domain/agent/limits.ts';
 import type { AgentWork, BudgetPlan } from '../../../domain/plan/plan.ts';
@@ -6,7 +8,7 @@ import type { AgentWork, BudgetPlan } from '../../../domain/plan/plan.ts';
 /** The budget of the run, for one of its agents. */
 export interface ShareOfRun {
   readonly budget: BudgetPlan;
-  /** By all agents of the run, without what the meter counts, as far as it is known. */
+  /** Returns the use of all agents of the run, as far as it is known, without the use that this meter counts. */
   readonly usedBeside: () => ModelUse;
 }
 
@@ -19,7 +21,7 @@ export class BudgetMeter {
   readonly #onOver: (over: OverBudget, hasAnswered: boolean) => void;
   readonly #run: ShareOfRun | null;
 
-  /** @param left  what is left to the agent; empty: its stage has no budget */
+  /** @param left the remaining budget of the agent; empty: its stage has no budget */
   constructor(
     work: Pick<AgentWork, 'llm'>,
     left: BudgetPlan,
@@ -36,15 +38,15 @@ export class BudgetMeter {
     return this.#over;
   }
 
-  /** With the price of the plan, if it has one. */
+  /** The use, with the price of the plan if the plan sets one. */
   get used(): ModelUse {
     return withPrice(this.#used, this.#work.llm);
   }
 
   /**
-   * An agent can write what it likes: a number never decreases.
-   * @param used  since the meter began
-   * @param hasAnswered  the agent has answered with it: no call follows. Absent: as before
+   * Adds a report of use. Numbers never decrease, because an agent can write any number.
+   * @param used the use since the meter began
+   * @param hasAnswered true if the agent has answered with this report, so that no call follows. Absent: unchanged
    */
   count(used: ModelUse, hasAnswered = this.#hasAnswered): ModelUse {
     this.#hasAnswered = hasAnswered;
@@ -52,7 +54,7 @@ export class BudgetMeter {
     return this.check();
   }
 
-  /** Also once more is known of the other agents of the run. */
+  /** Must also be called when the use of other agents of the run becomes known. */
   check(): ModelUse {
     const { used } = this;
     const over =

@@ -1,4 +1,4 @@
-/** Model servers that refuse connections. VMs are mocks, whose doors tell what a test says. */
+/** Model servers that refuse connections. VMs are mocks; their doors report what a test sets. */
 import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,7 +43,7 @@ let launches: number;
 /** The notices of the door. */
 let told: string;
 let agent: (io: MockIo) => Promise<number>;
-/** Between the start of a command and the answer that names it. */
+/** Runs between the start of a command and the answer that names it. */
 let afterExec: () => Promise<void>;
 
 beforeEach(async () => {
@@ -69,7 +69,7 @@ function request(llm: LlmPlan = LLM, played = false, timeoutMs = 4_000): StageRe
 }
 
 async function resultOf(what: StageRequest, change: Partial<ActivityDeps>): Promise<StageResult> {
-  // As a VM: what is a mock asks no server.
+  // Acts as a real VM, because a stage on a mock backend probes no server.
   const backend = {
     ...mock,
     name: 'qemu',
@@ -215,7 +215,7 @@ test('a refusal before the worker knows that the agent started ends the agent', 
   expect(failure?.code).toBe('agent/api-error');
 });
 
-test('words of the guest get the address of the spec', () => {
+test("the server's address in messages of the guest is replaced by the address of the spec", () => {
   expect(withWrittenServer(LLM, 'no route to http://llm:8123/v1/messages')).toBe(
     'no route to http://localhost:8123/v1/messages',
   );

@@ -1,4 +1,7 @@
-/** The server of an agent's model: one that refuses connections fails the stage at once, not after all tries of the command line. */
+/**
+ * The server of an agent's model. A server that refuses connections fails the stage at once, before the command line
+ * retries.
+ */
 import { modelTarget, providerServices, selectServer } from '../../../domain/agent/provider-hosts.ts';
 import type { OverBudget } from '../../../domain/agent/limits.ts';
 import type { LlmPlan } from '../../../domain/plan/plan.ts';
@@ -11,7 +14,7 @@ import type { ActivityDeps } from '../../deps.ts';
 import type { AttemptLife } from '../../heartbeat.ts';
 import { StartFailure } from '../../attempt/start-failure.ts';
 
-/** Before the VM: the command line of the agent never started. */
+/** Thrown before the VM boots: the command line of the agent never started. */
 export class ModelServerFailure extends StartFailure {
   constructor(stage: string, words: string) {
     super('agent/api-error', sanitizeLine(`the agent of stage ${stage} cannot start: ${words}`));
@@ -26,9 +29,10 @@ export interface ServerDemand {
 }
 
 /**
- * Probes a server on the worker's own host, which the VM reaches as a service, before the VM boots. Servers elsewhere are not probed:
- * the rules of a VM's door do not apply to a worker, and only the agent itself may send a key. An attempt that has begun continues.
- * @throws ModelServerFailure if nothing listens there
+ * Probes a server on the worker's own host, which the VM reaches as a service, before the VM boots. Servers elsewhere
+ * are not probed: the rules of a VM's door do not apply to a worker, and only the agent itself may send a key. An
+ * attempt that has begun continues.
+ * @throws ModelServerFailure if no server listens there
  */
 export async function requireModelServer({ deps, request, life, backend }: ServerDemand): Promise<void> {
   const { stage, scope, runId, execKey } = request;

@@ -1,4 +1,4 @@
-/** An agent of whose model its command line has no price: it goes on, and nobody knows what it costs. */
+/** Warns about an agent whose command line has no price for its model: the agent continues, and its cost is unknown. */
 import type { AgentOutcome } from '../../../agents/stream.ts';
 import { describeMissingPrice } from '../../../domain/agent/budget.ts';
 import type { AgentWork } from '../../../domain/plan/plan.ts';
@@ -7,7 +7,7 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { ActivityDeps } from '../../deps.ts';
 import type { StageRequest } from '../../calls/requests.ts';
 
-/** Once for the attempt, however many commands it has. */
+/** Warns once per attempt, whatever the number of its commands. */
 export async function warnOfUnpricedModels(
   deps: Pick<ActivityDeps, 'events' | 'now'>,
   { runId, execKey, stage }: StageRequest,

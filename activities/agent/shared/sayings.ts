@@ -1,4 +1,4 @@
-/** What an agent says, without secrets: as events of the log, and as the outcome of its work. */
+/** Converts the output of an agent, without secrets, into events of the log and into the outcome of its work. */
 import { cut } from '../../../agents/fields.ts';
 import { type AgentOutcome, type AgentSaying, type AgentUsage, STREAM_LIMITS } from '../../../agents/stream.ts';
 import type { RedactedData } from '../../../domain/plan/plan.ts';
@@ -7,7 +7,7 @@ import type { Redactor } from '../../../domain/security/redactor.ts';
 import { utf8Tail } from '../../../domain/units/utf8.ts';
 import { redactWhole } from '../../attempt/redacted-data.ts';
 
-/** A saying that has an event. */
+/** A saying that is recorded as an event. */
 export type ToldSaying = Exclude<AgentSaying, { readonly kind: 'tool-ended' | 'login-refused' }>;
 
 export function hasEvent(saying: AgentSaying): saying is ToldSaying {
@@ -18,11 +18,14 @@ export interface TellOptions {
   readonly stage: string;
   readonly execKey: string;
   readonly redactor: Redactor;
-  /** Returns what is told for what the agent says that it has used so far; `isLast`: with it the agent has ended its turn. */
+  /**
+   * Returns the usage to record for the agent's report of its usage so far. `isLast` is true if the agent has ended its
+   * turn with it.
+   */
   readonly used: (usage: AgentUsage, isLast: boolean) => AgentUsage;
 }
 
-/** @param hasEnded  the agent has ended its turn with it */
+/** @param hasEnded true if the agent has ended its turn with it */
 export function eventBodyOf(
   { stage, execKey, redactor, used }: TellOptions,
   saying: ToldSaying,
@@ -59,7 +62,7 @@ export function eventBodyOf(
   }
 }
 
-/** Redacted before it is cut: a part of a secret would not be found. */
+/** Redacts before it cuts, because a redactor does not find a part of a secret. */
 export function redactAndCut(redactor: Redactor, text: string, most: number): string {
   return cut(redactor.text(text), most);
 }
