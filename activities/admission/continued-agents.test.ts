@@ -1,4 +1,7 @@
-/** A retry whose agents continue: what a failed attempt saves at its end, what admission takes, and what the next attempt gets. VMs are mocks. */
+/**
+ * A retry whose agents continue: the last save of a failed attempt, the checks of admission, and the start of the next
+ * attempt. VMs are mocks.
+ */
 import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
@@ -63,7 +66,7 @@ const textAt = ({ files }: MockIo, path: string): string | null => {
   return node?.kind === 'file' ? Buffer.from(node.body).toString() : null;
 };
 
-/** A call of a tool that leaves a file, and a session; then it hangs until its time is over. */
+/** Makes a tool call that leaves a file, and a session; then it hangs until its time is over. */
 async function playHanging(io: MockIo): Promise<number> {
   await line(io, { type: 'thread.started', thread_id: SESSION });
   io.files.write('/workspace/half.txt', Buffer.from('half'));
@@ -81,7 +84,7 @@ async function playEnding(io: MockIo): Promise<number> {
   return 0;
 }
 
-/** Stores and mock VMs. Each test has its own, because the tests wait side by side. */
+/** Stores and mock VMs. Each test has its own, because the tests wait at the same time. */
 class Host implements AsyncDisposable {
   readonly stateDir = mkdtempSync(join(tmpdir(), 'voidbox-continue-'));
   readonly #backend: MockBackend;
@@ -224,7 +227,7 @@ test.concurrent('an agent that fails at its time limit is saved at its end, and 
   expect(await host.bodiesOf('second', 'stage-progress'), 'a success is not saved at its end').toEqual([]);
 });
 
-test.concurrent('a retry of such a retry continues what that left, or else what that had to continue from', async () => {
+test.concurrent('a retry of such a retry continues the save of that run, or else the save that the run had to continue', async () => {
   await using host = await Host.open();
   await first(host);
   await host.retry('second', 'first');
@@ -280,7 +283,7 @@ test.concurrent('an attempt after a lost VM continues from a save of its own run
   expect([resumed?.savedAtMs, resumed?.runId]).toEqual([5, undefined]);
 });
 
-test.concurrent('another attempt that the author asked for starts from the beginning, also in a retry that continues', async () => {
+test.concurrent("another attempt because of the author's retries starts from the beginning, also in a retry that continues", async () => {
   await using host = await Host.open();
   await first(host);
   await host.retry('second', 'first');

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { type Need, refuseNewer } from './plan-behaviour.ts';
 
-/** Invented: no stage of today's plans needs more than the first behaviour. */
+/** An invented need: no stage of current plans needs more than the first behaviour. */
 const NEEDS: readonly Need[] = [{ behaviour: 7, what: 'flies', isNeeded: ({ id }) => id === 'bird' }];
 
 test('a stage that needs a later behaviour is refused', () => {

@@ -45,7 +45,7 @@ const answer = {
   },
 };
 
-/** A host of mock VMs. Each test has its own, because the tests wait side by side. */
+/** A host of mock VMs. Each test has its own, because the tests wait at the same time. */
 class Host implements AsyncDisposable {
   readonly #stateDir = mkdtempSync(join(tmpdir(), 'voidbox-hang-'));
   readonly #backend: MockBackend;
@@ -158,7 +158,7 @@ test.concurrent.each(['claude', 'codex'] as const)(
   },
 );
 
-test.concurrent('an answer beyond the budget counts, though its process hangs', async () => {
+test.concurrent('an answer beyond the budget counts, even if its process hangs', async () => {
   await using host = await Host.open();
   host.agent = async (line, io) => {
     await answer.claude(line, 'the answer');
@@ -178,7 +178,7 @@ test.concurrent('an agent that ends soon after its final result has no notice', 
   expect(await host.warnings()).toEqual([]);
 });
 
-test.concurrent('Codex works on if a turn follows its turn', async () => {
+test.concurrent('Codex continues if a turn follows its turn', async () => {
   await using host = await Host.open();
   host.agent = async (line, io) => {
     await answer.codex(line, 'first');
@@ -205,7 +205,7 @@ test.concurrent('a failed call of the API is the outcome of an agent that hangs 
   });
 });
 
-test.concurrent('an agent that hangs without a final result fails by its time limit, and its usage is marked as the least', async () => {
+test.concurrent('an agent that hangs without a final result fails at its time limit, and its usage is marked as a minimum', async () => {
   await using host = await Host.open();
   host.agent = async (line, io) => {
     const message = (output: number): object => ({
@@ -223,7 +223,7 @@ test.concurrent('an agent that hangs without a final result fails by its time li
   expect(await host.warnings()).toEqual([]);
 });
 
-test.concurrent('the session file adds the usage of a cut agent that its stream did not report', async () => {
+test.concurrent('the session file adds the usage of an interrupted agent that its stream did not report', async () => {
   const usage = (output: number): object => ({ input_tokens: 9, output_tokens: output });
   await using host = await Host.open();
   host.agent = async (line, io) => {
@@ -255,7 +255,7 @@ test.concurrent('an agent that hung is asked again if its answer does not fit', 
 test.concurrent.each([
   ['before it ended the agent', 'notice'],
   ['after it ended the agent', 'stage-finished'],
-])('the answer counts for the worker that takes over from one that died %s', async (_when, dies) => {
+])('the answer counts for the worker that takes over after a worker died %s', async (_when, dies) => {
   await using host = await Host.open();
   host.agent = async (line, io) => {
     await answer.claude(line, 'the answer');

@@ -60,7 +60,7 @@ export function readFile(
       const ended = turn.exec.wait(signal);
       ended.catch(() => undefined);
       if (follower === null) {
-        // Also follow the file of an agent that has ended: an earlier worker may have followed it, and the usage that
+        // Also follow the file of an agent that has ended. An earlier worker may have followed it, and the usage that
         // it counted must count again.
         const sessionId = await session;
         follower = sessionId === null ? null : await startTurnFollower(driven, turn, sessionId, 'start', signal);

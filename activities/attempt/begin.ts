@@ -1,4 +1,6 @@
-/** What comes before the work of a stage in its VM: the log says that it begins, and the files that it finds are put there. */
+/**
+ * The start of an attempt in its VM, before its work: records it in the log, and puts the stage's files into the VM.
+ */
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { answeringOf } from '../../domain/plan/work.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
@@ -11,13 +13,14 @@ import { type Attempt, attemptName, attemptEvent, type AttemptVm } from './stage
 
 export interface Preparation {
   readonly prepare: () => Promise<void>;
-  /** False: `prepare` brings it. */
+  /** False if `prepare` unpacks the workspace. */
   readonly unpacksWorkspace: boolean;
 }
 
 /**
- * Before the command, which is started once for its key: the files of the stage, once for this VM.
- * @param preparation  puts more of them there; null: there are none
+ * Begins an attempt before its command, which starts once per key: puts the files of the stage into the VM, once for
+ * this VM.
+ * @param preparation puts further files there; null: there are no further files
  */
 export async function beginAttempt(vm: AttemptVm, preparation: Preparation | null): Promise<void> {
   await sayBegun(vm);
@@ -39,13 +42,13 @@ export async function beginAttempt(vm: AttemptVm, preparation: Preparation | nul
   }
 }
 
-/** An attempt that another worker has begun is taken over, which the log tells with the reason. */
+/** Records that the attempt begins. If another worker began it, records the takeover with its reason. */
 async function sayBegun(context: AttemptVm): Promise<void> {
   const { deps, request, sandbox, redactor } = context;
   const { runId, execKey, stage } = request;
   const budget = answeringOf(stage.work)?.budget;
   const writer = { execKey, fence: sandbox.facts.fence };
-  // The store refuses writers of lower fences from this append on, so the output cursor read later is final.
+  // From this append on, the store rejects writers with lower fences, so the output cursor that is read later is final.
   const isFirst =
     (await deps.events.append(
       runId,
@@ -81,7 +84,7 @@ async function sayBegun(context: AttemptVm): Promise<void> {
   );
 }
 
-/** Once for each in a run, however many stages read it. */
+/** Warns once per variable and run, whatever the number of stages that read it. */
 export async function warnOfUnsetVariables(context: Attempt, names: readonly string[]): Promise<void> {
   const events = names.map((name) =>
     attemptEvent(context, EVENT_ID.variableUnset(name), {

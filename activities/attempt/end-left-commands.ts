@@ -1,6 +1,7 @@
 /**
- * The commands that a cancelled attempt leaves in the VM of other stages. A cancel may arrive before the answer to the start of a
- * command, or before a new worker has attached to the command of the earlier one. No follower ends such a command.
+ * Ends the commands that a cancelled attempt leaves in a VM that other stages use. A cancel may arrive before the
+ * answer to the start of a command. It may also arrive before a new worker has attached to the command of the earlier
+ * worker. No follower ends such a command.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
@@ -11,13 +12,14 @@ import type { Sandbox } from '../ports/sandbox.ts';
 import type { Attempt } from './stage-attempt.ts';
 
 /**
- * Ends them as a cancel does, and settles after their end. A VM that ends with its attempt, or that is lost, leaves no commands.
+ * Ends the commands as a cancel does, and waits for their end. A VM that ends with its attempt, or that is lost, leaves
+ * no commands.
  * @throws CodedError `fence/stale` if a newer attempt drives the VM, `vm/protocol`, `store/io`
  */
 export async function endLeftCommands(context: Attempt): Promise<void> {
   const { deps, request, vmKey, backend, life, ownsVm } = context;
   if (ownsVm) return;
-  // It is in the log before the first command of the attempt is asked for.
+  // Without this event, the attempt has started no command: the event precedes the first command.
   if ((await deps.events.find(request.runId, EVENT_ID.attempt(request.execKey, 'started'))) === null) return;
   try {
     const vm = await deps.vms.use(vmKey, () => backend.launch(vmKey, request.scope.sandbox, life.detached));

@@ -1,4 +1,4 @@
-/** Follows a command to its end: its output into the log, a cancel request to its process. */
+/** Follows a command to its end: writes its output into the log, and ends it after a cancel request. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Redactor } from '../../domain/security/redactor.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -9,7 +9,7 @@ import type { StageRequest } from '../calls/requests.ts';
 
 /** Time that a command has between SIGTERM and SIGKILL when its run is cancelled. */
 export const TERM_GRACE_MS = 2_000;
-/** A command that a cancel reached and whose end the VM does not report is taken for dead with its VM. */
+/** The time limit for the end of a command after a cancel. Beyond it, the VM counts as lost. */
 export const KILL_LIMIT_MS = 5_000;
 
 export interface FollowContext {
@@ -18,10 +18,13 @@ export interface FollowContext {
   readonly life: AttemptLife;
 }
 
-/** @param stop aborted to end it, and by one that fails, which ends the others */
+/** @param stop aborted to end the listener; a listener that fails aborts it too, which ends the others */
 export type Listen = (stop: AbortController) => Promise<void>;
 
-/** Until the command's end and its last stored byte. A cancel request ends the command, not the following. */
+/**
+ * Follows the command until it has ended and its last byte is stored. A cancel request ends the command, not the
+ * following.
+ */
 export function follow(
   context: FollowContext,
   sandbox: Sandbox,
@@ -47,7 +50,9 @@ export function pumpOf({ deps, request }: FollowContext, sandbox: Sandbox, exec:
   return (stop) => pumpOutput(options, stop);
 }
 
-/** As `follow`, with further readers of the output; the command has ended when all of them have. */
+/**
+ * Does the same as `follow`, with these readers of the output. It resolves when the command and all readers have ended.
+ */
 export async function followWith({ life }: FollowContext, exec: Exec, listeners: readonly Listen[]): Promise<ExecExit> {
   const killer = killWhenCancelled(exec, life);
   const stop = new AbortController();
@@ -71,7 +76,7 @@ export async function followWith({ life }: FollowContext, exec: Exec, listeners:
 }
 
 interface Killer {
-  /** Rejects when a killed command does not end. */
+  /** Rejects if a killed command does not end. */
   readonly expired: Promise<never>;
   dispose(): void;
 }

@@ -41,7 +41,7 @@ test.each([
   expect(credentials[0]!.text).not.toContain(TOKENS.refresh_token);
 });
 
-test('each token of a login is redacted by itself, also the one that no guest has', async () => {
+test('each token of a login is redacted on its own, also the token that no guest gets', async () => {
   const { secrets } = await resolve(agentStage(), { CODEX_AUTH_JSON: LOGIN });
   const { text } = createRedactor(secrets);
   for (const token of Object.values(TOKENS)) {
@@ -59,14 +59,14 @@ test('each token of a login is redacted by itself, also the one that no guest ha
   ]);
 });
 
-test('what is no login is refused by its name, and its value is not said', async () => {
+test('an invalid login is refused with the name of its variable, and the error does not contain its value', async () => {
   await expect(resolve(agentStage(), { CODEX_AUTH_JSON: 'sk-some-key' })).rejects.toMatchObject({
     code: 'host/login-invalid',
     message: expect.stringMatching(/^stage think works by the login in CODEX_AUTH_JSON, (?!.*sk-some-key)/) as string,
   });
 });
 
-test('other agents have their key as a variable', async () => {
+test('other agents get their key as a variable', async () => {
   const { env, credentials } = await resolve(agentStage({ llm: null }), { ANTHROPIC_API_KEY: 'sk-key' });
   expect({ env, credentials }).toEqual({ env: { ANTHROPIC_API_KEY: 'sk-key' }, credentials: [] });
 });

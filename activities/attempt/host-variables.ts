@@ -1,4 +1,4 @@
-/** Values of a host enter here and nowhere else; the redactor gets the same list. */
+/** The only place that reads values of host variables; the redactor gets the same list. */
 import { Buffer } from 'node:buffer';
 import { credentialFileOf } from '../../domain/agent/credentials.ts';
 import { readCodexLogin, tokensOfLogin } from '../../domain/agent/codex-login.ts';
@@ -16,7 +16,9 @@ import { createMapping } from '../../domain/units/mapping.ts';
 type Sources = Pick<ActivityDeps, 'hostVariables' | 'lentVariables'>;
 
 const CLAUDE_LOGIN = 'CLAUDE_CODE_OAUTH_TOKEN';
-/** Of all host variables of a run: what is printed is searched for every form of each. */
+/**
+ * The limit of all host variables of a run together, because the redactor searches output for every form of each value.
+ */
 const SECRETS_BYTES = 64 * 1024;
 
 export interface CredentialText {
@@ -26,15 +28,15 @@ export interface CredentialText {
 
 export interface StageEnvironment {
   readonly env: Readonly<Record<string, string>>;
-  /** What its agent reads as files instead. */
+  /** Logins that the stage's agent reads from files instead of variables. */
   readonly credentials: readonly CredentialText[];
-  /** All values that the run has of the host: a stage may print what another one left in a file. */
+  /** All values of the host that the run knows: a stage may print a value that another stage left in a file. */
   readonly secrets: readonly Secret[];
   /** Names of the host variables that the stage itself reads. */
   readonly named: ReadonlySet<string>;
-  /** Those of them that are not set: the stage gets an empty value. */
+  /** The subset of `named` that is not set: the stage gets an empty value. */
   readonly unset: readonly string[];
-  /** By which its agent works, where that is known to end by itself. */
+  /** The login of the agent; null: no login, or a login without a known expiry. */
   readonly login: AgentLogin | null;
 }
 
@@ -61,7 +63,10 @@ export async function resolveEnvironment(
   };
 }
 
-/** A token of Codex says it itself; of one of Claude only the client knows that took it from the person's file. */
+/**
+ * Returns the agent's login if its expiry is known. A Codex token contains its expiry. For Claude, only the client
+ * knows it that read the login from the person's file.
+ */
 async function loginOf(
   { hostVariables }: Sources,
   runId: string,
@@ -77,7 +82,7 @@ async function loginOf(
     if (name === file?.name) return loginUntil('Codex', endOfToken(readCodexLogin(text)?.accessToken ?? ''));
     if (value.kind === 'literal' || name !== CLAUDE_LOGIN) continue;
     const handedOver = await hostVariables.get(runId);
-    // What a worker lends under that name is another one.
+    // A value that the worker lends under this name is a different login.
     if (handedOver[value.fromHost] !== text) return null;
     return loginUntil('Claude', readLoginEnd(handedOver[loginEndKey(value.fromHost)]));
   }
@@ -88,7 +93,10 @@ function loginUntil(owner: AgentLogin['owner'], endsAtMs: number | null): AgentL
   return endsAtMs === null ? null : { owner, endsAtMs };
 }
 
-/** All values that the run has of the host, as far as they are known here. @throws as `resolveEnvironment`, but for missing ones */
+/**
+ * Returns all host values of the run that are known here.
+ * @throws as `resolveEnvironment`, except for missing variables
+ */
 export async function readSecrets(
   sources: Sources,
   runId: string,
@@ -97,14 +105,17 @@ export async function readSecrets(
   return secretsOf(await readVariables(sources, runId, hostVariables));
 }
 
-/** A login is known by each of its tokens too, which other files and requests have without the rest. */
+/**
+ * Returns the secrets. Each token of a login is a secret of its own, because other files and requests contain a token
+ * without the rest.
+ */
 function secretsOf(values: ReadonlyMap<string, string>): readonly Secret[] {
   return [...values].flatMap(([name, value]) =>
     [value, ...tokensOfLogin(value)].map((text): Secret => ({ name, value: text })),
   );
 }
 
-/** @throws CodedError `host/login-invalid` */
+/** Moves the login of an agent from the environment into a file. @throws CodedError `host/login-invalid` */
 function withCredentials(
   { id, work }: StageRequest['stage'],
   env: readonly (readonly [name: string, text: string])[],
@@ -127,8 +138,8 @@ function withCredentials(
 }
 
 /**
- * Before the first VM: a run whose secrets are not there does not begin.
- * @param plan  `stages`: those that are to run
+ * Checks the variables before the first VM: a run with missing secrets does not begin.
+ * @param plan its `stages` are the stages that will run
  * @throws CodedError `host/variable-missing`, `host/variable-too-large`, `host/secrets-file`
  */
 export async function requireVariables(
@@ -141,7 +152,9 @@ export async function requireVariables(
   if (lacking.length > 0) throw createMissingError(lacking);
 }
 
-/** What was handed over for the run goes before what this worker lends. */
+/**
+ * Reads the values. Values that a client handed over for the run take precedence over values that this worker lends.
+ */
 async function readVariables(
   { hostVariables, lentVariables }: Sources,
   runId: string,

@@ -1,4 +1,4 @@
-/** Everything that a stage's command finds in the guest of its own: input.json, outputs of earlier stages, stdin. */
+/** The inputs of a stage's command in the guest: input.json, outputs of earlier stages, standard input. */
 import { Buffer } from 'node:buffer';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import type { InlineOrRef, UpstreamOutputs } from '../contract.ts';
@@ -10,13 +10,13 @@ import { valueAt } from '../../domain/units/mapping.ts';
 
 const INPUT_PATH = '/workspace/input.json';
 
-/** True when the command finds files that are put there for it. */
+/** Returns true if the stage needs files in the guest before its command starts. */
 export function needsFiles({ stage, input }: StageRequest): boolean {
   const hasInput = stage.input.kind === 'run-input' ? input !== null : stage.input.kind !== 'none';
   return hasInput || stage.again !== undefined || stage.inputs.length > 0;
 }
 
-/** Puts the stage's files into the guest. Not to be repeated once the command runs. */
+/** Puts the stage's files into the guest. Must not run again once the command has started. */
 export async function prepareFiles(
   artifacts: ArtifactStore,
   sandbox: Sandbox,
@@ -47,7 +47,7 @@ export interface InputFile {
   readonly bytes: AsyncIterable<Uint8Array>;
 }
 
-/** What lies in the stage's `input.json`; null: nothing does. */
+/** Returns the contents of the stage's `input.json`; null: the stage has no such file. */
 export async function inputFile(artifacts: ArtifactStore, request: StageRequest): Promise<InputFile | null> {
   const { input, again = [] } = request.stage;
   const before = again.map((loop) => upstreamOf(request, loop).output).find((output) => output !== null);
@@ -58,12 +58,12 @@ export async function inputFile(artifacts: ArtifactStore, request: StageRequest)
     case 'run-input':
       return request.input === null ? null : fileOf(artifacts, request.input);
     case 'carry': {
-      // No earlier box has an output, so there is no file.
+      // If no earlier box has an output, there is no file.
       const { output } = upstreamOf(request, input.stage);
       return output === null ? null : fileOf(artifacts, { kind: 'ref', ref: output });
     }
     case 'merge': {
-      // A box that was passed, or whose failure is tolerated, is no part of it.
+      // A box that was passed, or whose failure is tolerated, has no output to merge.
       const parts = input.stages.flatMap((stage) => {
         const { output } = upstreamOf(request, stage);
         return output === null ? [] : [{ name: stage, output }];

@@ -1,4 +1,7 @@
-/** Mocks from the request of a run to the result of a stage. Stores are files; there is nothing that a VM could be made with. */
+/**
+ * Mocks, from the request of a run to the result of a stage. Stores are files; there is no backend that could create a
+ * VM.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -73,7 +76,7 @@ async function bodiesOf(runId = 'run'): Promise<readonly RunEventBody[]> {
 }
 
 describe('admission', () => {
-  test('mocks what the request names, and says so to the workflow and to readers', async () => {
+  test('mocks the stages that the request names, and reports them to the workflow and to readers', async () => {
     const { machine } = await admitted({ plan: toWire(PLAN), mock: ['a'] });
     expect(machine!.stages.map(({ mocked }) => mocked === true)).toEqual([true, false, false]);
     const [first] = await bodiesOf();
@@ -81,7 +84,7 @@ describe('admission', () => {
     expect(project(emptyView('run'), { seq: 1, id: 'x', atMs: 1, body: first! }).mocked).toEqual(['a']);
   });
 
-  test('never mocks because of the plan alone, so that what cannot run is refused', async () => {
+  test('never mocks without a request, so that stages that cannot run are refused', async () => {
     await expect(admitted({ plan: toWire(PLAN) })).rejects.toMatchObject({
       type: 'admit/unsupported-work',
       message: expect.stringContaining('stage a is an agent') as string,
@@ -146,7 +149,7 @@ describe('a retry and a fork', () => {
     });
   });
 
-  test('a retry is refused if its plan says a mock that its run did not have', async () => {
+  test('a retry is refused if its plan declares a mock that its run did not have', async () => {
     await admitted({ plan: toWire(PLAN), mock: ['a'] }, 'less');
     const outcome = { state: 'failed', failedStage: null, failure: null, output: null } as const;
     await stores.events.append('less', [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]);
@@ -171,7 +174,7 @@ describe('a retry and a fork', () => {
 describe('a mocked stage', () => {
   beforeEach(() => admitted({ plan: toWire(PLAN), mock: 'all' }));
 
-  test('comes to its mock without a VM, once', async () => {
+  test('returns its mock without a VM, once', async () => {
     const result = await stage({});
     expect(result).toMatchObject({ outcome: 'succeeded', vm: null, command: { exitCode: 0, stdoutBytes: 13 } });
     const parts: Uint8Array[] = [];
@@ -181,7 +184,7 @@ describe('a mocked stage', () => {
     expect((await bodiesOf()).map(({ type }) => type)).toEqual(['run-admitted', 'stage-started', 'stage-finished']);
   });
 
-  test('with an exit code fails as a command would', async () => {
+  test('with an exit code fails like a command', async () => {
     await expect(stage({ stage: 'b' })).rejects.toMatchObject({
       type: 'stage/exit-nonzero',
       message: expect.stringContaining('stage b ended with exit code 3, as its mock says') as string,
@@ -208,7 +211,7 @@ describe('an output with a schema', () => {
   });
   const OBJECT = { type: 'object', required: ['ok'] };
 
-  test('succeeds where it fits', async () => {
+  test('succeeds if it fits', async () => {
     await admitted({ plan: toWire(judged(OBJECT, '{"ok":1}')), mock: 'all' });
     expect(await stage({})).toMatchObject({ outcome: 'succeeded' });
   });
@@ -231,7 +234,7 @@ describe('an output with a schema', () => {
     [{ type: 'text' }, 'the `output_schema` of stage a is not valid: schema is invalid'],
     [[], 'stages.0.outputSchema'],
     [{ description: 'x'.repeat(65_536) }, 'a shorter schema'],
-  ])('is refused at admission where the schema is none', async (schema, message) => {
+  ])('is refused at admission if the schema is invalid', async (schema, message) => {
     await expect(admitted({ plan: toWire(judged(schema, '')) })).rejects.toMatchObject({
       type: 'admit/invalid',
       message: expect.stringContaining(message) as string,

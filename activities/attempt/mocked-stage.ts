@@ -1,4 +1,4 @@
-/** A stage whose work is not done: what its author wrote for it is its result. */
+/** A stage that returns its `mock` instead of running. */
 import { Buffer } from 'node:buffer';
 import type { DataRef, MockWork, StagePlan } from '../../domain/plan/plan.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -13,7 +13,7 @@ import { readResult, writeResult } from './record.ts';
 export interface MockedRequest {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that the stage is done for; empty: of the run itself. */
+  /** The item that the stage belongs to; empty: the run itself. */
   readonly instance: InstancePath;
   readonly mock: MockWork;
   readonly outputSchema: StagePlan['outputSchema'];
@@ -29,7 +29,7 @@ export function mockStage(deps: Deps, request: MockedRequest): Promise<StageResu
   return withHeartbeat(() => concludeMocked(deps, request));
 }
 
-/** As `mockStage`, in an activity that has begun. */
+/** Does the same as `mockStage`, in an activity that has begun. */
 export async function concludeMocked(deps: Deps, request: MockedRequest): Promise<StageResult> {
   const { runId, stage, instance, execKey, attempt, mock, events } = request;
   const started: NewRunEvent = {
@@ -63,7 +63,7 @@ export async function concludeMocked(deps: Deps, request: MockedRequest): Promis
   return await writeResult(deps.events, runId, result, null, deps.now());
 }
 
-/** @param output  null: the mock fails by itself */
+/** @param output null if the exit code of the mock is a failure */
 async function failureOf(
   deps: Deps,
   { stage, mock, outputSchema }: MockedRequest,

@@ -1,4 +1,4 @@
-/** Whether what a stage left is what its `output_schema` says. */
+/** Checks an output against the `output_schema` of its stage. */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef, Plan, StagePlan } from '../../domain/plan/plan.ts';
@@ -13,7 +13,7 @@ type Deps = Pick<ActivityDeps, 'artifacts' | 'checkOutput'>;
 
 type CheckedStage = Pick<StagePlan, 'id' | 'outputSchema'>;
 
-/** Null: it fits, or the stage has no schema. What it says has words of the output in it. */
+/** Returns null if the output fits, or if the stage has no schema. The message may quote the output. */
 export async function outputMismatch(deps: Deps, stage: CheckedStage, output: DataRef): Promise<OutcomeFailure | null> {
   if (stage.outputSchema === undefined) return null;
   const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
@@ -27,7 +27,7 @@ export async function outputMismatch(deps: Deps, stage: CheckedStage, output: Da
   return { ...found, message: `${found.message}; ${describeRedacted(variables)}` };
 }
 
-/** As `outputMismatch`, of what is not stored yet and no larger than an output may be. */
+/** Does the same as `outputMismatch`, for an output that is not stored yet and within the size limit. */
 export async function bytesMismatch(
   { checkOutput }: Pick<Deps, 'checkOutput'>,
   stage: CheckedStage,
@@ -46,7 +46,8 @@ function mismatch({ id }: CheckedStage, problem: string): OutcomeFailure {
 }
 
 /**
- * Of a plan that any client may have sent: a schema that is none would fail its stage after its work.
+ * Rejects a plan with an invalid schema, because any client may have sent the plan. Such a schema would fail its stage
+ * only after its work.
  * @throws CodedError `admit/invalid`
  */
 export async function refuseBadSchemas({ checkOutput }: Pick<Deps, 'checkOutput'>, { stages }: Plan): Promise<void> {

@@ -8,7 +8,7 @@ import type { Exec } from '../ports/sandbox.ts';
 
 const ROOM: PumpDisk = { hasRoomForOutput: () => true, isFull: () => false, limitMs: 60_000 };
 
-/** Pumps the given chunks as standard output, from where the store stands. */
+/** Pumps the given chunks as standard output, from the store's cursor on. */
 async function pump(
   chunks: readonly Uint8Array[],
   options: {
@@ -74,7 +74,7 @@ async function pump(
   return { bodies, peak };
 }
 
-/** Pumps pieces of both streams as a keeper gives them, and gives what is stored, piece by piece. */
+/** Pumps pieces of both streams in the order of a keeper, and returns the stored pieces. */
 async function pumpBoth(
   pieces: readonly (readonly ['stdout' | 'stderr', string])[],
   from = { stdout: 0, stderr: 0 },
@@ -138,12 +138,12 @@ describe('the pump', () => {
     }
   });
 
-  test('stores bytes that are no text as they are', async () => {
+  test('stores bytes that are not text without a change', async () => {
     const bytes = Uint8Array.from({ length: 70_000 }, (_, index) => (index * 7) % 256);
     expect((await pump([bytes])).bodies.some(({ encoding }) => encoding === 'base64')).toBe(true);
   });
 
-  test('joins small chunks, cuts large ones, and goes on from the cursor', async () => {
+  test('joins small chunks, cuts large chunks, and continues from the cursor', async () => {
     const small = Array.from({ length: 2_000 }, (_, index) => Buffer.from(`${index}\n`));
     expect((await pump(small)).bodies.length).toBeLessThan(20);
     const { bodies, peak } = await pump([Buffer.alloc(1_000_000, 'x')], { cursor: 123_456 });
@@ -174,7 +174,7 @@ describe('the pump', () => {
     expect([looks > 3, tries]).toEqual([true, 2]);
   });
 
-  test('gives up after a limit, with a code that no other VM is started for', async () => {
+  test('gives up after a limit, with a code for which no other VM starts', async () => {
     const disk: PumpDisk = { hasRoomForOutput: () => false, isFull: () => false, limitMs: 20 };
     await expect(pump([Buffer.from('x')], { disk })).rejects.toMatchObject({ code: 'host/disk-full' });
   });
@@ -198,7 +198,7 @@ describe('the pump', () => {
     await expect(pumpOutput({ ...options, ...both }, new AbortController())).rejects.toBe(broken);
   });
 
-  test('waits for nothing but room', async () => {
+  test('waits only for room', async () => {
     const broken = new Error('EIO');
     const onAppend = (): void => {
       throw broken;

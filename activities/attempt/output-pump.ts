@@ -1,6 +1,6 @@
 /**
- * Brings an exec's output from the sandbox's spool into the event log: redacted, in order, in pieces of at
- * most 64 KiB, from where the store's cursor stands. Memory is bounded: reading waits for writing.
+ * Copies the output of an exec from the sandbox's spool into the event log, from the store's cursor on. Output is
+ * redacted, in order, in pieces of at most 64 KiB. Memory is bounded, because reading waits for writing.
  */
 import { Buffer } from 'node:buffer';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -12,10 +12,10 @@ import type { Exec } from '../ports/sandbox.ts';
 import { diskStaysFull } from '../vm/wait-for-room.ts';
 
 const PIECE_BYTES = 64 * 1024;
-/** Buffered bytes at which reading waits for the store. */
+/** The number of buffered bytes at which reading waits for the store. */
 const FLUSH_BYTES = 256 * 1024;
 const FLUSH_INTERVAL_MS = 100;
-/** How often a full disk is looked at. */
+/** The interval between checks of a full disk. */
 const ROOM_INTERVAL_MS = 500;
 
 export interface PumpOptions {
@@ -34,10 +34,10 @@ type StreamName = 'stdout' | 'stderr';
 const STREAM_NAMES = ['stdout', 'stderr'] as const;
 
 /**
- * Settles when both streams have ended and every byte of them is stored, in the order in which they came if the backend
- * knows it.
- * @param stop  aborted by the caller to end the pump, and by a stream or a store that fails
- * @throws what the sandbox or the store throws, and the reason of `stop`
+ * Resolves when both streams have ended and all their bytes are stored, in their order of arrival if the backend knows
+ * it.
+ * @param stop aborted by the caller to end the pump, and by the pump if a stream or the store fails
+ * @throws errors of the sandbox or the store, and the reason of `stop`
  */
 export async function pumpOutput(options: PumpOptions, stop: AbortController): Promise<void> {
   const { events, exec, execKey, runId } = options;
@@ -97,7 +97,10 @@ interface PieceWriter {
   dispose(): void;
 }
 
-/** @param stop  aborted if the store fails, because a command without further output would hide the failure until its end */
+/**
+ * @param stop aborted if the store fails, because a command without further output would otherwise hide the failure
+ * until its end
+ */
 function createPieceWriter(options: PumpOptions, stop: AbortController): PieceWriter {
   const { signal } = stop;
   let buffered: StreamPiece[] = [];
@@ -149,7 +152,7 @@ function createPieceWriter(options: PumpOptions, stop: AbortController): PieceWr
   };
 }
 
-/** Neighbours of one stream together, in their order. */
+/** Groups neighbouring pieces of the same stream, in their order. */
 function groupByStream(
   pieces: readonly StreamPiece[],
 ): readonly { readonly stream: StreamName; readonly pieces: readonly Piece[] }[] {
@@ -162,7 +165,10 @@ function groupByStream(
   return groups;
 }
 
-/** Separates the beginning of a character at the end of each stream, because its rest is still missing. */
+/**
+ * Holds back the beginning of a character at the end of each stream, because the rest of the character is still
+ * missing.
+ */
 function holdBackCharacters(pieces: readonly StreamPiece[]): {
   readonly ready: readonly StreamPiece[];
   readonly rest: StreamPiece[];
@@ -180,7 +186,10 @@ function holdBackCharacters(pieces: readonly StreamPiece[]): {
   return { ready, rest };
 }
 
-/** Nothing but room is waited for. The store knows what it has of a try that failed half-way. */
+/**
+ * Waits only for room; other errors are thrown. A repeated append is safe, because the store knows which events it
+ * already has.
+ */
 async function appendOnceThereIsRoom(
   { disk, events, runId, execKey, fence }: PumpOptions,
   added: readonly NewRunEvent[],
@@ -228,12 +237,12 @@ function decodeUtf8(bytes: Uint8Array): string | null {
   }
 }
 
-/** A piece whose bytes stand for themselves can be cut anywhere; one that was redacted can't. */
+/** Returns true for a piece that redaction did not change. Only such a piece can be cut anywhere. */
 function isVerbatim(piece: Piece): boolean {
   return piece.bytes.length === piece.to - piece.from;
 }
 
-/** Neighbouring pieces become one, up to the size of a piece. */
+/** Joins neighbouring pieces, up to the size limit of a piece. */
 export function joinPieces(pieces: readonly Piece[]): Piece[] {
   const joined: Piece[] = [];
   let group: Piece[] = [];
@@ -276,7 +285,7 @@ function cutToSize(piece: Piece): Piece[] {
   return cuts;
 }
 
-/** Keeps the start of a character whose rest has not come yet, so that text stays text in the events. */
+/** Holds back the start of a character whose rest has not arrived, so that text stays text in the events. */
 function holdBackPartialCharacter(pieces: readonly Piece[]): {
   readonly ready: readonly Piece[];
   readonly rest: Piece[];
@@ -294,7 +303,7 @@ function holdBackPartialCharacter(pieces: readonly Piece[]): {
   return { ready, rest: [rest] };
 }
 
-/** Bytes at the end that begin a UTF-8 character and do not complete it: 0 to 3. */
+/** Returns the number of bytes at the end that begin a UTF-8 character without completing it: 0 to 3. */
 function partialCharacterLength(bytes: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
     const byte = bytes[bytes.length - back] ?? 0;

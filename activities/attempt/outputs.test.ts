@@ -17,7 +17,7 @@ async function* cutOff(): AsyncGenerator<Uint8Array> {
 test.each([
   ['before its first byte', () => Promise.reject(REFUSED)],
   ['on its way', () => Promise.resolve(cutOff())],
-])('an output that is refused %s is named, with the entry and why', async (_, getTar) => {
+])('an output that is refused %s is named in the failure, with the entry and the reason', async (_, getTar) => {
   const sandbox = { getTar } as unknown as Sandbox;
   const artifacts = {
     put: async (bytes: AsyncIterable<Uint8Array>) => {
@@ -34,7 +34,7 @@ test.each([
   });
 });
 
-test('an output file that is refused is named, with its place and why', async () => {
+test('an output file that is refused is named in the failure, with its path and the reason', async () => {
   const refused = new CodedError('stage/bad-output', '/workspace/np: Permission denied (os error 13)');
   const sandbox = { readFile: () => Promise.reject(refused) } as unknown as Sandbox;
   const stage = { ...STAGE, outputs: [], outputFile: '/workspace/np' };

@@ -1,4 +1,4 @@
-/** What a successful command leaves: its output and its named outputs. */
+/** Collects the results of a successful command: its output and its named outputs. */
 import { Buffer, isUtf8 } from 'node:buffer';
 import { unfenceJson } from '../../agents/fenced-json.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
@@ -20,22 +20,22 @@ export type CollectedOutputs =
   | { readonly failure: OutcomeFailure }
   | { readonly failure: null; readonly output: DataRef; readonly outputs: Readonly<Record<string, DataRef>> };
 
-/** Of an agent: where its output is, if not in a file. */
+/** The last message of an agent, which is the output if the agent wrote no file. */
 export interface LastMessage {
-  /** Its last message; null: it had none. */
+  /** The last message; null: the agent gave no message. */
   readonly said: Uint8Array | null;
-  /** Without the file there is no output. */
+  /** True if a missing file is a failure. */
   readonly fileIsExpected: boolean;
-  /** It is JSON whatever the stage says. */
+  /** True if the message is JSON even if the stage has no schema. */
   readonly isJson?: boolean;
-  /** The changes that redaction made in the message before; absent: no change. */
+  /** The changes that redaction already made in the message; absent: no change. */
   readonly redacted?: RedactedData;
 }
 
 /**
- * Everything is durable in the artifact store when this settles.
- * @param exec  null: nothing ran; then there is an agent
- * @param agent  absent: the work is a command, whose standard output stands for a file that the plan does not name
+ * Collects the outputs. Everything is durable in the artifact store when the promise resolves.
+ * @param exec null if no command ran; then `agent` must be set
+ * @param agent absent if the work is a command; its standard output is the output unless the plan names a file
  */
 export async function collectOutputs(
   artifacts: ArtifactStore,
@@ -98,7 +98,7 @@ async function storeLastMessage(
   return { failure: null, output, outputs };
 }
 
-/** An answer that is one fenced block around JSON is that JSON. One that is too large for a schema stays as it is. */
+/** Unwraps an answer that is one fenced block around JSON. An answer that is too large for a schema stays unchanged. */
 async function* withoutFence(source: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
   const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
   const held: Uint8Array[] = [];
@@ -123,7 +123,7 @@ function createMissingOutput(stage: StagePlan, what: string, guestPath: string):
   };
 }
 
-/** What a guest leaves is its own doing: a refused entry is the stage's outcome, not a broken world. */
+/** Converts a rejected entry into a failure of the stage, because the guest itself left the entry. */
 async function hostileChecked<T>(
   stage: StagePlan,
   what: string,

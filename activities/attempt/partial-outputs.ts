@@ -1,4 +1,7 @@
-/** Named outputs of an attempt that Voidbox ended: kept for people, under a name that no part of Voidbox reads as an output. */
+/**
+ * Named outputs of an attempt that Voidbox ended. They are kept for people, under a name that no part of Voidbox reads
+ * as an output.
+ */
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { isService } from '../../domain/plan/work.ts';
@@ -9,16 +12,17 @@ import { type Attempt, attemptEvent, type AttemptVm } from './stage-attempt.ts';
 import { isInterrupted } from './result.ts';
 import type { WorkEnd } from './work/attempt-work.ts';
 
-/** For all of them: a cancel does not wait longer. */
+/** The time limit for all partial outputs together, because a cancel must not wait longer. */
 export const PARTIAL_LIMIT_MS = 10_000;
 
 /**
- * The result, with `partial` if Voidbox ended one of the commands. An output that cannot be kept is a notice.
+ * Returns the result, with `partial` if Voidbox ended one of the commands. An output that cannot be kept causes a
+ * notice.
  */
 export async function keepPartialOutputs(vm: AttemptVm, { result, execs }: WorkEnd): Promise<StageResult> {
   const { request, life, sandbox, redactor } = vm;
   const { stage } = request;
-  // A service has no named outputs but of an end of its own.
+  // A service has named outputs only if it ends on its own.
   if (result.outcome === 'succeeded' || stage.outputs.length === 0 || isService(stage.work)) return result;
   const exits = await Promise.all(execs.map((exec) => exec.wait(life.detached)));
   if (!exits.some(isInterrupted)) return result;
@@ -42,7 +46,7 @@ export async function keepPartialOutputs(vm: AttemptVm, { result, execs }: WorkE
   return Object.keys(partial).length === 0 ? result : { ...result, partial: { ...result.partial, ...partial } };
 }
 
-/** Once for an attempt: the first says enough. */
+/** Warns once per attempt: the first reason is enough. */
 async function warnNotKept(context: Attempt, text: string): Promise<void> {
   const { deps, request } = context;
   const body = { type: 'notice', level: 'warning', message: sanitizeLine(text) } as const;

@@ -42,7 +42,7 @@ let backend: MockBackend;
 let scripts: GuestScript[];
 /** The agent's work in its repository. */
 let work: (folder: string) => void;
-/** How its stream ends; null: it never does. */
+/** The end of its stream; null: the stream never ends. */
 let ending: object | null;
 let hasBegun: Promise<void>;
 
@@ -88,7 +88,7 @@ function git(cwd: string, ...args: string[]): string {
   return execFileSync('git', args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
 }
 
-/** Once, however often the agent is asked. */
+/** Commits once, however often the agent is asked. */
 const change = (folder: string): void => {
   if (existsSync(join(folder, 'b.txt'))) return;
   writeFileSync(join(folder, 'b.txt'), 'new\n');
@@ -255,7 +255,7 @@ test('a repository that git of the guest cannot pack is a notice, and the failur
   expect(await noticesOf()).toEqual(['stage fix: the changes of its agent are not kept: HEAD names no commit']);
 });
 
-test('a worker that died after it had kept the changes keeps them once, by the same command', async () => {
+test('the changes are kept once if the worker dies afterwards, by the same command', async () => {
   ending = { ...ENDED, result: 'no JSON' };
   let hasDied = false;
   const { events } = stores;

@@ -1,6 +1,6 @@
 /**
- * Keeps what an agent did in its workspace before its attempt failed or was interrupted. No stage reads it; a person may take it
- * with `voidbox apply RUN --partial`.
+ * Keeps the changes of an agent in its workspace if its attempt failed or was interrupted. No stage reads them; a
+ * person may apply them with `voidbox apply RUN --partial`.
  */
 import { PARTIAL_OUTPUTS } from '../../domain/plan/workspace.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -11,12 +11,12 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Attempt, AttemptVm } from './stage-attempt.ts';
 import { collectChanges, WORKSPACE_LIMITS } from '../workspace/stage-workspace.ts';
 
-/** The time limit of git in the guest after a cancel: a person waits for the end of the run. */
+/** The time limit of git in the guest after a cancel, because a person waits for the end of the run. */
 const CANCELLED_LIMIT_MS = 30_000;
 
 /**
- * The same result, with what was kept and a failure that names it.
- * @param result  of an agent's attempt, whose VM still lives
+ * Returns the result with the kept changes, and with a failure that names them.
+ * @param result the result of an agent's attempt, whose VM still lives
  * @throws CodedError if the VM is lost: nothing of the attempt is durable yet
  */
 export async function keepPartialWork(vm: AttemptVm, result: StageResult): Promise<StageResult> {
@@ -30,7 +30,7 @@ export async function keepPartialWork(vm: AttemptVm, result: StageResult): Promi
     (outcome !== 'failed' && outcome !== 'cancelled')
   )
     return result;
-  // The guest's git has refused once, and the failure says why.
+  // The guest's git has already failed once, and the failure contains the reason.
   if (failure.code === 'workspace/refused') return result;
   const isCancelled = outcome === 'cancelled';
   if (isCancelled && !deps.disk.hasRoomForOutput()) {
@@ -58,7 +58,7 @@ export async function keepPartialWork(vm: AttemptVm, result: StageResult): Promi
   };
 }
 
-/** Once for the attempt. */
+/** Warns once per attempt. */
 async function warnNotKept({ deps, request }: Attempt, why: string): Promise<void> {
   const { runId, execKey, stage, instance } = request;
   const message = sanitizeLine(

@@ -21,7 +21,7 @@ const sandboxOf = (facts: SandboxFacts, started: readonly string[] = []) => ({
   execs: () => Promise.resolve(started.map((key) => ({ key, isRunning: false }))),
 });
 
-test('files of an attempt are in the VM that they were put into', async () => {
+test('files of an attempt count only for the VM that they were put into', async () => {
   const facts = { ...LAUNCHED };
   expect(await isPrepared(sandboxOf(facts), EXEC)).toBe(false);
   markPrepared(sandboxOf(facts), EXEC);
@@ -31,7 +31,7 @@ test('files of an attempt are in the VM that they were put into', async () => {
   expect(await isPrepared(sandboxOf({ ...LAUNCHED }), EXEC)).toBe(false);
 });
 
-test('another process takes them for being there once their command has started', async () => {
+test('another process assumes the files exist once their command has started', async () => {
   const found = { ...LAUNCHED, attached: true, fence: 2 };
   expect(await isPrepared(sandboxOf(found), EXEC)).toBe(false);
   expect(await isPrepared(sandboxOf(found, [EXEC]), EXEC)).toBe(true);

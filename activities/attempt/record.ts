@@ -1,6 +1,7 @@
 /**
- * Durable marks of an attempt and of its VM: what is prepared, and the result. A stage's result is its `stage-finished` event: the
- * first one of an exec key stands, and the store refuses that of a driver which was overtaken.
+ * Durable marks of an attempt and of its VM: the files that were put into the VM, and the result. A stage's result is
+ * its `stage-finished` event. The first event of an exec key counts, and the store rejects the event of a driver that
+ * was overtaken.
  */
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
@@ -16,10 +17,10 @@ export async function readResult(events: EventLog, runId: string, execKey: strin
 }
 
 /**
- * On the disk when it settles, with the output before it.
- * @param fence of the VM that the result comes from; null for a result that no VM had a part in
- * @returns the result that stands: an earlier one, where there is one
- * @throws CodedError `fence/stale` when a newer attempt drives the exec
+ * Writes a result. It is on the disk when the promise resolves, and so is the output before it.
+ * @param fence the fence of the VM that the result comes from; null if no VM took part
+ * @returns the recorded result: the earlier one, if there is one
+ * @throws CodedError `fence/stale` if a newer attempt drives the exec
  */
 export async function writeResult(
   events: EventLog,
@@ -43,13 +44,14 @@ interface Mark {
   readonly vmLife: string;
 }
 
-/** Attempts whose files this process has put into a VM, by what it knows of that. */
+/** The attempts whose files this process has put into a VM. */
 const preparedHere = new WeakMap<SandboxFacts, Set<string>>();
 
 /**
- * True when the files of the attempt are in this VM and its command may have changed them: writing them again could overwrite what
- * it made of them. What another process has put there is known from the command, which starts after its files are there and is
- * known to the VM until its result stands. Files of a command that has not started are written again.
+ * Returns true if the files of the attempt are in this VM and its command may have changed them. Writing the files
+ * again could overwrite those changes. For files from another process, the command is the evidence. It starts after its
+ * files are written, and the VM knows the command until its result is recorded. The files of a command that has not
+ * started are written again.
  */
 export async function isPrepared(sandbox: Pick<Sandbox, 'facts' | 'execs'>, execKey: string): Promise<boolean> {
   if (preparedHere.get(sandbox.facts)?.has(execKey) === true) return true;
@@ -64,11 +66,11 @@ function vmPreparedName({ scope, instance, generation }: VmKey): string {
   return `vm-prepared-${scope}/${instance.length === 0 ? '' : `${instanceText(instance)}/`}${generation}`;
 }
 
-/** True when the writable mounts are in this VM: commands may have changed them since. */
+/** Returns true if the writable mounts are in this VM: commands may have changed them since. */
 export async function isVmPrepared(marks: HostMarks, key: VmKey, facts: SandboxFacts): Promise<boolean> {
   const found = (await marks.getOfVm(key.runId, vmPreparedName(key))) as Mark | null | undefined;
-  // A mark is of one VM, not of its key: a key can be launched again once the host has forgotten that its VM ended, for example
-  // when a run is reset.
+  // A mark belongs to one VM, not to its key. A key can be launched again after the host has forgotten the end of its
+  // VM, for example when a run is reset.
   return found?.vmLife === facts.vmLife;
 }
 

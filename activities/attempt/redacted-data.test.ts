@@ -1,4 +1,7 @@
-/** Redaction that changes outputs: the notice of the stage that made one, and the failures of stages that read it. VMs are mocks, stores are files. */
+/**
+ * Redaction that changes outputs: the notice of the stage that produced the output, and the failures of stages that
+ * read it. VMs are mocks, stores are files.
+ */
 import { Buffer } from 'node:buffer';
 import { describe, expect, test } from 'vitest';
 import { REDACTED_LIMITS, type DataRef } from '../../domain/plan/plan.ts';
@@ -12,7 +15,7 @@ import { redactWhole } from './redacted-data.ts';
 import type { StageRequest } from '../calls/requests.ts';
 
 const rig = useStageAttempts({
-  /** Its first argument, with the value of PORT for each `PORT`. */
+  /** Prints its first argument, with the value of PORT for each `PORT`. */
   print: async ({ args, env, write }) => {
     await write('stdout', args[0]!.replaceAll('PORT', env['PORT'] ?? ''));
     return 0;

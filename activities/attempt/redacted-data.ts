@@ -1,4 +1,7 @@
-/** The changes that redaction makes in the data of a stage: found when the data is stored, and named if a stage fails because of them. */
+/**
+ * The changes that redaction makes in the data of a stage. They are detected when the data is stored, and named if a
+ * stage fails because of them.
+ */
 import { Buffer } from 'node:buffer';
 import { type DataRef, REDACTED_LIMITS, type RedactedData } from '../../domain/plan/plan.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -14,11 +17,11 @@ import type { StageRequest } from '../calls/requests.ts';
 
 export interface RedactedSource {
   readonly bytes: AsyncIterable<Uint8Array>;
-  /** After the last of the bytes; null: they are as they were. */
+  /** Returns the changes after the last of the bytes was read; null: no change. */
   changes(): RedactedData | null;
 }
 
-/** Redacts bytes on their way. */
+/** Redacts a stream of bytes. */
 export function redactSource(source: AsyncIterable<Uint8Array>, redactor: Redactor): RedactedSource {
   const stream = redactor.stream();
   const json = createJsonHolder();
@@ -32,7 +35,7 @@ export function redactSource(source: AsyncIterable<Uint8Array>, redactor: Redact
   return { bytes: bytes(), changes: () => changesOf(stream.counts(), json.held(), redactor) };
 }
 
-/** The same of a text. */
+/** Redacts a text in the same way. */
 export function redactWhole(
   text: string,
   redactor: Redactor,
@@ -48,7 +51,7 @@ export function redactWhole(
   return { text: redacted, changes: changesOf(stream.counts(), json.held(), redactor) };
 }
 
-/** The ref, with what redaction changed in its data. */
+/** Returns the ref with the changes that redaction made in its data. */
 export function withChanges(ref: DataRef, ...changes: readonly (RedactedData | null | undefined)[]): DataRef {
   const known = changes.filter((each): each is RedactedData => each !== null && each !== undefined);
   if (known.length === 0) return ref;
@@ -56,7 +59,7 @@ export function withChanges(ref: DataRef, ...changes: readonly (RedactedData | n
   return { ...ref, redacted: { variables, breaksJson: known.some(({ breaksJson }) => breaksJson) } };
 }
 
-/** Bytes that may be a JSON list or mapping, as far as they are few enough to read. */
+/** Holds bytes that may be a JSON list or mapping, up to a size limit. */
 function createJsonHolder(): { add(chunk: Uint8Array): void; held(): Buffer | null } {
   let chunks: Buffer[] | null = [];
   let bytes = 0;
@@ -72,7 +75,7 @@ function createJsonHolder(): { add(chunk: Uint8Array): void; held(): Buffer | nu
       }
       bytes += chunk.length;
       if (bytes > REDACTED_LIMITS.jsonBytes) return void (chunks = null);
-      // A copy: the reader's buffer is its own again after the call.
+      // Copy the chunk, because the reader reuses its buffer after the call.
       chunks.push(Buffer.from(chunk));
     },
     held: () => (chunks === null ? null : Buffer.concat(chunks)),
@@ -92,7 +95,7 @@ function changesOf(counts: ReadonlyMap<string, number>, held: Buffer | null, red
   };
 }
 
-/** As the bytes are stored: a text of UTF-16 units is searched by other patterns. */
+/** Redacts bytes in the same way as they are stored: for a text of UTF-16 units the redactor uses other patterns. */
 function redactText(bytes: Buffer, redactor: Redactor): string {
   const stream = redactor.stream();
   const pieces = [...stream.push(bytes), ...stream.flush()];
@@ -104,7 +107,7 @@ interface NoticeContext {
   readonly request: StageRequest;
 }
 
-/** Tells the author of the stage that its output is not what the stage left; once for a stage. */
+/** Tells the author of a stage that redaction changed its output; once per stage. */
 export async function recordOutputRedaction(
   { deps, request }: NoticeContext,
   output: Pick<DataRef, 'redacted'> | null,
@@ -122,7 +125,7 @@ export async function recordOutputRedaction(
   await deps.events.append(runId, [{ id, atMs: deps.now(), body: { type: 'notice', level, message } }]);
 }
 
-/** Null: the standard input of the stage is no JSON that redaction broke. */
+/** Returns a failure if redaction broke the JSON of the stage's standard input; otherwise null. */
 export function findBrokenStdin({
   stage,
   upstream,
@@ -143,7 +146,7 @@ const MAY_HAVE_READ: ReadonlySet<string> = new Set([
   'stage/output-missing',
 ]);
 
-/** The result; its failure names the variables that redaction took out of what the stage was given. */
+/** Adds to a failure the variables that redaction removed from the stage's inputs. */
 export function namingRedactedInputs({ stage, upstream }: StageRequest, result: StageResult): StageResult {
   const { failure } = result;
   if (result.outcome !== 'failed' || failure === null || !MAY_HAVE_READ.has(failure.code)) return result;

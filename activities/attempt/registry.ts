@@ -1,20 +1,25 @@
-/** Who drives which exec in this process. A newer attempt makes the older one let go before it begins. */
+/** The attempts that this process drives, by exec. A newer attempt makes the older attempt detach before it begins. */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { DetachedError } from '../failure.ts';
 import type { AttemptLife } from '../heartbeat.ts';
 
-/** How long a newer attempt waits for the older one to let go; beyond it the fence keeps the older one out. */
+/**
+ * The time that a newer attempt waits for the older attempt to detach; after it, the fence excludes the older attempt.
+ */
 const HANDOVER_LIMIT_MS = 5_000;
-/** Ends that are remembered; the oldest is forgotten for another. */
+/** The most remembered ends; a further end replaces the oldest. */
 const MAX_ENDS = 1_000;
 const MAX_REASON_CHARACTERS = 500;
 
 export interface AttemptRegistry {
   /** Runs `body` as the only driver of `key` in this process. */
   drive<T>(key: string, life: AttemptLife, body: () => Promise<T>): Promise<T>;
-  /** How the last attempt of this process on `key` ended without a result; null where this process knows of none. */
+  /**
+   * Returns how the last attempt of this process on `key` ended without a result; null if this process knows of no such
+   * attempt.
+   */
   earlierEnd(key: string): string | null;
-  /** Keys that are driven now. */
+  /** Returns the keys that are driven now. */
   driven(): ReadonlySet<string>;
 }
 
@@ -34,7 +39,7 @@ export function createAttemptRegistry(): AttemptRegistry {
     driven: () => new Set(drivers.keys()),
     async drive(key, life, body) {
       const older = drivers.get(key);
-      // A worker that was stopped may be handed attempts that the server has given up together with the one that counts, in any order.
+      // After a stop, the server may hand a worker obsolete attempts together with the current attempt, in any order.
       if (older !== undefined && older.life.scheduledAtMs > life.scheduledAtMs)
         throw new DetachedError('a newer attempt in this process drives it');
       let finish!: () => void;

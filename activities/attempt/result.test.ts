@@ -76,7 +76,7 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
   expect(result).toMatchObject({ outcome: 'failed', failure: { code, message } });
 });
 
-test('the end of standard error has the last state of a line that its program writes over', async () => {
+test('the tail of standard error has the last state of a line that its program overwrites', async () => {
   const bytes = Buffer.from('get 1 %\rget 99 %\nno such package\r\n');
   const exec = {
     async *output() {

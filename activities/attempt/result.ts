@@ -1,4 +1,4 @@
-/** From a command's end to the stage's outcome. */
+/** Converts a command's end into the stage's outcome. */
 import { Buffer } from 'node:buffer';
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 import type { StageResult, VmFacts } from '../../domain/run/stage-result.ts';
@@ -9,7 +9,10 @@ import type { Exec, ExecExit, Sandbox, SandboxBackend, VmUsage } from '../ports/
 import type { StageRequest } from '../calls/requests.ts';
 
 const TAIL_BYTES = 2 * 1024;
-/** Read before the tail beside the longest secret, so that one that begins there is still whole for the redactor. */
+/**
+ * The bytes that are read before the tail, in addition to the longest secret. A secret that begins there must be
+ * complete for the redactor.
+ */
 const TAIL_MARGIN_BYTES = 16 * 1024;
 
 export function vmFactsOf({ name }: SandboxBackend, { facts }: Sandbox): VmFacts {
@@ -37,14 +40,17 @@ export function createCancelledResult(backend: SandboxBackend, request: StageReq
   };
 }
 
-/** Voidbox ended the command: its exit code says nothing, and no part of Voidbox takes what it left for a result. */
+/**
+ * Returns true if Voidbox ended the command. Its exit code then means nothing, and no part of Voidbox uses its output
+ * as a result.
+ */
 export function isInterrupted({ reason, cause }: Pick<ExecExit, 'reason' | 'cause'>): boolean {
   return cause !== null || reason === 'timeout' || reason === 'output-limit';
 }
 
 /**
- * The result without outputs. If Voidbox ended the command, the cause of that is the outcome, whatever the exit code. A command that
- * ended before keeps its own outcome, also if a cancel is requested.
+ * Returns the result without outputs. If Voidbox ended the command, the outcome is the cause, whatever the exit code. A
+ * command that ended before keeps its own outcome, also if a cancel is requested.
  */
 export async function describeExit(
   backend: SandboxBackend,
@@ -90,7 +96,10 @@ export async function describeExit(
   };
 }
 
-/** The VM's figures as a result has them: what is not known is absent. They are of the VM, whose stages may be several. */
+/**
+ * Returns the VM's figures for a result, without unknown figures. They belong to the VM, which several stages may
+ * share.
+ */
 export function usageOfVm(usage: VmUsage): StageResult['usage'] {
   const named = {
     vmCpuMs: usage.cpuMs,
@@ -133,13 +142,13 @@ function describe({ stage: { id: stage, timeoutMs, maxOutputBytes }, scope }: St
   }
 }
 
-/** As the guest agent says it, when the kernel has killed processes of the command. */
+/** The message of the guest agent after the kernel has killed processes of the command. */
 const OUT_OF_MEMORY = /^the guest killed (\d{1,9}) of its processes: its memory for users is full$/;
 
-/** As the guest agent says it, when a command failed and the disk of users has no room. */
+/** The message of the guest agent after a command failed and the disk of users is full. */
 const DISK_FULL = /^the guest's disk is full: \d{1,20} bytes and \d{1,20} files are left$/;
 
-/** @param diskMib  of the VM */
+/** @param diskMib the disk size of the VM */
 export function describeFullDisk(diskMib: number): string {
   return `the disk of the VM is full; \`disk_mb\` is ${diskMib}, raise it`;
 }
@@ -165,9 +174,9 @@ async function readTail(exec: Exec, exit: ExecExit, redactor: Redactor, signal: 
   for await (const chunk of exec.output('stderr', offset, signal))
     for (const piece of stream.push(chunk)) keep(piece.bytes);
   for (const piece of stream.flush()) keep(piece.bytes);
-  // A cut inside a character leaves continuation bytes at the front, which say nothing.
+  // A cut inside a character leaves meaningless continuation bytes at the front.
   let start = 0;
   while (start < 3 && ((tail[start] ?? 0) & 0xc0) === 0x80) start += 1;
-  // Temporal's own tools print it as it is.
+  // Temporal's own tools print the tail without escaping it.
   return sanitize(readLastStates(tail.subarray(start).toString('utf8')));
 }

@@ -1,4 +1,7 @@
-/** A command as an activity: what a later attempt, a lost VM and a stranger come to. VMs are mocks, stores are files. */
+/**
+ * A command as an activity: the results of a later attempt, of a lost VM and of a foreign call. VMs are mocks, stores
+ * are files.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,7 +32,7 @@ beforeEach(async () => {
   losses = 0;
   backend = createMockBackend({
     programs: {
-      /** Loses its VM as often as the test says, then prints how often it was started. */
+      /** Loses its VM as often as the test sets, then prints how often it was started. */
       fragile: async ({ killed, write }) => {
         started += 1;
         if (losses === 0) {
@@ -80,7 +83,7 @@ async function typesIn(runId: string): Promise<readonly string[]> {
   return types;
 }
 
-test('a later attempt of the same call gets the result that stands, and nothing runs again', async () => {
+test('a later attempt of the same call gets the recorded result, and no command runs again', async () => {
   const first = await run({ program: 'fragile' });
   expect(first).toMatchObject({ outcome: 'succeeded', stdout: '1' });
   expect(first.runId).toMatch(/^order-42\.fragile\.[0-9a-f]{16}$/);
@@ -107,7 +110,7 @@ test(`a command gets another VM after a loss, ${LOST_VM_ATTEMPTS} times`, async 
   expect(backend.alive()).toEqual([]);
 });
 
-test('one loss more fails it, and its run says so', async () => {
+test('one more loss fails the command, and its run records the failure', async () => {
   losses = LOST_VM_ATTEMPTS + 1;
   const message = `the VM was lost ${LOST_VM_ATTEMPTS + 1} times`;
   await expect(run({ program: 'fragile' })).rejects.toMatchObject({
@@ -118,7 +121,7 @@ test('one loss more fails it, and its run says so', async () => {
   const [runId = ''] = await stores.index.idsFrom('order-42.');
   const end = await stores.events.find(runId, 'run/finished');
   expect(end?.body).toMatchObject({ outcome: { state: 'failed', failure: { code: 'vm/lost' } } });
-  // An operator's reset finds the end.
+  // The next call, as after an operator's reset, finds the end.
   await expect(run({ program: 'fragile' })).rejects.toMatchObject({ type: 'run/ended' });
   expect(started).toBe(LOST_VM_ATTEMPTS + 1);
 });
@@ -151,7 +154,7 @@ test('an output is read where its run is, by its ref', async () => {
     await expect(read(request)).rejects.toMatchObject({ type: 'call/refused', nonRetryable: true });
 });
 
-test('a secret is what the worker lends, and is redacted', async () => {
+test('a secret gets the value that the worker lends, and is redacted', async () => {
   const its = deps({ lentVariables: { read: () => Promise.resolve({ TOKEN: 'hunter-hunter', OTHER: 'x' }) } });
   const printed = await run({ program: 'env', secrets: ['TOKEN'], env: { PLAIN: 'text' } }, {}, its);
   expect(printed.stdout).toContain('PLAIN=text\n');

@@ -1,7 +1,7 @@
 /**
- * One command as an activity of any workflow. It has a run of its own in the store, of one stage, that no workflow drives:
- * the activity does, and its call stands for the run's workflow. The run's id follows from the call, so that each attempt finds
- * what the one before it left.
+ * Runs one command as an activity of any workflow. The command has its own run of one stage in the store. The activity
+ * drives this run instead of a workflow. The run's id is derived from the call, so that each attempt finds the records
+ * of the previous attempt.
  */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
@@ -40,12 +40,12 @@ import { releaseVm } from '../vm/shared-vm.ts';
 import { readResult } from './record.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** In place of the stage that a plan would take standard input from. */
+/** The name that replaces the stage of which a plan would read standard input. */
 const STDIN = 'stdin';
-/** Long enough for another worker to ask for work first. */
+/** Long enough for another worker to poll first. */
 const ELSEWHERE_DELAY_MS = 100;
 const ACTIVITY_ID_CHARACTERS = 128;
-/** Of the workflow's id, in the run's. */
+/** The length of the workflow's id within the run's id. */
 const STEM_CHARACTERS = 64;
 
 export function createCommandActivities(deps: ActivityDeps): CommandActivities {
@@ -82,7 +82,7 @@ export function createCommandActivities(deps: ActivityDeps): CommandActivities {
   };
 }
 
-/** As with every ref, knowing the hash is what it takes to read the data. */
+/** Reads the beginning of an output. As with every ref, a caller that knows the hash may read the data. */
 async function readOutput(deps: ActivityDeps, { runId, output }: Fields): Promise<OutputText> {
   const ref = dataRefOf(output);
   if (typeof runId !== 'string' || runIdProblem(runId) !== null || ref === null)
@@ -103,7 +103,7 @@ function callerOf(): CommandCaller {
   return { workflowId, runId, activityId };
 }
 
-/** Ids of activities are unique in an execution, and those of executions everywhere. */
+/** Derives the run's id. Ids of activities are unique in an execution, and ids of executions are unique everywhere. */
 function runIdOf({ workflowId, runId, activityId }: CommandCaller, name: string): string {
   const stem = workflowId.replace(/[^A-Za-z0-9._-]+/g, '-').replace(/^[.-]+/, '');
   const hash = createHash('sha256')
@@ -113,7 +113,7 @@ function runIdOf({ workflowId, runId, activityId }: CommandCaller, name: string)
   return `${stem === '' ? 'workflow' : stem.slice(0, STEM_CHARACTERS)}.${name}.${hash}`;
 }
 
-/** What stands is not admitted again. @returns the run's id */
+/** Admits the command unless its run is already admitted. @returns the run's id */
 async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: unknown): Promise<string> {
   const wanted = commandPlan(request);
   const checked = deps.checkPlan(wanted.plan);
@@ -143,7 +143,7 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
       mounts,
       command: caller,
     } satisfies AdmissionRecord;
-    // Else a call of the same activity was first: its admission is read below.
+    // If another call of the same activity was first, its admission is read below.
     await deps.records.create(runId, 'admission', record);
   }
   const admission = (await deps.records.get(runId, 'admission')) as AdmissionRecord;
@@ -163,7 +163,7 @@ async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }
 
-/** To the run's end, from wherever an earlier attempt left it. */
+/** Drives the run to its end, from the point that an earlier attempt reached. */
 async function drive(deps: ActivityDeps, run: AdmittedRun, life: AttemptLife): Promise<CommandOutcome> {
   const end = await endOf(deps.events, run.runId);
   if (end !== null) return await outcomeOf(deps, run, await readRecordedResult(deps, run, end));
@@ -172,7 +172,7 @@ async function drive(deps: ActivityDeps, run: AdmittedRun, life: AttemptLife): P
     result = await runUntilResult(deps, run, life);
   } catch (error) {
     life.detached.throwIfAborted();
-    // Where Temporal tries again, the run goes on.
+    // If Temporal retries, the run continues.
     if (!isCodedError(error) || retryOf(error.code) === 'temporal') throw error;
     const failure: StageFailure = { code: error.code, message: error.message, stderrTail: '' };
     await finish(deps, run, { state: 'failed', failedStage: stageOf(run).id, failure, output: null });
@@ -193,7 +193,7 @@ async function drive(deps: ActivityDeps, run: AdmittedRun, life: AttemptLife): P
   return await outcomeOf(deps, run, result);
 }
 
-/** A VM that was lost is followed by another one, as in any run. */
+/** Replaces a lost VM by another one, as in any run. */
 async function runUntilResult(deps: ActivityDeps, run: AdmittedRun, life: AttemptLife): Promise<StageResult> {
   for (let generation = 0; ; generation += 1) {
     const request = requestOf(run, generation);
@@ -251,7 +251,7 @@ async function finish(deps: ActivityDeps, { runId }: AdmittedRun, outcome: RunOu
   await finishRun(deps, { runId, outcome, merge: null, events: [] });
 }
 
-/** Of a run that has ended: this activity's answer was lost, or its workflow was reset. */
+/** Returns the result of a run that has ended: this activity's answer was lost, or its workflow was reset. */
 async function readRecordedResult(deps: ActivityDeps, run: AdmittedRun, { state }: RunOutcome): Promise<StageResult> {
   for (let attempt = 1; attempt <= LOST_VM_ATTEMPTS + 1; attempt += 1) {
     const result = await readResult(deps.events, run.runId, execKeyOf(stageOf(run).id, attempt));
@@ -274,7 +274,7 @@ async function outcomeOf(deps: ActivityDeps, { runId }: AdmittedRun, result: Sta
   };
 }
 
-/** What fits into history; a character that the cut goes through is left out. */
+/** Returns the part that fits into history, without a character that the cut would split. */
 async function headOf(artifacts: ArtifactStore, ref: DataRef): Promise<string> {
   const parts: Uint8Array[] = [];
   let bytes = 0;

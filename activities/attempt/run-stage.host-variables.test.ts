@@ -1,4 +1,7 @@
-/** Values of the host in an attempt: which a stage gets, and that they stand in nothing that is said of it. VMs are mocks, stores are files. */
+/**
+ * Values of the host in an attempt: which values a stage gets, and that no event, result or error contains them. VMs
+ * are mocks, stores are files.
+ */
 import type { ApplicationFailure } from '@temporalio/common';
 import { describe, expect, test } from 'vitest';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -9,7 +12,7 @@ import type { ActivityDeps } from '../deps.ts';
 import type { Sandbox } from '../ports/sandbox.ts';
 
 const rig = useStageAttempts({
-  /** Its environment's TOKEN on both streams, in two writes each, then a failure. */
+  /** Prints its environment's TOKEN on both streams, in two writes each, then fails. */
   leak: async ({ env, write }) => {
     const token = env['TOKEN'] ?? '';
     for (const stream of ['stdout', 'stderr'] as const) {
@@ -18,7 +21,7 @@ const rig = useStageAttempts({
     }
     return 1;
   },
-  /** The same, with a change of color inside of TOKEN, which readers of logs remove. */
+  /** Does the same with a change of color inside TOKEN, which readers of logs remove. */
   'leak-in-color': async ({ env, write }) => {
     const token = env['TOKEN'] ?? '';
     for (const stream of ['stdout', 'stderr'] as const)
@@ -26,7 +29,7 @@ const rig = useStageAttempts({
         await write(stream, piece);
     return 1;
   },
-  /** A link that leads out, named by TOKEN, in what becomes an output. */
+  /** Leaves a link that leads out, with TOKEN as its name, in an output. */
   'leak-by-name': async ({ env, files }) => {
     files.link('/workspace/output/link', `/${env['TOKEN']}`);
     return 0;
@@ -38,7 +41,7 @@ describe('values of the host', () => {
     work: commandWork('leak', { env: [{ name: 'TOKEN', value: { kind: 'from-host', fromHost: 'TOKEN' } }] }),
   });
 
-  test('do not stand in events or results', async () => {
+  test('are not in events or results', async () => {
     await rig.stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
     const result = await begin(rig.processDeps(), leaking).result;
     expect(result.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: 'token [redacted] end\n' });
@@ -55,7 +58,7 @@ describe('values of the host', () => {
     expect((await storedTexts()).map(sanitize)).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
   });
 
-  test('that were not handed over are named', async () => {
+  test('that no client handed over are named in the failure', async () => {
     const failure = await begin(rig.processDeps(), leaking).result.catch((error: ApplicationFailure) => error);
     expect(failure).toMatchObject({
       type: 'host/variable-missing',
@@ -65,7 +68,7 @@ describe('values of the host', () => {
     expect(rig.backend.alive()).toEqual([]);
   });
 
-  test('do not stand in what is said of files that the command named after them', async () => {
+  test('are not in errors about files whose names contain them', async () => {
     await rig.stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
     const { env } = leaking.stage.work as CommandWork;
     const naming = request('leak-by-name', {
@@ -79,7 +82,7 @@ describe('values of the host', () => {
     });
   });
 
-  test('do not stand in a failure of the VM that tells what it was given', async () => {
+  test('are not in a failure of the VM that quotes its request', async () => {
     await rig.stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
     const exec: Sandbox['exec'] = (command) =>
       Promise.reject(new CodedError('vm/lost', `exec ${JSON.stringify(command.env)} broke`, { cause: command }));
@@ -100,7 +103,7 @@ describe('values of the host', () => {
     return reasons;
   }
 
-  test('that are too large to be searched for are refused before a VM starts', async () => {
+  test('that are too large for the redactor are refused before a VM starts', async () => {
     await rig.stores.hostVariables.put(RUN, { TOKEN: 'x'.repeat(65_537) });
     const failure = await begin(rig.processDeps(), leaking).result.catch((error: ApplicationFailure) => error);
     expect(failure).toMatchObject({
@@ -111,7 +114,7 @@ describe('values of the host', () => {
     expect(rig.backend.alive()).toEqual([]);
   });
 
-  test('do not stand in what a stage prints that got them from another one, and is not given them', async () => {
+  test('are redacted in the output of a stage that does not read them itself', async () => {
     await rig.stores.hostVariables.put(RUN, { OTHER: 'hunter2-hunter2', SHORT: 'abc' });
     const literal = commandWork('leak', {
       env: [{ name: 'TOKEN', value: { kind: 'literal', text: 'hunter2-hunter2' } }],
@@ -120,11 +123,11 @@ describe('values of the host', () => {
     const result = await begin(rig.processDeps(), what).result;
     expect(result.failure).toMatchObject({ stderrTail: 'token [redacted] end\n' });
     expect(await storedTexts()).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
-    // A value that is too short is told by the stage that reads it.
+    // The stage that reads a value reports if the value is too short; this stage does not read it.
     expect(await notices()).toEqual([]);
   });
 
-  test('that are not set and need not be are empty, and the log says so once', async () => {
+  test('that are optional and not set are empty, and the log has one notice', async () => {
     const env = (name: string) => [{ name, value: { kind: 'from-host', fromHost: name, ifUnset: 'empty' } }] as const;
     const asking = request('leak', { work: commandWork('leak', { env: env('TOKEN') }) });
     const result = await begin(rig.processDeps(), asking).result;
@@ -132,7 +135,7 @@ describe('values of the host', () => {
     expect(await notices()).toEqual([expect.stringContaining('the variable TOKEN is not set on the host')]);
   });
 
-  test('that this worker lends go after those that were handed over', async () => {
+  test('that a client handed over take precedence over values that this worker lends', async () => {
     const lentVariables = { read: () => Promise.resolve({ TOKEN: 'lent-lent-lent', OTHER: 'x' }) };
     const { failure } = await begin(rig.processDeps({ lentVariables }), leaking).result;
     expect(failure?.stderrTail).toBe('token [redacted] end\n');

@@ -10,7 +10,7 @@ import type { ActivityDeps } from '../deps.ts';
 import type { ExecState, Sandbox } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 
-/** Ends the program when a test wants that. */
+/** Ends the program when a test sets it. */
 let finish: AbortController;
 
 beforeEach(() => {
@@ -18,7 +18,7 @@ beforeEach(() => {
 });
 
 const rig = useStageAttempts({
-  /** Writes a row and a part of its named output, then exits with 0 on SIGTERM or when the test wants it. */
+  /** Writes a row and a part of its named output, then exits with 0 on SIGTERM or when the test sets it. */
   export: async ({ files, terminated, write }) => {
     files.makeDir('/workspace/dist');
     files.write('/workspace/dist/app', Buffer.from('part 1\n'));
@@ -64,11 +64,11 @@ describe('a command that exits with 0 after the SIGTERM of a cancel', () => {
     expect(await rig.storedOutput()).toBe('row 1\nrow 2\n');
   });
 
-  test('is cancelled also by the worker that takes over and knows of no cancel', async () => {
+  test('is cancelled also by a worker that takes over and does not know of the cancel', async () => {
     const never = new Promise<never>(() => undefined);
     const backend = {
       ...rig.backend,
-      // The first worker sends the signal, and is gone before it reads how the command ended.
+      // The first worker sends the signal, and dies before it reads the end of the command.
       launch: async (...args: Parameters<typeof rig.backend.launch>) => {
         const sandbox = await rig.backend.launch(...args);
         const exec: typeof sandbox.exec = async (...asked) => ({
@@ -91,7 +91,7 @@ describe('a command that exits with 0 after the SIGTERM of a cancel', () => {
     const causes: string[] = [];
     const backend = {
       ...rig.backend,
-      // The end of the command is known to its VM before the cancel, and to the worker after it.
+      // The VM knows the end of the command before the cancel, the worker only after it.
       launch: async (...args: Parameters<typeof rig.backend.launch>) => {
         const sandbox = await rig.backend.launch(...args);
         const exec: typeof sandbox.exec = async (...asked) => {
@@ -145,7 +145,7 @@ describe('a command in a VM of several steps, cancelled', () => {
     ...request('export', { outputs: OUTPUTS }),
     lease: { vmKey: vmKeyText(KEY), queue: 'voidbox-host:h', host: 'h' },
   });
-  /** In the order of their starts. */
+  /** The execs in the order of their starts. */
   const commandsOfVm = async (): Promise<readonly ExecState[]> =>
     (await rig.backend.launch(KEY, LEAST_SANDBOX, AbortSignal.timeout(5_000))).execs();
   /** Lets a worker change how the VMs start commands. */
@@ -188,7 +188,7 @@ describe('a command in a VM of several steps, cancelled', () => {
     const deps = rig.processDeps({
       backendFor: () => ({
         ...rig.backend,
-        // Its first way to the VM lasts until the cancel.
+        // The launch for the first worker lasts until the cancel.
         launch: (key, spec, signal) => {
           launches += 1;
           if (launches > 1) return rig.backend.launch(key, spec, signal);
@@ -208,7 +208,7 @@ describe('a command in a VM of several steps, cancelled', () => {
   });
 });
 
-test('a command that exits with 0 after its deadline is out of time, and its named outputs are partial', async () => {
+test('a command that exits with 0 after its deadline fails with a timeout, and its named outputs are partial', async () => {
   const result = await begin(rig.processDeps(), request('export', { outputs: OUTPUTS, timeoutMs: 300 })).result;
   expect(result).toMatchObject({
     outcome: 'failed',

@@ -79,7 +79,7 @@ test('work that cannot start fails its stage before a VM boots, and is abandoned
   expect(await rig.typesOf()).not.toContain('vm-starting');
 });
 
-test('a worker that takes the attempt over does each step again in the same VM, and abandons nothing', async () => {
+test('a worker that takes the attempt over repeats each step in the same VM, and abandons nothing', async () => {
   step.fails['run'] = () => Promise.reject(new Error('this worker ends'));
   await expect(begin(rig.processDeps(), asked()).result).rejects.toThrow('this worker ends');
   expect(rig.backend.alive()).toHaveLength(1);

@@ -1,4 +1,7 @@
-/** What an attempt makes of its command: the texts it starts with, its output, its failure and what it took. VMs are mocks, stores are files. */
+/**
+ * The results that an attempt makes of its command: its texts, its output, its failure and its usage. VMs are mocks,
+ * stores are files.
+ */
 import { Buffer } from 'node:buffer';
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { JsonValue } from '../../domain/plan/plan.ts';
@@ -10,12 +13,12 @@ import type { VmUsage } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 
 const rig = useStageAttempts({
-  /** Escape sequences around its last words, then a failure. */
+  /** Prints escape sequences around its last words, then fails. */
   colours: async ({ write }) => {
     await write('stderr', '\u001b[31merror:\u001b[0m no rule\n\u001b]0;a title\u0007');
     return 1;
   },
-  /** An object with a key that TOKEN names, and a text of SIZE characters. */
+  /** Prints an object with a key that TOKEN names, and a text of SIZE characters. */
   'print-json': async ({ env, write }) => {
     await write(
       'stdout',
@@ -26,7 +29,7 @@ const rig = useStageAttempts({
 });
 
 describe('what a stage took', () => {
-  /** VMs of which the host tells this. */
+  /** A backend whose host reports this usage for its VMs. */
   const telling = (usage: VmUsage): Partial<ActivityDeps> => ({
     backendFor: () => ({
       ...rig.backend,
@@ -34,7 +37,7 @@ describe('what a stage took', () => {
     }),
   });
 
-  test('stands in its result, also of a failure', async () => {
+  test('is in its result, also after a failure', async () => {
     const usage = { cpuMs: 1_500, memoryPeakMib: 300, diskBytes: 8_192 };
     const { result } = begin(rig.processDeps(telling(usage)), request('colours'));
     expect(await result).toMatchObject({ outcome: 'failed' });
@@ -44,7 +47,7 @@ describe('what a stage took', () => {
     );
   });
 
-  test('is absent from it where the host does not tell', async () => {
+  test('is absent if the host does not report it', async () => {
     const unknown = { cpuMs: null, memoryPeakMib: null, diskBytes: 0 };
     expect((await begin(rig.processDeps(telling(unknown)), request('colours')).result).usage).toEqual({
       vmDiskBytes: 0,
@@ -52,7 +55,7 @@ describe('what a stage took', () => {
   });
 });
 
-test('a failure carries its last words without escape sequences, since any client of Temporal prints them', async () => {
+test('a failure contains the last lines without escape sequences, because every client of Temporal prints them', async () => {
   const result = await begin(rig.processDeps(), request('colours', { work: commandWork('colours') })).result;
   expect(result.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: 'error: no rule\n' });
 });
@@ -72,13 +75,13 @@ describe('a command with outputs in its arguments', () => {
     return { ...asked, upstream: { who: { output: ref, outputs: {} } } };
   };
 
-  test('gets them as they were printed', async () => {
+  test('gets the outputs as they were printed', async () => {
     const result = await begin(rig.processDeps(), await greeting('{"name":"$(id) \'Ada\'"}')).result;
     expect(result.outcome).toBe('succeeded');
     expect(await rig.storedOutput()).toBe("Hello $(id) 'Ada'");
   });
 
-  test('fails before it has a VM where a value cannot be made, once and for all', async () => {
+  test('fails permanently before it has a VM if a value cannot be made', async () => {
     const asked = await greeting('{}');
     const result = await begin(rig.processDeps(), asked).result;
     expect(result).toMatchObject({
@@ -96,7 +99,7 @@ describe('a command with outputs in its arguments', () => {
     expect(types).not.toContain('vm-started');
   });
 
-  test('that runs already is not failed because a value cannot be made again', async () => {
+  test('that already runs does not fail because a value cannot be made again', async () => {
     const asked = await greeting('{}');
     const started = { type: 'stage-started', stage: 'talk', execKey: asked.execKey, attempt: 1 } as const;
     await rig.events.append(RUN, [{ id: EVENT_ID.attempt(asked.execKey, 'started'), atMs: 0, body: started }]);
@@ -120,12 +123,12 @@ describe('an output with a schema', () => {
 
   beforeEach(() => rig.stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' }));
 
-  test('that fits is the stage’s', async () => {
+  test('that fits is the output of the stage', async () => {
     const result = await begin(rig.processDeps(), printing({ properties: { ok: { const: 'yes' } } })).result;
     expect(result).toMatchObject({ outcome: 'succeeded', output: { sizeBytes: expect.any(Number) as number } });
   });
 
-  test('that does not fit fails the stage, and no secret stands in what is said of it', async () => {
+  test('that does not fit fails the stage, and the failure contains no secret', async () => {
     const schema = { properties: { ok: { type: 'boolean' }, text: true }, additionalProperties: false };
     const result = await begin(rig.processDeps(), printing(schema)).result;
     expect(result).toMatchObject({
@@ -139,7 +142,7 @@ describe('an output with a schema', () => {
     });
   });
 
-  test('that is too large for one is not read', async () => {
+  test('that is too large for a schema is not read', async () => {
     const checkOutput: ActivityDeps['checkOutput'] = () => Promise.reject(new Error('asked'));
     const result = await begin(rig.processDeps({ checkOutput }), printing({}, OUTPUT_SCHEMA_LIMITS.outputBytes)).result;
     expect(result.failure).toMatchObject({

@@ -1,4 +1,4 @@
-/** The windows in which an attempt can die, and what the next attempt makes of them. VMs are mocks, stores are files. */
+/** The moments at which an attempt can die, and the result of the next attempt. VMs are mocks, stores are files. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -12,7 +12,7 @@ const TWENTY_LINES = Array.from({ length: 20 }, (_, index) => `line ${index + 1}
 
 let started: number;
 let nowMs: number;
-/** What commands found as their input. */
+/** The inputs that commands found. */
 let inputs: string[];
 /** The number of lines that commands may print so far. */
 let mayPrint: number;
@@ -26,7 +26,7 @@ beforeEach(() => {
 
 const rig = useStageAttempts(
   {
-    /** Twenty lines, each as soon as the test allows it. */
+    /** Prints twenty lines, each as soon as the test allows it. */
     lines: async ({ killed, write }) => {
       started += 1;
       for (let line = 1; line <= 20; line += 1) {
@@ -35,7 +35,7 @@ const rig = useStageAttempts(
       }
       return 0;
     },
-    /** What it finds as its input, then as long as its VM lives. */
+    /** Records its input, then runs as long as its VM lives. */
     'read-input': async ({ files, killed, write }) => {
       const node = files.find('/workspace/input.json');
       const text = node?.kind === 'file' ? node.body.toString() : 'no input';
@@ -61,7 +61,7 @@ async function untilStored(text: string): Promise<void> {
 
 describe('an attempt that loses its server', () => {
   test.each(['notFound', 'timedOut', 'workerShutdown', 'reset'] as const)(
-    'lets go on %s: the command runs on, the next attempt returns all of it once',
+    'detaches on %s: the command continues, and the next attempt returns its whole output once',
     async (reason) => {
       mayPrint = 3;
       const first = begin(rig.processDeps(), request('lines'));
@@ -88,7 +88,7 @@ describe('an attempt that loses its server', () => {
     },
   );
 
-  test('hands over to a newer attempt of the same process', async () => {
+  test('yields to a newer attempt of the same process', async () => {
     const deps = rig.processDeps();
     mayPrint = 3;
     const first = begin(deps, request('lines'));
@@ -102,7 +102,7 @@ describe('an attempt that loses its server', () => {
     expect(await reattachments()).toEqual(['the previous attempt let go: a newer attempt in this process took over']);
   });
 
-  test('and keeps what it has from an older one that comes late, whose failure nobody would take for the stage’s', async () => {
+  test('does not yield to an older attempt that comes late, whose failure does not fail the stage', async () => {
     const deps = rig.processDeps();
     mayPrint = 3;
     const second = begin(deps, request('lines'), { currentAttemptScheduledTimestampMs: 2 });
@@ -118,7 +118,7 @@ describe('an attempt that loses its server', () => {
     expect(await reattachments()).toEqual([]);
   });
 
-  test('each attachment says how the attempt before it ended', async () => {
+  test('each reattachment records how the previous attempt ended', async () => {
     let broken = false;
     const deps = rig.processDeps({
       events: {
@@ -147,7 +147,7 @@ describe('an attempt that loses its server', () => {
     third.cancel({ workerShutdown: true });
     await expect(third.result).rejects.toMatchObject({ type: 'attempt/detached' });
     mayPrint = 20;
-    // What another process knows of it died with that.
+    // The memory of the other process is gone, so this process does not know the reason.
     expect((await begin(rig.processDeps(), request('lines')).result).outcome).toBe('succeeded');
     expect(await rig.storedOutput()).toBe(TWENTY_LINES);
     expect(await reattachments()).toEqual([
@@ -157,7 +157,7 @@ describe('an attempt that loses its server', () => {
     ]);
   });
 
-  test('writes nothing any more once another process has taken over', async () => {
+  test('writes nothing after another process has taken over', async () => {
     mayPrint = 3;
     const first = begin(rig.processDeps(), request('lines'));
     await untilStored('line 3\n');
@@ -174,7 +174,7 @@ describe('an attempt that loses its server', () => {
 describe('an attempt that dies', () => {
   const dies = new CodedError('store/io', 'the process is gone');
 
-  test('between the end of the command and the result: the next one writes the result, the command is not run again', async () => {
+  test('between the end of the command and the result: the next attempt writes the result, and the command does not run again', async () => {
     const failing: EventLog = {
       ...rig.events,
       append: (run, added, writer) =>
@@ -191,7 +191,7 @@ describe('an attempt that dies', () => {
     expect(await rig.storedOutput()).toBe(TWENTY_LINES);
   });
 
-  test('between the result and its completion: the next one returns the result and ends the VM', async () => {
+  test('between the result and its completion: the next attempt returns the result and ends the VM', async () => {
     const failing: EventLog = {
       ...rig.events,
       append: async (run, added, writer) => {
@@ -211,7 +211,7 @@ describe('an attempt that dies', () => {
     expect((await rig.typesOf()).filter((type) => type === 'stage-finished')).toHaveLength(1);
   });
 
-  test('a VM that dies once the result is durable takes nothing back: the attempt returns the result', async () => {
+  test('returns its durable result if its VM dies afterwards', async () => {
     const losing: EventLog = {
       ...rig.events,
       append: async (run, added, writer) => {
@@ -225,7 +225,7 @@ describe('an attempt that dies', () => {
     expect(started).toBe(1);
   });
 
-  test('with its VM: Temporal does not try it again, the run machine does', async () => {
+  test('with its VM: Temporal does not retry it, the run machine does', async () => {
     mayPrint = 3;
     const attempt = begin(rig.processDeps(), request('lines'));
     await untilStored('line 3\n');
@@ -254,8 +254,8 @@ describe('a cancel', () => {
   });
 });
 
-describe('a VM of a key that was in use once, of which nobody knows any more, gets the input too', () => {
-  /** A reset to before the loss of its VM has the same command run under the same keys. */
+describe('a VM whose key had a VM that the host has forgotten gets the input too', () => {
+  /** After a reset to a point before the loss of its VM, the same command runs under the same keys. */
   async function loseAndForget(what: StageRequest): Promise<void> {
     const lost = begin(rig.processDeps(), what);
     await untilStored('of the run');

@@ -1,7 +1,7 @@
 /**
- * One attempt of one stage. It may die at any line and be run again: it begins by looking for the durable
- * result of its exec key, finds its VM and its command by key, goes on writing output from where the store
- * stands, and stops the VM only after everything that counts is durable.
+ * Runs one attempt of one stage. It may die at any line and be run again. It first looks for the durable result of its
+ * exec key, and finds its VM and its command by key. It continues the output from the store's cursor, and stops the VM
+ * only after all results are durable.
  */
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { isLostVm } from '../../domain/errors/error-code.ts';
@@ -38,7 +38,10 @@ export function runStage(deps: ActivityDeps, request: StageRequest): Promise<Sta
   return withHeartbeat((life) => driveStage(deps, request, life));
 }
 
-/** As `runStage`, in an activity that has begun. @throws CodedError also where the VM is lost, and what made the attempt let go */
+/**
+ * Does the same as `runStage`, in an activity that has begun.
+ * @throws CodedError also if the VM is lost, and the reason for which the attempt detached
+ */
 export function driveStage(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<StageResult> {
   return deps.attempts.drive(attemptName(request), life, () => attempt(deps, request, life));
 }
@@ -93,17 +96,18 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
       return await withoutCommand(context, { code: error.code, message });
     }
     if (isCodedError(error) && isLostVm(error.code)) await recordLoss(context, error);
-    // Its VM is gone as well, and no other one is asked for.
+    // The error ends the VM as well, and no other VM may replace it.
     if (isCodedError(error) && error.code === 'host/disk-full') deps.vms.drop(context.vmKey);
     throw error;
   }
 }
 
-/** The command never started, so nothing of it is to be waited for. */
+/** Ends an attempt whose texts cannot be made. The command never started, so there is nothing to wait for. */
 async function withoutTexts(context: Attempt, problem: string): Promise<StageResult> {
   const { deps, request, backend } = context;
   const { runId, execKey, stage } = request;
-  // It could be made when the attempt began: a limit that is reached now says something of this host at this moment.
+  // The texts could be made when the attempt began, so a limit that is reached now is a problem of this host at this
+  // moment.
   if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null)
     throw new Error(`stage ${stage.id} continues, and its texts cannot be made again: ${problem}`);
   const message = sanitizeLine(`stage ${stage.id} cannot start: ${problem}`);
@@ -115,7 +119,7 @@ async function withoutTexts(context: Attempt, problem: string): Promise<StageRes
   return concludeWithoutVm(context, await writeResult(deps.events, runId, result, null, deps.now()));
 }
 
-/** Another VM would not find it otherwise, and the stage's own command never started. */
+/** Fails the stage before its command started. Another VM would have the same problem. */
 async function withoutCommand(
   context: Attempt,
   { code, message }: Pick<StageFailure, 'code' | 'message'>,
@@ -140,7 +144,10 @@ async function runInVm(context: Attempt): Promise<StageResult> {
   }
 }
 
-/** The same error: what it says of files and commands goes into events, history and the worker's log. */
+/**
+ * Redacts the error in place: its message may name files and commands, and goes into events, history and the worker's
+ * log.
+ */
 function withoutSecrets(error: unknown, redactor: Redactor): unknown {
   if (!(error instanceof Error)) return error;
   const message = redactor.text(error.message);
@@ -171,7 +178,7 @@ async function execute(context: Attempt, environment: StageEnvironment, redactor
   }
 }
 
-/** From a VM that is ready to a result that is durable; the VM ends after that, if it is the attempt's own. */
+/** Runs the work in a ready VM until the result is durable. The VM ends after that if the attempt owns it. */
 async function driveIn(
   vm: AttemptVm,
   { unset, named }: StageEnvironment,
@@ -193,7 +200,8 @@ async function driveIn(
   life.detached.throwIfAborted();
   if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
     throw renewalFailure;
-  // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
+  // Call the VM with the fence before the result. An attempt that was overtaken gets `fence/stale` here, even if the
+  // store does not know the newer attempt yet.
   await sandbox.renew();
   await network.catchUp();
   const usage = { ...result.usage, ...usageOfVm(await sandbox.usage()) };
@@ -206,7 +214,7 @@ async function driveIn(
   return durable;
 }
 
-/** The result stands already: only what follows it is done again. */
+/** Releases the VM of an attempt whose result is already recorded. */
 async function concludeWithoutVm(context: Attempt, result: StageResult): Promise<StageResult> {
   if (context.ownsVm) await releaseOwned(context);
   return result;

@@ -1,4 +1,4 @@
-/** Services: what is published while they serve, how often, and what is left when they end. VMs are mocks, stores are files. */
+/** Services: their publications, the interval between them, and their results. VMs are mocks, stores are files. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -111,7 +111,7 @@ describe('what a service publishes', () => {
     events.flatMap(({ body }) => (body.type === 'stage-published' ? [body.output.sha256] : []));
   const notices = (): readonly string[] => events.flatMap(({ body }) => (body.type === 'notice' ? [body.message] : []));
 
-  test('is what its file holds, redacted, once for each change', async () => {
+  test('is the redacted content of its file, once for each change', async () => {
     const output = createServiceOutput(contextOf(service()))!;
     await output.look(soon);
     file = 'one sk-0123456789abcdef';
@@ -122,7 +122,7 @@ describe('what a service publishes', () => {
     expect(stored).toEqual(['one [redacted]', 'two']);
   });
 
-  test('a worker that takes over numbers on, and does not tell the same again', async () => {
+  test('a worker that takes over continues the numbers, and does not publish the same content again', async () => {
     file = 'one';
     await createServiceOutput(contextOf(service()))!.look(soon);
     const next = createServiceOutput(contextOf(service()))!;
@@ -135,7 +135,7 @@ describe('what a service publishes', () => {
 
   test('is further apart the longer it serves, so that its events do not grow with time', async () => {
     const output = createServiceOutput(contextOf(service()))!;
-    // Ten years of a file that changes all the time, looked at whenever something could be due.
+    // The file changes all the time for ten years, and is checked whenever a publication could be due.
     let step: number = SERVICE_LIMITS.intervalMs;
     for (let look = 0; nowMs < STARTED_MS + SERVICE_TIMEOUT_MS; look += 1) {
       file = `look ${look}`;
@@ -149,7 +149,7 @@ describe('what a service publishes', () => {
     const times = events.slice(1).map(({ atMs }) => atMs - STARTED_MS);
     const afterADay = times.findIndex((time) => time > day);
     expect(times[afterADay]! - times[afterADay - 1]!, 'a hundredth, and the way of a look').toBeLessThan(day / 60);
-    // One that changes rarely is told at once.
+    // A file that changes rarely is published at once.
     nowMs += day * 365;
     file = 'at last';
     await output.look(soon);
@@ -176,7 +176,7 @@ describe('what a service publishes', () => {
     expect(published()).toHaveLength(1);
   });
 
-  test('a guest that cannot be read for a while costs nothing but that while', async () => {
+  test('a guest that cannot be read for a while only delays publications', async () => {
     const output = createServiceOutput(contextOf(service()))!;
     file = new CodedError('vm/lost', 'gone');
     await output.look(soon);
@@ -190,7 +190,7 @@ describe('what a service publishes', () => {
     expect(reads).toBe(3);
   });
 
-  test('is nothing of other work, or of a command whose output is what it prints', () => {
+  test('only services with an output file publish output', () => {
     expect(createServiceOutput(contextOf(plainStage('serve', 'serve', ['true'], { outputFile: FILE })))).toBeNull();
     expect(createServiceOutput(contextOf(service({ outputFile: null })))).toBeNull();
   });
@@ -201,7 +201,7 @@ describe('an attempt of a service', () => {
   let backend: MockBackend;
   let stores: Stores;
   let started: number;
-  /** What it writes, one after the other; then it ends with the code, or serves on. */
+  /** The contents that it writes, one after the other. Then it ends with the code, or continues to serve. */
   let writes: readonly string[];
   let exitCode: number | null;
   let isPolite: boolean;
@@ -268,7 +268,7 @@ describe('an attempt of a service', () => {
     return text;
   }
 
-  test('goes on until it is cancelled, publishes meanwhile, and ends as cancelled with what its file holds then', async () => {
+  test('continues until it is cancelled, publishes its output, and ends as cancelled with the last content of its file', async () => {
     const { result, cancel } = begin();
     const [first] = await untilPublished(1);
     expect(await textOf(first!)).toBe('{"ready":true}');
@@ -288,7 +288,7 @@ describe('an attempt of a service', () => {
     ]);
   });
 
-  test('whose mounts cannot come back is cancelled with its output, and says so', async () => {
+  test('whose mounts cannot be written back is cancelled with its output and a notice', async () => {
     const events: NewRunEvent[] = [];
     const ref = { sha256: 'a', sizeBytes: 2, mediaType: 'application/json' };
     const context = {
@@ -313,7 +313,7 @@ describe('an attempt of a service', () => {
     ]);
   });
 
-  test('is adopted by the next worker, and not started again', async () => {
+  test('is taken over by the next worker, and not started again', async () => {
     const first = begin();
     await untilPublished(1);
     first.cancel({ workerShutdown: true });
@@ -326,7 +326,7 @@ describe('an attempt of a service', () => {
     expect((await bodies()).filter(({ type }) => type === 'stage-published')).toHaveLength(1);
   });
 
-  test('whose VM is lost while it is cancelled comes to what it published last', async () => {
+  test('whose VM is lost while it is cancelled returns its last publication', async () => {
     const { result, cancel } = begin();
     await untilPublished(1);
     backend.lose({ runId: RUN, scope: 'serve', instance: [], generation: 0 });
@@ -339,7 +339,7 @@ describe('an attempt of a service', () => {
   test.each([
     [0, 'succeeded', null],
     [7, 'failed', 'stage/exit-nonzero'],
-  ])('that ends by itself with %i has %s', async (code, outcome, failure) => {
+  ])('that ends on its own with exit code %i has %s', async (code, outcome, failure) => {
     exitCode = code;
     const ended = await begin().result;
     expect(ended.outcome).toBe(outcome);

@@ -1,6 +1,7 @@
 /**
- * Publishes what a service has put into its output file, while it serves: looked at every few seconds, and told as an event where it
- * has changed. The longer a service serves, the further apart its publications may be, so that events do not grow with time.
+ * Publishes the output file of a service while it serves. The file is checked every few seconds, and each change
+ * becomes an event. The longer a service serves, the longer the interval between publications may be, so that events do
+ * not grow with time.
  */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
@@ -23,11 +24,11 @@ import type { StageRequest } from '../calls/requests.ts';
 import { collectOutputs, mediaTypeOf, type OutcomeFailure } from './outputs.ts';
 
 export const SERVICE_LIMITS = {
-  /** From one look at the output file to the next. */
+  /** The interval between checks of the output file. */
   intervalMs: 2_000,
-  /** Of a publication; a larger file is the output at the service's end alone. */
+  /** The size limit of a publication; a larger file is published only as the output at the service's end. */
   publishedBytes: 1024 * 1024,
-  /** Of the time that the service has served, the part that lies between two publications at least: one in so many. */
+  /** The interval between publications is at least the age of the service divided by this number. */
   partOfAge: 100,
 } as const;
 
@@ -39,11 +40,11 @@ export interface ServiceContext {
 }
 
 export interface ServiceOutput {
-  /** Looks at the output file if it is time for it; never throws but the signal's reason. */
+  /** Checks the output file if a check is due; throws only the signal's reason. */
   look(signal: AbortSignal): Promise<void>;
 }
 
-/** Null: the stage is no service, or its output is what it prints, which is told as it comes. */
+/** Returns null if the stage is not a service, or if its output is its standard output, which the log gets anyway. */
 export function createServiceOutput(context: ServiceContext): ServiceOutput | null {
   const { deps, request } = context;
   const { stage, runId, execKey } = request;
@@ -64,7 +65,7 @@ export function createServiceOutput(context: ServiceContext): ServiceOutput | nu
     const found = await readOutput(context.sandbox, outputFile, signal);
     if (found === null) return;
     if (found === 'too-large') return await warnOnce(`${outputFile} has more than 1 MiB`);
-    // What does not change costs neither a check nor a write.
+    // An unchanged file costs neither a check nor a write.
     const hash = createHash('sha256').update(found).digest('hex');
     if (hash === lookedAt) return;
     const { bytes, changes } = await redactBytes(found, context.redactor);
@@ -94,13 +95,13 @@ export function createServiceOutput(context: ServiceContext): ServiceOutput | nu
   };
   return {
     async look(signal) {
-      // It does not wait for room, and takes none from what does.
+      // A publication does not wait for room, and uses no room that output waits for.
       if (!deps.disk.hasRoomForOutput()) return;
       try {
         await publish(signal);
       } catch (error) {
         signal.throwIfAborted();
-        // Who reads the output learns it too.
+        // The reader of the output gets the same error.
         if (isCodedError(error) && (endsVm(error.code) || error.code === 'fence/stale')) return;
         await warnOnce(context.redactor.text(error instanceof Error ? error.message : String(error)));
       }
@@ -108,7 +109,7 @@ export function createServiceOutput(context: ServiceContext): ServiceOutput | nu
   };
 }
 
-/** As a reader of the service's command, which it follows to its end. */
+/** Runs as a reader of the service's command, until the command ends. */
 export function createPublisher(output: ServiceOutput, exec: Exec): Listen {
   return async ({ signal }) => {
     const ended = exec.wait(signal).then(() => true as const);
@@ -131,8 +132,8 @@ async function waitAtMost(ended: Promise<true>, ms: number): Promise<boolean> {
 }
 
 /**
- * What a service leaves that was cancelled, since no other end is its own: its writable mounts, and as its output what its file holds
- * at its end, else what it published last.
+ * Collects the results of a cancelled service; every other end is a failure or its own. Writes its writable mounts
+ * back. Its output is the content of its file at the end, or else its last publication.
  */
 export async function collectAtCancel(
   context: ServiceContext,
@@ -143,7 +144,7 @@ export async function collectAtCancel(
   const { deps, request, sandbox, redactor } = context;
   const refused = await copyBack();
   if (refused !== null) await warnNotCopied(context, redactor.text(refused.message));
-  // Named outputs are for stages that wait for its success.
+  // Named outputs belong to stages that wait for the success of this one.
   const stage = { ...request.stage, outputs: [] };
   const left = await collectOutputs(deps.artifacts, sandbox, exec, stage, redactor, signal);
   if (left.failure === null && (await outputMismatch(deps, stage, left.output)) === null)
@@ -151,7 +152,7 @@ export async function collectAtCancel(
   return await outputPublished(deps, request);
 }
 
-/** Where its VM tells nothing any more. */
+/** Returns the last published output, if the VM can no longer be read. */
 export async function outputPublished(
   deps: Pick<ActivityDeps, 'events'>,
   request: StageRequest,
@@ -160,9 +161,9 @@ export async function outputPublished(
 }
 
 interface PublicationState {
-  /** How many times; publications are numbered from 1, without gaps. */
+  /** The number of publications; they are numbered from 1, without gaps. */
   readonly number: number;
-  /** Of the last one; with none, long ago. */
+  /** The time of the last publication; without one, the start of the attempt. */
   readonly atMs: number;
   readonly startedAtMs: number;
   readonly output: DataRef | null;
@@ -172,7 +173,7 @@ function dueAtMs({ atMs, startedAtMs }: PublicationState): number {
   return atMs + Math.max(0, (atMs - startedAtMs) / SERVICE_LIMITS.partOfAge);
 }
 
-/** Also by a worker before this one. */
+/** Reads the last publication, also of an earlier worker. */
 async function readEarlierPublications(
   { events }: Pick<ActivityDeps, 'events'>,
   { runId, execKey }: StageRequest,
@@ -191,7 +192,7 @@ async function readEarlierPublications(
   };
 }
 
-/** Null: nothing is there yet. */
+/** Returns null if the file does not exist yet. */
 async function readOutput(
   sandbox: Sandbox,
   guestPath: string,
@@ -201,7 +202,7 @@ async function readOutput(
   if (file === null) return null;
   const parts: Uint8Array[] = [];
   for await (const part of file.bytes) {
-    // Leaving the loop closes what is read.
+    // Leaving the loop closes the source.
     if (file.sizeBytes > SERVICE_LIMITS.publishedBytes) return 'too-large';
     parts.push(part);
   }
@@ -214,7 +215,7 @@ async function redactBytes(
 ): Promise<{ readonly bytes: Buffer; readonly changes: RedactedData | null }> {
   const source = redactSource(toStream(found), redactor);
   const parts: Buffer[] = [];
-  // A copy: a piece may be a view of memory that the redactor uses again.
+  // Copy each piece, because it may be a view of memory that the redactor reuses.
   for await (const part of source.bytes) parts.push(Buffer.from(part));
   return { bytes: Buffer.concat(parts), changes: source.changes() };
 }
@@ -223,7 +224,7 @@ async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }
 
-/** Once for an attempt. */
+/** Reports the first reason per attempt. */
 async function warnNotPublished({ deps, request }: ServiceContext, reason: string): Promise<void> {
   const { runId, execKey, stage } = request;
   const message = sanitizeLine(`the output of stage ${stage.id} was not published as it stood: ${reason}`);
@@ -233,7 +234,7 @@ async function warnNotPublished({ deps, request }: ServiceContext, reason: strin
     .catch(() => undefined);
 }
 
-/** Its output is there nevertheless. */
+/** Reports that the mounts were not written back; the output exists nevertheless. */
 async function warnNotCopied({ deps, request }: ServiceContext, reason: string): Promise<void> {
   const { runId, execKey, stage } = request;
   const message = sanitizeLine(`the writable mounts of stage ${stage.id} are not copied back: ${reason}`);

@@ -1,4 +1,4 @@
-/** What an attempt of a stage works with, and how its events are made. */
+/** The context of an attempt of a stage, and a helper for its events. */
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import type { Redactor } from '../../domain/security/redactor.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -19,15 +19,15 @@ export interface Attempt {
   readonly life: AttemptLife;
   readonly vmKey: VmKey;
   readonly backend: SandboxBackend;
-  /** The scope is not shared: the VM lives and ends with this attempt. */
+  /** True if the scope is not shared, so that the VM ends with this attempt. */
   readonly ownsVm: boolean;
 }
 
-/** What the commands of a stage find in its VM. */
+/** The inputs that the commands of a stage find in its VM. */
 export interface StageInputs {
   readonly env: Readonly<Record<string, string>>;
   readonly credentials: StageEnvironment['credentials'];
-  /** Null: the stage has no workspace. */
+  /** Null if the stage has no workspace. */
   readonly workspace: StageWorkspace | null;
 }
 

@@ -1,4 +1,4 @@
-/** The work of a stage cannot start: its attempt fails with this before its first command. */
+/** Thrown if the work of a stage cannot start, so that its attempt fails before its first command. */
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 
 export class StartFailure extends Error {

@@ -9,7 +9,7 @@ import { withTexts } from './texts.ts';
 
 const ENV = { name: 'V', value: { kind: 'literal', text: 'as written' } } as const;
 
-/** A stage whose second argument and variable V are made of the sources, over what stage `a` printed. */
+/** A stage whose second argument and variable V contain the sources, with the output of stage `a`. */
 async function made(
   output: string | Uint8Array | null,
   sources: readonly string[],
@@ -56,11 +56,11 @@ test.each([
   '',
   '\uFEFF💥é\u0001',
   `${'x'.repeat(EXPRESSION_LIMITS.valueBytes)}`,
-])('what a stage printed stands in a text as it is: %#', async (output) => {
+])('a text contains the exact output of a stage: %#', async (output) => {
   expect(await made(output, ['stages.a.output'], 'tag=')).toEqual(both(`tag=${output}`, output));
 });
 
-test('numbers and booleans stand as JSON has them, lists and mappings as JSON', async () => {
+test('numbers, booleans, lists and mappings are JSON in a text', async () => {
   const output = '{"n":9007199254740993,"d":1.5,"b":true,"l":[1,"a",null,{"k":[]}],"m":{"__proto__":"\\u0000\\n"}}';
   for (const [source, text] of [
     ['stages.a.json.n', '9007199254740993'],
@@ -76,7 +76,7 @@ test('numbers and booleans stand as JSON has them, lists and mappings as JSON', 
 const NUMBERS =
   '{"u64":18446744073709551615,"dec":0.12345678901234567891,"f":1.0,"e":1e3,"z":-0,"same":1.00,"l":[1.50,1.5]}';
 
-test('a number in a text has the digits that were printed', async () => {
+test('a number in a text has the digits that the stage printed', async () => {
   for (const [source, text] of [
     ['stages.a.json.u64', '18446744073709551615'],
     ['stages.a.json.dec', '0.12345678901234567891'],
@@ -132,11 +132,11 @@ test.each<[string, string | Uint8Array | null, string, RegExp]>([
   ['what is no JSON', 'hi', 'stages.a.json', /the output of stage a is not JSON/],
   ['an optional', '{}', 'stages.a.json.?x', /its value is of the type optional/],
   ['a date in a list', '[]', 'stages.a.json + [timestamp("2020-01-01T00:00:00Z")]', /its value is not a text/],
-])('%s makes no text', async (_what, output, source, problem) => {
+])('%s is an error instead of a text', async (_what, output, source, problem) => {
   expect(await made(output, [source])).toMatch(problem);
 });
 
-test('an item stands in a text as a value of an output does', async () => {
+test('an item in a text is formatted like a value of an output', async () => {
   const of = (text: string): StageItem => ({ index: 7, text });
   expect(await made('hi', ['item', 'item_index'], '', of('"a \\u0007b"'))).toEqual(both('a \u0007b7'));
   expect(await made('hi', ['item.n + 1'], '', of('{"n":9007199254740990}'))).toEqual(both('9007199254740991'));
@@ -145,7 +145,7 @@ test('an item stands in a text as a value of an output does', async () => {
   expect(await made('hi', ['item'], '')).toMatch(/unknown variable: item/);
 });
 
-test('an item counts with what a text reads, where a text reads it', async () => {
+test('an item counts towards the limit only if a text reads it', async () => {
   const large = { index: 0, text: JSON.stringify('x'.repeat(EXPRESSION_LIMITS.inputBytes)) };
   expect(await made('hi', ['item.size()'], '', large)).toMatch(/^its expressions read 1048589 bytes; at most 1048576/);
   expect(await made('hi', ['stages.a.output'], '', large)).toEqual(both('hi'));

@@ -1,4 +1,7 @@
-/** The texts of an attempt in which values of expressions stand: made of earlier outputs, before anything of it is done. */
+/**
+ * The texts of an attempt that contain values of expressions. They are made from earlier outputs, before any other part
+ * of the attempt.
+ */
 import { Buffer } from 'node:buffer';
 import type { DataRef, TextPlace, TextPlan, TextsPlan } from '../../domain/plan/plan.ts';
 import type { StageFacts } from '../../domain/language/expression/evaluate.ts';
@@ -9,7 +12,7 @@ import { createMapping, valueAt } from '../../domain/units/mapping.ts';
 
 export type TextDeps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
 
-/** The stage with its texts, or why they cannot be made. The same outputs give the same texts. */
+/** Returns the stage with its texts, or the problem that prevents them. The same outputs always give the same texts. */
 export async function withTexts(
   deps: TextDeps,
   { stage, upstream, item }: Pick<StageRequest, 'stage' | 'upstream' | 'item'>,
@@ -46,7 +49,7 @@ function fillTexts(work: VmStage['work'], made: readonly MadeText[]): VmStage['w
   return { ...work, args, env };
 }
 
-/** A source without the words reads no item. */
+/** Matches the names of items. A source without a match reads no item. */
 const READS_ITEM = /\bitem(?:_index)?\b/;
 
 interface MadeText {
@@ -54,14 +57,14 @@ interface MadeText {
   readonly value: string;
 }
 
-/** Each text with its values, or why there are none. */
+/** Returns each text with its values, or the problem that prevents them. */
 export async function makeTexts(
   deps: TextDeps,
   texts: TextsPlan,
   upstream: StageRequest['upstream'],
   of: StageItem | null = null,
 ): Promise<readonly MadeText[] | { readonly problem: string }> {
-  // An item may be far larger than what is evaluated, and be of no text.
+  // Skip an unused item: it may be far larger than the limit of expressions.
   const item = of !== null && texts.sources.some((source) => READS_ITEM.test(source)) ? of : null;
   const outputs = await readOutputs(deps, texts, upstream, item);
   if (typeof outputs === 'string') return { problem: outputs };
@@ -78,7 +81,10 @@ function valueOf({ parts }: TextPlan, values: readonly string[]): string {
 
 type Outputs = Readonly<Record<string, StageFacts>>;
 
-/** In words what is wrong with them. A stage that ended without an output has none here either. */
+/**
+ * Reads the outputs, or returns a description of the problem. A stage that ended without an output has no output here
+ * either.
+ */
 async function readOutputs(
   { artifacts }: TextDeps,
   { stages, params }: TextsPlan,
@@ -103,7 +109,7 @@ async function readOutputs(
   return createMapping(outputs);
 }
 
-/** Null: a value of it would be another one than was printed. */
+/** Returns null if the output is not UTF-8, because decoding would change its value. */
 async function textIn(artifacts: ActivityDeps['artifacts'], ref: DataRef): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of artifacts.open(ref)) chunks.push(chunk);

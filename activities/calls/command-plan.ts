@@ -1,4 +1,7 @@
-/** The plan of one command: what a caller sent is checked here, and by the check of plans from outside behind it. */
+/**
+ * Builds the plan of one command. The caller's values are checked here, and after that by the check of plans from
+ * outside.
+ */
 import { Buffer } from 'node:buffer';
 import { posix } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -8,7 +11,7 @@ import { quote } from '../../domain/units/quote.ts';
 
 export interface CommandPlan {
   readonly name: string;
-  /** As it travels; not checked yet. */
+  /** The plan as it is sent in a request; not checked yet. */
   readonly plan: unknown;
   readonly stdin: string | null;
 }
@@ -63,7 +66,7 @@ function mountOf(value: unknown, index: number): Fields {
   return git === 'protected' ? mount : { ...mount, git };
 }
 
-/** A program may be called what no stage is. */
+/** Derives a valid name for the stage, because the name of a program may be invalid for stages. */
 function nameOf(value: unknown, program: string): string {
   if (value !== undefined) return textOf(value, '`name`');
   const stem = posix
@@ -85,7 +88,7 @@ function stdinOf(value: unknown): string | null {
   );
 }
 
-/** Values that are not there have their defaults. */
+/** Omits undefined values, so that they get their defaults. */
 function omitAbsent(fields: Fields): Fields {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }

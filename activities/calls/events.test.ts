@@ -1,4 +1,4 @@
-/** Events about answers and failures; others stand in `run-calls.events.test.ts`. */
+/** Events about answers and failures; `run-calls.events.test.ts` tests the other events. */
 import { expect, test } from 'vitest';
 import { machineOf } from '../../test/machine/plan-of.ts';
 import type { AdmittedRun } from '../admission/admitted-run.ts';
@@ -24,7 +24,7 @@ const asking = { type: 'stage-asking', stage: 'talk', execKey: 'talk/0/1', attem
 const rejected = { outcome: 'failed', failure: FAILURE };
 const answered = { type: 'stage-answered', stage: 'talk', execKey: 'talk/0/1', outcome: 'succeeded', failure: null };
 
-test('answers are taken as the machine makes them', () => {
+test('answers are accepted in the form that the machine makes', () => {
   const events = [
     { id: 'stage/talk/0/1/answered', atMs: 2, body: { ...answered, outcome: 'failed', failure: FAILURE, by: 'ada' } },
     {
@@ -52,7 +52,7 @@ const retryingAfter = (delayMs: unknown) => [
   },
 ];
 
-test.each([0, 100, 200])('a pause of %s before another attempt is taken: the plan has it', (delayMs) => {
+test.each([0, 100, 200])('a pause of %s before another attempt is accepted, because the plan has it', (delayMs) => {
   expect(checkEvents(GROWING, retryingAfter(delayMs))).toEqual(retryingAfter(delayMs));
 });
 
@@ -62,7 +62,7 @@ test.each([400, 150, '100'])('a pause of %s, which the plan does not have, is re
 
 const failed = { type: 'stage-failed', stage: 'own', execKey: 'own/0/1', failure: { ...FAILURE, code: 'vm/lost' } };
 
-test('a stage that failed without a result is taken, for each attempt that the machine comes to', () => {
+test('a failure without a result is accepted, for each attempt that the machine reaches', () => {
   const events = [1, 5].map((attempt) => ({
     id: `stage/own/0/${attempt}/failed`,
     atMs: 1,
@@ -117,7 +117,7 @@ const until = {
 const sleeping = { type: 'stage-sleeping', stage: 'pause', execKey: 'pause/0/1', attempt: 1, untilMs: 9 };
 const woken = { type: 'stage-woken', stage: 'pause', execKey: 'pause/0/1', outcome: 'succeeded' };
 
-test('waits are taken as the workflow tells of them', () => {
+test('waits are accepted in the form that the workflow makes', () => {
   const events = [
     { id: 'stage/pause/0/1/sleeping', atMs: 1, body: sleeping },
     { id: 'stage/pause/0/1/woken', atMs: 2, body: woken },
@@ -143,7 +143,7 @@ test.each<[string, string, object]>([
 const DECIDED = { ...RUN, machine: machineOf('own gate', { when: 'gate' }) };
 const passed = { type: 'stage-passed', stage: 'gate' };
 
-test('that a stage was passed is taken, also when it was decided again', () => {
+test('the event that a stage was passed is accepted, also after a repeated decision', () => {
   const events = [
     { id: 'stage/gate/passed', atMs: 1, body: passed },
     { id: 'stage/gate/passed/2', atMs: 1, body: { ...passed, output: OUTPUT } },
@@ -157,7 +157,7 @@ test.each<[string, string, object]>([
   ['under the id of another', 'stage/own/passed', passed],
   ['under an id that the machine does not make', 'stage/gate/passed/1', passed],
   ['with an output that is no ref', 'stage/gate/passed', { ...passed, output: { sha256: 'x' } }],
-])('that a stage %s was passed is refused', (_what, id, body) => {
+])('the event that a stage %s was passed is refused', (_what, id, body) => {
   expect(() => checkEvents(DECIDED, [{ id, atMs: 1, body }])).toThrow(
     expect.objectContaining({ code: 'call/refused' }),
   );

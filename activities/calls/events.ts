@@ -1,4 +1,7 @@
-/** The events that the workflow of a run makes, and no others: what stages, VMs and the run's end come to is written by activities alone. */
+/**
+ * Accepts only the events that the workflow of a run makes. Only activities write the results of stages, VMs and the
+ * run itself.
+ */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import { stageAt } from '../../domain/pipeline/item-plan.ts';
@@ -18,14 +21,17 @@ import { type AdmittedRun } from '../admission/admitted-run.ts';
 import { dataRefOf, type Fields, fieldsOf, readFailure } from './values.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** Of a text in an event. The run machine's are shorter; that of a notice is what a failure says. */
+/**
+ * The limit of a text in an event. Texts of the run machine are shorter; the text of a notice contains the message of a
+ * failure.
+ */
 const TEXT_CHARACTERS = 8 * 1024;
-/** As often as a stage can be looked at again, and far beyond. */
+/** Far more than the number of times that a stage can be skipped or decided. */
 const MOST_SKIPS = 9_999;
 
 /**
- * The events, made anew of what was checked.
- * @throws CodedError `call/refused` for an event that the workflow does not make, under an id that is not that event's
+ * Returns the events, rebuilt from the checked fields.
+ * @throws CodedError `call/refused` for an event that the workflow does not make, or whose id does not belong to it
  */
 export function checkEvents(run: AdmittedRun, value: unknown): readonly NewRunEvent[] {
   if (!Array.isArray(value))
@@ -79,7 +85,10 @@ function scopeRestarted(plan: MachinePlan, id: string, { scope, reason, stages }
     : null;
 }
 
-/** Stages of the scope, and such as were skipped because one of these had not failed, each after what it waits for. */
+/**
+ * Checks the stages that run again: stages of the scope, and stages that were skipped because one of those had not
+ * failed. Each stage must come after the stages that it waits for.
+ */
 function areOpenAgain(plan: MachinePlan, scope: string, stages: readonly unknown[]): boolean {
   const own = new Set<unknown>(plan.scopes.find(({ id }) => id === scope)!.stages);
   const skipped = new Set<string>();
@@ -115,7 +124,10 @@ function stageRetrying(
     : null;
 }
 
-/** A lost VM is followed by none. Which failure it was does not follow from the key: lost VMs count there too. */
+/**
+ * Returns true for a pause that the plan allows; after a lost VM there is no pause. The key does not show the number of
+ * failures, because lost VMs count in it too.
+ */
 function isPause({ retry }: Pick<MachineStage, 'retry'>, delayMs: number): boolean {
   if (delayMs === 0) return true;
   for (let failures = 1; failures < retry.maxAttempts; failures += 1)
@@ -151,7 +163,7 @@ function stageAnswered(run: AdmittedRun, id: string, given: Fields): RunEventBod
   };
 }
 
-/** Null: the approval does not have them. */
+/** Returns null if the approval does not define the fields. */
 function checkRejectedFields({ plan }: AdmittedRun, stage: string, given: unknown): FieldValues | null {
   const approval = approvalOf(stageOfPlan(plan, stage)!.work);
   const checked = checkGivenFields(approval?.fields ?? [], given);
@@ -177,7 +189,7 @@ function stageWoken(plan: MachinePlan, id: string, given: Fields): RunEventBody 
   return { type: 'stage-woken', stage: stage.id, execKey: execKey as string, outcome };
 }
 
-/** Null for a stage that does more than wait. */
+/** Returns null for a stage that does more than wait. */
 function findWaitingStage(plan: MachinePlan, name: unknown): MachineStage | null {
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
   return stage?.wait === undefined ? null : stage;
@@ -194,7 +206,7 @@ function stageFailed(
   return { type: 'stage-failed', stage: name, execKey, failure };
 }
 
-/** An attempt of a stage that asks, in the run itself or in an item; null for others. */
+/** Returns the attempt of a stage that asks, in the run itself or in an item; null for other stages. */
 function findAsker(
   plan: MachinePlan,
   name: unknown,
@@ -205,13 +217,13 @@ function findAsker(
   return { stage: name as string, execKey: execKey as string, attempt: tried.attempt };
 }
 
-/** The attempt of the stage itself that a key names; null for a key that the machine gives to none. */
+/** Returns the attempt of the stage itself that a key names; null for a key that the machine never assigns. */
 function attemptOf(plan: MachinePlan, { id }: MachineStage, execKey: unknown): number | null {
   const tried = findAttempt(plan, id, execKey);
   return tried === null || tried.isItem ? null : tried.attempt;
 }
 
-/** The attempt that a key names, of the stage or of an item; null for a key that the machine gives to none. */
+/** Returns the attempt of the stage or of an item that a key names; null for a key that the machine never assigns. */
 function findAttempt(
   plan: MachinePlan,
   id: string,
@@ -249,7 +261,7 @@ function stagePassed(plan: MachinePlan, id: string, { stage: name, output: given
   return { type: 'stage-passed', stage: stage.id, ...(output === undefined ? {} : { output }) };
 }
 
-/** That a VM could not be released, or that a signal or update has no handler. */
+/** Accepts a notice that a VM could not be released, or that a signal or update has no handler. */
 function notice(plan: MachinePlan, id: string, { level, message }: Fields): RunEventBody | null {
   if (id.startsWith('run/stray/')) return strayBody(id, level, message);
   const scope = /^run\/release-failed\/([^/]+)\/\d+$/.exec(id)?.[1];

@@ -21,7 +21,7 @@ const activities = new Proxy({} as Activities, {
   },
 });
 
-test("works on runs that were admitted here, and gives another host's back for a retry", async () => {
+test("works on runs that were admitted here, and fails calls for another host's runs with a retry", async () => {
   const reads: string[] = [];
   const own = guardByHost(activities, recordsOf(['mine'], reads), 'h');
   const request = (runId: string): never => ({ runId }) as never;
@@ -40,14 +40,14 @@ test("works on runs that were admitted here, and gives another host's back for a
     });
   }
   expect(calls).toEqual(['acquireVm mine', 'runStage mine', 'releaseVm mine', 'appendEvents mine', 'finishRun mine']);
-  // Nobody has what a stranger asks for: the activity itself refuses it.
+  // No host has the run of a foreign workflow: the activity itself refuses the call.
   expect(await calledBy('a-stranger', own.runStage, 'theirs')).toBe('runStage');
   expect(calls.pop()).toBe('runStage theirs');
-  // A run's later stages do not ask the disk again.
+  // Later stages of a run do not read the disk again.
   expect(reads.filter((runId) => runId === 'mine')).toHaveLength(1);
 });
 
-test('admits a run that nobody admitted yet', async () => {
+test('admits a run that no host has admitted yet', async () => {
   const own = guardByHost(activities, recordsOf([], []), 'h');
   expect(await own.admit({ runId: 'new' } as never)).toBe('admit');
 });

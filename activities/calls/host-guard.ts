@@ -1,6 +1,6 @@
 /**
- * Activities on the queue that all workers of a server share: only runs that this host admitted are worked on. A task of another
- * host's run goes back, and the host that has its files and VMs takes it the next time.
+ * Guards activities on the queue that all workers of a server share: this host works only on runs that it admitted. A
+ * task of another host's run fails for a retry, so that the host with its files and VMs can take it.
  */
 import { Context } from '@temporalio/activity';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -11,7 +11,7 @@ import { toActivityFailure } from '../failure.ts';
 import type { RunRecords } from '../ports/run-records.ts';
 
 const MOST_KNOWN_RUNS = 1_000;
-/** Long enough for the other worker to ask for work before this one does again. */
+/** Long enough for the other worker to poll before this worker polls again. */
 const RETRY_DELAY_MS = 100;
 
 export function guardByHost(activities: Activities, records: Pick<RunRecords, 'get'>, hostId: string): Activities {
@@ -34,7 +34,7 @@ export function guardByHost(activities: Activities, records: Pick<RunRecords, 'g
   const guardActivity =
     <Request extends { readonly runId: string }, Result>(activity: (request: Request) => Promise<Result>) =>
     async (request: Request): Promise<Result> => {
-      // What no run's workflow asks for is given back to nobody: it is refused.
+      // A call that comes from no workflow of the run is not passed to another host: the activity refuses it.
       if (isCallOfRun(request)) await check(request.runId);
       return await activity(request);
     };

@@ -1,4 +1,4 @@
-/** The own worker of a workflow executes these, whichever host admitted the run. */
+/** The workflow's own worker executes these activities, whichever host admitted the run. */
 import type { LocalActivities } from '../contract.ts';
 
 export const LOCAL_ACTIVITIES: LocalActivities = {

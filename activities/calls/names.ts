@@ -1,6 +1,6 @@
 /**
- * What a call names: a stage or a scope, where it is done, and an attempt of it. What the run's plan does not have is refused; all
- * throw CodedError `call/refused`.
+ * Reads the names in a call: a stage or a scope, its instance, and an attempt. Names that the run's plan does not
+ * contain are refused. All functions throw CodedError `call/refused`.
  */
 import { lastAttempt } from '../../domain/pipeline/reach.ts';
 import { stageAt } from '../../domain/pipeline/item-plan.ts';
@@ -13,12 +13,12 @@ import { type Fields, createRefusal } from './values.ts';
 import type { AdmittedScope } from './requests.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** The stage that a call names. */
+/** Returns the stage that a call names. */
 export function stageIn(run: AdmittedRun, call: Fields): StagePlan {
   return stageOf(run, idIn(run, call, 'stage'));
 }
 
-/** The scope that a call names. */
+/** Returns the scope that a call names. */
 export function scopeIn(run: AdmittedRun, call: Fields): AdmittedScope {
   return scopeOf(run, idIn(run, call, 'scope'));
 }
@@ -41,25 +41,30 @@ export function idIn(run: AdmittedRun, call: Fields, what: 'stage' | 'scope'): s
   throw createRefusal(run, `the call names no ${what}`);
 }
 
-/** True for a call that names an item, whatever that is. */
+/** Returns true for a call that names an item, valid or not. */
 export function isOfItem({ instance }: Fields): boolean {
   return Array.isArray(instance) && instance.length > 0;
 }
 
-/** Where the stage is done that a call names: of stages of items the item, of any other stage the run itself. */
+/**
+ * Returns the instance of the stage that a call names: the item for stages of items, the run itself for other stages.
+ */
 export function instanceIn(run: AdmittedRun, stage: StagePlan, call: Fields): InstancePath {
   const path = pathIn(run, stage, call);
-  // What is done for each item is not done for the list.
+  // The work of each item does not run for the list itself.
   if (stageAt(run.machine, stage.id, path)?.each === undefined) return path;
   throw createRefusal(run, `stage ${stage.id} has no instance ${quote(call['instance'])}`);
 }
 
-/** As `pathIn`; a call that names no instance is of the run itself, unless the stage is one of items. */
+/**
+ * Does the same as `pathIn`. A call without an instance belongs to the run itself, unless the stage is a stage of
+ * items.
+ */
 export function optionalPathIn(run: AdmittedRun, stage: StagePlan, call: Fields): InstancePath {
   return stage.of === undefined && !isOfItem(call) ? [] : pathIn(run, stage, call);
 }
 
-/** Where the stage stands that a call names, also one with items. */
+/** Returns the instance of the stage that a call names, also for a stage with items. */
 export function pathIn(run: AdmittedRun, { id }: StagePlan, { instance }: Fields): InstancePath {
   if (instance === undefined) throw createRefusal(run, `the call for stage ${id} names no instance`);
   const path = readInstance(instance);
@@ -67,7 +72,7 @@ export function pathIn(run: AdmittedRun, { id }: StagePlan, { instance }: Fields
   throw createRefusal(run, `stage ${id} has no instance ${quote(instance)}`);
 }
 
-/** The attempt that a call names: from 1 to `last`. */
+/** Returns the attempt that a call names, from 1 to `last`. */
 export function attemptIn(
   run: AdmittedRun,
   { id, retry, visits }: StagePlan,
@@ -82,7 +87,7 @@ export function isAttempt(value: unknown, last: number): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 1 && (value as number) <= last;
 }
 
-/** Empty for an attempt that is none. */
+/** Returns an empty text for an invalid attempt. */
 export function keyOf(stage: string, instance: InstancePath, attempt: number): string {
   return Number.isSafeInteger(attempt) && attempt > 0 ? attemptText({ stage, instance, attempt }) : '';
 }

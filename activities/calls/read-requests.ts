@@ -1,6 +1,6 @@
 /**
- * What a call asks for: a request of what it names in the run's records, with nothing of the call that is not checked. What the
- * run's workflow cannot have sent is refused; all throw CodedError `call/refused`.
+ * Reads the requests in calls. A request contains data of the run's records, and only checked values of the call. A
+ * call that the run's workflow cannot have sent is refused. All functions throw CodedError `call/refused`.
  */
 import { attemptsOfItem, listsOfStage, listsWithin, mostItems, stageAt } from '../../domain/pipeline/item-plan.ts';
 import { isReachable, lastAttempt, lastGeneration } from '../../domain/pipeline/reach.ts';
@@ -50,7 +50,7 @@ import type { MockedRequest } from '../attempt/mocked-stage.ts';
 import type { ScopeRequest, StageItem, StageRequest } from './requests.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** Null for a stage whose work is done. */
+/** Returns null for a stage that is not mocked. */
 export function readMockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
   const stage = stageIn(run, call);
   const mock = mockOf(stage.work);
@@ -89,7 +89,7 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
       `stage ${stage.id} has no attempt ${quote(attempt)} in a VM of generation ${quote(generation)}`,
     );
   const upstream = readUpstream(run, stage, instance, call['upstream']);
-  // An item is what the run's input is to a first stage.
+  // For a stage with items, the item replaces the input of the run.
   const input = stage.each === undefined ? inputOf(run, stage.input, upstream) : ({ kind: 'run-input' } as const);
   const execKey = keyOf(stage.id, instance, attempt);
   const series = seriesOf(execKey);
@@ -113,14 +113,14 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   };
 }
 
-/** The item is what a command of its own finds as its input, and the first stages of a part. */
+/** Adds the item, which is the input of an item's own command and of the first stages of a part. */
 export function withItem(request: StageRequest, item: StageItem | null): StageRequest {
   const { each, input } = request.stage;
   if (item === null || (each === undefined && input.kind !== 'run-input')) return { ...request, item };
   return { ...request, item, input: { kind: 'inline', text: item.text } };
 }
 
-/** Null for a stage that ends no part. */
+/** Returns null for a stage that does not end a part. */
 export function partRequest(run: AdmittedRun, call: Fields): EndPartRequest | null {
   const stage = stageIn(run, call);
   const part = partOf(stage.work);
@@ -145,7 +145,7 @@ export function partRequest(run: AdmittedRun, call: Fields): EndPartRequest | nu
 export function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest {
   const stage = stageIn(run, call);
   const { id, when: own, input, loop } = stage;
-  // Of a stage with items, whether they are done at all.
+  // For a stage with items, the condition decides whether the items run at all.
   const instance = optionalPathIn(run, stage, call);
   if (instance.at(-1)?.part === id) throw createRefusal(run, `the items of stage ${id} have no condition`);
   const when = loop?.until ?? own;
@@ -165,7 +165,7 @@ export function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest
   };
 }
 
-/** What a skipped box hands on in an item is the item, where in the run it is the run's input. */
+/** Sets the input that a skipped box in an item passes on: the item, instead of the run's input. */
 export function withItemInput(request: EvaluateRequest, item: StageItem | null): EvaluateRequest {
   if (item === null || request.handsOn?.kind !== 'run-input') return request;
   return { ...request, runInput: { kind: 'inline', text: item.text } };
@@ -226,7 +226,7 @@ export function rejectionRequest(run: AdmittedRun, call: Fields): RejectionReque
   return { runId, approval, fields: call['fields'] };
 }
 
-/** Of the stage and the attempt that a call names. */
+/** Returns the question of the stage and the attempt that a call names. */
 function questionIn(
   run: AdmittedRun,
   call: Fields,
@@ -244,7 +244,10 @@ function isNote(value: unknown, mostCharacters: number): value is string | null 
   return value === null || (typeof value === 'string' && value.length <= mostCharacters);
 }
 
-/** What a stage takes where it stands: what ends a part takes other data within an item than before the first. */
+/**
+ * Reads the outputs that a stage uses in this instance. A stage that ends a part uses different data within an item
+ * than before the first item.
+ */
 function readUpstream(
   run: AdmittedRun,
   stage: StagePlan,
@@ -252,7 +255,7 @@ function readUpstream(
   value: unknown,
 ): Readonly<Record<string, UpstreamOutputs>> {
   const isCommandOfItem = stage.each !== undefined && partOf(stage.work) === null;
-  // Each command of an item has what the stage takes before the first.
+  // Each command of an item uses the data that the stage uses before the first item.
   const direct = isCommandOfItem ? undefined : stageAt(run.machine, stage.id, instance)?.takes;
   return checkUpstream(run, stage, value, direct);
 }
@@ -271,7 +274,7 @@ export function endItemsRequest(run: AdmittedRun, call: Fields): EndItemsRequest
   return { ...listIn(run, call), cancelled: call['cancelled'] === true };
 }
 
-/** Refused unless the stage has items, and the attempt is a list of them. */
+/** Refuses a call unless the stage has items, and the attempt belongs to a list of them. */
 function listIn(run: AdmittedRun, call: Fields): Omit<EndItemsRequest, 'cancelled'> {
   const planned = stageIn(run, call);
   const { id, each } = planned;

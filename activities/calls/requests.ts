@@ -1,4 +1,7 @@
-/** What activities work with: made in `read-requests.ts` of what they were called with and what was admitted. */
+/**
+ * The requests that activities work with. `read-requests.ts` builds them from the arguments of calls and the records of
+ * admission.
+ */
 import type {
   AgentWork,
   BudgetPlan,
@@ -14,7 +17,7 @@ import type { VmLease } from '../../domain/run/vm-lease.ts';
 import type { InlineOrRef, UpstreamOutputs } from '../contract.ts';
 import type { LaunchSpec } from '../ports/sandbox.ts';
 
-/** A scope with its mounts on this host. */
+/** A scope with its mounts resolved on this host. */
 export interface AdmittedScope extends Omit<ScopePlan, 'sandbox'> {
   readonly sandbox: LaunchSpec;
 }
@@ -22,19 +25,19 @@ export interface AdmittedScope extends Omit<ScopePlan, 'sandbox'> {
 export interface ScopeRequest {
   readonly runId: string;
   readonly scope: AdmittedScope;
-  /** Raised by the run machine each time that the scope's VM is lost. */
+  /** The number of lost VMs of the scope: the run machine raises it after each loss. */
   readonly generation: number;
-  /** Of the item whose VM it is; empty: of the run itself. */
+  /** The item that owns the VM; empty: the run itself. */
   readonly instance: InstancePath;
 }
 
-/** A stage that runs a command, its own or those of an agent. */
+/** A stage that runs commands in a VM, its own or the commands of an agent. */
 export interface VmStage extends StagePlan {
   readonly work: CommandWork | AgentWork | StepMachineWork;
 }
 
 export interface StageItem {
-  /** From 0. */
+  /** The position in the list, from 0. */
   readonly index: number;
   /** The item as JSON. */
   readonly text: string;
@@ -42,21 +45,23 @@ export interface StageItem {
 
 export interface StageRequest extends ScopeRequest {
   readonly stage: VmStage;
-  /** Null: this stage's activity owns the VM, whose scope is not shared. */
+  /** Null if this stage's activity owns the VM, because the scope is not shared. */
   readonly lease: VmLease | null;
-  /** What the command is done for, of a stage with items. */
+  /** The item that the command runs for; null for a stage without items. */
   readonly item: StageItem | null;
-  /** Of the attempt's first command: the same key never runs twice. */
+  /** The key of the attempt's first command: the same key never runs twice. */
   readonly execKey: string;
   readonly attempt: number;
   readonly input: InlineOrRef | null;
-  /** Finished stages whose outputs this one takes, by id: stdin, input, inputs. */
+  /** The outputs of finished stages that this stage uses, by stage id: for stdin, input and inputs. */
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
-  /** Names of the host variables that stages of the run read: what one prints may have been another's. */
+  /**
+   * Names of the host variables that any stage of the run reads, because a stage may print the value of another stage.
+   */
   readonly hostVariables: readonly string[];
-  /** What all agents of the run together may take; absent: as much as they like. */
+  /** The budget of all agents of the run together; absent: no limit. */
   readonly runBudget?: BudgetPlan | undefined;
-  /** The save of an earlier run that its agent continues from; absent: the agent does not continue one. */
+  /** The save of an earlier run from which the agent continues; absent: the agent does not continue a save. */
   readonly continued?: ContinuedAgent | undefined;
   /** Events of the workflow that no activity has written yet. */
   readonly events: readonly NewRunEvent[];

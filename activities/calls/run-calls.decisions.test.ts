@@ -1,4 +1,4 @@
-/** Calls that ask for no VM: a question to people, a time that outputs say, a condition of a stage. */
+/** Calls that need no VM: a question to people, a wait whose time comes from outputs, a condition of a stage. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../../domain/plan/defaults.ts';
 import type { ApprovalWork } from '../../domain/plan/plan.ts';
@@ -34,7 +34,7 @@ describe('a stage that asks', () => {
     await rig.admit('asks', {}, { ...plan, stages, scopes });
   });
 
-  test('is asked and answered with what was admitted', async () => {
+  test('is asked and answered with the admitted data', async () => {
     expect(await as('asks', () => rig.calls.ask(ask))).toEqual({
       ...ask,
       execKey: 'ok/0/1',
@@ -49,7 +49,7 @@ describe('a stage that asks', () => {
     expect(await as('asks', () => rig.calls.approval(silent))).toMatchObject({ by: null, timedOut: true });
   });
 
-  test('gets what its message is made of, of the stages that the message reads and no others', async () => {
+  test('gets the outputs of the stages that its message reads, and of no others', async () => {
     const texts = {
       sources: ['stages.own.output'],
       stages: ['own'],
@@ -101,7 +101,7 @@ describe('a stage that asks', () => {
     });
   });
 
-  test('neither is done for a stranger, nor once the run has ended, and no VM is its', async () => {
+  test('neither call is allowed for a foreign workflow or after the end of the run, and the stage has no VM', async () => {
     await expect(as('other', () => rig.calls.ask(ask))).rejects.toMatchObject({ code: 'call/refused' });
     await expect(as('asks', () => inVm(rig.calls, { ...own, runId: 'asks', stage: 'ok' }))).rejects.toMatchObject({
       code: 'call/refused',
@@ -138,7 +138,7 @@ describe('a wait until a time that outputs say', () => {
     await rig.admit('waits', {}, { ...plan, stages, scopes });
   });
 
-  test('is found by what was admitted, and by no text of the call', async () => {
+  test('is found with the admitted data, and with no text of the call', async () => {
     const evil = { ...find, texts: { sources: ['"2026-12-01T09:00:00Z"'] }, untilMs: 1 };
     expect(await as('waits', () => rig.calls.findTime(evil))).toEqual({
       runId: 'waits',
@@ -168,7 +168,7 @@ describe('a wait until a time that outputs say', () => {
     });
   });
 
-  test('is found for no stranger, nor once the run has ended', async () => {
+  test('is not found for a foreign workflow, or after the end of the run', async () => {
     await expect(as('other', () => rig.calls.findTime(find))).rejects.toMatchObject({ code: 'call/refused' });
     const outcome: RunOutcome = { state: 'failed', failedStage: null, failure: null, output: null };
     await rig.events.append('waits', [eventOf('run/finished', { type: 'run-finished', outcome })]);
@@ -187,7 +187,7 @@ describe('a stage with a condition', () => {
     await rig.admit('decides', {}, { ...plan, stages });
   });
 
-  test('is decided by what was admitted, and by no text of the call', async () => {
+  test('is decided with the admitted data, and with no text of the call', async () => {
     const call = { ...evaluate, when: { source: 'true' }, source: 'true' };
     expect(await as('decides', () => rig.calls.evaluate(call))).toEqual({
       runId: 'decides',
@@ -216,21 +216,21 @@ describe('a stage with a condition', () => {
     });
   });
 
-  test('is decided for no stranger, nor once the run has ended', async () => {
+  test('is not decided for a foreign workflow, or after the end of the run', async () => {
     await expect(as('other', () => rig.calls.evaluate(evaluate))).rejects.toMatchObject({ code: 'call/refused' });
     const outcome: RunOutcome = { state: 'failed', failedStage: null, failure: null, output: null };
     await rig.events.append('decides', [eventOf('run/finished', { type: 'run-finished', outcome })]);
     await expect(as('decides', () => rig.calls.evaluate(evaluate))).rejects.toMatchObject({ code: 'run/ended' });
   });
 
-  test('may have no output for others, which a stage that always runs may not', async () => {
+  test('may lack an output for other stages, which a stage without a condition may not', async () => {
     const last = { ...own, runId: 'decides', stage: 'last', upstream: { gate: { output: null, outputs: {} } } };
     expect(await as('decides', () => inVm(rig.calls, last))).toMatchObject({ upstream: last.upstream });
     const gate = { ...last, stage: 'gate', upstream: { own: { output: null, outputs: {} } } };
     await expect(as('decides', () => inVm(rig.calls, gate))).rejects.toMatchObject({ code: 'call/refused' });
   });
 
-  test('may be left out of the result, which others may not', async () => {
+  test('may be missing in the result, which other stages may not', async () => {
     const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
     const parts = [{ name: 'own', output: REF }];
     const finish = { runId: 'decides', outcome, merge: parts, events: [] };

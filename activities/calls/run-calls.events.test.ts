@@ -1,4 +1,4 @@
-/** Events that a call brings along: those that the run's workflow makes are taken, and no others. */
+/** Events in a call: only the events that the run's workflow makes are accepted. */
 import { describe, expect, test } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import { as, eventOf, finish, inVm, own, REF, useRunCalls } from '../../test/rig/runs/run-calls.ts';
@@ -30,7 +30,7 @@ describe('events of a call', () => {
     eventOf('run/stray/5', { type: 'notice', level: 'warning', message: 'the signal "x" has no handler' }),
   ];
 
-  test('that its workflow makes are taken', async () => {
+  test('that its workflow makes are accepted', async () => {
     expect(await as('run', () => rig.calls.append({ runId: 'run', events: taken }))).toEqual({
       runId: 'run',
       events: taken,
@@ -38,7 +38,7 @@ describe('events of a call', () => {
     expect((await as('run', () => inVm(rig.calls, { ...own, events: taken }))).events).toEqual(taken);
   });
 
-  test('are taken without what is not part of them', async () => {
+  test('are accepted without unknown fields', async () => {
     const more = taken.map((event) => ({ ...event, seq: 9, body: { ...event.body, more: 'x' } }));
     expect((await as('run', () => rig.calls.append({ runId: 'run', events: more }))).events).toEqual(taken);
   });

@@ -1,4 +1,4 @@
-/** Calls for one item of a stage's list: who may make them, and which items there are. */
+/** Calls for one item of a stage's list: the allowed callers, and the existing items. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { as, eventOf, inVm, own, useRunCalls } from '../../test/rig/runs/run-calls.ts';
@@ -25,7 +25,7 @@ describe('a stage with items', () => {
     await rig.putItems('many', 'items-own', each.list.items);
   });
 
-  test('is called for one item by a child of the run, which finds the item as its input', async () => {
+  test('is called for one item by a child workflow of the run, and the item is its input', async () => {
     for (const caller of ['many', 'items/known'])
       expect(await as(caller, () => inVm(rig.calls, { ...call, attempt: 2, generation: 1 }))).toMatchObject({
         execKey: 'own/own~1/2',
@@ -42,7 +42,7 @@ describe('a stage with items', () => {
     });
   });
 
-  test('is worked on for no workflow of which the server says another parent, or none', async () => {
+  test('does no work for a workflow whose parent on the server is another run, or missing', async () => {
     for (const caller of ['items/other', 'items', 'other', null])
       await expect(as(caller, () => inVm(rig.calls, call))).rejects.toMatchObject(
         refused("only that run's own workflow"),
@@ -53,7 +53,7 @@ describe('a stage with items', () => {
     );
   });
 
-  test('is begun and ended by the run alone', async () => {
+  test("is begun and ended only by the run's own workflow", async () => {
     const begin = { runId: 'many', stage: 'own', attempt: 1, upstream: {}, events: [] };
     expect(await as('many', () => rig.calls.beginItems(begin))).toMatchObject({ execKey: 'own/0/1', each });
     for (const caller of ['items/known', 'other']) {
@@ -86,7 +86,7 @@ describe('a stage with items', () => {
     ['of an item within an item', 'own/own~0~own~0/1'],
     ['of an item of another stage', 'own/next~0/1'],
     ['of a second command', 'own/own~0/1/2'],
-  ])('is told of nothing %s', async (_what, execKey) => {
+  ])('rejects events %s', async (_what, execKey) => {
     const event = eventOf(`stage/${execKey}/retrying`, {
       type: 'stage-retrying',
       stage: 'own',

@@ -1,4 +1,4 @@
-/** Calls that end a run: which outcomes they may say, and what is left to ask for once it has ended. */
+/** Calls that end a run: the outcomes that they may report, and the calls that are allowed after the end. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
@@ -18,7 +18,7 @@ describe('an outcome', () => {
     ['failed without a stage', { ...outcome, state: 'failed', failure }],
     ['cancelled', { ...outcome, state: 'cancelled', output: null }],
     ['cancelled after a failure', { ...outcome, state: 'cancelled', failedStage: 'own', failure }],
-  ])('%s is taken', async (_what, given) => {
+  ])('%s is accepted', async (_what, given) => {
     expect(await as('run', () => rig.calls.finish({ ...finish, outcome: { ...given, more: 1 } }))).toEqual({
       ...finish,
       outcome: given,
@@ -75,7 +75,7 @@ describe('an outcome', () => {
     await expect(running({ a: OUTPUT, b: none })).rejects.toMatchObject({ code: 'call/refused' });
   });
 
-  test('past boxes without an output has what the first of them had found', async () => {
+  test('past boxes without an output has the input of the first of them', async () => {
     const plan = planOf('a b c>a,b d>c e>d', { mixed: true, tolerate: 'c d' });
     const first = { ...plan.stages[0]!, input: { kind: 'run-input' as const }, continueOnError: true as const };
     const call = { instance: [], attempt: 1, generation: 0, lease: null, events: [] };
@@ -134,7 +134,7 @@ describe('a run that has ended', () => {
     rig.events.append('run', [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]),
   );
 
-  test('is asked for nothing more, but its VMs may be ended', async () => {
+  test('rejects calls for new work, but its VMs may be ended', async () => {
     await expect(as('run', () => inVm(rig.calls, own))).rejects.toMatchObject({
       code: 'run/ended',
       message: `run run has already ended (${outcome.state}); a reset runs nothing again`,
@@ -150,7 +150,7 @@ describe('a run that has ended', () => {
     });
   });
 
-  test('hands out what stands, and ends as it has ended', async () => {
+  test('returns recorded results, and keeps its outcome', async () => {
     await writeResult(rig.events, 'run', stageResult('own/0/1'), null, 1);
     const skipped = eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'x' });
     expect(await as('run', () => inVm(rig.calls, { ...own, events: [skipped] }))).toMatchObject({

@@ -1,4 +1,4 @@
-/** Calls for stages within one item of a list: in the part that each item has, and in a list of its own there. */
+/** Calls for stages within one item of a list: in the part of each item, and in a nested list of its own. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
@@ -25,7 +25,7 @@ describe('a part of each item', () => {
   const FIRST = { kind: 'run-input' } as const;
 
   beforeEach(async () => {
-    // `one` and `two` share a VM in each item, `two` is decided by `one`, `end` hands on what `two` comes to.
+    // `one` and `two` share a VM in each item, `one` decides `two`, and `end` passes on the result of `two`.
     const plan = planOf('before one two>one end>before,two after>end', { shared: 'one two' });
     const when = { source: 'stages.one.exit_code == 0', stages: ['one'], params: {} };
     const stages = plan.stages.map((stage): Plan['stages'][number] => {
@@ -45,7 +45,7 @@ describe('a part of each item', () => {
     await rig.putItems('many', 'items-end', each.list.items);
   });
 
-  test('has its stages called in the VM of the item, the first of which finds the item', async () => {
+  test('runs its stages in the VM of the item, and the first stage gets the item as its input', async () => {
     const lease = { vmKey: 'many/_shared/end~1/0' };
     expect(await as('items/known', () => inVm(rig.calls, { ...call, lease }))).toMatchObject({
       execKey: 'one/end~1/1',
@@ -66,7 +66,7 @@ describe('a part of each item', () => {
     );
   });
 
-  test('ends within an item with what its stages came to, and is begun with nothing of them', async () => {
+  test('ends within an item with the results of its stages, and begins without them', async () => {
     const end = { ...call, stage: 'end', upstream: { two: OUTPUT } };
     expect(await as('items/known', () => partOf(rig.calls, end))).toMatchObject({
       execKey: 'end/end~1/1',
@@ -79,14 +79,14 @@ describe('a part of each item', () => {
       refused('no instance'),
     );
     const begin = { runId: 'many', stage: 'end', attempt: 1, upstream: {}, events: [] };
-    // Of the attempts of an item follows how long its list may be.
+    // The attempts of an item determine how long its list may be.
     expect(await as('many', () => rig.calls.beginItems(begin))).toMatchObject({ mostItems: 10_000 });
     await expect(as('many', () => rig.calls.beginItems({ ...begin, upstream: { two: OUTPUT } }))).rejects.toMatchObject(
       refused('takes no data'),
     );
   });
 
-  test('has its conditions decided for each item', async () => {
+  test('decides its conditions for each item', async () => {
     const upstream = { one: { state: 'succeeded', attempt: 1, output: null } };
     const decide = { runId: 'many', stage: 'two', instance: path(1), evaluation: 1, upstream, events: [] };
     await expect(as('items/other', () => rig.calls.evaluate(decide))).rejects.toMatchObject(refused('only that run'));
@@ -113,14 +113,14 @@ describe('a part of each item', () => {
     ).rejects.toMatchObject(refused(''));
   });
 
-  test('has a VM of no other item, and none of the run in an item', async () => {
+  test('uses neither the VM of another item nor a VM of the run in an item', async () => {
     for (const change of [{ instance: path(2) }, { instance: path(0, 'one') }, { scope: 'before' }, { instance: [] }])
       await expect(as('items/known', () => rig.calls.acquire({ ...shared, ...change }))).rejects.toMatchObject(
         refused(''),
       );
   });
 
-  test('tells of the failures of its stages and of itself, and of no others', async () => {
+  test('reports failures of its stages and of itself, and of no others', async () => {
     const failure: StageFailure = { code: 'stage/exit-nonzero', message: 'x', stderrTail: '' };
     const failed = (
       stage: string,
@@ -181,7 +181,7 @@ workflow:
     await rig.putItems('many', 'items-outer.inner/outer~1', [7, 8, 9]);
   });
 
-  test('has its commands called for the windows of windows of the run, as deep as lists may be', async () => {
+  test('runs its commands for nested windows of the run, up to the greatest depth of lists', async () => {
     for (const caller of ['many', 'items/known', 'items/2', 'items/3', 'items/4'])
       expect(await as(caller, () => inVm(rig.calls, call))).toMatchObject({
         execKey: 'outer.inner/outer~1~outer.inner~2/1',
@@ -194,7 +194,7 @@ workflow:
       );
   });
 
-  test('is begun, decided and ended in each item around it', async () => {
+  test('is begun, decided and ended in each enclosing item', async () => {
     expect(await as('items/known', () => rig.calls.beginItems(begin))).toMatchObject({
       execKey: 'outer.inner/outer~1/1',
       instance: inOuter,

@@ -1,4 +1,7 @@
-/** Calls for the work of a stage and for a VM as a hostile client may make them. Each is refused for one reason, beside calls that are taken. */
+/**
+ * Calls for the work of a stage and for a VM, as a hostile client may make them. Each call is refused for one reason;
+ * similar calls are accepted.
+ */
 import { describe, expect, test } from 'vitest';
 import { LOST_VM_ATTEMPTS } from '../../domain/errors/code-info.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
@@ -13,7 +16,7 @@ const shared: StageCall = { ...own, stage: 'one', lease: { vmKey: 'run/_shared/0
 const last: StageCall = { ...own, stage: 'last', upstream: { own: OUTPUT } };
 
 describe('the run of a command', () => {
-  test('takes no call of a workflow that took its id', async () => {
+  test('rejects calls of a workflow that uses its id', async () => {
     const command = { workflowId: 'order', runId: 'r', activityId: '7' };
     await rig.admit('order.own.0123', { command });
     const call = { ...own, runId: 'order.own.0123' };
@@ -28,7 +31,7 @@ describe('the run of a command', () => {
 });
 
 describe('a call of a stage', () => {
-  test('is made of ids and what was admitted', async () => {
+  test('is built from ids and admitted data', async () => {
     expect(await as('run', () => inVm(rig.calls, own))).toMatchObject({
       stage: PLAN.stages[0],
       scope: { id: 'own', stages: ['own'] },
@@ -49,18 +52,18 @@ describe('a call of a stage', () => {
     });
   });
 
-  describe('comes to the host that has the VM', () => {
+  describe('reaches the host that has the VM', () => {
     const elsewhere = { code: 'host/elsewhere' };
     const leased = (host: unknown): StageCall => ({ ...shared, lease: { vmKey: 'run/_shared/0', host } }) as StageCall;
 
-    test('which is the one that admitted the run, where no lease says another', async () => {
+    test('which is the host that admitted the run, unless a lease names another host', async () => {
       for (const call of [own, shared]) {
         expect((await as('run', () => inVm(rig.callsOn('h'), call))).execKey).toBe(`${call.stage}/0/1`);
         await expect(as('run', () => inVm(rig.callsOn('other'), call))).rejects.toMatchObject(elsewhere);
       }
     });
 
-    test('or the one that the lease of a shared VM names', async () => {
+    test('or the host that the lease of a shared VM names', async () => {
       expect((await as('run', () => inVm(rig.callsOn('other'), leased('other')))).lease).toEqual({
         vmKey: 'run/_shared/0',
         host: 'other',
@@ -172,7 +175,7 @@ describe('a call of a stage', () => {
 });
 
 describe('a call for a VM', () => {
-  test('is made of what was admitted', async () => {
+  test('is built from admitted data', async () => {
     expect(await as('run', () => rig.calls.acquire({ runId: 'run', scope: '_shared', generation: 3 }))).toMatchObject({
       scope: PLAN.scopes[1],
       generation: 3,
@@ -204,14 +207,14 @@ describe('a call for a VM', () => {
   });
 });
 
-test('plans of other runs make room, and are read again', async () => {
+test('cached plans of other runs are dropped for new ones, and read again', async () => {
   const reads: string[] = [];
   const counted = {
     ...rig.records,
     get: (runId: string, name: string) => (reads.push(runId), rig.records.get(runId, name)),
   };
   const { createAdmittedRuns } = await import('../admission/admitted-run.ts');
-  // PLAN has four stages: two of its kind fit.
+  // PLAN has four stages, so two such plans fit.
   const runs = createAdmittedRuns(counted, 8);
   for (const runId of ['a', 'b', 'c']) await rig.admit(runId);
   for (const runId of ['a', 'b', 'a', 'c', 'a', 'b']) expect((await runs.get(runId)).runId).toBe(runId);

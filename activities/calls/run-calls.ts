@@ -1,4 +1,7 @@
-/** Who may call, and when: the workflow of a run that was admitted and has not ended, and workflows that do items of it. */
+/**
+ * Decides who may call, and when: the workflow of a run that was admitted and has not ended, and the workflows of its
+ * items.
+ */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { isSharedScope } from '../../domain/plan/scope.ts';
@@ -40,13 +43,16 @@ import type { ScopeRequest, StageRequest } from './requests.ts';
 import { readResult } from '../attempt/record.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** What a call of a stage asks for: to give what the stage is mocked with, to end a part, or to work in a VM. */
+/** The work that a call of a stage requests: returning its mock, ending a part, or working in a VM. */
 export type StageWork =
   | { readonly mocked: MockedRequest }
   | { readonly part: EndPartRequest }
   | { readonly inVm: StageRequest };
 
-/** Each makes what an activity works with of what it was called with. @throws CodedError `call/refused`, `run/ended` */
+/**
+ * Each method converts the arguments of an activity into a checked request.
+ * @throws CodedError `call/refused`, `run/ended`
+ */
 export interface RunCalls {
   stage(call: unknown): Promise<StageWork>;
   evaluate(call: unknown): Promise<EvaluateRequest>;
@@ -59,9 +65,12 @@ export interface RunCalls {
   acquire(call: unknown): Promise<ScopeRequest>;
   release(call: unknown): Promise<ScopeRequest>;
   append(call: unknown): Promise<{ readonly runId: string; readonly events: readonly NewRunEvent[] }>;
-  /** `mayShowText`: the run's output cannot contain a value of a host variable. `ended`: the stored outcome, after which all writes of the run are refused. */
+  /**
+   * Returns also `mayShowText`: true if the run's output cannot contain a value of a host variable. `ended` is the
+   * stored outcome, after which all writes of the run are refused.
+   */
   finish(call: unknown): Promise<FinishRequest & { readonly ended: RunOutcome | null; readonly mayShowText: boolean }>;
-  /** The run has ended. */
+  /** Drops the caches of a run that has ended. */
   forget(runId: string): void;
 }
 
@@ -85,19 +94,22 @@ export function createRunCalls(deps: CallDeps): RunCalls {
   };
 }
 
-/** The run that a call is about. @throws CodedError `call/refused` for a caller that may not ask, `run/ended` */
+/** Finds the run of a call. @throws CodedError `call/refused` for a caller without permission, `run/ended` */
 interface RunAccess {
-  /** To its own workflow. */
+  /** Allows only the run's own workflow. */
   ofRun(call: Fields): Promise<AdmittedRun>;
-  /** To its own workflow and to those that do items of it. */
+  /** Allows the run's own workflow and the workflows of its items. */
   ofRunOrItems(call: Fields): Promise<AdmittedRun>;
-  /** To its own workflow; of what is done for an item, also to those that do items of it. */
+  /** Allows the run's own workflow; for a call of an item also the workflows of its items. */
   ofNamed(call: Fields): Promise<AdmittedRun>;
-  /** As `ofNamed`, while the run has not ended. */
+  /** Does the same as `ofNamed`, and refuses runs that have ended. */
   open(call: Fields): Promise<AdmittedRun>;
-  /** The outcome that it has ended with; null while it has none. */
+  /** Returns the outcome of the run; null while it has not ended. */
   endOf(run: AdmittedRun): Promise<RunOutcome | null>;
-  /** True for one that has ended and has this result. @throws CodedError `run/ended` for one that has ended without it */
+  /**
+   * Returns true if the run has ended and has this result.
+   * @throws CodedError `run/ended` if the run has ended without this result
+   */
   isResultFinal(run: AdmittedRun, execKey: string): Promise<boolean>;
   forget(runId: string): void;
 }
@@ -107,7 +119,7 @@ function createAccess({ events, records, parentOf }: CallDeps): RunAccess {
   const callers = createCallers(parentOf);
   const requireRun = async (runId: string): Promise<AdmittedRun> => {
     const run = await runs.get(runId);
-    // No workflow has its id, so that anybody's may take it.
+    // No workflow has the id of this run, so any workflow could use it.
     if (run.command !== null)
       throw createRefusal(run, 'it is of a command, which an activity of another workflow drives');
     return run;
@@ -143,7 +155,7 @@ async function refuseEnded(runs: RunAccess, run: AdmittedRun): Promise<AdmittedR
   return run;
 }
 
-/** A reset of a run that has ended is told what stands; nothing runs and nothing more is written. */
+/** After a reset of an ended run, the call returns the recorded result. Nothing runs again, and no event is written. */
 async function withoutRewriting<T extends StageRequest | MockedRequest | EndPartRequest>(
   runs: RunAccess,
   run: AdmittedRun,
@@ -240,7 +252,7 @@ function vmCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'acquire' | 
         throw createRefusal(run, `the VM of scope ${quote(request.scope.id)} belongs to its only stage`);
       return request;
     },
-    // Ending a VM is right whatever has become of the run.
+    // A VM may always be ended, whatever the state of its run.
     async release(value) {
       const call = fieldsOf(value, 'a call to end a VM');
       return scopeRequest(await runs.ofRunOrItems(call), call);
@@ -264,7 +276,8 @@ function logCalls(runs: RunAccess): Pick<RunCalls, 'append' | 'finish'> {
 }
 
 /**
- * A VM is found or made by its key alone: on a host that does not have it, a second one with the key would come to life.
+ * Refuses a stage whose VM is on another host. A VM is found or created only by its key, so this host would create a
+ * second VM with the same key.
  * @throws CodedError `host/elsewhere`
  */
 function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hostId: string): void {
@@ -276,7 +289,7 @@ function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hos
   );
 }
 
-/** Returns false if the output can contain secrets: Voidbox redacts printed output, and does not redact files. */
+/** Returns false if the output can contain secrets: Voidbox redacts printed output, but not files. */
 function mayShowText({ plan: { hostVariables, output, stages } }: AdmittedRun): boolean {
   if (hostVariables.length === 0) return true;
   const givers = new Set(output.kind === 'stage' ? [output.stage] : output.stages);

@@ -1,4 +1,4 @@
-/** What a call carries beside ids: outputs of earlier stages and the run's outcome. Nothing is taken over that is not checked here. */
+/** Checks the values of a call: outputs of earlier stages and the run's outcome. No unchecked value is used. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { toErrorCode } from '../../domain/errors/error-code.ts';
 import { type TakenData, dataTakenBy, mayLackOutput, listTakenAgain } from '../../domain/pipeline/machine-plan.ts';
@@ -26,17 +26,17 @@ import { quote } from '../../domain/units/quote.ts';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Texts of failures are clipped where they are made; a longer one is none of them. */
+/** Texts of failures are cut when they are made, so a longer text is invalid. */
 const TEXT_CHARACTERS = 64 * 1024;
 const MEDIA_TYPE = /^[\x20-\x7e]{0,256}$/;
 
-/** @throws CodedError `call/refused` when it is no object */
+/** @throws CodedError `call/refused` if the value is not an object */
 export function fieldsOf(value: unknown, what: string): Fields {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
   throw new CodedError('call/refused', `${what} must be an object, got ${quote(value)}`);
 }
 
-/** The ref, without anything else; null when it is none. */
+/** Returns the ref without further fields; null if the value is not a ref. */
 export function dataRefOf(value: unknown): DataRef | null {
   if (typeof value !== 'object' || value === null) return null;
   const { sha256, sizeBytes, mediaType, redacted: given } = value as Fields;
@@ -58,7 +58,10 @@ function redactedOf(value: unknown): RedactedData | null {
   return { variables: [...variables], breaksJson };
 }
 
-/** Of exactly the stages that `stage` takes data of, at least what it takes. @param direct  of what ends an item, what that takes */
+/**
+ * Checks the outputs of earlier stages: exactly the stages that `stage` uses, and at least the outputs that it uses.
+ * @param direct the data that the stage uses; for a stage that ends an item, only the data of its part
+ */
 export function checkUpstream(
   run: AdmittedRun,
   stage: StagePlan,
@@ -82,7 +85,7 @@ export function checkUpstream(
   return createMapping(taken);
 }
 
-/** The stages of the merge that a stage finds in place of what those before it do not have. */
+/** Returns the parts of the merge that a stage gets as its input if the stages before it have no output. */
 function partsBehind(run: AdmittedRun, input: InputPlan): readonly string[] {
   const found = resolveInput(run, input);
   return input.kind === 'carry' && found.kind === 'merge' ? found.stages : [];
@@ -92,7 +95,10 @@ function resolveInput(run: AdmittedRun, input: InputPlan): InputPlan {
   return inputBehind(input, (id) => stageOfPlan(run.plan, id)!);
 }
 
-/** The input of a stage; if the stages that it carries from have no output, the input that the first of them had found. */
+/**
+ * Returns the input of a stage. If the stages that it carries from have no output, returns the input that the first of
+ * them had.
+ */
 export function inputOf(
   run: AdmittedRun,
   input: InputPlan,
@@ -138,7 +144,7 @@ function outputsOf(
   return { output, outputs: createMapping(outputs) };
 }
 
-/** Of exactly the stages that a condition is decided with, how they ended. */
+/** Checks the ends of exactly the stages that a condition reads. */
 export function checkEnds(
   run: AdmittedRun,
   stage: string,
@@ -169,7 +175,7 @@ export function checkEnds(
   return createMapping(ends);
 }
 
-/** An outcome that the run machine can come to. */
+/** Checks that the run machine can end with this outcome. */
 export function checkOutcome(run: AdmittedRun, value: unknown): RunOutcome {
   const { state, failedStage, failure: given, output: ref, tolerated } = fieldsOf(value, 'an outcome');
   const failure = given === null ? null : failureOf(run, given);
@@ -208,7 +214,7 @@ function failureOf(run: AdmittedRun, value: unknown): StageFailure {
   return failure;
 }
 
-/** Null when it is not one, or is longer than one may be. */
+/** Returns null if the value is not a failure, or if its texts are too long. */
 export function readFailure(value: unknown): StageFailure | null {
   const { code, message, stderrTail } = fieldsOf(value, 'a failure');
   const texts = [code, message, stderrTail];
@@ -216,7 +222,7 @@ export function readFailure(value: unknown): StageFailure | null {
   return { code: toErrorCode(code as string), message: message as string, stderrTail: stderrTail as string };
 }
 
-/** The outputs of the plan's output stages, in its order. */
+/** Checks the outputs of the plan's output stages, in the plan's order. */
 export function checkMerge(run: AdmittedRun, value: unknown): readonly NamedOutput[] | null {
   if (value === null) return null;
   const { output } = run.plan;

@@ -70,7 +70,7 @@ const ask = (approval: ApprovalWork, made: MadeMessage | null = null, of: Partia
     },
   );
 
-/** A message that is made of what stage `a` printed. */
+/** A message that contains the output of stage `a`. */
 async function madeOf(output: string, parts: readonly (string | number)[] = ['Ship ', 0, '?']): Promise<MadeMessage> {
   const ref = await stores.artifacts.put([Buffer.from(output)] as never, 'text/plain');
   return {
@@ -79,7 +79,7 @@ async function madeOf(output: string, parts: readonly (string | number)[] = ['Sh
   };
 }
 
-test('a question of an item says which, without secrets and not longer than a line', async () => {
+test('a question of an item names the item, without secrets and within one line', async () => {
   const asked = async (text: string, execKey: string): Promise<string | undefined> => {
     await ask(APPROVAL, null, { instance: [{ part: 'each', item: 3 }], item: { index: 3, text }, execKey });
     const event = await stores.events.find('r', `stage/${execKey}/asking`);
@@ -118,7 +118,7 @@ const record = (change: Partial<ApprovalRequest> = {}): Promise<DataRef> =>
     ...change,
   });
 
-test('a question is told once, however often it is asked', async () => {
+test('a question is recorded once, also if it is asked again', async () => {
   await ask(APPROVAL);
   await ask(APPROVAL);
   const events = [];
@@ -139,19 +139,19 @@ test('a question is told once, however often it is asked', async () => {
   ]);
 });
 
-test('a message is made when the question is asked, and stands from then on', async () => {
+test('a message is made when the question is asked, and does not change later', async () => {
   await ask(APPROVAL, await madeOf('1.2'));
   await ask(APPROVAL, await madeOf('another'));
   expect(await askedMessages()).toEqual(['Ship 1.2?']);
 });
 
-test('what a guest printed moves no cursor in a message, and shows no secret', async () => {
+test('output of a guest in a message contains no control characters and no secret', async () => {
   await stores.hostVariables.put('r', { TOKEN: 'hunter2-hunter2' });
   await ask(APPROVAL, await madeOf('a\u001b[2Jb\u0007\u202e hunter2-\u001b[0mhunter2'));
   expect(await askedMessages()).toEqual(['Ship ab␇� [redacted]?']);
 });
 
-test('a message that cannot be made, or is longer than one may be, is a failure and no question', async () => {
+test('a message that cannot be made, or that is too long, fails the stage instead of asking', async () => {
   const most = PLAN_LIMITS.messageCharacters;
   await expect(ask(APPROVAL, await madeOf('x'.repeat(most - 5)))).rejects.toMatchObject({
     code: 'stage/expression',
@@ -167,7 +167,7 @@ test('a message that cannot be made, or is longer than one may be, is a failure 
   expect((await askedMessages()).map((message) => message?.length)).toEqual([most]);
 });
 
-test('the largest approval that a plan takes fits into an event', async () => {
+test('the largest approval of a plan fits into an event', async () => {
   const widest = '\u0001'.repeat(256);
   const approval: ApprovalWork = { ...APPROVAL, by: Array.from({ length: 80 }, () => widest), fields: [] };
   expect(JSON.stringify(approval).length).toBeGreaterThan(PLAN_LIMITS.approvalBytes * 0.9);
@@ -175,7 +175,7 @@ test('the largest approval that a plan takes fits into an event', async () => {
   await ask(approval);
 });
 
-test('an answer is kept as JSON, the same one as the same artifact', async () => {
+test('an answer is stored as JSON, and equal answers are the same artifact', async () => {
   const ref = await record();
   expect(await record({ fields: { count: '3' } })).toEqual(ref);
   expect(JSON.parse(await textOf(ref))).toEqual({
@@ -188,7 +188,7 @@ test('an answer is kept as JSON, the same one as the same artifact', async () =>
   });
 });
 
-test('an answer without a field is refused to people; a deadline fills in no form', async () => {
+test('an answer of a person without a field is refused; a deadline needs no fields', async () => {
   await expect(record({ fields: {} })).rejects.toMatchObject({
     code: 'call/refused',
     message: 'run r: the approval needs the field count (a number)',
@@ -197,7 +197,7 @@ test('an answer without a field is refused to people; a deadline fills in no for
   expect(JSON.parse(await textOf(ref))).toMatchObject({ fields: {}, timedOut: true });
 });
 
-test('a rejection leaves fields out, and those that it gives are checked', () => {
+test('a rejection may omit fields, and its fields are checked', () => {
   const reject = (fields: unknown) => checkRejection({ runId: 'r', approval: APPROVAL, fields });
   expect(reject({})).toEqual({ fields: {} });
   expect(reject({ count: '3' })).toEqual({ fields: { count: 3 } });
@@ -205,7 +205,7 @@ test('a rejection leaves fields out, and those that it gives are checked', () =>
   expect(() => reject({ cuont: 3 })).toThrow('run r: the approval has no field "cuont"; its fields: count');
 });
 
-test('a field of each type has words for what it takes', async () => {
+test('the error for a field of each type describes the accepted values', async () => {
   for (const type of FIELD_TYPES) {
     const fields = [{ ...FIELD_DEFAULTS, name: 'x', type, choices: type === 'choice' ? ['a'] : [] }];
     await expect(record({ approval: { ...APPROVAL, fields }, fields: { x: [] } })).rejects.toMatchObject({

@@ -1,4 +1,4 @@
-/** What is done for a stage that asks people: tell readers the question, keep the answer. */
+/** Activities of a stage that asks people: they record the question and store the answer. */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { type ApprovalWork, type DataRef, PLAN_LIMITS, type TextsPlan } from '../../domain/plan/plan.ts';
@@ -21,17 +21,17 @@ import { makeTexts, type TextDeps } from '../attempt/texts.ts';
 export interface AskRequest {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that it is done for; empty: of the run itself. */
+  /** The item that the question belongs to; empty: the run itself. */
   readonly instance: InstancePath;
-  /** Null: the question is of the run itself. */
+  /** Null if the question belongs to the run itself. */
   readonly item: StageItem | null;
   readonly execKey: string;
   readonly attempt: number;
   readonly approval: ApprovalWork;
   readonly deadlineAtMs: number | null;
-  /** Values in the message, and what they are made of; null: the message stands in `approval`. */
+  /** The values in the message and their sources; null: `approval` contains the message. */
   readonly made: MadeMessage | null;
-  /** Of the run. */
+  /** Names of the host variables of the run. */
   readonly hostVariables: readonly string[];
   readonly events: readonly NewRunEvent[];
 }
@@ -55,7 +55,7 @@ export type RejectionRequest = Pick<ApprovalRequest, 'runId' | 'approval' | 'fie
 
 type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
 
-/** @throws CodedError `stage/expression` where a value of the message cannot be made */
+/** @throws CodedError `stage/expression` if a value of the message cannot be computed */
 export async function askApproval(deps: AskDeps, request: AskRequest): Promise<void> {
   const { runId, execKey, events, approval, made, item } = request;
   if (made === null && item === null) {
@@ -63,7 +63,7 @@ export async function askApproval(deps: AskDeps, request: AskRequest): Promise<v
     return;
   }
   if (events.length > 0) await deps.events.append(runId, events);
-  // What people were asked stands.
+  // The recorded question is final.
   if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'asking'))) !== null) return;
   const redactor = createRedactor(await readSecrets(deps, runId, request.hostVariables));
   const message = made === null ? approval.message : await messageOf(deps, request, made, redactor);
@@ -73,7 +73,10 @@ export async function askApproval(deps: AskDeps, request: AskRequest): Promise<v
   ]);
 }
 
-/** Guests printed what stands in it. Without its control characters a text may be a secret that it was not before. */
+/**
+ * Returns the message. It contains output of guests. Redact it after its control characters are removed, because only
+ * then a secret may become visible.
+ */
 async function messageOf(
   deps: AskDeps,
   { stage, instance, approval, item }: AskRequest,
@@ -96,14 +99,14 @@ async function messageOf(
   return message;
 }
 
-/** Of an item's JSON in a question. */
+/** The most characters of an item's JSON in a question. */
 const SHOWN_CHARACTERS = 200;
 
 function shortenText(text: string): string {
   return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS - 1)}…`;
 }
 
-/** @param item  whose question it is, for people; null: it is of the run itself */
+/** @param item the text of the item that the question belongs to; null: the run itself */
 export function createAskEvent(
   { stage, execKey, attempt, approval, deadlineAtMs }: AskRequest,
   atMs: number,
@@ -118,7 +121,10 @@ export function createAskEvent(
   };
 }
 
-/** The same answer gives the same artifact, however often it is kept. @throws CodedError `call/refused` */
+/**
+ * Stores an answer. The same answer gives the same artifact, also if it is stored again.
+ * @throws CodedError `call/refused`
+ */
 export async function recordApproval(
   { artifacts }: Pick<ActivityDeps, 'artifacts'>,
   { runId, approval, by, comment, timedOut, fields, atMs }: ApprovalRequest,
@@ -136,7 +142,7 @@ export async function recordApproval(
   return artifacts.put(toStream(Buffer.from(`${JSON.stringify(answer)}\n`)), 'application/json');
 }
 
-/** Who says no need not say the rest. @throws CodedError `call/refused` */
+/** Checks the fields of a rejection. A rejection may omit fields. @throws CodedError `call/refused` */
 export function checkRejection({ runId, approval, fields }: RejectionRequest): { readonly fields: FieldValues } {
   const checked = checkGivenFields(approval.fields, fields);
   if ('problem' in checked) throw new CodedError('call/refused', `run ${runId}: ${checked.problem}`);

@@ -1,4 +1,4 @@
-/** How conditions are decided: what they read of the store, and what a stage that is passed hands on. */
+/** Decisions of conditions: the data that they read from the store, and the data that a passed stage passes on. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -62,7 +62,7 @@ const decide = (change: Partial<EvaluateRequest>): Promise<ConditionResult> =>
     },
   );
 
-test('an output is read as text or as JSON, and how its stage ended', async () => {
+test('a condition reads an output as text or as JSON, and the state of its stage', async () => {
   const output = await put('{"n":9007199254740993}');
   const upstream = { a: { state: 'succeeded', attempt: 1, output } } as const;
   await writeResult(stores.events, 'r', stageResult('a/0/1', { output }), null, 0);
@@ -71,13 +71,13 @@ test('an output is read as text or as JSON, and how its stage ended', async () =
   expect(await decide({ when: when(source, ['a']), upstream })).toEqual({ holds: true, output: null });
 });
 
-test('what a passed stage hands on is not its own output', async () => {
+test('the data that a passed stage passes on is not its own output', async () => {
   const upstream = { a: { state: 'passed', attempt: 0, output: await put('of another') } } as const;
   const source = 'has(stages.a.output) || has(stages.a.exit_code)';
   expect(await decide({ when: when(source, ['a']), upstream })).toEqual({ holds: false, output: null });
 });
 
-test('a condition reads at most 1 MiB, and only what it names', async () => {
+test('a condition reads at most 1 MiB, and only the outputs that it names', async () => {
   const output = await put('x'.repeat(EXPRESSION_LIMITS.inputBytes));
   const upstream = { a: { state: 'succeeded', attempt: 1, output } } as const;
   expect(await decide({ when: when('stages.a.state == "succeeded"', ['a']), upstream })).toMatchObject({ holds: true });
@@ -88,7 +88,7 @@ test('a condition reads at most 1 MiB, and only what it names', async () => {
   });
 });
 
-test('what cannot be decided fails with the condition and the reason', async () => {
+test('a condition that cannot be decided fails with its text and the reason', async () => {
   const upstream = { a: { state: 'succeeded', attempt: 1, output: await put('{}') } } as const;
   await expect(decide({ when: when('stages.a.json.ok', ['a']), upstream })).rejects.toMatchObject({
     code: 'stage/condition',
@@ -98,7 +98,7 @@ test('what cannot be decided fails with the condition and the reason', async () 
   });
 });
 
-test('a box that is passed hands on what it would have found', async () => {
+test('a passed box passes on the input that it would have had', async () => {
   const never = when('false', []);
   const ref = await put('before');
   const left = { state: 'succeeded', attempt: 1, output: await put('"l"') } as const;
@@ -122,7 +122,7 @@ test('a box that is passed hands on what it would have found', async () => {
   });
 });
 
-test('the events of the workflow are written before anything is decided', async () => {
+test('the events of the workflow are written before the condition is decided', async () => {
   const event = { id: 'stage/x/skipped', atMs: 1, body: { type: 'stage-skipped', stage: 'x', reason: 'no' } } as const;
   await expect(
     decide({

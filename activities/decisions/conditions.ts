@@ -1,4 +1,7 @@
-/** What is done for a stage with a condition: decide it, and hand on what stands for the stage's output when it is passed. */
+/**
+ * Activities of a stage with a condition: they evaluate it, and pass on the data that replaces the output of a passed
+ * stage.
+ */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { EndedStage } from '../../domain/pipeline/command.ts';
@@ -19,12 +22,12 @@ import { createMapping, valueAt } from '../../domain/units/mapping.ts';
 export interface EvaluateRequest {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that the stage is done for; empty: of the run itself. */
+  /** The item that the stage belongs to; empty: the run itself. */
   readonly instance: InstancePath;
   readonly when: ConditionPlan;
-  /** What stands for the stage's output when it is passed; null: nobody carries it on. */
+  /** The data that replaces the output of a passed stage; null: no stage carries it on. */
   readonly handsOn: InputPlan | null;
-  /** Of the run, or the item; null where `handsOn` is something else. */
+  /** The input of the run, or the item; null if `handsOn` has another kind. */
   readonly runInput: InlineOrRef | null;
   readonly upstream: Readonly<Record<string, EndedStage>>;
   /** Events of the workflow that no activity has written yet. */
@@ -33,7 +36,7 @@ export interface EvaluateRequest {
 
 type Deps = Pick<ActivityDeps, 'artifacts' | 'events' | 'evaluate'>;
 
-/** @throws CodedError `stage/condition` when it cannot be decided */
+/** @throws CodedError `stage/condition` if the condition cannot be evaluated */
 export async function evaluateCondition(deps: Deps, request: EvaluateRequest): Promise<ConditionResult> {
   const { runId, stage, when, events } = request;
   if (events.length > 0) await deps.events.append(runId, events);
@@ -57,7 +60,7 @@ async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<R
   const facts = await Promise.all(
     when.stages.map(async (id): Promise<[string, StageFacts]> => {
       const ended = valueAt(upstream, id)!;
-      // Of another stage it may have an output to hand on, which is not its own.
+      // Otherwise the stage may have an output that it only passes on from another stage.
       const output = contents.has(id) && ended.state === 'succeeded' ? ended.output : null;
       const exitCode = await exitCodeOf(deps, request, id, ended);
       return [
@@ -74,7 +77,7 @@ async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<R
   return createMapping(facts);
 }
 
-/** The stages whose output it reads, and not only how they ended. */
+/** Returns the stages whose output the condition reads, not only their state. */
 function contentsRead(stage: string, when: ConditionPlan): ReadonlySet<string> {
   const checked = checkCondition(when.source);
   if ('problems' in checked)
@@ -83,7 +86,7 @@ function contentsRead(stage: string, when: ConditionPlan): ReadonlySet<string> {
   return new Set(read.map((reference) => reference.stage));
 }
 
-/** Null: the stage ran no command, or none that ended by itself. */
+/** Returns null if the stage ran no command, or none of its commands ended on its own. */
 async function exitCodeOf(
   { events }: Deps,
   { runId, instance }: EvaluateRequest,

@@ -52,7 +52,7 @@ async function foundIn(
   );
 }
 
-test('the time of a wait may be that of the item', async () => {
+test('the time of a wait may come from the item', async () => {
   expect(await foundIn('', [0], 'item.at')).toEqual({ untilMs: Date.UTC(2026, 2, 1, 9) });
 });
 
@@ -82,7 +82,7 @@ test.each([
   });
 });
 
-test('a value that cannot be made is told as that', async () => {
+test('a value that cannot be computed is reported as an expression error', async () => {
   await expect(foundIn('{}', [0], 'stages.a.json.at')).rejects.toMatchObject({
     code: 'stage/expression',
     message: expect.stringContaining('stage b cannot tell until when it waits: the expression') as string,

@@ -1,4 +1,4 @@
-/** Until when a stage waits whose time earlier outputs say. */
+/** Computes the end of a wait whose time comes from earlier outputs. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { PLAN_LIMITS, type TextsPlan } from '../../domain/plan/plan.ts';
 import type { InstancePath } from '../../domain/run/instance.ts';
@@ -20,14 +20,14 @@ export interface FindTimeRequest {
   readonly instance: InstancePath;
   readonly texts: TextsPlan;
   readonly upstream: StageRequest['upstream'];
-  /** That the stage waits for; null: it is the run's own. */
+  /** The item that the stage waits for; null: the run itself. */
   readonly item: StageItem | null;
-  /** Of the run. */
+  /** Names of the host variables of the run. */
   readonly hostVariables: readonly string[];
   readonly events: readonly NewRunEvent[];
 }
 
-/** A time with its zone and nine digits of a second needs 35. */
+/** The most characters of the value in a message. A time with its zone and nine digits of a second needs 35. */
 const VALUE_SHOWN = 100;
 
 type Deps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
@@ -36,7 +36,7 @@ type Deps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariabl
 export async function findTime(deps: Deps, request: FindTimeRequest): Promise<FoundTime> {
   const { runId, stage, texts, upstream, item, hostVariables, events } = request;
   if (events.length > 0) await deps.events.append(runId, events);
-  // Guests printed what stands in a message.
+  // The messages contain output of guests.
   const redactor = createRedactor(await readSecrets(deps, runId, hostVariables));
   const redactLine = (text: string): string => redactor.text(sanitizeLine(text));
   const made = await makeTexts(deps, texts, upstream, item);

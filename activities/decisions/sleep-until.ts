@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** More than Node's timers take at once. */
+/** Below the longest delay that Node's timers accept. */
 const MOST_MS = 60_000;
 
 /** @throws the reason of `signal` */

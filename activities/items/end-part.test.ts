@@ -1,4 +1,4 @@
-/** The activity that ends a part: whose calls it takes, and what it hands on. Stores are files. */
+/** The activity that ends a part: the calls that it accepts, and the output that it passes on. Stores are files. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -92,7 +92,7 @@ async function ownEvents(): Promise<readonly RunEvent[]> {
   return all;
 }
 
-test('the output of a stage of the part is its own, however often it is asked', async () => {
+test('the output of the part is the output of its stage, also after a repeated call', async () => {
   await admitted({ kind: 'stage', stage: 'review.b' });
   const output = await put('fine');
   const upstream = { 'review.b': { output, outputs: {} } };
@@ -102,7 +102,7 @@ test('the output of a stage of the part is its own, however often it is asked', 
   expect((await ownEvents()).map(({ body }) => body.type)).toEqual(['stage-started', 'stage-finished']);
 });
 
-test('a merge has the names that the stages have in the part, and leaves out what is absent', async () => {
+test('a merge has the names of the stages within the part, and omits absent outputs', async () => {
   await admitted({
     kind: 'merge',
     of: [
@@ -143,7 +143,7 @@ test.each<[string, object, string?]>([
   expect(await ownEvents()).toEqual([]);
 });
 
-test('after the end of the run it answers with what stands, and ends nothing new', async () => {
+test('after the end of the run it returns the recorded result, and ends no further part', async () => {
   await admitted({ kind: 'stage', stage: 'review.b' });
   const upstream = { 'review.b': { output: await put('fine'), outputs: {} } };
   const first = await endPart(upstream);

@@ -1,4 +1,4 @@
-/** The end of a part: its stages have succeeded, and what they came to is handed on under one name. */
+/** Ends a part after its stages have succeeded, and passes on their results under one name. */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef, PartWork, StagePlan } from '../../domain/plan/plan.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -16,7 +16,7 @@ import { valueAt } from '../../domain/units/mapping.ts';
 export interface EndPartRequest {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that the part is done for; empty: of the run itself. */
+  /** The item that the part belongs to; empty: the run itself. */
   readonly instance: InstancePath;
   readonly attempt: number;
   readonly execKey: string;
@@ -58,7 +58,7 @@ export function endPart(deps: ActivityDeps, request: EndPartRequest): Promise<St
   });
 }
 
-/** Null: the stage whose output it is was passed. */
+/** Returns null if the stage that provides the output was passed. */
 async function outputOf(
   { artifacts }: ActivityDeps,
   { output }: PartWork,

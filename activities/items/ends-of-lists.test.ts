@@ -9,7 +9,7 @@ import type { EventLog } from '../ports/event-log.ts';
 const REF = { sha256: 'a'.repeat(64), sizeBytes: 3, mediaType: 'text/plain' };
 const LIST = 'in/out~1/1';
 
-/** Of a log that has seen these ids already nothing is new. */
+/** A log that already has events with these ids, so that they are not new. */
 function logWith(ids: readonly string[]): EventLog {
   return {
     append: (_runId, events) => Promise.resolve(events.filter(({ id }) => !ids.includes(id)).length),
@@ -66,7 +66,7 @@ const itemsOf = (execKey = LIST, runId = 'run') => [...(lists.take(runId, execKe
 
 beforeEach(() => (lists = createEndsOfLists(logWith([]))));
 
-test('items that succeeded are known, by list, until they are taken', async () => {
+test('successful items are remembered by list until `take` is called', async () => {
   await hear(begun(), begun('in/out~2/1'), finished(1), finished(0), finished(4, {}, 2));
   expect(lists.take('run', LIST)).toEqual({
     startedAtMs: 5,
@@ -104,7 +104,7 @@ describe('ends in the memory of the worker', () => {
   });
 });
 
-test('the list that began first is forgotten for another', async () => {
+test('a further item drops the list that began first', async () => {
   lists = createEndsOfLists(logWith([]), 3);
   await hear(begun(), finished(0), finished(1), begun('in/out~2/1'), finished(0, {}, 2));
   await hear(finished(1, {}, 2));

@@ -1,6 +1,6 @@
 /**
- * What items of lists within items came to, as this worker wrote it. A run may have thousands of such lists, each of which ends by
- * itself: to read the whole log for each would cost more than all else that a worker does.
+ * Remembers the results of items of nested lists that this worker wrote. A run may have thousands of such lists, and
+ * each ends on its own. Reading the whole log for each list would cost more than all other work of a worker.
  */
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
@@ -8,7 +8,7 @@ import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import type { VmFacts } from '../../domain/run/stage-result.ts';
 import type { EventLog } from '../ports/event-log.ts';
 
-/** Items of all lists; the list that began first is forgotten for another. */
+/** The most items of all lists together; a further item drops the list that began first. */
 const MOST_KEPT_ITEMS = 50_000;
 
 export interface SucceededItem {
@@ -18,7 +18,7 @@ export interface SucceededItem {
 
 export interface EndsOfList {
   readonly startedAtMs: number;
-  /** Nothing comes after a success, so that this stands whatever other workers wrote. */
+  /** The items that succeeded. A success is final, whatever other workers wrote. */
   readonly succeeded: ReadonlyMap<number, SucceededItem>;
 }
 
@@ -27,14 +27,17 @@ interface OpenList extends EndsOfList {
 }
 
 export interface EndsOfLists {
-  /** The log, through which it hears of them. */
+  /** The log that records the events that it sees. */
   readonly events: EventLog;
-  /** Null: the list is of the run itself, was begun by another worker, or is forgotten. Items may be missing. */
+  /**
+   * Returns null if the list belongs to the run itself, was begun by another worker, or was dropped. Items may be
+   * missing.
+   */
   take(runId: string, execKey: string): EndsOfList | null;
 }
 
 export function createEndsOfLists(events: EventLog, mostKeptItems = MOST_KEPT_ITEMS): EndsOfLists {
-  /** By run and exec key of the list, in the order of their beginnings. */
+  /** The open lists by run and exec key, in the order in which they began. */
   const open = new Map<string, OpenList>();
   let kept = 0;
   const drop = (key: string): void => {
@@ -63,7 +66,7 @@ export function createEndsOfLists(events: EventLog, mostKeptItems = MOST_KEPT_IT
       append(runId, sent, writer) {
         const appended = events.append(runId, sent, writer);
         const [event, ...more] = sent;
-        // Which of several were new is not known.
+        // The log does not report which of several events were new.
         if (event === undefined || more.length > 0 || !isOfInterest(event.body)) return appended;
         return appended.then((count) => {
           if (count === 1) recordEvent(runId, event);

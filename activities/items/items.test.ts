@@ -5,7 +5,7 @@ import type { DataRef } from '../../domain/plan/plan.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { beginItems, type BeginItemsRequest, createItemLists } from './items.ts';
 
-/** Begins a list of what stage `src` printed. @returns the JSON of each item, or the message of the failure */
+/** Begins a list with the output of stage `src`. @returns the JSON of each item, or the message of the failure */
 async function begin(output: string | Uint8Array, path: readonly string[] = []): Promise<readonly string[] | string> {
   const stored = new Map<string, Buffer>();
   const records = new Map<string, unknown>();
@@ -87,6 +87,6 @@ test.each([
   expect(await begin(output)).toContain(message);
 });
 
-test('a member that the output does not have is an error', async () => {
+test('a missing member of the output is an error', async () => {
   expect(await begin('{"a":[]}', ['constructor'])).toContain('has no member "constructor"');
 });

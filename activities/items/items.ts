@@ -1,4 +1,4 @@
-/** The items of a stage: their list, what each command finds of its item, and what they come to together. */
+/** The items of a stage: their list, the input of each command, and their common result. */
 import { Buffer } from 'node:buffer';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { type DataRef, type EachPlan, ISOLATION_LEVELS, PLAN_LIMITS } from '../../domain/plan/plan.ts';
@@ -26,16 +26,16 @@ import { quote } from '../../domain/units/quote.ts';
 export interface EndItemsRequest {
   readonly runId: string;
   readonly stage: string;
-  /** Of the item that has the list; empty: the run itself has it. */
+  /** The item that contains the list; empty: the run itself contains it. */
   readonly instance: InstancePath;
   readonly attempt: number;
   readonly execKey: string;
   readonly each: EachPlan;
-  /** Of the list. */
+  /** The most items of the list. */
   readonly mostItems: number;
-  /** That the stage makes in the visits of loops, for one item of each list around it. */
+  /** The number of lists that the stage makes in the visits of loops, for one item of each list around it. */
   readonly lists: number;
-  /** The run was cancelled: items may be missing. */
+  /** True if the run was cancelled, so that items may be missing. */
   readonly cancelled: boolean;
 }
 
@@ -44,24 +44,27 @@ export interface BeginItemsRequest extends EndItemsRequest {
   readonly events: readonly NewRunEvent[];
 }
 
-/** Record `items-<stage>`, with the attempt behind a `~` from the second on, of a list within an item with its instance behind a `/`. */
+/**
+ * The record `items-<stage>`. From the second attempt on, the name ends with `~` and the attempt. For a list within an
+ * item, `/` and the instance follow.
+ */
 interface ItemsRecord {
   readonly count: number;
-  /** A JSON list. */
+  /** The JSON list. */
   readonly list: DataRef;
 }
 
-/** A program's variables may have 128 KiB in one piece at most; beyond this the item is in its file alone. */
+/** The environment of a program may have 128 KiB in one variable; a larger item is only in its file. */
 const VARIABLE_BYTES = 32 * 1024;
-/** Of an item in a message. */
+/** The most characters of an item in a message. */
 const SHOWN_CHARACTERS = 200;
-/** Lists that are kept parsed: so many whatever their sizes, and more of them while they are small together. */
+/** The number of parsed lists that are kept whatever their size, and the number while they are small together. */
 const MOST_LISTS = 4;
 const MOST_SMALL_LISTS = 256;
-/** Lists of which it is known that they have begun. */
+/** The most lists that are remembered as begun. */
 const MOST_BEGUN_LISTS = 5_000;
 
-/** Of the list that this attempt of a stage makes. */
+/** Names the list that this attempt of a stage makes. */
 interface ListName {
   readonly stage: string;
   readonly instance: InstancePath;
@@ -77,7 +80,7 @@ async function recordOf(records: Pick<RunRecords, 'get'>, runId: string, list: L
   return ((await records.get(runId, recordName(list))) as ItemsRecord | null | undefined) ?? null;
 }
 
-/** @throws ApplicationFailure with the stage's result where there is no list */
+/** @throws ApplicationFailure with the stage's result if there is no list */
 export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest): Promise<{ readonly count: number }> {
   const { runId, stage, execKey, attempt } = request;
   if (request.events.length > 0) await deps.events.append(runId, request.events);
@@ -111,7 +114,10 @@ async function storeList(
   return record;
 }
 
-/** Lists within items are short enough together for the readers of the run's log. @returns the JSON of each item */
+/**
+ * Reads the list. Lists within items have a common limit, so that readers of the run's log can hold them.
+ * @returns the JSON of each item
+ */
 async function readBoundedList(
   { artifacts, records }: ActivityDeps,
   request: BeginItemsRequest,
@@ -146,7 +152,7 @@ async function listOf(
   return { code: 'stage/bad-items', message, stderrTail: '' };
 }
 
-/** The JSON of each item, with the digits that were printed; or in words what there is instead of a list. */
+/** Returns the JSON of each item with the digits that were printed, or a description of the problem. */
 async function readList(
   artifacts: ArtifactStore,
   ref: DataRef,
@@ -172,7 +178,7 @@ async function readList(
   return Array.isArray(value) ? value.map(writeExactJson) : 'is JSON and not a list';
 }
 
-/** Null: the bytes are not UTF-8, so a text of them would be another one. */
+/** Returns null if the bytes are not UTF-8, because decoding would change them. */
 function readUtf8(bytes: Uint8Array): string | null {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -181,7 +187,7 @@ function readUtf8(bytes: Uint8Array): string | null {
   }
 }
 
-/** The list that this host wrote itself. */
+/** Reads the list that this host wrote itself. */
 async function readKeptList(artifacts: ArtifactStore, ref: DataRef): Promise<readonly string[]> {
   const list = await readList(artifacts, ref);
   if (typeof list === 'string') throw new Error(`the list of items ${ref.sha256} ${list}`);
@@ -189,9 +195,12 @@ async function readKeptList(artifacts: ArtifactStore, ref: DataRef): Promise<rea
 }
 
 export interface ItemLists {
-  /** Null for the run's own stages. @throws CodedError `call/refused` for an item that the list does not have */
+  /**
+   * Returns null for the run's own stages.
+   * @throws CodedError `call/refused` for an item that the list does not contain
+   */
   itemOf(runId: string, instance: InstancePath): Promise<StageItem | null>;
-  /** The run has ended: another one may take its id. */
+  /** Drops the run after its end, because another run may use its id. */
   forget(runId: string): void;
 }
 
@@ -202,14 +211,14 @@ export function createItemLists({
   readonly artifacts: ArtifactStore;
   readonly records: Pick<RunRecords, 'get'>;
 }): ItemLists {
-  /** In the order of last use. */
+  /** Parsed lists in the order of their last use. */
   const kept = new Map<string, { readonly list: Promise<readonly string[]>; readonly sizeBytes: number }>();
   let keptBytes = 0;
   const drop = (sha256: string): void => {
     keptBytes -= kept.get(sha256)?.sizeBytes ?? 0;
     kept.delete(sha256);
   };
-  /** By run and name. What was begun stays as it is. */
+  /** Records of lists by run and name. A list that has begun never changes. */
   const begun = new Map<string, Map<string, ItemsRecord>>();
   let begunCount = 0;
   const keepBegun = (runId: string, name: string, record: ItemsRecord): void => {
@@ -258,19 +267,22 @@ export function createItemLists({
   };
 }
 
-/** What a command finds of its item beside `/workspace/input.json`; the author's own variables stand above these. */
+/**
+ * Returns the variables with the item, in addition to `/workspace/input.json`. The author's own variables take
+ * precedence.
+ */
 export function itemVariables(item: StageItem | null): Readonly<Record<string, string>> {
   if (item === null) return {};
   const index = { VOIDBOX_ITEM_INDEX: String(item.index) };
   return Buffer.byteLength(item.text) > VARIABLE_BYTES ? index : { ...index, VOIDBOX_ITEM: item.text };
 }
 
-/** How an item ended. */
+/** The end of an item. */
 type ItemEnd = { readonly output: DataRef | null } | { readonly failure: StageFailure };
 
 /**
- * Of the latest attempts in the run's log: whatever workflows remember, what stands there is what happened.
- * @param remembered  what this worker knows of it without reading
+ * Ends the items with the latest attempts in the run's log: the log decides, whatever workflows remember.
+ * @param remembered the ends that this worker knows without reading the log
  */
 export function endItems(
   deps: ActivityDeps,
@@ -327,11 +339,11 @@ export function endItems(
 interface Ends {
   readonly ends: ReadonlyMap<number, ItemEnd>;
   readonly startedAtMs: number | null;
-  /** The weakest isolation that an item got; null where none had a VM. */
+  /** The weakest isolation of an item's VM; null if no item had a VM. */
   readonly vm: VmFacts | null;
 }
 
-/** Null unless all of them have succeeded in this worker. */
+/** Returns null unless all items have succeeded in this worker. */
 function findRememberedEnds(remembered: EndsOfList | null, count: number): Ends | null {
   if (remembered === null || remembered.succeeded.size < count) return null;
   const { startedAtMs, succeeded } = remembered;
@@ -362,7 +374,10 @@ function weaker(one: VmFacts | null, other: VmFacts | null): VmFacts | null {
   return rank(other) > rank(one) ? other : one;
 }
 
-/** A cancelled item has not ended: no later attempt stands for it either. Of a part that is what ends it. */
+/**
+ * Returns the end of an item. A cancelled item has not ended, so no later attempt may replace it. For a part, the stage
+ * that ends the part counts.
+ */
 function endIn(
   body: RunEventBody,
   { stage, instance: around, attempt }: ListName,
@@ -395,7 +410,7 @@ function failureOf(
   missing: number,
 ): StageFailure {
   const [first] = failed;
-  // The failure of an item says that of the list in it.
+  // The failure of an item contains the failure of the list in it, so it needs the name.
   const name = instance.length === 0 ? '' : `${formatStageName(stage, instance)}: `;
   const left = missing === 0 ? '' : `; ${missing} did not end`;
   if (first === undefined)
@@ -412,7 +427,7 @@ function failureOf(
   };
 }
 
-/** @param json  of an item */
+/** @param json the JSON of an item */
 function formatItem(json: string): string {
   const text = sanitizeLine(json);
   return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS - 1)}…`;

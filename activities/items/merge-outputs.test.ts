@@ -38,7 +38,7 @@ test.each<[readonly (readonly [string, string])[], unknown]>([
   }
 });
 
-test('an empty output is not opened: a list may have thousands of them', async () => {
+test('an empty output is not opened, because a list may have thousands of them', async () => {
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-merge-'));
   try {
     const { artifacts } = await openStores({ stateDir });

@@ -6,18 +6,18 @@ import { isJson } from '../../domain/units/is-json.ts';
 import type { ArtifactStore } from '../ports/artifacts.ts';
 import { withChanges } from '../attempt/redacted-data.ts';
 
-/** An output in a merge is held in memory to see whether it is JSON. */
+/** The size limit of an output in a merge, because it is held in memory to check whether it is JSON. */
 const MERGED_OUTPUT_BYTES = 64 * 1024 * 1024;
 
 /**
- * `[{"name","output"}]` in the order of `parts`, as an artifact. An output that is JSON stands as it is, any
- * other as a string. It is assembled as a stream; only one part is in memory at a time. The same parts give
+ * Stores `[{"name","output"}]` in the order of `parts` as an artifact. An output that is JSON is inserted unchanged,
+ * any other output as a string. The artifact is streamed, so only one part at a time is in memory. The same parts give
  * the same artifact.
- * @throws CodedError `run/too-large` when a part has more than 64 MiB
+ * @throws CodedError `run/too-large` if a part has more than 64 MiB
  */
 export async function mergeOutputs(artifacts: ArtifactStore, parts: readonly NamedOutput[]): Promise<DataRef> {
   async function* pieces(): AsyncIterable<Uint8Array> {
-    // Of a fan-out in which every failure was tolerated.
+    // A fan-out in which every failure was tolerated has no parts.
     if (parts.length === 0) yield Buffer.from('[');
     for (const [index, { name, output }] of parts.entries()) {
       const text = await readText(artifacts, output, name);
@@ -33,20 +33,20 @@ export async function mergeOutputs(artifacts: ArtifactStore, parts: readonly Nam
   );
 }
 
-/** The merge contains a part that is not JSON as a string. */
+/** The merge stays valid JSON, because it contains a part that is not JSON as a string. */
 function changesIn({ redacted }: DataRef): RedactedData | null {
   return redacted === undefined ? null : { ...redacted, breaksJson: false };
 }
 
-/** What an item of a stage came to. `item` is JSON. */
+/** The result of an item of a stage. `item` is JSON. */
 export type MergedItem =
   | { readonly item: string; readonly output: DataRef | null }
   | { readonly item: string; readonly failure: { readonly code: string; readonly message: string } };
 
 /**
- * `[{"item","output"}]` in the order of the items, with a `failure` in place of the output where one failed; otherwise as
- * `mergeOutputs`.
- * @throws CodedError `run/too-large` when an output has more than 64 MiB
+ * Stores `[{"item","output"}]` in the order of the items, with a `failure` instead of the output for items that failed.
+ * Otherwise works like `mergeOutputs`.
+ * @throws CodedError `run/too-large` if an output has more than 64 MiB
  */
 export async function mergeItems(artifacts: ArtifactStore, items: readonly MergedItem[]): Promise<DataRef> {
   async function* pieces(): AsyncIterable<Uint8Array> {
@@ -73,7 +73,8 @@ async function readText(artifacts: ArtifactStore, ref: DataRef, stage: string): 
       `the output of ${stage} has ${ref.sizeBytes} bytes; a merge takes at most ${MERGED_OUTPUT_BYTES} of each: pass it as a file with \`outputs\` and \`inputs\``,
     );
   }
-  // Items that print nothing are common, and to open a file for each of thousands is most of what a merge takes.
+  // Items without output are common, and opening a file for each of thousands of items would dominate the time of a
+  // merge.
   if (ref.sizeBytes === 0) return '';
   const chunks: Uint8Array[] = [];
   for await (const chunk of artifacts.open(ref)) chunks.push(chunk);

@@ -4,7 +4,7 @@ import type { NewRunEvent, RunEvent } from '../../domain/run/event.ts';
 export interface EventLog {
   /**
    * Appends events whose ids the run does not have yet, in order, and returns how many were new. Output is known by its
-   * range: a piece within the stored range is not new, and a piece across its end is a defect of the writer. With a
+   * range. A piece within the stored range is not new, and a piece across its end is a defect of the writer. With a
    * writer, an empty list still records the fence: the log then rejects older drivers. Each call needs one round trip
    * to the storage, whatever the number of events.
    * @throws CodedError `fence/stale` if `writer` names an exec that a higher fence has written to

@@ -18,7 +18,10 @@ export interface PruneOptions {
 }
 
 export interface PruneReport {
-  /** Ids of the runs that this prune removed (or would remove), sorted by their end. A run that another prune removed is not listed. */
+  /**
+   * Ids of the runs that this prune removed (or would remove), sorted by their end. The list omits runs that another
+   * prune removed.
+   */
   readonly runs: readonly string[];
   /** The same runs with their bytes. */
   readonly removed: readonly { readonly runId: string; readonly sizeBytes: number }[];

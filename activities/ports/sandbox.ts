@@ -152,7 +152,7 @@ export interface ExecRequest {
   readonly cwd: string;
   /**
    * Bytes for standard input; null for an empty input. After a re-attach the source is opened again from an offset. If
-   * the size is null, only the end of the stream shows it: such a source is opened once, from 0, and is not sent again.
+   * the size is null, only the end of the stream shows it. Such a source is opened once, from 0, and is not sent again.
    */
   readonly stdin: { readonly sizeBytes: number | null; open(offset: number): AsyncIterable<Uint8Array> } | null;
   /** Counts from the first start of the key. The keeper keeps the start across re-attaches. */

@@ -1,4 +1,4 @@
-/** What an action has to agree with, before any of it runs. */
+/** The checks of an action before any of its code runs. */
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { expect, test } from 'vitest';
@@ -15,7 +15,7 @@ const PLACE: SkillPlace = {
 const OPENED: OpenSession = { ...PLACE, firstRun: 'run-1', runs: ['run-1'], codes: [PLACE.code], root: 'first' };
 const RUN: WorkflowRun = { taskQueue: 'sessions', firstRun: 'run-1' };
 
-/** Asks for an action in the second run of the workflow `first`. */
+/** Calls an action in the second run of the workflow `first`. */
 async function act(place: SkillPlace, opened: OpenSession | null, run: WorkflowRun | null): Promise<OpenSession> {
   const guard = new SessionGuard({
     workflow: { type: 'voidboxSession', taskQueue: 'sessions' },

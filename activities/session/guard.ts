@@ -1,7 +1,8 @@
 /**
- * Who may ask for the work of a session. Whoever reaches the Temporal server can schedule any activity with any arguments, so
- * these count for nothing by themselves: what opens and moves a session is asked for by workflow code of this very worker (local
- * activities), what acts for it by a run of its workflow, and both are held against what was written down when it was opened.
+ * Decides which calls for the work of a session are allowed. Every client of the Temporal server can schedule any
+ * activity with any arguments, so arguments prove nothing. Only workflow code of this worker may open and advance a
+ * session, through local activities. Only a run of the session's workflow may call actions and observers. Both must
+ * agree with the record that was written when the session was opened.
  */
 import { activityInfo } from '@temporalio/activity';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -11,18 +12,18 @@ import type { WorkflowIdentity, OpenedSession, OpenRequest, SkillCode, SkillPlac
 import type { OpenSession, OpenSessionStore, WorkflowRunLookup } from '../ports/sessions.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** A history begins anew, and what an older run left is under way no more. */
+/** The runs that are remembered: a history continues in a new run, and older runs have no work in progress. */
 const MOST_RUNS = 8;
 const MOST_CODES = 32;
 
 export interface SessionGuardDeps {
-  /** What sessions are as workflows. */
+  /** The workflow type and the task queue of sessions. */
   readonly workflow: { readonly type: string; readonly taskQueue: string };
   readonly opened: OpenSessionStore;
   readonly runOf: WorkflowRunLookup;
 }
 
-/** The workflow that asks. */
+/** The workflow that called the activity. */
 interface Asker {
   readonly session: string;
   readonly run: string;
@@ -39,7 +40,11 @@ export class SessionGuard {
     this.#runOf = runOf;
   }
 
-  /** Before a session is opened. @returns the outermost session that has called it. @throws CodedError `session/foreign`, `skill/params` */
+  /**
+   * Checks a call that opens a session.
+   * @returns the outermost session in the chain of callers.
+   * @throws CodedError `session/foreign`, `skill/params`
+   */
   async mayOpen({
     session,
     request,
@@ -51,7 +56,7 @@ export class SessionGuard {
     requireSameSession(session, asker);
     const own = { root: session, firstRun };
     if (request.calledWith === undefined) return own;
-    // Its params are taken as they are, and so is its code: these are its caller's to give.
+    // Params and code of a called session are used unchecked, so only its caller may provide them.
     const caller = parent === undefined ? null : await this.#recordOf(parent.session);
     if (
       caller === null ||
@@ -72,7 +77,7 @@ export class SessionGuard {
     return { ...own, root: caller.root };
   }
 
-  /** After it was opened. The same workflow may open it twice, when its worker dies in between. */
+  /** Records an opened session. The same workflow may open it twice if its worker dies in between. */
   async isOpen(
     { session, request }: OpenRequest,
     { code }: Pick<OpenedSession, 'code'>,
@@ -90,7 +95,7 @@ export class SessionGuard {
     });
   }
 
-  /** For what moves a session. @throws CodedError `session/foreign` */
+  /** Checks a call that advances a session. @throws CodedError `session/foreign` */
   async mayTurn(place: SkillPlace & WorkflowIdentity): Promise<OpenSession> {
     const asker = this.#askedByWorkflowCode();
     requireSameSession(place.session, asker);
@@ -105,18 +110,18 @@ export class SessionGuard {
     return known;
   }
 
-  /** The session has gone over to other code. */
+  /** Records that the session has migrated to other code. */
   async hasMigrated(record: OpenSession, code: SkillCode): Promise<void> {
     if (record.codes.some(({ codeHash }) => codeHash === code.codeHash)) return;
     await this.#opened.write({ ...record, codes: [...record.codes, code].slice(-MOST_CODES) });
   }
 
-  /** At the end of a session that none has called. @throws CodedError `session/foreign` */
+  /** Checks the call at the end of a session that no other session has called. @throws CodedError `session/foreign` */
   async mayClose(request: WorkflowIdentity & { readonly session: string }): Promise<void> {
     await this.mayFlush(request);
   }
 
-  /** For writing records. @throws CodedError `session/foreign` */
+  /** Checks a call that writes records. @throws CodedError `session/foreign` */
   async mayFlush({ session, firstRun }: WorkflowIdentity & { readonly session: string }): Promise<void> {
     const asker = this.#askedByWorkflowCode();
     requireSameSession(session, asker);
@@ -124,14 +129,17 @@ export class SessionGuard {
     if (record === null || firstRun !== record.firstRun) throw createNotOpenedError(session);
   }
 
-  /** For actions and observers, which any client of the server can schedule. @throws CodedError `session/foreign` */
+  /**
+   * Checks calls of actions and observers, which any client of the server can schedule.
+   * @throws CodedError `session/foreign`
+   */
   async mayAct(place: SkillPlace): Promise<OpenSession> {
     const asker = this.#askedByWorkflow();
     requireSameSession(place.session, asker);
     const record = await this.#recordOf(asker.session);
     if (record === null) throw createNotOpenedError(asker.session);
     if (!record.runs.includes(asker.run)) {
-      // A history that has begun anew may tell observers before its first turn.
+      // A continued run of the workflow may call observers before its first turn.
       const run = await this.#runOf(asker.session, asker.run);
       if (run?.taskQueue !== this.#workflow.taskQueue || run.firstRun !== record.firstRun)
         throw foreign(`the run ${asker.run} of workflow "${asker.session}" is not a run of the session`);
@@ -140,7 +148,7 @@ export class SessionGuard {
     return record;
   }
 
-  /** Local activities are run for workflow code of this process; no server and no client can ask for one. */
+  /** Only workflow code of this process can call local activities; no server and no client can. */
   #askedByWorkflowCode(): Asker {
     if (!activityInfo().isLocal)
       throw foreign('activities of a session run only as local activities of its own workflow');
@@ -166,7 +174,7 @@ function requireSameSession(session: unknown, asker: Asker): void {
     throw foreign(`workflow "${asker.session}" asked for the work of session ${quote(session)}`);
 }
 
-/** @throws CodedError `session/foreign` when the activity was told something else than the session was opened with */
+/** @throws CodedError `session/foreign` if the arguments differ from the record of the opened session */
 function agree(record: OpenSession, { code, path, handshake }: SkillPlace): void {
   const isKnown = record.codes.some(
     ({ codeHash, skill, version }) => code?.codeHash === codeHash && code.skill === skill && code.version === version,

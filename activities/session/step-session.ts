@@ -1,4 +1,7 @@
-/** Activities of sessions: thin, for what they do is done in a skill's own process, and who may ask for it is the guard's. */
+/**
+ * The activities of sessions. They are thin: a skill's own process does the work, and the guard decides which calls are
+ * allowed.
+ */
 import { parseSessionRequest } from '../../domain/step-machine/session-request.ts';
 import { problemOfState } from '../../domain/step-machine/check-state.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -11,7 +14,7 @@ import type { SessionRecordStore, SkillHost } from '../ports/sessions.ts';
 export interface SessionDeps extends SessionGuardDeps {
   readonly skills: SkillHost;
   readonly records: SessionRecordStore;
-  /** Search attributes of ours that the server knows. */
+  /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
 }
 
@@ -32,7 +35,7 @@ export function createSessionActivities({
           await guard.isOpen(request, opened, allowed);
           return opened;
         } catch (error) {
-          // One that is not opened has no end at which that would be done.
+          // A session that fails to open has no end that would forget its values.
           if (allowed.root === request.session) await skills.forget(request.session);
           throw error;
         }
@@ -42,7 +45,7 @@ export function createSessionActivities({
         const record = await guard.mayTurn(request);
         checkState(request, request.state);
         const outcome = await skills.turn(request, record);
-        // Before anybody hears of it: the next turn names that code.
+        // Record the migration before the outcome is returned, because the next turn names the new code.
         if (outcome.kind === 'done' && outcome.migrated !== undefined)
           await guard.hasMigrated(record, outcome.migrated.opened.code);
         return outcome;

@@ -48,14 +48,14 @@ async function acquired(deps: ActivityDeps): Promise<unknown> {
   return await environment.run(acquireVm, deps, { runId: RUN, scope, instance: [], generation: 0 });
 }
 
-test('the result of a stage tells how long its VM took to boot, and so does its record', async () => {
+test('the result of a stage contains the boot time of its VM, and so does its record', async () => {
   const result = await begin(bootingDeps(), request('wait-for-test')).result;
   expect(result).toMatchObject({ outcome: 'succeeded', bootMs: 1_234 });
   const finished = await rig.events.find(RUN, EVENT_ID.attempt('talk/0/1', 'finished'));
   expect(finished?.body).toMatchObject({ result: { bootMs: 1_234 } });
 });
 
-test('the result of a stage that fails before its command tells it too', async () => {
+test('the result of a stage that fails before its command contains it too', async () => {
   const full = bootingDeps({
     writeFile: () => Promise.reject(new CodedError('stage/disk-full', 'no room for /workspace/input.json')),
   });
@@ -64,7 +64,7 @@ test('the result of a stage that fails before its command tells it too', async (
   expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'stage/disk-full' }, bootMs: 1_234 });
 });
 
-test('a worker that takes the stage over tells the boot of the worker before it, and not its own look for the VM', async () => {
+test('a worker that takes the stage over reports the boot time of the earlier worker, not its own attach to the VM', async () => {
   let begun = (): void => undefined;
   const hasBegun = new Promise<void>((resolve) => (begun = resolve));
   let end = (): void => undefined;
@@ -83,7 +83,7 @@ test('a worker that takes the stage over tells the boot of the worker before it,
   expect(await second.result).toMatchObject({ outcome: 'succeeded', bootMs: 1_234 });
 });
 
-test('a cancelled stage whose VM has booted tells it', async () => {
+test('the result of a cancelled stage whose VM has booted contains it', async () => {
   let begun = (): void => undefined;
   const hasBegun = new Promise<void>((resolve) => (begun = resolve));
   onStart = async () => {
@@ -96,7 +96,7 @@ test('a cancelled stage whose VM has booted tells it', async () => {
   expect(await attempt.result).toMatchObject({ outcome: 'cancelled', bootMs: 1_234 });
 });
 
-test('a mock VM boots nothing, and its stage tells nothing', async () => {
+test('a mock VM boots nothing, and its stage has no boot time', async () => {
   expect(await acquired(rig.processDeps())).toEqual(lease);
   expect(await begin(rig.processDeps(), request('wait-for-test')).result).not.toHaveProperty('bootMs');
 });

@@ -1,4 +1,6 @@
-/** How long a VM took to boot, as the run's log has it: another worker that takes over an attempt tells the same. */
+/**
+ * The boot time of a VM, read from the run's log, so that a worker that takes over an attempt reports the same value.
+ */
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
@@ -6,7 +8,7 @@ import type { EventLog } from '../ports/event-log.ts';
 import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { Attempt } from '../attempt/stage-attempt.ts';
 
-/** Null before the VM is ready, and of a mock: nothing boots there. */
+/** Returns null before the VM is ready, and for a mock, which boots nothing. */
 export async function bootMsOf(
   events: Pick<EventLog, 'find'>,
   backend: Pick<SandboxBackend, 'name'>,
@@ -17,7 +19,7 @@ export async function bootMsOf(
   return ready?.body.type === 'vm-ready' ? ready.body.bootMs : null;
 }
 
-/** A VM of several stages boots before them, in `acquireVm`. */
+/** Adds the boot time to a result. A shared VM boots in `acquireVm`, before its stages. */
 export async function withBoot(
   { deps, vmKey, backend, ownsVm }: Pick<Attempt, 'deps' | 'vmKey' | 'backend' | 'ownsVm'>,
   result: StageResult,

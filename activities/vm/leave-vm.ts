@@ -1,4 +1,4 @@
-/** How an attempt lets go of its VM, and what the log says of it. */
+/** Releases the VM of an attempt, and records it in the log. */
 import { type CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { endsVm } from '../../domain/errors/error-code.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -9,7 +9,10 @@ import { recordNetwork } from './network-log.ts';
 import { isRetained } from './retain-vm.ts';
 import type { Attempt } from '../attempt/stage-attempt.ts';
 
-/** The result stands by now: a VM that is gone in this moment changes nothing about it, and must not have the stage run again. */
+/**
+ * Releases the VM after the result is durable. A VM that is lost now does not change the result, and must not make the
+ * stage run again.
+ */
 export async function releaseVmOfAttempt(
   context: Attempt,
   sandbox: Sandbox,
@@ -24,7 +27,7 @@ export async function releaseVmOfAttempt(
   }
   if (!context.ownsVm) return;
   if (!isRetained) return noteStopped(context);
-  // It keeps its lease: it takes room as long as it lives.
+  // A retained VM keeps its lease, because it uses room as long as it lives.
   await recordNetwork(context);
   context.deps.vms.drop(context.vmKey);
 }
@@ -36,7 +39,7 @@ export async function releaseOwned(context: Attempt): Promise<void> {
   await noteStopped(context);
 }
 
-/** Connections that were open have ended with the VM. */
+/** Records the end of the VM, and of the connections that ended with it. */
 async function noteStopped(context: Attempt): Promise<void> {
   const { deps, request, vmKey } = context;
   await recordNetwork(context);
@@ -45,7 +48,7 @@ async function noteStopped(context: Attempt): Promise<void> {
   await deps.events.append(request.runId, [vmStopped(context)]);
 }
 
-/** The run machine has the VM released before it asks for the next generation. */
+/** Records a lost VM. The run machine releases it before it requests the next generation. */
 export async function recordLoss(context: Attempt, error: CodedError): Promise<void> {
   const { deps, request, vmKey } = context;
   const name = vmKeyText(vmKey);

@@ -1,4 +1,7 @@
-/** Writable mounts over the stages, attempts and VMs of a scope. VMs are mocks; the host's folder and all stores are files. */
+/**
+ * Writable mounts across the stages, attempts and VMs of a scope. VMs are mocks; the host's folder and all stores are
+ * files.
+ */
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,7 +32,7 @@ let host: string;
 let backend: MockBackend;
 let stores: Stores;
 let events: EventLog;
-/** Opened by a test to let programs on. */
+/** A test opens a gate to let a program continue. */
 let gates: Set<string>;
 let nowMs: number;
 
@@ -58,13 +61,13 @@ beforeEach(async () => {
   backend = createMockBackend({
     now: () => nowMs,
     programs: {
-      // `write a text`, at once; prints what was there.
+      // `write a text` writes at once, and prints the earlier content.
       write: async (io) => {
         await io.write('stdout', read(io, io.args[0]!));
         write(io, io.args[0]!, io.args[1]!);
         return 0;
       },
-      // Writes, waits for a gate, writes on.
+      // Writes, waits for a gate, and writes again.
       'write-slowly': async (io) => {
         write(io, io.args[0]!, 'half');
         await io.write('stdout', 'begun, ');
@@ -73,7 +76,7 @@ beforeEach(async () => {
         write(io, io.args[0]!, 'whole');
         return 0;
       },
-      // What it reads before a gate and behind it.
+      // Prints the content before and after a gate.
       'read-twice': async (io) => {
         await io.write('stdout', `${read(io, 'a')}, `);
         await gate('reader');
@@ -95,7 +98,7 @@ afterEach(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** A worker process; a second call is its successor on the same host. */
+/** A worker process; a second call creates its successor on the same host. */
 function worker(change: Partial<ActivityDeps> = {}): ActivityDeps {
   return mockWorkerDeps(
     { stateDir: join(base, 'state'), stores, backend },
@@ -141,13 +144,13 @@ function onHost(): Record<string, string> {
 }
 
 describe('stages that share a VM and its writable mount', () => {
-  test('write side by side, and nothing of either is lost', async () => {
+  test('write at the same time, and lose no changes of each other', async () => {
     const deps = worker();
     const one = run(deps, 'one', ['write-slowly', 'a']);
     await untilOutput('one', 'begun');
     const two = run(deps, 'two', ['write', 'b', 'b of two']);
     expect((await two).outcome).toBe('succeeded');
-    // The first one is in the middle: what it has by now went back with the second.
+    // The first stage is in the middle: the copy of the second stage contains its files so far.
     expect(onHost()).toEqual({ a: 'half', b: 'b of two' });
     gates.add('a');
     expect((await one).outcome).toBe('succeeded');
@@ -155,7 +158,7 @@ describe('stages that share a VM and its writable mount', () => {
     expect(onHost()).toEqual({ a: 'whole', b: 'b of two' });
   });
 
-  test('do not pull the folder away under one that reads for long, nor see what the host changed meanwhile', async () => {
+  test('keep the folder for a stage that reads for long, and do not see later changes of the host', async () => {
     const deps = worker();
     const one = run(deps, 'one', ['read-twice']);
     await untilOutput('one', ', ');
@@ -167,11 +170,11 @@ describe('stages that share a VM and its writable mount', () => {
     expect(onHost()).toEqual({ a: 'edited', b: 'b' });
   });
 
-  test('go on with what an earlier one left, also of a failed one, which copies nothing back itself', async () => {
+  test('continue with the files of an earlier stage, also of a failed one, which copies nothing back itself', async () => {
     const deps = worker();
     expect((await run(deps, 'one', ['write-and-fail'])).outcome).toBe('failed');
     expect(onHost()).toEqual({ a: 'a of the host' });
-    // A retry of the author's is another command in the same VM.
+    // A retry by the author is another command in the same VM.
     expect((await run(deps, 'one', ['write', 'a', 'of the retry'], { execKey: 'one/0/2', attempt: 2 })).outcome).toBe(
       'succeeded',
     );
@@ -179,7 +182,7 @@ describe('stages that share a VM and its writable mount', () => {
     expect(onHost()).toEqual({ a: 'of the retry', made: 'by a failed stage' });
   });
 
-  test('fail with the path where the host changed the same entry, and leave the rest alone', async () => {
+  test('fail with the path if the host changed the same entry, and copy nothing else', async () => {
     const deps = worker();
     const one = run(deps, 'one', ['write-slowly', 'a']);
     await untilOutput('one', 'begun');
@@ -208,7 +211,7 @@ test('a stage that writes to `.git` succeeds, the host keeps its files, and a no
   ]);
 });
 
-test('VMs with the same folder copy it back one after the other, so that neither overlooks what the other wrote', async () => {
+test('VMs with the same folder copy it back one after the other, so that each sees the changes of the other', async () => {
   const { mounts } = worker();
   let copying = 0;
   let mostAtOnce = 0;
@@ -217,7 +220,7 @@ test('VMs with the same folder copy it back one after the other, so that neither
     async copyBack(...args) {
       copying += 1;
       mostAtOnce = Math.max(mostAtOnce, copying);
-      // Long enough for the other one to come.
+      // Long enough for the other VM to reach this point.
       await sleep(300);
       const copied = await mounts.copyBack(...args);
       copying -= 1;
@@ -231,7 +234,7 @@ test('VMs with the same folder copy it back one after the other, so that neither
     lease: { vmKey: `${RUN}/other/0` },
     stage: plainStage('two', 'other', ['write', 'b', 'of two']),
   };
-  // Both begin with the folder as it was.
+  // Both VMs begin with the original folder.
   const one = run(deps, 'one', ['write-slowly', 'b']);
   await untilOutput('one', 'begun');
   const two = run(deps, 'two', ['write', 'b', 'of two'], other);
@@ -246,7 +249,7 @@ test('VMs with the same folder copy it back one after the other, so that neither
 });
 
 describe('a VM that is lost', () => {
-  test('is followed by one that starts from what the first one started from', async () => {
+  test('is replaced by a VM that starts from the same folder', async () => {
     const deps = worker();
     expect((await run(deps, 'one', ['write', 'a', 'of the lost VM'])).outcome).toBe('succeeded');
     expect(onHost()).toEqual({ a: 'of the lost VM' });
@@ -259,16 +262,16 @@ describe('a VM that is lost', () => {
   });
 });
 
-test('a VM of a key that was in use once, of which nobody knows any more, gets the folder too', async () => {
+test('a VM whose key had a VM that the host has forgotten gets the folder too', async () => {
   const deps = worker();
   expect((await run(deps, 'one', ['write', 'a', 'of the lost VM'])).outcome).toBe('succeeded');
   backend.lose({ runId: RUN, scope: 'shared', instance: [], generation: 0 });
   nowMs += REMEMBERED_MS + 1;
-  // The host forgets, and the run is reset to before the loss.
+  // The host forgets the VM, and the run is reset to a point before the loss.
   await backend.release({ runId: RUN, scope: 'other', instance: [], generation: 0 });
   expect((await run(deps, 'two', ['write', 'b', 'b'])).outcome).toBe('succeeded');
   expect(onHost()).toEqual({ a: 'a of the host', b: 'b' });
-  // The mark counts for the VM that is found.
+  // The mark counts for the VM that the worker finds.
   expect((await run(worker(), 'three', ['write', 'c', 'c'])).outcome).toBe('succeeded');
   expect(onHost()).toEqual({ a: 'a of the host', b: 'b', c: 'c' });
 });
@@ -276,7 +279,7 @@ test('a VM of a key that was in use once, of which nobody knows any more, gets t
 describe('a worker that dies', () => {
   const dies = new CodedError('store/io', 'the process is gone');
 
-  test('between the copy back and the result: its successor copies again, and takes its own copy for no edit', async () => {
+  test('between the copy back and the result: its successor copies again, and does not treat the first copy as an edit', async () => {
     const dying: EventLog = {
       ...events,
       append: (runId, added, writer) =>
@@ -293,7 +296,7 @@ describe('a worker that dies', () => {
     expect(onHost()).toEqual({ a: 'new' });
   });
 
-  test('while it puts the folder in: its successor puts it in from the start', async () => {
+  test('while it puts the folder in: its successor starts again', async () => {
     const halfway: SandboxBackend = {
       ...backend,
       launch: async (...args) => {
@@ -319,7 +322,7 @@ describe('a worker that dies', () => {
     expect(await outputOf('one')).toBe('a of the host');
   });
 
-  test('and was of a build that put the folder in for each command: what its VM holds is not overwritten', async () => {
+  test('and whose build put the folder in for each command: the files in its VM are not overwritten', async () => {
     const vm = await backend.launch(
       { runId: RUN, scope: 'shared', instance: [], generation: 0 },
       sandboxPlan(),
@@ -346,7 +349,7 @@ describe('a worker that dies', () => {
   });
 });
 
-test('what a run kept of its mounts goes with its end', async () => {
+test("the captures of a run's mounts are deleted at its end", async () => {
   const deps = worker();
   await run(deps, 'one', ['write', 'a', 'new']);
   const kept = mountsDir(join(base, 'state'), RUN);

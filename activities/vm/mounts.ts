@@ -1,6 +1,6 @@
 /**
- * Writable mounts of a stage's VM. Putting them in is a fact of the VM, not of a command: it is done once, from what
- * was captured of the host for the scope, before the first command runs. After each success what changed goes back.
+ * Writable mounts of a stage's VM. A folder is put into the VM once, before the first command, from the capture of the
+ * host's folder for the scope. After each success, changes are copied back.
  */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -14,7 +14,7 @@ import type { OutcomeFailure } from '../attempt/outputs.ts';
 import { isVmPrepared, markVmPrepared } from '../attempt/record.ts';
 
 const MIB = 1024 * 1024;
-/** A folder that another command of the VM is writing to may change under a read. */
+/** A read is repeated, because another command of the VM may change the folder during the read. */
 const READ_TRIES = 3;
 const READ_PAUSE_MS = 300;
 
@@ -22,7 +22,10 @@ export function hasWritableMounts(request: StageRequest): boolean {
   return writable(request).length > 0;
 }
 
-/** Under the VM's lock. Dying in the middle is made good by the next attempt: until the mark stands, no command runs. */
+/**
+ * Puts the folders into the VM under the VM's lock. No command runs until the mark is set, so the next attempt repeats
+ * the work of an attempt that died.
+ */
 export async function prepareMounts(
   deps: ActivityDeps,
   sandbox: Sandbox,
@@ -37,7 +40,8 @@ export async function prepareMounts(
     for (const mount of mounts) {
       const limits = { maxBytes: request.scope.sandbox.diskMib * MIB };
       const tar = await deps.mounts.capture(keyOf(request, mount), limits, signal);
-      // A build before this mark put the folder in before it started a command, which by now may have changed it.
+      // A build before this mark put the folder in before each command, and the command may have changed the folder
+      // since.
       if (sandbox.facts.hadCommands) await deps.mounts.adopt(keyOf(request, mount), tar);
       else await sandbox.putTar(mount.guestPath, tar, signal);
     }
@@ -45,7 +49,7 @@ export async function prepareMounts(
   });
 }
 
-/** Null when all that changed is in place on the host. */
+/** Returns null if all changes are on the host. */
 export async function copyMountsBack(
   deps: ActivityDeps,
   sandbox: Sandbox,
@@ -57,7 +61,7 @@ export async function copyMountsBack(
   if (mounts.length === 0) return null;
   return deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
     for (const mount of mounts) {
-      // Other VMs may have the same folder: what one looked at, the other does not change before it has written.
+      // Other VMs may have the same folder: no VM may change it between the comparison and the write of another VM.
       const refusal = await deps.vms.exclusively(`host ${mount.hostPath}`, signal, () =>
         copyBack(deps, sandbox, request, mount, signal),
       );
@@ -94,7 +98,7 @@ async function copyBack(
   }
 }
 
-/** Once for an attempt and a mount. */
+/** Warns once per attempt and mount. */
 async function warnOfKeptGit(
   { events, now }: ActivityDeps,
   { runId, execKey, stage, scope }: StageRequest,

@@ -1,4 +1,4 @@
-/** What a VM's door tells becomes events: once, whole and without secrets, whichever workers read it. */
+/** The notices of a VM's door become events: once, complete and without secrets, whichever workers read them. */
 import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -37,7 +37,7 @@ const NO_SECRETS = createRedactor([]);
 
 let stateDir: string;
 let stores: Stores;
-/** What the keeper has written so far. */
+/** The notices that the keeper has written so far. */
 let written: Buffer;
 const backend: SandboxBackend = {
   ...createMockBackend(),
@@ -55,7 +55,7 @@ afterEach(async () => {
   rmSync(stateDir, { recursive: true, force: true });
 });
 
-/** A call is another worker of the host. */
+/** Each call creates another worker of the host. */
 function worker(change: Partial<ActivityDeps> = {}): {
   readonly deps: ActivityDeps;
   readonly request: typeof REQUEST;
@@ -104,7 +104,7 @@ test('a stage’s follower stores notices as they come, and all of them at its e
   expect(await hosts(), 'nobody follows').toHaveLength(2);
 });
 
-test('another worker reads from the beginning and repeats nothing; two at once neither', async () => {
+test('another worker reads from the beginning and repeats no event, and neither do two workers at once', async () => {
   tell(refusal('a.example'), refusal('a.example'));
   const first = followNetwork(worker(), NO_SECRETS);
   await first.catchUp();
@@ -115,7 +115,7 @@ test('another worker reads from the beginning and repeats nothing; two at once n
   for (const follower of [first, second, third]) await follower.stop();
 });
 
-test('what could not be stored is stored by the next look, and a stage’s end says why it cannot', async () => {
+test('the next read stores notices that could not be stored, and the end of a stage reports the error', async () => {
   let isFull = true;
   const append: EventLog['append'] = (...args) =>
     isFull ? Promise.reject(new Error('no space')) : stores.events.append(...args);
@@ -127,7 +127,7 @@ test('what could not be stored is stored by the next look, and a stage’s end s
   await follower.stop();
 });
 
-test('a flood becomes a bounded number of events that say how many there were', async () => {
+test('a flood becomes a limited number of events with a count', async () => {
   const count = 3_000;
   tell(...Array.from({ length: count }, (_, index) => refusal(`h${index}.example`)));
   await recordNetwork(worker());
@@ -139,7 +139,7 @@ test('a flood becomes a bounded number of events that say how many there were', 
   expect(more.at(-1)).toMatchObject({ refused: count - DOOR_NOTICE_LIMITS.refused, closed: 0 });
 });
 
-test('no secret of a stage in the VM stands in them, and the reason neither tells it in small letters', async () => {
+test('the events contain no secret of a stage in the VM, and the reason does not contain it in lower case either', async () => {
   const context = worker();
   const one = followNetwork(context, createRedactor([{ name: 'TOKEN', value: 'Hunter2-Secret' }]));
   const other = followNetwork(context, createRedactor([{ name: 'KEY', value: 'other-secret-9' }]));
@@ -152,7 +152,7 @@ test('no secret of a stage in the VM stands in them, and the reason neither tell
   await other.stop();
 });
 
-test('the release of a VM stores the rest, without names where no stage of this worker was in it', async () => {
+test('the release of a VM stores the rest, without names if no stage of this worker was in it', async () => {
   tell(refusal('a.example'));
   const context = worker();
   const follower = followNetwork(context, NO_SECRETS);
@@ -167,7 +167,7 @@ test('the release of a VM stores the rest, without names where no stage of this 
   expect(await hosts()).toHaveLength(3);
 });
 
-test('a VM without a door is not looked at', async () => {
+test('the notices of a VM without a door are not read', async () => {
   const blind: SandboxBackend = { ...backend, notices: () => Promise.reject(new Error('looked')) };
   const { egress: _egress, ...sandbox } = SCOPE.sandbox;
   const context = { ...worker(), backend: blind, request: { runId: RUN, scope: { ...SCOPE, sandbox } } };

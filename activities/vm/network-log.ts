@@ -1,7 +1,7 @@
 /**
- * Brings what a VM's door tells into the event log: from where this worker stands in the VM's notices, which another worker
- * reads from their beginning. The same notices make events of the same ids, so nothing is told twice; they lie beside the
- * keeper and outlive it, so nothing is lost with a worker or a VM.
+ * Copies the notices of a VM's door into the event log, from this worker's position on. Another worker reads the
+ * notices from their beginning. The same notices give events with the same ids, so no event is recorded twice. The
+ * keeper's files contain the notices and outlive the keeper, so no notice is lost with a worker or a VM.
  */
 import { type DoorNotice, readNotices, flushCounts, type ToldNotice } from '../../domain/run/door-notice.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -13,7 +13,7 @@ import type { DoorListener, NoticeCursor } from './notice-cursor.ts';
 import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { ScopeRequest } from '../calls/requests.ts';
 
-/** How often the notices of a running stage are looked at. */
+/** The interval at which the notices of a running stage are read. */
 const LOOK_INTERVAL_MS = 500;
 
 interface NetworkContext {
@@ -24,11 +24,11 @@ interface NetworkContext {
 }
 
 export interface NetworkFollower {
-  /** @returns what ends the listening */
+  /** @returns a function that removes the listener */
   listen(listener: DoorListener): () => void;
-  /** All that is told by now is stored when it settles. */
+  /** Resolves when all notices up to now are stored. */
   catchUp(): Promise<void>;
-  /** What is being stored is stored when it settles; what comes later is another one's. */
+  /** Resolves when the running write has ended; another reader stores later notices. */
   stop(): Promise<void>;
 }
 
@@ -45,7 +45,7 @@ export function followNetwork(context: NetworkContext, redactor: Redactor): Netw
   let timer: NodeJS.Timeout | undefined;
   const scheduleRead = (): void => {
     timer = setTimeout(() => {
-      // What a look could not store, the next one does; the one at the stage's end says why it cannot.
+      // A failed read is repeated by the next one; the read at the stage's end reports the error.
       looking = advance(context, cursor, false)
         .catch(() => undefined)
         .then(() => (isStopped ? undefined : scheduleRead()));
@@ -66,7 +66,7 @@ export function followNetwork(context: NetworkContext, redactor: Redactor): Netw
   };
 }
 
-/** All that the door of a VM has told, which has ended or is about to. */
+/** Stores all notices of the door of a VM that has ended or is about to end. */
 export async function recordNetwork(context: NetworkContext): Promise<void> {
   if (hasDoor(context)) await advance(context, context.deps.vms.notices(context.vmKey), true);
 }
@@ -115,8 +115,8 @@ async function append(context: NetworkContext, cursor: NoticeCursor, told: reado
 }
 
 /**
- * A guest may ask for a name that has a secret in it. Where no stage of this worker has been in the VM, nothing tells which
- * values are secret, and no name is shown.
+ * Redacts a notice, because a guest may request a host name that contains a secret. If no stage of this worker was in
+ * the VM, the secrets are unknown, and every name is redacted.
  */
 function redactNotice(notice: DoorNotice, redactors: ReadonlySet<Redactor>): DoorNotice {
   if (notice.kind !== 'refused' && notice.kind !== 'closed') return notice;
@@ -129,6 +129,6 @@ function redactNotice(notice: DoorNotice, redactors: ReadonlySet<Redactor>): Doo
   };
   const isSame = target.host === host && target.service === service;
   if (notice.kind === 'closed') return { ...notice, ...target };
-  // The reason says the name as the keeper read it, in small letters.
+  // The reason contains the name as the keeper read it, in lower case.
   return { ...notice, ...target, reason: isSame ? clean(notice.reason) : REDACTED };
 }

@@ -1,10 +1,10 @@
-/** Where a worker stands in what the door of a VM tells. */
+/** A worker's position in the notices of a VM's door. */
 import { NOTHING_READ, type ToldNotice } from '../../domain/run/door-notice.ts';
 import type { Redactor } from '../../domain/security/redactor.ts';
 
 export type DoorListener = (notice: ToldNotice) => void;
 
-/** What this worker has read of a VM's notices, and the values that must not stand in their events. */
+/** The notices of a VM that this worker has read, and the values that must not appear in their events. */
 export class NoticeCursor {
   read = NOTHING_READ;
   readonly redactors = new Set<Redactor>();
@@ -12,7 +12,7 @@ export class NoticeCursor {
   readonly listeners = new Set<DoorListener>();
   #last: Promise<unknown> = Promise.resolve();
 
-  /** One reader at a time: each goes on where the one before it stopped. */
+  /** Runs one reader at a time: each reader continues at the position of the previous one. */
   exclusively<T>(work: () => Promise<T>): Promise<T> {
     const next = this.#last.then(work, work);
     this.#last = next.catch(() => undefined);

@@ -1,4 +1,4 @@
-/** A VM is launched behind its lease, where that is, and gives it back with its end. */
+/** A VM is launched after its lease, on the host of the lease, and the lease ends with the VM. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ let deps: ActivityDeps;
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-open-vm-'));
   mock = createMockBackend();
-  // Counted as a real VM is.
+  // Its resources are counted like those of a real VM.
   const backend: SandboxBackend = { ...mock, name: 'qemu' };
   deps = mockWorkerDeps({ stateDir, stores: await openStores({ stateDir }), backend });
 });
@@ -46,7 +46,7 @@ const types = async (): Promise<readonly string[]> => {
   return all;
 };
 
-test('a VM holds its lease until its release, and says where it is', async () => {
+test('a VM holds its lease until its release, and the lease names its host', async () => {
   const { placement } = deps;
   const leases = createHostLeases({
     placement,
@@ -66,7 +66,7 @@ test('a VM holds its lease until its release, and says where it is', async () =>
   await releaseVm(deps, scoped('b'));
 });
 
-test('a lease that another host holds is handed on, and nothing is launched here', async () => {
+test('a lease of another host is returned, and no VM is launched here', async () => {
   const elsewhere = { vmKey: 'r/a/0', queue: 'voidbox-host:other', host: 'other' };
   deps = { ...deps, leases: { ...deps.leases, grant: async () => elsewhere } };
   expect(await activity(() => acquireVm(deps, scoped('a')))).toEqual(elsewhere);

@@ -1,4 +1,7 @@
-/** Finds or creates the VM of a scope: room on the host, launch or attach, and what the run's readers see of it. */
+/**
+ * Finds or creates the VM of a scope: gets room on the host, launches or attaches, and records events for the run's
+ * readers.
+ */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
@@ -15,11 +18,13 @@ import type { PooledVm } from './pool.ts';
 
 export interface OpenedVm {
   readonly lease: VmLease;
-  /** Null: the lease is of another host, and nothing is launched on this one. */
+  /** Null if the lease names another host, so that this host launches no VM. */
   readonly vm: PooledVm | null;
 }
 
-/** @throws CodedError `vm/no-capacity`, `vm/too-large`, `admit/mount-refused` and what `SandboxBackend.launch` throws */
+/**
+ * @throws CodedError `vm/no-capacity`, `vm/too-large`, `admit/mount-refused` and the errors of `SandboxBackend.launch`
+ */
 export async function openVm(
   deps: ActivityDeps,
   request: ScopeRequest,
@@ -62,14 +67,14 @@ export async function openVm(
   return { lease, vm };
 }
 
-/** VMs that failed stages have left for a look end before this one waits, one by one and the oldest first. */
+/** Ends retained VMs of failed stages before this VM waits, one by one, the oldest first. */
 async function makeRoomAndRetry<T>(deps: ActivityDeps, key: VmKey, work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await work();
     } catch (error) {
       const isFull = isCodedError(error) && error.code === 'vm/no-capacity';
-      // A VM that cannot be ended now leaves this one waiting, as any other does.
+      // If a retained VM cannot be ended now, this VM waits like every other VM without room.
       if (!isFull || !(await endOldestRetained(deps, key).catch(() => false))) throw error;
     }
   }
@@ -81,7 +86,7 @@ async function leaseOf(
   { scope: { sandbox } }: ScopeRequest,
   backend: SandboxBackend,
 ): Promise<VmLease> {
-  // A mock lives in this process and takes nothing that is counted.
+  // A mock lives in this process and uses no counted resources.
   if (backend.name === 'mock') return { vmKey: vmKeyText(key), queue, host };
   const { memoryMib, vcpus, diskMib } = sandbox;
   return await leases.grant(key, { memoryMib, vcpus, diskMib });

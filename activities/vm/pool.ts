@@ -1,6 +1,6 @@
 /**
- * Live sandbox handles of this process, one per VM. Attaching raises the fence and cuts the earlier holder
- * off, so the stages of a shared scope must use one handle instead of attaching each for itself.
+ * Live sandbox handles of this process, one per VM. Attaching raises the fence and excludes the earlier holder, so the
+ * stages of a shared scope must use one common handle.
  */
 import { vmKeyText } from '../../domain/run/vm-key.ts';
 import { KeyedLock } from '../keyed-lock.ts';
@@ -9,15 +9,15 @@ import type { Sandbox, VmKey } from '../ports/sandbox.ts';
 
 export interface PooledVm {
   readonly sandbox: Sandbox;
-  /** Gives the handle back. The last user of a VM closes its connections; the VM lives on. */
+  /** Returns the handle. The last user of a VM closes its connections; the VM continues to live. */
   leave(): void;
 }
 
 export interface VmPool {
   use(key: VmKey, launch: () => Promise<Sandbox>): Promise<PooledVm>;
-  /** Does work under a key, mostly of a VM, one after the other. */
+  /** Runs work under a key, usually of a VM, one task after the other. */
   exclusively<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
-  /** How far this worker has read what the VM's door tells. */
+  /** Returns this worker's position in the notices of the VM's door. */
   notices(key: VmKey): NoticeCursor;
   /** Forgets a VM that was stopped or lost. */
   drop(key: VmKey): void;
@@ -60,7 +60,7 @@ export function createVmPool(): VmPool {
           return { sandbox: await entry.sandbox, leave: leaver(name, entry) };
         } catch (error) {
           if (entries.get(name) === entry) entries.delete(name);
-          // Another user's launch may have failed because that user was cancelled: this one tries for itself.
+          // Another user's launch may have failed because that user was cancelled, so this user launches again.
           if (known === undefined) throw error;
         }
       }

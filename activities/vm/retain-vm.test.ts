@@ -1,4 +1,4 @@
-/** What becomes of the VM of a failed stage. VMs are mocks, of which a wrapper says that they are left; stores are files. */
+/** The VM of a failed stage. VMs are mocks; a wrapper reports them as retained. Stores are files. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -35,7 +35,7 @@ let stores: Stores;
 let mock: MockBackend;
 let backend: SandboxBackend;
 let retained: Map<string, RetainedVm>;
-/** What the next VMs answer when they are to be left; null: they cannot. */
+/** True if the next VMs can be retained. */
 let canRetain: boolean;
 
 beforeEach(async () => {
@@ -54,7 +54,7 @@ beforeEach(async () => {
   });
   backend = {
     ...mock,
-    // It takes room that is counted, as a VM does.
+    // The VM uses counted resources, as a real VM does.
     name: 'qemu',
     async launch(key, spec, signal) {
       const sandbox = await mock.launch(key, spec, signal);
@@ -151,7 +151,7 @@ async function typesIn(runId = RUN): Promise<readonly string[]> {
 
 const alive = (): readonly string[] => mock.alive();
 
-test('its VM is left, and the failure says until when and what to type', async () => {
+test('the VM is retained, and the failure shows its time and the command to use', async () => {
   const result = await run(depsOf(), request());
   const said = `its VM is left until ${UNTIL}: look with \`voidbox exec run-1 build -- COMMAND\`, end it with \`voidbox release run-1 build\``;
   expect(result).toMatchObject({
@@ -167,13 +167,13 @@ test('its VM is left, and the failure says until when and what to type', async (
   expect(await typesIn()).not.toContain('vm-stopped');
 });
 
-test('an activity that is done again finds its result, and leaves the VM alone', async () => {
+test('a repeated activity finds its result, and does not touch the VM', async () => {
   const first = await run(depsOf(), request());
   expect(await run(depsOf(), request())).toEqual(first);
   expect(alive()).toEqual([`${RUN}/build/0`]);
 });
 
-test('a worker that dies before the result stands is followed by one that finds the VM left, for no longer than it is', async () => {
+test('after a worker that died before the result, the next worker finds the VM retained for the same time', async () => {
   const { append } = stores.events;
   const dying = {
     ...stores.events,
@@ -189,13 +189,13 @@ test('a worker that dies before the result stands is followed by one that finds 
   expect(alive()).toEqual([`${RUN}/build/0`]);
 });
 
-test('an item is named as the commands take it', async () => {
+test('an item is named in the form that the commands accept', async () => {
   const item = request({ instance: [{ part: 'sizes', item: 3 }], execKey: 'build/sizes~3/1' });
   const { failure } = await run(depsOf(), item);
   expect(failure?.message).toContain('voidbox exec run-1 "sizes[3].build" -- COMMAND');
 });
 
-test('a stage that is tried again leaves the VM of its last attempt', async () => {
+test('a stage with retries retains the VM of its last attempt', async () => {
   const of = { retry: { maxAttempts: 2, backoffMs: 0 } };
   const first = await run(depsOf(), request({ of }));
   expect(first.failure?.message).toBe('stage build ended with exit code 7');
@@ -204,7 +204,7 @@ test('a stage that is tried again leaves the VM of its last attempt', async () =
   expect(alive()).toEqual([`${RUN}/build/1`]);
 });
 
-test('attempts whose VM was lost are none of the author, and a failure that is not tried again is the last', async () => {
+test("attempts whose VM was lost do not count as the author's attempts, and a failure without a retry is the last", async () => {
   const of = { retry: { maxAttempts: 2, backoffMs: 0 } };
   await run(depsOf(), request({ of, generation: 1, attempt: 2, execKey: 'build/0/2' }));
   expect(alive()).toEqual([]);
@@ -213,7 +213,7 @@ test('attempts whose VM was lost are none of the author, and a failure that is n
   expect(alive()).toEqual(['run-2/build/0']);
 });
 
-test('success and a cancel leave none', async () => {
+test('a success and a cancel retain no VM', async () => {
   await run(depsOf(), request({ program: 'true' }));
   const env = environment();
   const cancelled = env.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(
@@ -235,7 +235,7 @@ test('without `keep` the VM ends', async () => {
   expect([alive(), await notices()]).toEqual([[], []]);
 });
 
-test('a worker that was started again without the permission leaves none, and says so', async () => {
+test('a worker that was restarted without the permission retains no VM, and the log gives the reason', async () => {
   await run(depsOf({ allowsRetention: false }), request());
   expect(alive()).toEqual([]);
   expect(await notices()).toEqual([
@@ -243,7 +243,7 @@ test('a worker that was started again without the permission leaves none, and sa
   ]);
 });
 
-test('a sandbox that cannot be left ends, and the run is told', async () => {
+test('a sandbox that cannot be retained ends, and the log of the run gives the reason', async () => {
   canRetain = false;
   const result = await run(depsOf(), request());
   expect(result.failure?.message).toBe('stage build ended with exit code 7');
@@ -251,7 +251,7 @@ test('a sandbox that cannot be left ends, and the run is told', async () => {
   expect(await notices()).toEqual(['stage build: its VM is not left for a look: its sandbox is simulated']);
 });
 
-test(`${RETENTION.vmsOfRun} VMs of a run are left, also when all fail at once; one more ends as always`, async () => {
+test(`${RETENTION.vmsOfRun} VMs of a run are retained, also if all fail at once; one more ends as usual`, async () => {
   const deps = depsOf({ leases: roomFor(100) });
   const stages = Array.from({ length: RETENTION.vmsOfRun + 1 }, (_, at) => `s${at}`);
   await Promise.all(
@@ -272,7 +272,7 @@ test(`${RETENTION.vmsOfRun} VMs of a run are left, also when all fail at once; o
       /^stage s\d: its VM is not left for a look: 8 VMs of the run are left already: end one with `voidbox release run-1 STAGE`$/,
     ),
   ]);
-  // Another run has a limit of its own.
+  // Another run has its own limit.
   await run(
     deps,
     request({ runId: 'run-2', scope: { id: 'build', stages: ['build'], sandbox: { ...sandbox, memoryMib: 1 } } }),
@@ -280,7 +280,7 @@ test(`${RETENTION.vmsOfRun} VMs of a run are left, also when all fail at once; o
   expect(alive()).toContain('run-2/build/0');
 });
 
-test('the VM of several stages is left when it would be released, and stays when that is said again', async () => {
+test('the VM of several stages is retained when it would be released, and stays after a repeated release', async () => {
   const deps = depsOf();
   const scope = { id: 'steps', stages: ['build', 'tidy'], sandbox };
   const key: VmKey = { runId: RUN, scope: 'steps', instance: [], generation: 0 };
@@ -307,7 +307,7 @@ test('the VM of several stages is left when it would be released, and stays when
   expect(await typesIn()).not.toContain('vm-stopped');
 });
 
-test('the VM of several stages ends where none failed', async () => {
+test('the VM of several stages ends if no stage failed', async () => {
   const deps = depsOf();
   const scope = { id: 'steps', stages: ['build', 'tidy'], sandbox };
   const shared = { scope, runId: RUN, generation: 0, instance: [] };
@@ -321,7 +321,7 @@ test('the VM of several stages ends where none failed', async () => {
   expect([alive(), retained.size]).toEqual([[], 0]);
 });
 
-test('a VM that finds no room takes that of those that are left, the oldest first, and no more than it needs', async () => {
+test('a VM without room ends retained VMs, the oldest first, and no more than it needs', async () => {
   let nowMs = NOW;
   const leases = roomFor(200);
   const deps = depsOf({ leases, now: () => (nowMs += 1) });
@@ -335,7 +335,7 @@ test('a VM that finds no room takes that of those that are left, the oldest firs
   expect(await notices('third')).toContain(
     `the VM that the failed stage build of run ${escapeRunId('old')} had left was ended: scope build needed its room`,
   );
-  // What is running is never taken: the wait is as ever.
+  // A running VM is never ended: the new VM waits as usual.
   retained.clear();
   await expect(
     run(
@@ -346,7 +346,7 @@ test('a VM that finds no room takes that of those that are left, the oldest firs
   expect(alive()).toEqual(['new/build/0', 'third/build/0']);
 });
 
-test('what other programs of the host take is asked for at the launch: a VM that is left ends there, too', async () => {
+test('if other programs of the host use the room at the launch, a retained VM ends too', async () => {
   const deps = depsOf();
   await run(deps, request({ runId: 'old' }));
   let launches = 0;
@@ -364,7 +364,7 @@ test('what other programs of the host take is asked for at the launch: a VM that
   expect(alive()).toEqual([]);
 });
 
-test('where none can be ended the VM waits as ever', async () => {
+test('if no retained VM can be ended, the VM waits as usual', async () => {
   const broken = {
     list: async () => [],
     recent: () => Promise.reject(new Error('no keeper')),

@@ -1,6 +1,6 @@
 /**
- * Leaves the VM of a failed stage for a look, where its plan asks for that and the worker allows it. From then on its keeper ends it
- * at its time; until then it takes room, which it gives up to a VM that waits for some.
+ * Retains the VM of a failed stage for inspection, if its plan requests it and the worker allows it. From then on, its
+ * keeper ends the VM at its time. A VM that waits for room ends a retained VM earlier.
  */
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { endsVm } from '../../domain/errors/error-code.ts';
@@ -44,31 +44,31 @@ interface RetainContext {
   readonly vmKey: VmKey;
 }
 
-/** True where no attempt of the stage follows by its author's `retry`. */
+/** Returns true if no further attempt of the stage follows by its author's `retry`. */
 async function isFinal({ deps, request }: RetainContext, { failure, command }: StageResult): Promise<boolean> {
   const { retry } = request.stage;
   if (failure === null || !isWorthRetrying(retry, failure, command?.exitCode ?? null)) return true;
   const name = parseExecKey(request.execKey);
   let failures = 1;
-  // Of attempts whose VM was lost there is no result: they do not count, as in the run machine.
+  // Attempts whose VM was lost have no result. They do not count, as in the run machine.
   for (let attempt = (name?.attempt ?? 1) - 1; attempt >= 1 && failures < retry.maxAttempts; attempt -= 1) {
     const earlier = await readResult(deps.events, request.runId, attemptText({ ...name!, attempt }));
-    // In a loop, of the visit before.
+    // In a loop, this attempt belongs to the previous visit.
     if (earlier !== null && earlier.outcome !== 'failed') break;
     if (earlier !== null) failures += 1;
   }
   return failures >= retry.maxAttempts;
 }
 
-/** True where the VM is left, or will be: what the stage has come to says so. */
+/** The result of a stage, with a note in its failure if its VM is or will be retained. */
 export interface LeftVm {
   readonly result: StageResult;
-  /** It lives on: nobody stops it. */
+  /** True if the VM lives on, so that the attempt must not stop it. */
   readonly isRetained: boolean;
 }
 
 /**
- * What becomes of the VM of a stage that has just ended. A VM of several stages is only marked: it is left when it would be
+ * Decides about the VM of a stage that has just ended. A shared VM is only marked; it is retained when it would be
  * released.
  */
 export async function retainAfter(
@@ -108,8 +108,8 @@ function markName({ scope, instance, generation }: VmKey): string {
 }
 
 /**
- * In place of the release of a VM that several stages used. True: it lives on, because one of them failed, or because an earlier
- * call has left it.
+ * Retains a shared VM instead of releasing it. Returns true if the VM lives on, because one of its stages failed, or
+ * because an earlier call has retained it.
  */
 export async function retainAtRelease(
   deps: Deps,
@@ -129,7 +129,7 @@ export async function retainAtRelease(
       const of = { stage: mark.stage, execKey: mark.execKey };
       const untilMs = await retain(deps, key, vm.sandbox, of, forMs, signal);
       if (untilMs === null) return false;
-      // The failure could not say it: the stage had ended before.
+      // The failure could not contain this note, because the stage had ended before.
       await recordNotice(
         deps,
         key,
@@ -142,7 +142,7 @@ export async function retainAtRelease(
       deps.vms.drop(key);
     }
   } catch (error) {
-    // It has ended by itself meanwhile.
+    // The VM has ended in the meantime.
     if (isCodedError(error) && endsVm(error.code)) return false;
     throw error;
   }
@@ -153,7 +153,10 @@ export async function isRetained({ retainedVms }: Pick<Deps, 'retainedVms'>, key
   return (await retainedVms?.list())?.some((vm) => vmKeyText(vm.key) === name) === true;
 }
 
-/** @returns until when, by the clock of this host; null where the VM ends as always, which an event says */
+/**
+ * @returns the end of the VM's time, by the clock of this host. Null if the VM ends as usual; an event then gives the
+ * reason
+ */
 async function retain(
   deps: Deps,
   key: VmKey,
@@ -172,7 +175,7 @@ async function retain(
   const { retainedVms } = deps;
   if (deps.allowsRetention !== true || retainedVms === undefined)
     return await refuse('this worker leaves no VMs of failed stages (`voidbox worker --allow-keep`)');
-  // Counted and left by one after the other, so that stages that fail at once do not pass the limit.
+  // Count and retain under a lock, so that stages that fail at once do not exceed the limit.
   const leftMs = await deps.vms.exclusively(`retained/${runId}`, signal, async () => {
     const others = (await retainedVms.list()).filter((vm) => vm.key.runId === runId && vmKeyText(vm.key) !== name);
     if (others.length >= RETENTION.vmsOfRun) return 'too-many' as const;
@@ -196,7 +199,7 @@ async function recordNotice(
   await events.append(key.runId, [{ id: EVENT_ID.vm(vmKeyText(key), what), atMs: now(), body }]);
 }
 
-/** Room for a VM that found none: the oldest VM that is left for a look ends. False where there is none. */
+/** Makes room for a VM: ends the oldest retained VM. Returns false if there is no such VM. */
 export async function endOldestRetained(deps: Deps, wanted: VmKey): Promise<boolean> {
   const oldest = (await deps.retainedVms?.recent())?.[0];
   if (oldest === undefined) return false;

@@ -1,4 +1,4 @@
-/** The VM of a scope that several stages share: found or created before the first, ended after the last. */
+/** The VM of a scope that several stages share: created before the first stage, ended after the last one. */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
@@ -13,7 +13,7 @@ import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { ScopeRequest } from '../calls/requests.ts';
 import { retainAtRelease } from './retain-vm.ts';
 
-/** A keeper answers at once; a VM whose keeper does not is released as always, and ends. */
+/** A keeper answers at once. If it does not, the VM is released as usual, and ends. */
 const RETAIN_LIMIT_MS = 15_000;
 
 export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<AcquiredVm> {
@@ -30,7 +30,7 @@ export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<Ac
   );
 }
 
-/** Ends the VM, alive or not. Idempotent; for owned VMs whose stage could not do it, too. */
+/** Ends the VM, alive or not. Idempotent; also for owned VMs that their stage could not end. */
 export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Promise<void> {
   const key = keyOf(request);
   const name = vmKeyText(key);
@@ -41,7 +41,7 @@ export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Prom
     backend = deps.backendFor(request.scope.sandbox);
     await backend.release(key);
   } catch (error) {
-    // A host that can't make such VMs has none to end.
+    // A host that cannot create such VMs has no VM to end.
     if (!isCodedError(error) || (error.code !== 'host/not-ready' && error.code !== 'host/isolation'))
       throw toActivityFailure(error);
   }

@@ -1,14 +1,16 @@
-/** Work that needs space on the host's disk waits for it, as output does: a full disk ends by itself or by somebody's hand. */
+/**
+ * Lets work that needs space on the host's disk wait for it, as output does: other programs or a person may free space.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { PumpDisk } from '../ports/pump-disk.ts';
 
-/** How often a full disk is looked at. */
+/** The interval between checks of a full disk. */
 const ROOM_INTERVAL_MS = 500;
 
 /**
- * @param work  done again after each failure that more room would have prevented
- * @throws CodedError `host/disk-full` where none came in time, the signal's reason, and what `work` throws
+ * @param work repeated after each failure that more room would have prevented
+ * @throws CodedError `host/disk-full` if no room was freed in time, the signal's reason, and errors of `work`
  */
 export async function withRoom<T>(
   disk: PumpDisk,
@@ -31,7 +33,7 @@ export async function withRoom<T>(
   }
 }
 
-/** The keeper gives up with the same words: which of the two does first depends on what the stage writes. */
+/** The keeper gives up with the same message. Which of the two gives up first depends on the output of the stage. */
 export function diskStaysFull(what: string, limitMs: number): CodedError {
   const message = `the disk of the state folder had no free space for ${limitMs / 1000} s, for ${what}: free space and run again`;
   return new CodedError('host/disk-full', message);

@@ -1,4 +1,7 @@
-/** What a save of a git workspace has, and what a fresh checkout becomes with it: by this host's git and tar, in folders that play VMs. */
+/**
+ * A save of a git workspace, and its restore into a fresh checkout: with this host's git and tar, in folders that play
+ * VMs.
+ */
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
   chmodSync,
@@ -60,7 +63,7 @@ function git(cwd: string, ...args: string[]): string {
   return execFileSync('git', args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
 }
 
-/** The folder `/workspace` of a VM, with a repository as it is unpacked. @returns the commit */
+/** Creates the folder `/workspace` of a VM, with an unpacked repository. @returns the commit */
 function checkout(vm: string): string {
   const repo = join(root, vm, 'repository');
   if (vm !== 'first') {
@@ -84,7 +87,7 @@ function checkout(vm: string): string {
   return commit;
 }
 
-/** Its paths are below a folder of this host. */
+/** The paths of the sandbox are below a folder of this host. */
 function sandboxOf(vm: string): Sandbox {
   const here = (text: string): string => text.replace(/^\/workspace(?=\/|$)/, join(root, vm));
   return {
@@ -161,7 +164,7 @@ async function restoredFrom(saved: SavedFolder, vm = 'second'): Promise<string> 
   return join(root, vm);
 }
 
-/** Names, kinds, modes and contents; of git's folder what it refers to. */
+/** Returns names, kinds, modes and contents; for git's folder, its refs. */
 function treeOf(top: string): Readonly<Record<string, string>> {
   const names = readdirSync(top, { recursive: true, encoding: 'utf8' }).filter(
     (name) => !name.includes('.git/objects'),
@@ -203,7 +206,7 @@ function work(vm: string): string {
 }
 
 describe('changes of a git workspace', () => {
-  test('over a fresh checkout they are what the agent had: commits, index, branches, files, what is gone', async () => {
+  test("restored over a fresh checkout, they are the agent's state: commits, index, branches, files, deletions", async () => {
     const top = work('first');
     const saved = await save('first');
     expect(saved).toMatchObject({ guestPath: '/workspace', changes: { leftOut: [], leftOutCount: 0 } });
@@ -228,7 +231,7 @@ describe('changes of a git workspace', () => {
     expect(git(join(again, 'repository'), 'symbolic-ref', 'HEAD')).toBe('refs/heads/topic\n');
   });
 
-  test('changes of a workspace from an earlier stage are the differences from what that stage left', async () => {
+  test('changes of a workspace from an earlier stage are the differences from the result of that stage', async () => {
     const repo = join(root, 'first/repository');
     writeFileSync(join(repo, 'of-earlier.txt'), 'by the earlier stage\n');
     git(repo, 'add', '.');
@@ -242,7 +245,7 @@ describe('changes of a git workspace', () => {
     expect(treeOf(await restoredFrom(saved))).toEqual(treeOf(top));
   });
 
-  test('what cannot leave a VM, and what git ignores beyond 16 MiB, is left out and said', async () => {
+  test('files that cannot leave a VM, and ignored files beyond 16 MiB, are skipped and reported', async () => {
     const repo = join(root, 'first/repository');
     symlinkSync('/etc/passwd', join(repo, 'out'));
     execFileSync('mkfifo', [join(repo, 'pipe')]);
@@ -260,7 +263,7 @@ describe('changes of a git workspace', () => {
     for (const name of ['out', 'pipe', 'node_modules']) expect(existsSync(join(again, name)), name).toBe(false);
   });
 
-  test('20 names of what is left out are told, and how many there are; ignored names beyond 1 MiB are not listed', async () => {
+  test('a save records 20 names of skipped files and their number; ignored names beyond 1 MiB are not listed', async () => {
     const repo = join(root, 'first/repository');
     for (let count = 0; count < 25; count += 1)
       symlinkSync('/etc/passwd', join(repo, `out-${count}-${'x'.repeat(200)}`));
@@ -275,7 +278,7 @@ describe('changes of a git workspace', () => {
     });
   });
 
-  test('more than may be saved is refused by its place, and a broken repository in the words of git', async () => {
+  test('too many changes fail with their folder, and a broken repository fails with the message of git', async () => {
     const repo = join(root, 'first/repository');
     writeFileSync(join(repo, 'large'), Buffer.alloc(2 * MIB));
     await expect(save('first', MIB)).rejects.toThrow(
@@ -286,7 +289,7 @@ describe('changes of a git workspace', () => {
     await expect(save('first')).rejects.toThrow('not a git repository');
   });
 
-  test('what cannot be measured of what git ignores is left out and said; what vanishes meanwhile is nothing', async () => {
+  test('ignored files that cannot be measured are skipped and reported; files that vanish are not', async () => {
     const repo = join(root, 'first/repository');
     for (const name of ['build', 'node_modules']) {
       mkdirSync(join(repo, name));
@@ -296,7 +299,7 @@ describe('changes of a git workspace', () => {
     mkdirSync(tools);
     path = `${tools}:${PATH}`;
     const measured = async (complaint: string): Promise<unknown> => {
-      // As that of GNU, which counts what it could read.
+      // Behaves like GNU du, which counts the readable files.
       const du = `#!/bin/sh
 case "$*" in *node_modules*) echo "du: ${complaint}" >&2; /usr/bin/du "$@"; exit 1;; esac
 exec /usr/bin/du "$@"
@@ -315,7 +318,7 @@ exec /usr/bin/du "$@"
     });
   });
 
-  test('removed files that are folders in another VM fail its stage by their place, and not as a bug', async () => {
+  test('removed files that are folders in another VM fail its stage with their path, and not as a bug', async () => {
     work('first');
     const saved = await save('first');
     stored.push(Buffer.from('src\0.\0'));
@@ -329,7 +332,7 @@ exec /usr/bin/du "$@"
     });
   });
 
-  test('an image without GNU tar is told, so that all of the folder is saved', async () => {
+  test('an image without GNU tar is detected, so that the whole folder is saved', async () => {
     const bin = join(root, 'bin');
     mkdirSync(bin);
     writeFileSync(join(bin, 'tar'), '#!/bin/sh\necho "tar (busybox) 1.36"\n', { mode: 0o755 });
@@ -337,7 +340,7 @@ exec /usr/bin/du "$@"
     expect(await measureIgnored(sandboxOf('first'), saveKeys('work/0/1'), request.stage, NEVER)).toBeNull();
   });
 
-  test('a command that another worker began is not taken for this one', async () => {
+  test('a command of another worker is not used for this save', async () => {
     known.add('work/0/1/5000').add('work/0/1/5001');
     await save('first');
     expect([...known].slice(2)).toEqual(['work/0/1/5002', 'work/0/1/5003']);
@@ -347,7 +350,7 @@ exec /usr/bin/du "$@"
   });
 });
 
-test('a tar whose first entry is no list of removed files, or a list beyond 8 MiB, is refused', async () => {
+test('a tar whose first entry is not a list of removed files, or a list beyond 8 MiB, is refused', async () => {
   const checked = async (name: string, sizeBytes: number): Promise<number> => {
     const removed: Uint8Array[] = [];
     const tar = writeTar([{ kind: 'file', path: name, mode: 0o644, body: Buffer.alloc(sizeBytes, 'x') }]);
@@ -359,7 +362,7 @@ test('a tar whose first entry is no list of removed files, or a list beyond 8 Mi
   await expect(checked('other', 1)).rejects.toThrow('does not say which files were removed');
 });
 
-test('a save has the smallest ignored files, at most 1,000', () => {
+test('a save contains the smallest ignored files, at most 1,000', () => {
   const told = (sizes: readonly number[]): string => sizes.map((kib, index) => `${kib}\tname\n${index}/\0`).join('');
   expect(chooseIgnored(told([16 * 1024, 4, 0]))).toEqual({ taken: ['name\n2/', 'name\n1/'], leftOut: ['name\n0/'] });
   expect(chooseIgnored(told([16 * 1024]))).toEqual({ taken: ['name\n0/'], leftOut: [] });

@@ -1,4 +1,4 @@
-/** What is told of the names that a save leaves out. */
+/** The names of skipped files that a save records. */
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
 import { createRedactor } from '../../domain/security/redactor.ts';
@@ -24,7 +24,7 @@ async function toldOf(...leftOut: readonly string[]): Promise<readonly string[]>
   return (await storeChanges(context, exec, put, new AbortController().signal)).changes!.leftOut;
 }
 
-test('a name has a most, and neither a part of a secret nor half a character stands at its cut', async () => {
+test('a name has a length limit, and its cut shows neither a part of a secret nor half a character', async () => {
   const { toldNameChars: most } = CHANGES_LIMITS;
   for (const before of [most - SECRET.length - 1, most - 12, most - 2, most - 1]) {
     const [name] = await toldOf(`${'x'.repeat(before)}${SECRET}${'y'.repeat(most)}`);
@@ -35,7 +35,7 @@ test('a name has a most, and neither a part of a secret nor half a character sta
   }
 });
 
-test('so many names are told, and short ones as they are', async () => {
+test('a limited number of names is recorded, and short names are not cut', async () => {
   const { toldNames } = CHANGES_LIMITS;
   const names = Array.from({ length: toldNames + 1 }, (_, index) => `ü${index}`);
   expect(await toldOf(...names)).toEqual(names.slice(0, toldNames));

@@ -1,6 +1,6 @@
 /**
- * What an agent has changed in its git workspace: copied out while it stands still, and put over a fresh checkout in another VM. Git
- * and tar of the guest read it, so what they answer is the guest's word; it goes back into a guest alone.
+ * The changes of an agent in its git workspace: copied out while the agent is frozen, and applied to a fresh checkout
+ * in another VM. Git and tar of the guest read them, so they are not trusted; they only go back into a guest.
  */
 import { Buffer } from 'node:buffer';
 import { cut } from '../../agents/fields.ts';
@@ -20,28 +20,34 @@ import { CHANGES_SCRIPT, CHANGES_UNFIT, MEASURE_IGNORED_SCRIPT, REMOVED_NAME, RE
 const MIB = 1024 * 1024;
 
 export const CHANGES_LIMITS = {
-  /** Of files that git ignores; the smallest go first. */
+  /** The limit of ignored files in a save; the smallest files come first. */
   ignoredBytes: 16 * MIB,
-  /** Files and folders that git ignores. */
+  /** The most ignored files and folders in a save. */
   ignoredNames: 1_000,
-  /** Names of what is left out that a save tells. */
+  /** The most names of skipped files that a save records, and the length of a name. */
   toldNames: 20,
   toldNameChars: 200,
-  /** To find out what git ignores, and how large it is: the agent works meanwhile. */
+  /** The time limit for listing and measuring ignored files; the agent works during that time. */
   measureMs: 60_000,
-  /** What the guest says of it. */
+  /** The output limit of that command. */
   measureBytes: MIB,
-  /** Of a list of removed files. */
+  /** The size limit of a list of removed files. */
   removedBytes: 8 * MIB,
 } as const;
 
-/** What git ignores of a workspace, and what of it a save takes along; as bytes, one character for each. */
+/**
+ * The files of a workspace that git ignores: those that a save takes, and those that it skips. Names are bytes, one
+ * character for each.
+ */
 export interface Ignored {
   readonly taken: readonly string[];
   readonly leftOut: readonly string[];
 }
 
-/** Null: the image of the VM has no tar, du and git for it. @throws Error with what keeps it from being known */
+/**
+ * Returns null if the image of the VM lacks the tar, du or git that this needs.
+ * @throws Error with the reason if the ignored files cannot be listed
+ */
 export async function measureIgnored(
   sandbox: Sandbox,
   nextKey: () => string,
@@ -58,13 +64,13 @@ export async function measureIgnored(
   const told = exit.reason === 'exited' ? await textOf(exec.output('stdout', 0, signal)) : '';
   await exec.acknowledge();
   if (exit.exitCode === CHANGES_UNFIT || exit.exitCode === 127) return null;
-  // Nothing is known of what is not listed whole.
+  // A list that was cut off is useless.
   if (exit.reason !== 'exited') return { taken: [], leftOut: ['all that git ignores'] };
   if (failure !== null) throw new Error(`what git ignores is not known: ${failure}`);
   return chooseIgnored(told);
 }
 
-/** @param told  `<KiB>\t<name>`, each with a NUL behind it */
+/** @param told records `<KiB>\t<name>`, each followed by a NUL */
 export function chooseIgnored(told: string): Ignored {
   const sized = told.split('\0').flatMap((record) => {
     const match = /^(\d+)\t([^]+)$/.exec(record);
@@ -88,14 +94,14 @@ export interface ChangesContext {
   readonly base: string;
   readonly ignored: Ignored;
   readonly redactor: Redactor;
-  /** A copy takes no longer, and has no more bytes. */
+  /** The time limit and the size limit of a copy. */
   readonly limitMs: number;
   readonly mostBytes: number;
 }
 
 /**
- * While the agent stands still: everything is in the command's output when this settles.
- * @throws Error with what keeps it from being saved
+ * Copies the changes while the agent is frozen: everything is in the command's output when the promise resolves.
+ * @throws Error with the reason if the changes cannot be saved
  */
 export async function copyChanges(context: ChangesContext, signal: AbortSignal): Promise<Exec> {
   const { sandbox, stage, nextKey, base, ignored, limitMs, mostBytes } = context;
@@ -128,7 +134,7 @@ async function problemOf(
   return `what is changed in ${guestPath} could not be read: ${await describeExit(exec, exit, signal)}`;
 }
 
-/** After it: into the store. */
+/** Stores the output of `copyChanges`. */
 export async function storeChanges(
   { stage, ignored, redactor }: Pick<ChangesContext, 'stage' | 'ignored' | 'redactor'>,
   exec: Exec,
@@ -158,21 +164,21 @@ export async function storeChanges(
   };
 }
 
-/** Whether a path of a save is one of the repository's own files. */
+/** Returns a check whether a path of a save is one of the repository's own files. */
 function isGitOf(inner: string): (path: string) => boolean {
   const git = inner === '.' ? '.git' : `${inner}/.git`;
   return (path) => path === git || path.startsWith(`${git}/`);
 }
 
-/** Redacted before it is cut: a part of a secret would not be found. */
+/** Redacts before it cuts, because a redactor does not find a part of a secret. */
 function redactName(name: string, redactor: Redactor): string {
   const text = redactor.text(sanitizeLine(Buffer.from(name, 'latin1').toString('utf8')));
   return cut(text, CHANGES_LIMITS.toldNameChars);
 }
 
 /**
- * Entries that every guest takes: neither sockets nor devices, and no link that leads out. The first one is the list of removed
- * files, and no part of it.
+ * Yields entries that every guest accepts: no sockets, no devices, and no link that leads out. The first entry is the
+ * list of removed files, and is not yielded.
  */
 export async function* checkChanges(
   tar: AsyncIterable<Uint8Array>,
@@ -190,7 +196,7 @@ export async function* checkChanges(
         removedBytes += part.length;
         if (removedBytes > CHANGES_LIMITS.removedBytes)
           throw new Error(`the names of removed files have more than ${CHANGES_LIMITS.removedBytes / MIB} MiB`);
-        // The reader of the tar uses its memory again.
+        // Copy the part, because the reader of the tar reuses its memory.
         removed.push(Buffer.from(part));
       }
       continue;
@@ -222,8 +228,8 @@ async function* entryOf(
 }
 
 /**
- * Over a fresh checkout.
- * @throws WorkspaceFailure where the guest cannot: its image has no `xargs`, or what it gets was made up by the one before it
+ * Applies the changes to a fresh checkout.
+ * @throws WorkspaceFailure if the guest cannot do it: its image has no `xargs`, or the earlier guest forged the save
  */
 export async function restoreChanges(
   { artifacts }: { readonly artifacts: { open(ref: DataRef, from?: number): AsyncIterable<Uint8Array> } },
@@ -252,7 +258,7 @@ export async function restoreChanges(
   await sandbox.putTar(guestPath, artifacts.open(ref), signal);
 }
 
-/** The folder that a save has, and the repository in it. */
+/** Returns the folder that a save contains, and the repository in it. */
 export function placeOf(guestPath: string): { readonly top: string; readonly inner: string } {
   const own = '/workspace';
   if (guestPath === own) return { top: own, inner: '.' };
@@ -261,7 +267,10 @@ export function placeOf(guestPath: string): { readonly top: string; readonly inn
     : { top: guestPath, inner: '.' };
 }
 
-/** Keys of commands that save an attempt, each once: what another worker began stands for another moment. */
+/**
+ * Returns keys for the commands that save an attempt, each key once: a command of another worker shows an earlier
+ * moment.
+ */
 export function saveKeys(execKey: string): () => string {
   let number = 0;
   return () => saveCommand(execKey, (number += 1));

@@ -1,8 +1,8 @@
-/** What git of the guest is asked to do, as the user of the stage's work. What it answers is the guest's word. */
+/** Scripts that run git in the guest, as the user of the stage's work. Their output is not trusted. */
 
 /**
- * Where git of the guest finds what the stage starts from, as a pack with its index: to index it takes an emulated CPU longer
- * than to check it out. What an earlier stage left builds on that, and lies where no command of git looks.
+ * The files that the guest's git starts from: a pack with its index, because indexing takes an emulated CPU longer than
+ * the checkout. The bundle of an earlier stage builds on that pack. It is in a place that no git command reads.
  */
 export const UNPACKED_FILES = {
   pack: '.git/objects/pack/pack-base.pack',
@@ -24,8 +24,8 @@ const CONFIG = `[core]
 `;
 
 /**
- * Of a repository whose files the host has put there, beside objects and the index: git believes the times and sizes in that
- * index, of which alone the host knows what they are.
+ * Returns files of `.git` for a repository whose files the host has written, in addition to objects and the index. Git
+ * trusts the times and sizes in that index, and only the host knows them.
  */
 export function gitFilesAt(base: string): Readonly<Record<string, string>> {
   return {
@@ -36,14 +36,18 @@ export function gitFilesAt(base: string): Readonly<Record<string, string>> {
   };
 }
 
-/** After the files are there: a VM without git fails before its stage has worked, and the command of this key stands. */
+/**
+ * Runs after the files are written: a VM without git then fails before its stage has worked, and the command of this
+ * key exists.
+ */
 export const CHECKED_OUT_SCRIPT = `command -v git > /dev/null || { echo 'sh: git: not found' >&2; exit 127; }
 `;
 
 /**
- * `$1` the folder, in which the files lie, `$2` the commit that the stage starts from. No template, so no hook; commits have an author whose name nobody has to set.
- * What is checked out is one branch, `voidbox`, at what the stage starts from. Files in place of commands of git wherever they
- * are as simple: where VMs are emulated, each process takes a tenth of a second.
+ * `$1` is the folder that contains the files, `$2` the commit that the stage starts from. There is no template, so
+ * there is no hook; commits have an author without any settings. The checkout has one branch, `voidbox`, at the commit
+ * that the stage starts from. The script writes files instead of running git commands where that is as simple: in
+ * emulated VMs, each process takes a tenth of a second.
  */
 export const UNPACK_SCRIPT = `set -eu
 cd "$1"
@@ -66,13 +70,14 @@ git read-tree -u --reset HEAD
 rm -rf .git/voidbox
 `;
 
-/** Bytes before the pack: a commit and the end of its line. */
+/** The bytes before the pack: a commit and the end of its line. */
 export const COMMIT_LINE_BYTES = 41;
 
 /**
- * `$1` the folder, `$2` the message of a commit with what is not committed. Puts out that commit, or the last one, on a line, and
- * then a pack with what is new. The index and the branches of the guest stay as they are. Its hooks, signatures and housekeeping
- * are left out, because they cost time and may fail; what they could do, the stage's own work could do.
+ * `$1` is the folder, `$2` the message of a commit with uncommitted changes. Prints that commit, or else the last
+ * commit, on a line, and then a pack of the new objects. The index and the branches of the guest stay unchanged. The
+ * script disables hooks, signatures and housekeeping, because they cost time and may fail. The stage's own work can
+ * still run them.
  */
 export const COLLECT_SCRIPT = `set -eu
 cd "$1"
@@ -96,13 +101,16 @@ printf '%s\\n' "$commit"
   quiet pack-objects --revs --thin --stdout -q --delta-base-offset
 `;
 
-/** How the script below ends where the image lacks what it needs. */
+/** The exit code of the next script if the image lacks a program that it needs. */
 export const CHANGES_UNFIT = 90;
 
-/** The size of what cannot be read, in KiB: a save leaves it out, and says so. */
+/** The size of an unreadable file in KiB, so large that a save skips the file and reports it. */
 const UNREADABLE_KIB = 1_099_511_627_776;
 
-/** `$1` the folder. Puts out what git ignores in it, folders as one: `<KiB>\t<name>`, each with a NUL behind it. */
+/**
+ * `$1` is the folder. Prints the names that git ignores in it, with a folder as one name: `<KiB>\t<name>`, each
+ * followed by a NUL.
+ */
 export const MEASURE_IGNORED_SCRIPT = `set -eu
 cd "$1"
 command -v git > /dev/null && tar --version 2> /dev/null | grep -q 'GNU tar' || exit ${CHANGES_UNFIT}
@@ -123,13 +131,13 @@ fi
 cat "$lists/sizes"
 `;
 
-/** The first entry of the tar that the script below puts out: names of files of the checkout that are not there any more. */
+/** The first entry of the tar that the next script prints: names of files of the checkout that no longer exist. */
 export const REMOVED_NAME = 'voidbox-removed';
 
 /**
- * `$1` a folder, `$2` the repository in it, `$3` the commit that the stage starts from; names of what git ignores and a save takes
- * along on standard input. Puts out a tar of what the folder has beside the checkout: the rest of the folder, what git itself has
- * there but the host's pack, files that are changed, not tracked, or named.
+ * `$1` is a folder, `$2` the repository in it, `$3` the commit that the stage starts from. Standard input has the names
+ * of ignored files that a save takes. Prints a tar of everything in the folder that the checkout lacks. This is the
+ * rest of the folder, git's own files except the host's pack, and files that are changed, untracked or named.
  */
 export const CHANGES_SCRIPT = `set -eu
 cd "$1"
@@ -153,7 +161,7 @@ xargs -0 -r sh -c 'find "$@" -print0' sh < "$lists/there" >> "$lists/all"
 tar --null --verbatim-files-from --no-recursion --hard-dereference -cf - -C "$lists" ${REMOVED_NAME} -C "$1" -T "$lists/all"
 `;
 
-/** `$1` the folder, with a fresh checkout; names of files of it that are not there any more on standard input. */
+/** `$1` is the folder with a fresh checkout. Standard input has the names of its files that no longer exist. */
 export const RESTORE_SCRIPT = `set -eu
 cd "$1"
 find .git -mindepth 1 -maxdepth 1 ! -name objects -exec rm -rf {} +

@@ -1,4 +1,7 @@
-/** Workspaces around a guest whose git is this host's, in a folder for each VM: what stages find and leave, and what survives a death. */
+/**
+ * Workspaces with a guest whose git is this host's, in a folder for each VM. Tests the files that stages find and
+ * leave, and what survives a dead worker.
+ */
 import { execFileSync } from 'node:child_process';
 import {
   existsSync,
@@ -36,11 +39,11 @@ let root: string;
 let repo: string;
 let stores: Stores;
 let backend: MockBackend;
-/** What the stage's own command does in the repository of its guest. */
+/** The work of the stage's own command in the repository of its guest. */
 let work: (folder: string) => void;
-/** Which scripts of git ran in guests. */
+/** The scripts of git that ran in guests. */
 let scripts: GuestScript[];
-/** The guest gives more than anybody takes, in place of its pack. */
+/** True if the guest prints more than the limit instead of its pack. */
 let isFlooding: boolean;
 
 beforeEach(async () => {
@@ -111,7 +114,7 @@ async function bytesOf(ref: DataRef | undefined): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-/** The repository's files with the patch of a result. */
+/** Lists the repository's files with the patch of a result. */
 async function patched(result: StageResult): Promise<string> {
   const clone = mkdtempSync(join(root, 'clone-'));
   git(root, 'clone', '-q', repo, clone);
@@ -130,7 +133,7 @@ const change = (folder: string): void => {
 };
 
 describe('a stage with a workspace', () => {
-  test('leaves commits and what is not committed; the next one goes on with them', async () => {
+  test('leaves commits and uncommitted changes, and the next stage continues with them', async () => {
     work = change;
     const first = await run(request('fix', ofRepo()));
     expect(first).toMatchObject({ outcome: 'succeeded' });
@@ -148,7 +151,7 @@ describe('a stage with a workspace', () => {
     expect(second.outputs['base.bundle']).toEqual(first.outputs['base.bundle']);
   });
 
-  test('finds what is not committed on the host only where it is asked for, and leaves nothing where it changed nothing', async () => {
+  test('gets uncommitted changes of the host only on request, and leaves an empty patch if it changed nothing', async () => {
     writeFileSync(join(repo, 'dirty.txt'), 'x');
     let found: string[] = [];
     work = (folder) => (found = readdirSync(folder).sort());
@@ -160,7 +163,7 @@ describe('a stage with a workspace', () => {
     expect(found).toEqual(['.git', 'a.txt', 'dirty.txt']);
   });
 
-  test('leaves a change of the second in which git of the guest wrote its index, of a file whose size stays', async () => {
+  test('leaves a change in the same second in which git of the guest wrote its index, even if the size stays', async () => {
     work = (folder) => {
       const at = new Date(1_700_000_000_000);
       const write = (text: string): void => {
@@ -185,7 +188,7 @@ describe('a stage with a workspace', () => {
     expect(scripts).toEqual(['checked-out']);
   });
 
-  test('is checked out by git of the guest where the host cannot, or the guest does not take its tar', async () => {
+  test('is checked out by git of the guest if the host cannot do it, or if the guest rejects its tar', async () => {
     const refused = new CodedError('vm/guest-error', 'internal: the disk is full');
     const launch: typeof backend.launch = async (...args) => {
       const sandbox = await backend.launch(...args);
@@ -203,7 +206,7 @@ describe('a stage with a workspace', () => {
     expect([found, scripts.slice(2)]).toEqual(['one\r\n', ['unpack', 'collect']]);
   });
 
-  test('starts from what another stage of the run started from, whatever the author commits meanwhile', async () => {
+  test('starts from the same commit as another stage of the run, even if the author commits in between', async () => {
     const first = await run(request('fix', ofRepo()));
     writeFileSync(join(repo, 'later.txt'), 'x');
     git(repo, 'add', '.');
@@ -212,7 +215,7 @@ describe('a stage with a workspace', () => {
     expect(second.outputs['base.bundle']).toEqual(first.outputs['base.bundle']);
   });
 
-  test('fails before it has a VM where its repository cannot be packed, and says why', async () => {
+  test('fails with the reason before it has a VM if its repository cannot be packed', async () => {
     const missing = await run(request('fix', ofRepo({ ref: 'nothing' })));
     expect(missing).toMatchObject({ outcome: 'failed', failure: { code: 'workspace/unusable' } });
     expect(missing.failure?.message).toMatch(/has no commit "nothing"/);
@@ -220,7 +223,7 @@ describe('a stage with a workspace', () => {
     expect(backend.alive()).toEqual([]);
   });
 
-  test('is refused a folder that runs may not read, also one behind a link, and every address', async () => {
+  test('may not use a folder that runs may not read, also through a link, or any URL', async () => {
     const allowed = join(root, 'allowed');
     mkdirSync(allowed);
     symlinkSync(repo, join(allowed, 'link'));
@@ -259,7 +262,7 @@ describe('what a guest leaves is refused, and the stage fails for it', () => {
     expect(result.failure?.message).toMatch(problem);
   });
 
-  test('more than a workspace takes: the guest is stopped there', async () => {
+  test('more than the limit of a workspace: the guest is stopped there', async () => {
     isFlooding = true;
     const result = await run(request('fix', ofRepo()));
     expect(WORKSPACE_LIMITS.packBytes).toBe(256 * 1024 * 1024 + 41);
@@ -273,7 +276,7 @@ describe('what a guest leaves is refused, and the stage fails for it', () => {
 describe('a worker that dies', () => {
   const crash = new Error('the worker dies here');
 
-  /** The first call of the method fails before or after it did its work. */
+  /** Lets the first call of the method fail before or after it did its work. */
   function dying<T extends object, K extends keyof T>(
     of: T,
     method: K,
@@ -291,7 +294,7 @@ describe('a worker that dies', () => {
     return { ...of, [method]: replaced };
   }
 
-  /** Of a worker that dies before or after it has started the stage's own command. */
+  /** The dependencies of a worker that dies before or after it has started the stage's own command. */
   const dyingAtWork = (when: 'before' | 'after'): Partial<ActivityDeps> => {
     const isWork = (exec: unknown): boolean => (exec as { readonly program: string }).program === 'work';
     const launch: typeof backend.launch = async (...args) => dying(await backend.launch(...args), 'exec', when, isWork);
@@ -312,7 +315,7 @@ describe('a worker that dies', () => {
     ],
     ['once the changes are taken', (real) => ({ repositories: dying(real.repositories, 'takeChanges', 'after') })],
     ['before the result is stored', (real) => ({ events: dying(real.events, 'append', 'before', isFinished) })],
-  ])('%s: the next one comes to the same, and nothing of the guest runs twice', async (_when, dyingIn) => {
+  ])('%s: the next worker returns the same result, and no command of the guest runs twice', async (_when, dyingIn) => {
     let worked = 0;
     work = (folder) => {
       worked += 1;
@@ -328,7 +331,7 @@ describe('a worker that dies', () => {
   });
 });
 
-test('a full disk of the host is waited for, while packing, indexing, checking out and taking changes', async () => {
+test("packing, indexing, checking out and taking changes wait while the host's disk is full", async () => {
   const full = Object.assign(new Error('no space'), { code: 'ENOSPC' });
   const real = deps();
   let packs = 0;

@@ -1,4 +1,4 @@
-/** What is told of what git of the guest says. */
+/** The messages of the guest's git in failures. */
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
 import { createRedactor } from '../../domain/security/redactor.ts';
@@ -7,7 +7,7 @@ import { describeExit } from './stage-workspace.ts';
 
 const SECRET = 'sk-canary-0b7f21d94c6e';
 
-/** As a stage tells it: redacted once it is a message. */
+/** Returns the text in the form of a stage's failure, which is redacted as a message. */
 async function toldOf(stderr: string): Promise<string> {
   const bytes = Buffer.from(stderr);
   const exec: Pick<Exec, 'output'> = {
@@ -20,7 +20,7 @@ async function toldOf(stderr: string): Promise<string> {
   return createRedactor([{ name: 'KEY', value: SECRET }]).text(why);
 }
 
-test('the last lines are told, and no part of a secret stands at their cut', async () => {
+test('the failure contains the last lines, and their cut shows no part of a secret', async () => {
   for (let behind = 1_000; behind <= 1_024; behind += 1) {
     const last = '\nfatal: no\n';
     const told = await toldOf(`fatal: ${SECRET}${'x'.repeat(behind - last.length)}${last}`);

@@ -1,6 +1,7 @@
 /**
- * The git repository that a stage works in: packed by git of the host, unpacked by git of the guest, and back as objects that
- * git of the host has checked. A run packs a repository once: all stages, items and attempts that name it start from one commit.
+ * The git repository that a stage works in. Git of the host packs it, git of the guest unpacks it, and git of the host
+ * checks the objects that come back. A run packs a repository once, so all stages, items and attempts that name it
+ * start from one commit.
  */
 import { createHash } from 'node:crypto';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
@@ -29,23 +30,26 @@ import {
 } from './scripts.ts';
 import { valueAt } from '../../domain/units/mapping.ts';
 
-/** What the guest unpacks. */
+/** The workspace that the guest unpacks. */
 export interface StageWorkspace {
   readonly plan: WorkspacePlan;
   readonly base: DataRef;
   readonly indexed: IndexedBase;
-  /** What the stage left that it goes on with; null: it starts from the base. Empty: that one changed nothing. */
+  /**
+   * The bundle of the earlier stage that this stage continues; null: it starts from the base. Empty: the earlier stage
+   * changed nothing.
+   */
   readonly earlier: DataRef | null;
 }
 
 export const WORKSPACE_LIMITS = {
-  /** Of one command of git in the guest, which may be emulated. */
+  /** The time limit of one git command in the guest, which may be emulated. */
   guestTimeoutMs: 15 * 60_000,
-  /** Of the guest's pack, as git of the host takes it; the first line with it. */
+  /** The size limit of the guest's pack, as git of the host accepts it, with the first line. */
   packBytes: 256 * 1024 * 1024 + COMMIT_LINE_BYTES,
 } as const;
 
-/** The stage's outcome: nobody but its author can do something about it. */
+/** A failure of the workspace that only the author of the stage can fix. */
 export class WorkspaceFailure extends StartFailure {
   constructor({ code, message }: OutcomeFailure) {
     super(code, message);
@@ -55,7 +59,7 @@ export class WorkspaceFailure extends StartFailure {
 const packing = new KeyedLock();
 
 /**
- * Before the stage has a VM. Null: it has no workspace.
+ * Packs the workspace before the stage has a VM. Returns null if the stage has no workspace.
  * @throws WorkspaceFailure, CodedError `admit/mount-refused`, `host/not-ready`, `host/disk-full`
  */
 export async function workspaceOf(
@@ -101,7 +105,10 @@ async function packOnce(
   });
 }
 
-/** As `packOnce`; of a workspace that is handed on, the base comes from wherever the earlier stage ran. */
+/**
+ * Indexes a base once, as `packOnce` packs it. The base of a continued workspace comes from the host on which the
+ * earlier stage ran.
+ */
 async function indexOnce(
   deps: ActivityDeps,
   { runId, stage }: StageRequest,
@@ -132,7 +139,8 @@ function requireUsable<T extends object>(stage: string, answer: T | Refusal): T 
 }
 
 /**
- * Into the VM, before the stage's own command; again by a try that takes over, for which the command of its key stands.
+ * Unpacks the workspace in the VM, before the stage's own command. A worker that takes over calls it again and attaches
+ * to the command of the same key.
  * @throws WorkspaceFailure
  */
 export async function unpackWorkspace(
@@ -146,7 +154,7 @@ export async function unpackWorkspace(
   const { guestPath } = workspace.plan;
   const { base } = workspace.indexed;
   let args = ['-c', UNPACK_SCRIPT, 'sh', guestPath, base];
-  // Once it runs, the files are its own, and what it was started with stands.
+  // Once the command runs, it owns the files, and its arguments no longer change.
   if (!(await sandbox.execs()).some((exec) => exec.key === key)) {
     if (await putCheckedOut(deps, sandbox, request, workspace, signal)) args = ['-c', CHECKED_OUT_SCRIPT];
     else await putObjects(deps, sandbox, workspace, signal);
@@ -160,7 +168,7 @@ export async function unpackWorkspace(
   });
 }
 
-/** @returns false where git of the guest has to check out: what the guest did not take of the tar, it says itself then */
+/** @returns false if git of the guest must check out; if the guest rejected the tar, its git then reports the reason */
 async function putCheckedOut(
   { repositories, disk, now }: Pick<ActivityDeps, 'repositories' | 'disk' | 'now'>,
   sandbox: Sandbox,
@@ -200,7 +208,10 @@ export type LeftWorkspace =
   | { readonly failure: OutcomeFailure; readonly outputs: Readonly<Record<never, DataRef>> }
   | { readonly failure: null; readonly outputs: Readonly<Record<string, DataRef>> };
 
-/** What the stage made of it, once its work has succeeded. Everything is durable in the artifact store when this settles. */
+/**
+ * Saves the changes of the stage after its work has succeeded. Everything is durable in the artifact store when the
+ * promise resolves.
+ */
 export async function saveWorkspace(
   deps: ActivityDeps,
   sandbox: Sandbox,
@@ -235,8 +246,8 @@ export interface CollectContext {
 }
 
 /**
- * Returns the changes that git of the guest finds and git of the host checks. The guest packs them once for an attempt: a later call
- * reads the same pack again. Everything is durable in the artifact store when this settles.
+ * Returns the changes that git of the guest finds and git of the host checks. The guest packs them once per attempt: a
+ * later call reads the same pack again. Everything is durable in the artifact store when the promise resolves.
  */
 export async function collectChanges({
   deps,
@@ -268,7 +279,7 @@ export async function collectChanges({
   );
 }
 
-/** By the guest's own PATH and configuration, without the variables of the stage. */
+/** Runs a command with the guest's own PATH and configuration, without the variables of the stage. */
 export function runInGuest(
   sandbox: Sandbox,
   signal: AbortSignal,
@@ -298,7 +309,7 @@ async function commitOf(exec: Exec, signal: AbortSignal): Promise<string> {
 
 const TAIL_BYTES = 1024;
 
-/** In git's own words, the last of them. */
+/** Returns the last lines of git's error output. */
 export async function describeExit(
   exec: Exec,
   exit: ExecExit,
@@ -310,7 +321,7 @@ export async function describeExit(
   for await (const chunk of exec.output('stderr', Math.max(0, exit.stderrBytes - TAIL_BYTES), signal))
     tail = Buffer.concat([tail, chunk]).subarray(-TAIL_BYTES);
   const text = tail.toString('utf8');
-  // Of a line that is cut nothing: it may begin within a secret, of which the rest would not be found.
+  // Skip a line that is cut: it may begin within a secret, and the redactor would not find the rest.
   const said = (exit.stderrBytes > TAIL_BYTES ? text.slice(text.indexOf('\n') + 1 || text.length) : text).trim();
   const hint = /No space left on device/.test(said) ? '; raise `disk_mb` of the sandbox' : '';
   return sanitizeLine(

@@ -1,4 +1,7 @@
-/** An agent without a command line, whose calls of a model the test makes: budget, provider, price and redaction need no VM. */
+/**
+ * An agent without a command line: the test makes its calls of a model. Budget, provider, price and redaction need no
+ * VM.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -100,17 +100,20 @@ describe('the end of a Claude login from the file of a person', () => {
   test.each([
     ['that has ended', NOW_MS - 1, 'ended at 2026-11-24T11:59:59.999Z'],
     ['that ends while the VM boots', NOW_MS + 59_999, 'ends at 2026-11-24T12:00:59.999Z'],
-  ])('a login %s fails the stage before its VM, and the error does not contain the token', async (_, endsAtMs, words) => {
-    await handOver(endsAtMs);
-    const failure = await run(request('claude-personal')).catch((error: unknown) => error as Error);
-    expect(failure).toMatchObject({ type: 'host/login-expires', nonRetryable: true });
-    const { message } = failure as Error;
-    expect(message).toContain(`the login of Claude that stage think was given ${words}: start \`claude\` once`);
-    expect(message).toContain('`voidbox retry`');
-    expect(message).not.toContain(TOKEN);
-    expect(begun).toBe(0);
-    expect((await bodies()).filter(({ type }) => type === 'vm-starting')).toEqual([]);
-  });
+  ])(
+    'a login %s fails the stage before its VM, and the error does not contain the token',
+    async (_, endsAtMs, words) => {
+      await handOver(endsAtMs);
+      const failure = await run(request('claude-personal')).catch((error: unknown) => error as Error);
+      expect(failure).toMatchObject({ type: 'host/login-expires', nonRetryable: true });
+      const { message } = failure as Error;
+      expect(message).toContain(`the login of Claude that stage think was given ${words}: start \`claude\` once`);
+      expect(message).toContain('`voidbox retry`');
+      expect(message).not.toContain(TOKEN);
+      expect(begun).toBe(0);
+      expect((await bodies()).filter(({ type }) => type === 'vm-starting')).toEqual([]);
+    },
+  );
 
   test('a login that may expire before its agent ends is a warning, and the agent works', async () => {
     await handOver(NOW_MS + TIMEOUT_MS - 1);

@@ -30,8 +30,8 @@ export interface ServerDemand {
 
 /**
  * Probes a server on the worker's own host, which the VM reaches as a service, before the VM boots. Servers elsewhere
- * are not probed: the rules of a VM's door do not apply to a worker, and only the agent itself may send a key. An
- * attempt that has begun continues.
+ * are not probed, because the rules of a VM's door do not apply to a worker. Also, only the agent itself may send a
+ * key. An attempt that has begun continues.
  * @throws ModelServerFailure if no server listens there
  */
 export async function requireModelServer({ deps, request, life, backend }: ServerDemand): Promise<void> {
@@ -51,7 +51,10 @@ function describeRefusal(llm: LlmPlan | null): string {
   return `the model's server ${server} refused the connection: start it, ${remedy}`;
 }
 
-/** Returns the failure if the notice reports, after `sinceMs`, that the model's server refused a connection; null for other notices. */
+/**
+ * Returns the failure if the notice reports, after `sinceMs`, that the model's server refused a connection. Returns
+ * null for other notices.
+ */
 export function modelRefusal(llm: LlmPlan | null, sinceMs: number, { notice, atMs }: ToldNotice): OverBudget | null {
   const target = modelTarget(llm);
   if (target === null || notice.kind !== 'refused' || notice.cause !== 'failed') return null;

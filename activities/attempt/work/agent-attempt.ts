@@ -1,4 +1,4 @@
-/** The parts that the attempts of an agent and of a step machine have in common: both drive the command line of an agent. */
+/** Parts that attempts of agents and of step machines have in common: both drive the command line of an agent. */
 import type { AgentWork, StepMachineWork } from '../../../domain/plan/plan.ts';
 import { agentOfWork } from '../../agent/command.ts';
 import type { DrivenAgent } from '../../agent/driven-agent.ts';
@@ -13,11 +13,11 @@ import { keepPartialWork } from '../partial-work.ts';
 import type { Attempt, AttemptVm } from '../stage-attempt.ts';
 import type { WorkEnd } from './attempt-work.ts';
 
-/** What an agent may use, which is checked before its VM and again in it. */
+/** The budget and the login of an agent, which are checked before its VM and again in the VM. */
 export interface AgentMeans {
-  /** What the agents of the run have used; null: the run has no budget. */
+  /** The usage of the run's agents; null: the run has no budget. */
   readonly ledger: RunLedger | null;
-  /** Null: no login that is known to end. */
+  /** Null if no login has a known expiry. */
   readonly login: AgentLogin | null;
 }
 
@@ -30,19 +30,22 @@ export async function demandMeans(attempt: Attempt, { login }: StageEnvironment)
   return { ledger, login };
 }
 
-/** While the agent waited for its VM, other agents went on, and so did the clock. @throws StartFailure, CodedError `host/login-expires` */
+/**
+ * Repeats the checks, because other agents worked and time passed while the agent waited for its VM.
+ * @throws StartFailure, CodedError `host/login-expires`
+ */
 export async function demandMeansAgain({ deps, request }: AttemptVm, { ledger, login }: AgentMeans): Promise<void> {
   await ledger?.refuseUsedUp();
   await requireValidLogin(deps, request, login);
   await warnOfLoginEnd(deps, request, login);
 }
 
-/** Neither published nor saved. */
+/** Creates an agent whose work is neither published nor saved. */
 export function drivenAgent(vm: AttemptVm, { ledger }: AgentMeans, work: AgentWork | StepMachineWork): DrivenAgent {
   return { vm, agent: agentOfWork(work), account: { work, ledger }, published: null, progress: null };
 }
 
-/** Does the work while the ledger reads what other agents of the run use. */
+/** Does the work while the ledger reads the usage of the run's other agents. */
 export async function withLedger<T>(driven: DrivenAgent, work: () => Promise<T>): Promise<T> {
   const followed = driven.account.ledger?.follow(driven.vm.life.detached);
   try {
@@ -52,13 +55,13 @@ export async function withLedger<T>(driven: DrivenAgent, work: () => Promise<T>)
   }
 }
 
-/** Keeps what an agent has done that did not succeed. */
+/** Ends the attempt, and keeps the work of an agent that did not succeed. */
 export async function endAttempt(
   { vm, progress }: DrivenAgent,
   turns: readonly AgentTurn[],
   result: StageResult,
 ): Promise<WorkEnd> {
-  // Before git of the guest packs the changes: what that leaves is no part of a save.
+  // Save before the guest's git packs the changes: the files of the packing are not part of a save.
   await saveAtEnd({ progress, life: vm.life }, result);
   return { result: await keepPartialWork(vm, result), execs: execsOf(turns) };
 }

@@ -1,4 +1,4 @@
-/** How often an attempt asks its agent for an answer that fits its schema. VMs are mocks. */
+/** The number of times that an attempt asks its agent for an answer that fits its schema. VMs are mocks. */
 import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,13 +26,13 @@ let stateDir: string;
 let backend: MockBackend;
 let stores: Stores;
 let calls: AgentCall[];
-/** What the agent says the nth time, from 1. */
+/** The nth answer of the agent, from 1. */
 let says: (call: number) => string;
-/** Into its output file; null: it writes none. */
+/** The content that the agent writes into its output file; null: it writes no file. */
 let writes: string | null;
-/** Of the agent's session, as its stream tells it. */
+/** The id of the agent's session in its stream. */
 let session: { readonly session_id?: string };
-/** What else its result says. */
+/** Further fields of its result. */
 let ending: Readonly<Record<string, unknown>>;
 
 beforeEach(async () => {
@@ -59,7 +59,7 @@ beforeEach(async () => {
         const line = (value: object): Promise<void> => write('stdout', `${JSON.stringify(value)}\n`);
         await line({ type: 'thread.started', thread_id: 's' });
         await line({ type: 'item.completed', item: { type: 'agent_message', text: says(calls.length) } });
-        // As the real one: of the whole session.
+        // The usage covers the whole session, as with the real agent.
         const usage = { input_tokens: 100, cached_input_tokens: 40, output_tokens: 10 };
         const total = Object.entries(usage).map(([name, count]) => [name, count * calls.length]);
         await line({ type: 'turn.completed', usage: Object.fromEntries(total) as object });
@@ -93,14 +93,14 @@ async function resultOf(what = request()): Promise<StageResult> {
   return await environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);
 }
 
-test('an agent that never answers as the schema says is asked three times, and fails as its third answer does', async () => {
+test('an agent whose answers never fit the schema is asked three times, and fails with its third answer', async () => {
   says = (call) => JSON.stringify({ ok: `no ${call}` });
   const result = await resultOf();
   expect(result).toMatchObject({
     outcome: 'failed',
     output: null,
     failure: { code: 'stage/output-schema', message: expect.stringContaining('/ok must be boolean') as string },
-    // Each of them is paid for.
+    // Each of the answers is paid for.
     usage: { inputTokens: 15, outputTokens: 6, turns: 3, costUsd: 1.5 },
   });
   expect(calls.map(({ resumes }) => resumes)).toEqual([false, true, true]);
@@ -133,7 +133,7 @@ test('a long last answer is cut in the failure, and its line breaks and escapes 
   expect(message.length).toBeLessThan(500);
 });
 
-test('what Codex tells of its whole session counts once, however often it is asked', async () => {
+test('the usage that Codex reports for its whole session counts once, however often it is asked', async () => {
   says = (call) => (call < 3 ? 'no JSON' : '{"ok":true}');
   const llm = { provider: 'codex', model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
   const price = { inputUsd: 1_000, outputUsd: 0 };
@@ -143,7 +143,7 @@ test('what Codex tells of its whole session counts once, however often it is ask
   expect(usage['costUsd']).toBeCloseTo(0.3);
 });
 
-test.each([1, 2, 3])('an answer that fits at time %i is the last that it is asked for', async (fits) => {
+test.each([1, 2, 3])('the agent is not asked again after answer %i fits', async (fits) => {
   says = (call) => (call < fits ? 'no JSON' : '{"ok":true}');
   const result = await resultOf();
   expect(result).toMatchObject({ outcome: 'succeeded', failure: null });
@@ -156,7 +156,7 @@ async function textOf({ output }: StageResult): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-test('one Markdown fence around JSON that fits is the answer, which the agent is not asked for again', async () => {
+test('one Markdown fence around JSON that fits is the answer, and the agent is not asked again', async () => {
   says = () => '```json\n{"ok": true}\n```\n';
   const result = await resultOf();
   expect(result).toMatchObject({ outcome: 'succeeded', failure: null });
@@ -164,7 +164,7 @@ test('one Markdown fence around JSON that fits is the answer, which the agent is
   expect(calls).toHaveLength(1);
 });
 
-test('a fence with words around it is no answer', async () => {
+test('a fence with text around it is no valid answer', async () => {
   says = () => 'An example:\n```json\n{"ok": true}\n```';
   expect(await resultOf()).toMatchObject({ outcome: 'failed', failure: { code: 'stage/output-schema' } });
   expect(calls).toHaveLength(3);
@@ -187,7 +187,7 @@ test('a fence stays in the output file of a stage without a schema', async () =>
   expect(await textOf(result)).toBe(writes);
 });
 
-test('one whose session has no name cannot be asked again', async () => {
+test('an agent whose session has no name cannot be asked again', async () => {
   session = {};
   says = () => '{"ok":1}';
   const { outcome, failure } = await resultOf();
@@ -199,7 +199,7 @@ test('one whose session has no name cannot be asked again', async () => {
   expect(calls).toHaveLength(1);
 });
 
-test('without a schema any answer is one', async () => {
+test('without a schema every answer is accepted', async () => {
   says = () => 'no JSON';
   const { outputSchema: _, ...plain } = request().stage;
   const result = await resultOf({ ...request(), stage: plain });
@@ -223,7 +223,7 @@ function priced(change: object): StageRequest {
   return request({ work: { ...work, ...change } as VmStage['work'] });
 }
 
-test('dollars that the command line made up are no cost, which is said once', async () => {
+test('a cost that the command line guessed is ignored, and one notice reports it', async () => {
   ending = GUESSED;
   says = (call) => (call < 3 ? 'no JSON' : '{"ok":true}');
   const { outcome, usage } = await resultOf();
@@ -233,7 +233,7 @@ test('dollars that the command line made up are no cost, which is said once', as
   expect(await warnings()).toEqual([`the cost of the agent of stage think is unknown: ${NO_PRICE}`]);
 });
 
-test('with a price the cost is known whatever the command line makes up', async () => {
+test('with a price the cost is known, whatever the command line guesses', async () => {
   ending = GUESSED;
   says = () => '{"ok":true}';
   const llm = { provider: 'claude', model: 'my-finetune-7', baseUrl: null, apiKeyEnv: null, credentialProxy: false };
@@ -243,7 +243,7 @@ test('with a price the cost is known whatever the command line makes up', async 
   expect(await warnings()).toEqual([]);
 });
 
-test('an agent whose cost is limited and not known is not asked on; an answer that fits is one', async () => {
+test('an agent with a cost limit and an unknown cost is not asked again, but an answer that fits counts', async () => {
   ending = GUESSED;
   const limited = priced({ budget: { maxCostUsd: 2 } });
   says = () => 'no JSON';
@@ -254,7 +254,7 @@ test('an agent whose cost is limited and not known is not asked on; an answer th
   ]);
 });
 
-test('one that stops itself by a price that it made up fails as nobody knows, not as over its budget', async () => {
+test('an agent that stops at a guessed cost fails because its cost is unknown, not because of its budget', async () => {
   ending = { ...GUESSED, subtype: 'error_max_budget_usd', is_error: true };
   says = () => '';
   const { failure } = await resultOf(priced({ budget: { maxCostUsd: 0.25 } }));

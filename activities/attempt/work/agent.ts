@@ -1,6 +1,7 @@
 /**
- * An attempt of a stage whose work is an agent: its command line as a command of the VM, its stream read while it works. Where its
- * answer does not fit the schema of the stage it is asked again, in the same VM and the same session, by a further command.
+ * An attempt of a stage whose work is an agent. Its command line is a command of the VM, and its stream is read while
+ * it works. If the answer does not fit the schema of the stage, a further command asks again, in the same VM and the
+ * same session.
  */
 import { Buffer } from 'node:buffer';
 import { isService } from '../../../domain/plan/work.ts';
@@ -51,18 +52,18 @@ import {
 } from './agent-attempt.ts';
 import { leaveWork, writeMountsBack } from './leave.ts';
 
-/** How often an agent is asked, the first time within it, for an answer that fits. */
+/** The most questions to an agent for an answer that fits, the first one included. */
 const MOST_ASKED = 3;
 
 interface Answer {
   readonly result: StageResult;
-  /** What the schema of the stage has against it; null: nothing, or it is no answer. */
+  /** The failure if the answer does not fit the schema of the stage; null: it fits, or there is no answer. */
   readonly mismatch: OutcomeFailure | null;
-  /** How a refused answer begins, without secrets. Absent: it is no refused answer. */
+  /** The beginning of a rejected answer, without secrets. Absent: there is no rejected answer. */
   readonly beginning?: string;
 }
 
-/** How the agent begins: with its prompt, or with what an earlier attempt has saved. */
+/** The first turn of the agent: its own prompt, or the continuation of a save of an earlier attempt. */
 interface PreparedAgent {
   readonly driven: DrivenAgent;
   readonly first: TurnOptions;
@@ -110,7 +111,7 @@ function progressOf(vm: AttemptVm, work: AgentWork): AgentProgress | null {
   });
 }
 
-/** Begins the attempt. A try that takes over finds the command, whatever it makes of how that began. */
+/** Begins the attempt. A worker that takes over attaches to the running command, whatever first turn it computes. */
 async function prepareFirst({ vm, agent }: DrivenAgent, work: AgentWork): Promise<TurnOptions> {
   const { deps, request, life, sandbox } = vm;
   const saved = await findSave(deps, request, agent.provider.sessionFolder);
@@ -131,7 +132,10 @@ async function prepareFirst({ vm, agent }: DrivenAgent, work: AgentWork): Promis
   };
 }
 
-/** A try that takes the attempt over comes to the same turns: each is a command by its key, whose stream is read again. */
+/**
+ * Asks until the answer fits. A worker that takes over an attempt replays the same turns: each turn is a command with a
+ * key, whose stream is read again.
+ */
 async function askUntilFit(driven: DrivenAgent, first: TurnOptions): Promise<EndedAgent> {
   const { life, redactor } = driven.vm;
   const turns: AgentTurn[] = [await runTurn(driven, [], first)];
@@ -152,7 +156,10 @@ async function askUntilFit(driven: DrivenAgent, first: TurnOptions): Promise<End
   return { driven, turns, answer };
 }
 
-/** `noMore`: why it is not asked again, for the failure of the stage; empty: that ends by a cancel. */
+/**
+ * Asks again. `noMore` is the reason for no further question, for the failure of the stage; empty: a cancel ends the
+ * stage.
+ */
 async function runNextTurn(
   driven: DrivenAgent,
   turns: readonly AgentTurn[],
@@ -164,7 +171,7 @@ async function runNextTurn(
   const timeoutMs = request.stage.timeoutMs - usedMs;
   if (sessionId === null) return { noMore: 'its stream names no session to continue' };
   if (timeoutMs <= 0) return { noMore: 'no time of its stage is left' };
-  // What a worker before this one asked for is answered, or ended as any command.
+  // If an earlier worker has asked already, follow that command in any case.
   const key = commandKey(request.execKey, turns.length + 1);
   const isAsked = (await sandbox.execs()).some((exec) => exec.key === key);
   if (!isAsked && life.cancelRequested.aborted) return { noMore: '' };
@@ -182,7 +189,7 @@ async function runNextTurn(
   });
 }
 
-/** What the last turn comes to. Nothing is written back yet. */
+/** Returns the answer of the last turn. Nothing is written back yet. */
 async function answerOf({ vm }: DrivenAgent, turns: readonly AgentTurn[]): Promise<Answer> {
   const { deps, request, backend, life, sandbox, redactor } = vm;
   const turn = turns.at(-1)!;
@@ -211,7 +218,7 @@ async function answerOf({ vm }: DrivenAgent, turns: readonly AgentTurn[]): Promi
   return { ...withFailure(base, redactor, mismatch), mismatch, beginning };
 }
 
-/** Its id is the command's that asks, so that a worker that takes over writes it once. */
+/** Records the question. The event id contains the key of the command, so a worker that takes over records it once. */
 async function recordQuestion(
   { deps, request, sandbox, redactor }: AttemptVm,
   key: string,
@@ -230,7 +237,7 @@ async function readBeginning({ artifacts }: Pick<AttemptVm['deps'], 'artifacts'>
   return beginningOf((await readFirstBytes(artifacts.open(output), BEGINNING_BYTES)).toString('utf8'));
 }
 
-/** How often the agent was asked, why not more often, and what it answered last. */
+/** Adds to the failure how often the agent was asked, why not more often, and its last answer. */
 function namingTries(answer: Answer, tries: number, noMore: string, redactor: Redactor): Answer {
   const { mismatch, beginning, result } = answer;
   const times = tries === 1 ? 'once' : `${tries} times`;

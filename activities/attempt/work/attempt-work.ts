@@ -1,4 +1,4 @@
-/** What an attempt does: each kind of work implements these interfaces, and `kinds.ts` lists the kinds. */
+/** The interfaces that each kind of work implements. `kinds.ts` lists the kinds. */
 import type { StageResult } from '../../../domain/run/stage-result.ts';
 import type { VmStage } from '../../calls/requests.ts';
 import type { Exec } from '../../ports/sandbox.ts';
@@ -7,31 +7,34 @@ import type { Attempt, AttemptVm } from '../stage-attempt.ts';
 
 export interface WorkEnd {
   readonly result: StageResult;
-  /** The commands of the attempt in its VM, which have ended. */
+  /** The ended commands of the attempt in its VM. */
   readonly execs: readonly Exec[];
 }
 
 /**
- * The work of one attempt in its VM. A worker that takes the attempt over calls each method again, so each finds by its key what it
- * has done already.
+ * The work of one attempt in its VM. A worker that takes the attempt over calls each method again, so each method must
+ * find its earlier results by key.
  */
 export interface AttemptWork<Prepared, Ran> {
-  /** Tells the log that the attempt begins, and puts the files of the work into the VM. */
+  /** Records that the attempt begins, and puts the files of the work into the VM. */
   prepare(vm: AttemptVm): Promise<Prepared>;
-  /** Does the work, to the end of its last command. A cancel request ends the command. */
+  /** Does the work until its last command has ended. A cancel request ends the command. */
   run(vm: AttemptVm, prepared: Prepared): Promise<Ran>;
-  /** Makes the result. Outputs, the workspace and writable mounts are durable when it settles. */
+  /** Makes the result. Outputs, the workspace and writable mounts are durable when the promise resolves. */
   collect(vm: AttemptVm, ran: Ran): Promise<WorkEnd>;
 }
 
 /** A kind of work, by its part of the plan. */
 export interface WorkKind<Work extends VmStage['work']> {
   /**
-   * Before the attempt has a VM.
+   * Opens the work before the attempt has a VM.
    * @throws StartFailure if the work cannot start, CodedError if it cannot start on this host now
    */
   open(attempt: Attempt, environment: StageEnvironment, work: Work): Promise<AttemptWork<unknown, unknown>>;
-  /** Ends what the attempt has outside of its VM, which another attempt does not use. Absent: it has nothing there. */
+  /**
+   * Ends the resources of the attempt outside of its VM, which another attempt does not use. Absent: there are no such
+   * resources.
+   */
   abandon?(attempt: Pick<Attempt, 'deps' | 'request' | 'life'>): Promise<void>;
 }
 

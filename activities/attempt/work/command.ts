@@ -57,7 +57,7 @@ function commandExec({ deps, request, inputs }: AttemptVm, { program, args, cwd 
   return { key: execKey, program, args, env: inputs.env, cwd, stdin, timeoutMs, maxOutputBytes };
 }
 
-/** What the ended command comes to. Only a success leaves outputs and writes mounts back. */
+/** Returns the result of the ended command. Only a success leaves outputs and writes mounts back. */
 async function settle(vm: AttemptVm, work: CommandWork, { exec, exit }: EndedCommand): Promise<StageResult> {
   const { deps, request, life, sandbox, redactor } = vm;
   const base = await describeExit(vm.backend, sandbox, exec, exit, request, redactor, life.detached);
@@ -65,7 +65,7 @@ async function settle(vm: AttemptVm, work: CommandWork, { exec, exit }: EndedCom
     return { ...base, ...(await collectAtCancel(vm, exec, () => writeMountsBack(vm), life.detached)) };
   if (base.outcome !== 'succeeded') return base;
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
-  // Names of files are the command's own words.
+  // The message may contain names of files, which the command chose, so it is redacted.
   const createFailedResult = ({ code, message }: OutcomeFailure): StageResult => ({
     ...base,
     outcome: 'failed',

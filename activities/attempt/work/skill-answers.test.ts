@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { answerIn } from './skill-answers.ts';
 
-test('an answer with a number that would change is asked for again', () => {
+test('the agent is asked again after an answer with a number that would change', () => {
   expect(answerIn('```json\n{"id": 18446744073709551615}\n```')).toEqual({
     problem: 'the number 18446744073709551615 has no exact value: give it as a string.',
   });

@@ -1,4 +1,4 @@
-/** What a session says, as something to do, and what an agent says, as an answer. Pure. */
+/** Converts the state of a session into the next move, and the text of an agent into an answer. Pure. */
 import { unfenceJson } from '../../../agents/fenced-json.ts';
 import type { AnyErrorCode } from '../../../domain/errors/error-code.ts';
 import type { JsonValue } from '../../../domain/plan/plan.ts';
@@ -10,16 +10,16 @@ export type NextMove =
       readonly kind: 'ask';
       readonly step: string;
       readonly turn: number;
-      /** Of the session; of one that asks again nothing but the refusal. */
+      /** The prompt of the session; empty if the session asks again, because the refusal is enough. */
       readonly prompt: string;
-      /** Null: any answer is one. */
+      /** The schema of the answer; null: the session accepts any answer. */
       readonly schema: JsonValue;
-      /** Why the answer before was not taken; null: it is asked for the first time. */
+      /** The reason why the session rejected the previous answer; null: the question is new. */
       readonly refusal: string | null;
     }
   | { readonly kind: 'done'; readonly output: unknown }
   | { readonly kind: 'failed'; readonly code: AnyErrorCode; readonly message: string }
-  /** It cannot be answered now. `untilMs`: since the epoch; null: nobody knows when. */
+  /** The session cannot be answered now. `untilMs` is milliseconds since the epoch; null: the time is unknown. */
   | { readonly kind: 'look'; readonly untilMs: number | null; readonly phase: string };
 
 interface EarlierQuestion {
@@ -28,7 +28,7 @@ interface EarlierQuestion {
   readonly schema: JsonValue;
 }
 
-/** @param before  what was asked last; null: nothing was */
+/** @param before the last question; null: no question yet */
 export function nextOf(standing: SessionStanding, before: EarlierQuestion | null): NextMove {
   switch (standing.kind) {
     case 'unopened':
@@ -80,7 +80,7 @@ function createFailure(code: AnyErrorCode, message: string): NextMove {
   return { kind: 'failed', code, message };
 }
 
-/** What the agent reads. */
+/** Returns the prompt that the agent reads. */
 export function renderPrompt({ prompt, schema, refusal }: Extract<NextMove, { readonly kind: 'ask' }>): string {
   const said =
     refusal === null ? prompt : `Your answer was not accepted: ${refusal}\nCorrect it and give the whole answer again.`;
@@ -88,14 +88,19 @@ export function renderPrompt({ prompt, schema, refusal }: Extract<NextMove, { re
   return `${said}\n\nYour last message is the answer: JSON alone, which fits this JSON Schema.\n${JSON.stringify(schema)}`;
 }
 
-/** Command lines check the answers of objects, by schemas that name no dialect; what else there is the session alone checks. */
+/**
+ * Returns the schema that the agent's command line can check: a schema of objects, without the key that names its
+ * dialect. Only the session checks all other answers.
+ */
 export function schemaForAgent(schema: JsonValue): JsonValue | undefined {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return undefined;
   const { $schema: _dialect, ...rest } = schema as Readonly<Record<string, JsonValue>>;
   return rest['type'] === 'object' ? rest : undefined;
 }
 
-/** What an agent's last message is as a value: its JSON, else its text. The session says whether it fits. */
+/**
+ * Returns the value of an agent's last message: its JSON, or else its text. The session checks whether the value fits.
+ */
 export function answerIn(text: string | null): { readonly output: unknown } | { readonly problem: string } {
   if (text === null || text.trim() === '') return { problem: 'the last message is empty.' };
   const trimmed = text.trim();
@@ -105,7 +110,7 @@ export function answerIn(text: string | null): { readonly output: unknown } | { 
     try {
       output = JSON.parse(candidate);
     } catch {
-      // Words are an answer too, where the schema is one of a text.
+      // Plain text is a valid answer if the schema allows text.
       continue;
     }
     const number = findLostNumber(candidate);

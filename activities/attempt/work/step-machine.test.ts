@@ -1,4 +1,7 @@
-/** How an attempt drives the session of a step machine, whatever that says and whenever the attempt dies. VMs are mocks. */
+/**
+ * How an attempt drives the session of a step machine, for every state of the session and every moment at which the
+ * attempt dies. VMs are mocks.
+ */
 import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -82,7 +85,7 @@ interface PlayedSession extends StageSessions {
   starts: number;
 }
 
-/** @param next  what an answer leads to; the same answer for the same turn gets the same */
+/** @param next returns the state after an answer; the same answer for the same turn returns the same state */
 function played(
   first: SessionStanding,
   next: (answer: SessionAnswerGiven, count: number) => SessionStanding,
@@ -173,7 +176,7 @@ const untilCalled = async (count: number): Promise<void> => {
   while (calls.length < count) await sleep(5);
 };
 
-test('each prompt is a turn of one conversation; the result of the session is the output, and cost is that of all turns', async () => {
+test('each prompt is a turn of one conversation; the result of the session is the output, and the cost is the sum of all turns', async () => {
   const session = played(prompt('one', 1), ({ step }) => (step === 'one' ? prompt('two', 2) : done({ sum: 2 })));
   const result = await begin(session).result;
   expect(result).toMatchObject({ outcome: 'succeeded', output: { mediaType: 'application/json' } });
@@ -188,7 +191,7 @@ test('each prompt is a turn of one conversation; the result of the session is th
   expect(session.cancelled).toEqual([]);
 });
 
-test('a session that asks nothing has its result without an agent', async () => {
+test('a session that asks nothing returns its result without an agent', async () => {
   const result = await begin(played(done(null), () => done(null))).result;
   expect(result.outcome).toBe('succeeded');
   expect(result.agent).toBe(undefined);
@@ -196,7 +199,7 @@ test('a session that asks nothing has its result without an agent', async () => 
   expect(calls).toEqual([]);
 });
 
-test('an answer that is refused is asked for again with the reason', async () => {
+test('the agent is asked again with the reason after a refused answer', async () => {
   says = (_prompt, call) => (call === 2 ? '```json\n{"ok":true}\n```' : 'no');
   const session = played(prompt('one', 1), ({ output }) => (typeof output === 'string' ? refused('one') : done(1)));
   expect(await textOf(await begin(session).result)).toBe('1');
@@ -223,7 +226,7 @@ test('a machine without an end is ended at its two hundredth prompt', async () =
   expect(session.cancelled).toHaveLength(1);
 }, 60_000);
 
-test('a step that waits for a person fails the stage, which has nobody to ask', async () => {
+test('a step that waits for a person fails the stage, which has only an agent', async () => {
   const person: SessionStanding = { ...prompt('sign', 1), human: { assignee: 'Ada' } } as SessionStanding;
   const session = played(person, () => done(1));
   const result = await begin(session).result;
@@ -237,7 +240,7 @@ test('a session that cannot be opened, or has failed, fails the stage with its r
   expect((await begin(session).result).failure).toMatchObject({ code: 'skill/params' });
 });
 
-test('an answer that somebody else gave before the agent is left, and the stage goes on with what is asked next', async () => {
+test('if another client answered before the agent, the stage continues with the next question', async () => {
   const order: SessionStanding = { kind: 'error', error: 'order', step: 'one', message: 'not current', retry: false };
   const session = played(
     prompt('one', 1),
@@ -251,7 +254,7 @@ test('an answer that somebody else gave before the agent is left, and the stage 
   ]);
 });
 
-test('a session that waits is looked at when its time has come, and not past the deadline of the stage', async () => {
+test('a session that waits is checked when its time has come, and not after the deadline of the stage', async () => {
   const dueMs = Date.now() + 200;
   const waiting: SessionStanding = { kind: 'waiting', step: 'nap', dueMs };
   const session = played(
@@ -262,7 +265,7 @@ test('a session that waits is looked at when its time has come, and not past the
   expect(await textOf(await begin(session).result)).toBe('"awake"');
 });
 
-test('code that is away until the deadline of the stage is a timeout', async () => {
+test('code that is unavailable until the deadline of the stage causes a timeout', async () => {
   const away: SessionStanding = { kind: 'error', error: 'away', step: '', message: 'gone', retry: true };
   const result = await begin(
     played(away, () => done(1)),
@@ -271,7 +274,7 @@ test('code that is away until the deadline of the stage is a timeout', async () 
   expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'stage/timeout' } });
 });
 
-test('what all turns print together is bounded', async () => {
+test('the output of all turns together has a limit', async () => {
   says = () => JSON.stringify({ ok: 'x'.repeat(3_000) });
   const session = played(prompt('round', 1), (_answer, count) => prompt('round', count + 1));
   const result = await begin(session, request({ maxOutputBytes: 16 * 1024 })).result;
@@ -279,7 +282,7 @@ test('what all turns print together is bounded', async () => {
   expect(calls.length).toBeLessThan(10);
 });
 
-test('an attempt that lets go in a turn: the next one attaches to it, and answers once', async () => {
+test('if an attempt detaches during a turn, the next attempt attaches to it and answers once', async () => {
   let isLetGo = false;
   says = (text) => (text.includes('Do two') ? { text: '{"ok":true}', mayAnswer: () => isLetGo } : '{"ok":true}');
   const session = played(prompt('one', 1), ({ step }) => (step === 'one' ? prompt('two', 2) : done('end')));
@@ -300,7 +303,7 @@ function withBudget(budget: BudgetPlan): StageRequest {
   return { ...what, stage: { ...what.stage, work: { ...what.stage.work, budget } } };
 }
 
-/** Asks `one`, `two`, … and comes to its end behind so many. */
+/** Asks for steps 1, 2, … and ends after the given number of prompts. */
 const asking = (prompts: number): PlayedSession =>
   played(prompt('1', 1), ({ step }) =>
     Number(step) < prompts ? prompt(`${Number(step) + 1}`, Number(step) + 1) : done('end'),
@@ -323,12 +326,12 @@ test.each([
   expect([calls.length, session.answers.length, session.cancelled.length]).toEqual([2, 2, 1]);
 });
 
-test('a session that ends within the budget of its agent succeeds, also with what is used up by then', async () => {
+test('a session that ends within the budget of its agent succeeds, even if the budget is just used up', async () => {
   const result = await begin(asking(2), withBudget({ maxTurns: 2, maxTokens: 14, maxCostUsd: 1 })).result;
   expect(result).toMatchObject({ outcome: 'succeeded', usage: { turns: 2 } });
 });
 
-test('a try that takes an attempt over counts turns of the tries before it once', async () => {
+test('a worker that takes an attempt over counts the turns of earlier workers once', async () => {
   let isLetGo = false;
   says = (text) => (text.includes('Do 2') ? { text: '{"ok":true}', mayAnswer: () => isLetGo } : '{"ok":true}');
   const session = asking(3);
@@ -342,14 +345,14 @@ test('a try that takes an attempt over counts turns of the tries before it once'
   expect(calls).toHaveLength(3);
 });
 
-test('the budget of the run holds for the agent of a skill too', async () => {
+test('the budget of the run applies to the agent of a step machine too', async () => {
   const session = asking(3);
   const result = await begin(session, { ...request(), runBudget: { maxTokens: 14 } }).result;
   expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'run/budget-tokens' } });
   expect(calls).toHaveLength(2);
 });
 
-test('an attempt that dies between the answer and what follows it: the next one gives the same answer', async () => {
+test('if an attempt dies between the answer and the next step, the next attempt gives the same answer', async () => {
   const session = played(prompt('one', 1), ({ step }) => (step === 'one' ? prompt('two', 2) : done('end')));
   const dying: StageSessions = {
     ...session,
@@ -364,7 +367,7 @@ test('an attempt that dies between the answer and what follows it: the next one 
   expect(session.answers).toHaveLength(2);
 });
 
-test('an attempt that dies between the record of a prompt and the agent: the next one asks for what is recorded', async () => {
+test('if an attempt dies between the record of a prompt and the agent, the next attempt asks the recorded prompt', async () => {
   let dead = true;
   const session = played(prompt('one', 1), () => done('end'));
   const exec: MockBackend['launch'] = async (...given) => {
@@ -390,7 +393,7 @@ test('a cancel in a turn ends the agent and the session', async () => {
   expect(session.cancelled).toEqual([sessionOfStage(request())]);
 });
 
-test('a VM that is lost takes its session with it: another attempt has another one', async () => {
+test('a lost VM ends its session: another attempt has another session', async () => {
   says = () => ({ text: '{}', mayAnswer: () => false });
   const session = played(prompt('one', 1), () => done(1));
   const attempt = begin(session);

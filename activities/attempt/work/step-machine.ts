@@ -1,7 +1,8 @@
 /**
- * An attempt of a stage whose work is a step machine. It drives a durable session: what the session asks is a turn of the stage's
- * agent, in its VM, and what the agent says is the answer. What was asked stands in the log before the agent is, so a try that
- * takes the attempt over comes to the same turns: it reads those that have ended again, and goes on with the last.
+ * An attempt of a stage whose work is a step machine. It drives a durable session. Each question of the session is a
+ * turn of the stage's agent in its VM, and the agent's last message is the answer. The log records each question before
+ * the agent gets it. So a worker that takes over replays the same turns: it reads the ended turns again, and continues
+ * with the last one.
  */
 import { createHash } from 'node:crypto';
 import { Buffer } from 'node:buffer';
@@ -37,19 +38,19 @@ import type { AttemptWork, WorkKind } from './attempt-work.ts';
 import { leaveWork } from './leave.ts';
 import { sleepUntil } from '../../decisions/sleep-until.ts';
 
-/** An agent that answers a step machine. */
+/** An agent that answers the questions of a step machine. */
 interface AnsweringAgent extends DrivenAgent {
   readonly skill: StepMachineWork;
 }
 
-/** What one stage asks its agent for, answers that are asked for again among them. */
+/** The most questions of one stage to its agent, repeated questions included. */
 const MOST_PROMPTS = 200;
-/** For one turn of the session. */
+/** The most questions in one turn of the session. */
 const MOST_ASKED = 5;
-/** Between looks at a session that cannot go on: its worker is away, or others work on it. */
+/** The interval between checks of a session that cannot continue: its worker is away, or other clients work on it. */
 const LOOK_AGAIN_MS = 1_000;
 
-/** What is asked, as the log and an artifact keep it. */
+/** A question as the log and an artifact record it. */
 interface SkillQuestion {
   readonly step: string;
   readonly turn: number;
@@ -58,14 +59,14 @@ interface SkillQuestion {
   readonly schema: JsonValue;
 }
 
-/** `base`: of the last command, where that is what ended it. */
+/** `base` is the result of the last command if that command ended the session. */
 interface SkillEnd {
   readonly output: unknown;
   readonly failure: StageFailure | null;
   readonly base: StageResult | null;
 }
 
-/** The session of an attempt. Another attempt has another one. */
+/** Returns the id of the attempt's session. Each attempt has its own session. */
 export function sessionOfStage({ runId, execKey }: Pick<StageRequest, 'runId' | 'execKey'>): string {
   const hash = createHash('sha256').update(`${runId}/${execKey}`).digest('hex').slice(0, 24);
   const name = runId.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 64);
@@ -74,7 +75,7 @@ export function sessionOfStage({ runId, execKey }: Pick<StageRequest, 'runId' | 
 
 export const stepMachineKind: WorkKind<StepMachineWork> = {
   open: async (attempt, environment, work) => stepMachineWork(work, await demandMeans(attempt, environment)),
-  // Another attempt has a session of its own, so no agent answers this one any more.
+  // Another attempt has its own session, so no agent will answer this one.
   abandon: async ({ deps, request, life }) => await deps.stageSessions?.cancel(sessionOfStage(request), life.detached),
 };
 
@@ -106,14 +107,14 @@ function stepMachineWork(work: StepMachineWork, means: AgentMeans): AttemptWork<
   };
 }
 
-/** @param turns  filled with the agent's, in order */
+/** @param turns receives the turns of the agent, in order */
 async function drive(answering: AnsweringAgent, turns: AgentTurn[]): Promise<SkillEnd> {
   const { deps, request, life } = answering.vm;
   const session = sessionOfStage(request);
   const startedAtMs = (await deps.events.find(request.runId, EVENT_ID.attempt(request.execKey, 'started')))?.atMs;
   const deadlineMs = (startedAtMs ?? deps.now()) + request.stage.timeoutMs;
   let standing = await startSession(answering, session);
-  /** How often the step was asked again. */
+  /** The number of times that the step was asked again. */
   let again = 0;
   for (;;) {
     const command = turns.length + 1;
@@ -136,7 +137,7 @@ async function drive(answering: AnsweringAgent, turns: AgentTurn[]): Promise<Ski
     const base = await baseOf(answering, turn);
     const failure = turnFailure(request, turn, base) ?? base.failure;
     if (failure !== null) return { output: null, failure, base };
-    // It was answered before: what is recorded next says how it went on.
+    // An earlier worker answered already: the next recorded step shows how the session continued.
     if ((await readRecordedStep(answering, command + 1)) !== null) continue;
     standing = await answer(answering, session, asked, turn);
   }
@@ -152,7 +153,10 @@ async function startSession(answering: AnsweringAgent, session: string): Promise
   return await sessions.start(session, { code, params, agentHost, variables: vm.inputs.env }, vm.life.ended);
 }
 
-/** The end of the session, by itself or by a limit; else how it continues: another look at it, or a question to the agent. */
+/**
+ * Returns the end of the session, from the session itself or from a limit. Otherwise returns how the session continues:
+ * with another check, or with a question to the agent.
+ */
 function endOrNext(
   answering: AnsweringAgent,
   turns: readonly AgentTurn[],
@@ -172,7 +176,7 @@ function endOrNext(
   );
 }
 
-/** Gives the session the answer of a turn. */
+/** Sends the answer of a turn to the session. */
 async function answer(
   answering: AnsweringAgent,
   session: string,
@@ -195,7 +199,7 @@ interface Asking {
   readonly command: number;
   readonly again: number;
   readonly deadlineMs: number;
-  /** The whole text, without secrets; empty: there is no text. */
+  /** The whole text, without secrets; empty if there is no text. */
   readonly lastAnswer: string;
 }
 
@@ -227,7 +231,7 @@ function createFailedEnd(code: StageFailure['code'], message: string): SkillEnd 
   return { output: null, failure: { code, message: sanitizeLine(message), stderrTail: '' }, base: null };
 }
 
-/** Null: so much was not asked yet. */
+/** Returns null if the question with this number is not recorded yet. */
 async function readRecordedStep(
   { vm: { deps, request } }: AnsweringAgent,
   command: number,
@@ -252,7 +256,7 @@ async function record(
   const { deps, request, sandbox, redactor } = answering.vm;
   const { runId, execKey, stage } = request;
   const written = renderPrompt(next);
-  // As an agent's own prompt: with the first bytes of the input.
+  // The first question contains the first bytes of the input, as an agent's own prompt does.
   const prompt = command === 1 ? await promptOf(deps.artifacts, request, written) : `${written}\n`;
   const bytes = Buffer.from(JSON.stringify({ prompt, schema: next.schema }));
   const asked = await deps.artifacts.put(toStream(bytes), 'application/json');
@@ -271,7 +275,7 @@ async function record(
     execKey,
     fence: sandbox.facts.fence,
   });
-  // What a try before this one recorded counts.
+  // If an earlier worker recorded the question, its record counts.
   return (await readRecordedStep(answering, command)) ?? { ...next, prompt };
 }
 
@@ -286,7 +290,7 @@ async function ask(
   const printed = turns.reduce((sum, { exit }) => sum + exit.stdoutBytes + exit.stderrBytes, 0);
   return await runTurn(answering, turns, {
     prompt,
-    // Codex takes a schema for a new session alone, from a file, and OpenAI's servers only one of their own kind.
+    // Codex accepts a schema only for a new session, from a file, and OpenAI's servers accept only a subset of schemas.
     outputSchema: agent.provider.cli === 'claude' ? schemaForAgent(schema) : undefined,
     resume: turns.at(-1)?.outcome.sessionId ?? null,
     timeoutMs: Math.max(1, deadlineMs - deps.now()),
@@ -302,7 +306,7 @@ async function baseOf({ vm }: AnsweringAgent, turn: AgentTurn): Promise<StageRes
   return withoutHang(base, turn);
 }
 
-/** What the stage comes to. Only a success leaves outputs, a workspace and writable mounts. */
+/** Returns the result of the stage. Only a success leaves outputs, a workspace and writable mounts. */
 async function concludeAttempt(
   answering: AnsweringAgent,
   turns: readonly AgentTurn[],
@@ -320,7 +324,7 @@ async function concludeAttempt(
     usage: { ...described?.usage, ...usageOf(turns) },
     ...(last === undefined ? {} : { agent: await agentResultOf(answering, turns) }),
   };
-  // A turn that failed of itself ended a command that may have ended well.
+  // The command of a failed turn may have ended with a success.
   if (failure !== null) return { ...told, outcome: told.outcome === 'succeeded' ? 'failed' : told.outcome };
   const createFailedResult = ({ code, message }: OutcomeFailure): StageResult => ({
     ...told,
