@@ -1,4 +1,4 @@
-/** The shapes of the keeper's local API (docs/keeper.md), and the checks that parse its answers. */
+/** The shapes of the keeper's local API (docs/reference/keeper.md), and the checks that parse its answers. */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import type { EgressPlan } from '../domain/plan/egress.ts';
 import { endsVm } from '../domain/errors/error-code.ts';

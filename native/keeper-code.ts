@@ -1,4 +1,4 @@
-/** Maps codes of the keeper's API, which docs/keeper.md lists, to codes of the list of errors. */
+/** Maps codes of the keeper's API, which docs/reference/keeper.md lists, to codes of the list of errors. */
 import type { ErrorCode } from '../domain/errors/codes.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
 

@@ -30,7 +30,7 @@ import type { StreamConnection } from './stream.ts';
 /** This grace exceeds the keeper's own limit, so that the keeper's error comes first. */
 const READY_GRACE_MS = 10_000;
 /**
- * A transfer without progress for this long is given up; a keeper ends a silent guest earlier (docs/keeper.md,
+ * A transfer without progress for this long is given up; a keeper ends a silent guest earlier (docs/reference/keeper.md,
  * `guestSilenceMs`).
  */
 export const TRANSFER_IDLE_LIMIT_MS = 120_000;

@@ -1,4 +1,4 @@
-/** Parses pieces of `exec.outputs` (docs/keeper.md): a byte for the stream, the length as 32 bits, the bytes. */
+/** Parses pieces of `exec.outputs` (docs/reference/keeper.md): a byte for the stream, the length as 32 bits, the bytes. */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { OutputPiece, OutputStream } from './api.ts';

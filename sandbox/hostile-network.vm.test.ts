@@ -125,7 +125,7 @@ print(json.dumps({'statuses': statuses, 'reasons': sorted(reasons)}))
   const count = (status: string): number => statuses[status] ?? 0;
   expect(count('200') + count('503') + count('reset'), JSON.stringify(statuses)).toBe(200);
   expect(count('200')).toBeGreaterThan(0);
-  // The limit of docs/keeper.md.
+  // The limit of docs/reference/keeper.md.
   expect(count('200')).toBeLessThanOrEqual(64);
   expect(count('503')).toBeGreaterThan(0);
   for (const reason of reasons)

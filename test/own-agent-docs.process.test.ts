@@ -1,5 +1,5 @@
 /**
- * The code of an own agent in docs/agents.md compiles, is registered as the page says, and reads the stream that the
+ * The code of an own agent in docs/reference/agents.md compiles, is registered as the page says, and reads the stream that the
  * page shows.
  */
 import { execFile } from 'node:child_process';

@@ -1,4 +1,4 @@
-/** The code in docs/skill-kit.md compiles and runs as an author would copy it, against the built package. */
+/** The code in docs/reference/skill-kit.md compiles and runs as an author would copy it, against the built package. */
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -41,7 +41,7 @@ export interface SandboxBackend {
   /** Ends the key's VM, if there is one, and prevents later launches with the key. Idempotent. */
   release(key: VmKey): Promise<void>;
   /**
-   * Returns the notices of the VM's door from a byte offset on (docs/keeper.md, "The door"): the bytes that exist now,
+   * Returns the notices of the VM's door from a byte offset on (docs/reference/keeper.md, "The door"): the bytes that exist now,
    * at most 256 KiB. It also works for a VM that has ended. Without notices, or without a VM, the result is empty.
    */
   notices(key: VmKey, offset: number): Promise<Uint8Array>;

@@ -3,7 +3,7 @@
  * keeper's record of a stopped VM, so that a worker's memory does not grow with its runs.
  */
 
-/** The same time as in `voidbox-vm sweep`; @see docs/keeper.md */
+/** The same time as in `voidbox-vm sweep`; @see docs/reference/keeper.md */
 export const REMEMBERED_MS = 15 * 60_000;
 
 export class EndedVms {

@@ -15,7 +15,7 @@ describe('findRefusedOptions', () => {
 describe('the configuration of the guest kernel', () => {
   const config = readFileSync(new URL('../../guest/kernel/voidbox.config', import.meta.url), 'utf8');
 
-  // docs/guest.md promises each option, and `make tinyconfig` leaves it out.
+  // docs/reference/guest.md promises each option, and `make tinyconfig` leaves it out.
   it.each([
     ['user namespaces (`unshare -Ur`)', 'USER_NS'],
     ['other namespaces', 'NAMESPACES'],

@@ -4,7 +4,7 @@ import { renderApiDocs } from './render.ts';
 
 const FILE = new URL('../../docs/reference/api.md', import.meta.url);
 
-test('docs/api.md matches the docstrings; UPDATE=1 writes it', () => {
+test('docs/reference/api.md matches the docstrings; UPDATE=1 writes it', () => {
   if (process.env['UPDATE'] === '1') writeFileSync(FILE, renderApiDocs());
   expect(readFileSync(FILE, 'utf8')).toBe(renderApiDocs());
 });

@@ -1,4 +1,4 @@
-/** The statements of docs/cli.md about exit codes and `--json`, tested with commands that need no server. */
+/** The statements of docs/reference/cli.md about exit codes and `--json`, tested with commands that need no server. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -95,7 +95,7 @@ test('doctor ends with 3 where the state folder cannot be written, and shows the
   });
 });
 
-test('the table of docs/cli.md lists every field of `prune --json`, and no other', async () => {
+test('the table of docs/reference/cli.md lists every field of `prune --json`, and no other', async () => {
   const { stdout } = await type('prune', '--dry-run', '--json', '--older-than', '1h');
   const said = JSON.parse(stdout) as { readonly removed: readonly object[] };
   const section = /\n## Pruning\n([^]*?)\n## /.exec(DOCS)![1]!;

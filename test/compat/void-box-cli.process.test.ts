@@ -1,5 +1,5 @@
 /**
- * Each row of docs/void-box.md at the command line, in a checkout of Void-Box with `--base-dir .`: the refusals of
+ * Each row of docs/reference/void-box.md at the command line, in a checkout of Void-Box with `--base-dir .`: the refusals of
  * `run`, and its questions.
  */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';

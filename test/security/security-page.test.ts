@@ -1,4 +1,4 @@
-/** docs/security.md promises nothing without a test, and each test that it names exists. */
+/** docs/reference/security.md promises nothing without a test, and each test that it names exists. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** Writes the tables of keys in docs/spec.md; a test keeps the file equal to them. */
+/** Writes the tables of keys in docs/reference/spec.md; a test keeps the file equal to them. */
 import { writeDurationMs } from '../../units/duration.ts';
 import { plainKey } from './reader.ts';
 import { AGENT, LLM } from './agent-table.ts';

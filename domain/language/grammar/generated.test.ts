@@ -22,6 +22,6 @@ test.each([
     '# The spec\n',
     'no place for the keys of spec, workflow, pipeline, part, stage, approval, wait, workspace, mock, agent, llm, skill, sandbox',
   ],
-])('%s in docs/spec.md is reported', (_what, text, message) => {
+])('%s in docs/reference/spec.md is reported', (_what, text, message) => {
   expect(() => writeTables(text)).toThrow(message);
 });

@@ -128,7 +128,7 @@ function keySchema(key: Key): JsonSchema {
   };
 }
 
-/** Removes links to places in docs/spec.md, because an editor cannot follow them. */
+/** Removes links to places in docs/reference/spec.md, because an editor cannot follow them. */
 function withoutLinks(doc: string): string {
   return doc.replace(/ See \[[^\]]*\]\([^)]*\)\.?/g, '');
 }

@@ -1,6 +1,6 @@
 /**
  * The types of the grammar tables. A table lists the keys of a mapping. The reader (`read.ts`) and the types of a Spec
- * (`../read/spec.ts`) follow from the tables. So do the tables of keys in docs/spec.md (`docs.ts`) and the JSON Schema
+ * (`../read/spec.ts`) follow from the tables. So do the tables of keys in docs/reference/spec.md (`docs.ts`) and the JSON Schema
  * for editors (`json-schema.ts`). A new key therefore needs one entry, and its meaning in `compilePlan`.
  */
 import type { SpecCode } from '../../errors/spec-codes.ts';

@@ -29,7 +29,7 @@ interface Spot {
   readonly name: string;
   readonly key: Key;
   readonly table: MappingTable;
-  /** The path as docs/spec.md writes it: a mapping with a section of its own begins a new path. */
+  /** The path as docs/reference/spec.md writes it: a mapping with a section of its own begins a new path. */
   readonly path: string;
   readonly title: string;
   readonly mapping: (spec: Mapping) => Mapping;
@@ -216,8 +216,10 @@ describe.each(SPOTS)('$title', (spot) => {
     expect(validate(spec)).toBe(false);
   });
 
-  test('docs/spec.md lists the key', () => {
-    expect(readFileSync(new URL('../../../docs/spec.md', import.meta.url), 'utf8')).toContain(`\n| \`${spot.path}\``);
+  test('docs/reference/spec.md lists the key', () => {
+    expect(readFileSync(new URL('../../../docs/reference/spec.md', import.meta.url), 'utf8')).toContain(
+      `\n| \`${spot.path}\``,
+    );
   });
 });
 

@@ -3,7 +3,7 @@
 //! `frame` has the byte layout and its limits. `decode` turns bytes into frames, blocking or incrementally for an event
 //! loop. `message` types every frame after the handshake, and `handshake` types the three frames before it. `credit`
 //! counts how much each stream may still send. `mailbox` has the slots that hold data instead of frames, and
-//! `system_folders` lists the folders that reject mounts. `docs/protocol.md` describes the protocol; `vectors/` pins
+//! `system_folders` lists the folders that reject mounts. `docs/reference/protocol.md` describes the protocol; `vectors/` pins
 //! the bytes.
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The only error shape of the local API: a code of docs/keeper.md and a text.
+//! The only error shape of the local API: a code of docs/reference/keeper.md and a text.
 
 use std::io;
 
-/// The codes of the API, which docs/keeper.md lists.
+/// The codes of the API, which docs/reference/keeper.md lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     ApiVersion,

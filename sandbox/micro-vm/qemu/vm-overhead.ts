@@ -1,5 +1,5 @@
 /**
- * The host memory that a VM uses in addition to its guest's memory, for QEMU and the keeper. docs/keeper.md lists the
+ * The host memory that a VM uses in addition to its guest's memory, for QEMU and the keeper. docs/reference/keeper.md lists the
  * figures.
  */
 import type { HostFacts } from '../../../native/index.ts';
