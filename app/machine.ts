@@ -1,7 +1,7 @@
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/stores.ts';
 
-/** The machine and the person behind a request: use-cases reach neither the process nor a terminal. */
+/** The machine and the person that make a request: use-cases access neither the process nor a terminal. */
 export interface Machine {
   readonly env: Environment;
   /** Relative paths of the request start here. Absolute. */
@@ -13,6 +13,9 @@ export interface Machine {
   /** The stores of runs: opened at the first call, the same at each later call. */
   stores(): Promise<Stores>;
   now(): Date;
-  /** Tells the person what limits an answer, such as a server that does not respond. One line, already sanitized. */
+  /**
+   * Warns the person of a problem that limits the answer, such as a server that does not respond. One line, already
+   * sanitized.
+   */
   warn(line: string): Promise<void>;
 }

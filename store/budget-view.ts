@@ -1,4 +1,4 @@
-/** The budget of a run, and what its agents have used of it: as they count it themselves, `activities/agent/shared/ledger.ts`. */
+/** The budget of a run, and the use that its agents report. `activities/agent/shared/ledger.ts` enforces the budget. */
 import { largestUse, type ModelUse, NO_USE, sumOfUse } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { RunEventBody } from '../domain/run/event.ts';

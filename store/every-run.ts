@@ -1,7 +1,7 @@
 /** Lists all runs of an index, page by page, because stores limit the length of a list. */
 import type { IndexedRun, RunIndex, RunPosition, RunQuery } from '../activities/ports/run-index.ts';
 
-/** Runs of one page. */
+/** The number of runs on one page. */
 const PAGE_RUNS = 1_000;
 
 export async function* readAllRuns(

@@ -9,7 +9,7 @@ import { errnoOf } from './errno.ts';
 
 const SUFFIX = /\.[0-9a-f]{12}\.partial$/;
 
-/** A new name beside the file. */
+/** Returns a new name next to the file. */
 export function nameHalfFile(path: string): string {
   return `${path}.${randomBytes(6).toString('hex')}.partial`;
 }

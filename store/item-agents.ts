@@ -13,7 +13,7 @@ import { valueAt } from '../domain/units/mapping.ts';
 const BY_NAME = new Intl.Collator('en', { numeric: true });
 const NO_AGENTS: ItemAgentsView = { attempts: 0, working: {}, ended: [] };
 
-/** @param instance  of an item, or of one within it */
+/** @param instance  the instance of an item, or of an item within it */
 export function withItemAgent(
   view: ItemAgentsView | undefined,
   instance: InstancePath,

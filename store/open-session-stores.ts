@@ -52,7 +52,10 @@ export function openSessionPruner({ stateDir }: SessionPlace): SessionPruner {
   return createFileSessionPruner(stateDir);
 }
 
-/** One session's data as the process of its skill uses it. Synchronous: authors' code asks for older records in an expression. */
+/**
+ * One session's data for the process of its skill. Synchronous, because authors' code reads older records in an
+ * expression.
+ */
 export interface SessionFolder {
   /** All records up to those that `ref` names, oldest first. @throws CodedError `store/io`, `session/foreign` */
   readRecords(ref: string): readonly StepRecord[];

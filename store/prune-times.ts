@@ -2,5 +2,8 @@
 
 /** Younger artifacts stay: their run may not have written their names yet. */
 export const ARTIFACT_GRACE_MS = 24 * 60 * 60 * 1000;
-/** The same if only what runs are about to name stays: between storing and naming are a few waits for the store. */
+/**
+ * The same time, if only artifacts that runs are about to name stay: between storing and naming are a few waits for the
+ * store.
+ */
 export const NAMING_MS = 10_000;

@@ -38,7 +38,7 @@ test('the last outputs of a stage that ran again count, and a stage whose VM was
   expect(await shaOf([...first, { type: 'stage-failed', stage: 'b', execKey: 'b/0/2', failure }])).toEqual(['a.x 1']);
 });
 
-/** The end of an attempt that failed, with what it left. */
+/** Returns the end of an attempt that failed, with its partial outputs. */
 function failed(attempt: number, partial: Readonly<Record<string, DataRef>>): RunEventBody {
   const body = finished('a', attempt, {}) as Extract<RunEventBody, { type: 'stage-finished' }>;
   const failure = { code: 'stage/timeout', message: 'late', stderrTail: '' } as const;

@@ -109,13 +109,13 @@ function partialOf(owner: Owner, body: EndBody): readonly StageOutput[] {
   return namedOf(owner, body.result.partial ?? {}).map((output) => ({ ...output, isPartial: true }));
 }
 
-/** Also of a stage that failed. */
+/** Returns the transcript of the agent, also for a stage that failed. */
 function transcriptOf(owner: Owner, body: EndBody): readonly StageOutput[] {
   if (body.type !== 'stage-finished' || !('agent' in body.result) || body.result.agent === undefined) return [];
   return [{ ...owner, name: TRANSCRIPT, isFile: true, ref: body.result.agent.transcript }];
 }
 
-/** Items of one list by number, after the run's own stages. Equals keep their order. */
+/** Sorts items of one list by number, after the run's own stages. Equal items keep their order. */
 function compareItems([one]: readonly StageOutput[], [other]: readonly StageOutput[]): number {
   const [path, otherPath] = [one?.instance ?? [], other?.instance ?? []];
   if (path.length === 0 || otherPath.length === 0) return Math.sign(path.length) - Math.sign(otherPath.length);

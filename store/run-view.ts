@@ -23,7 +23,7 @@ export interface RunView {
   readonly mockAgents: readonly string[];
   /** The work of an agent was saved at least once; absent: it was not. */
   readonly hasSaves?: true;
-  /** The budget of all its agents, and what they have used of it. Absent: no budget. */
+  /** The budget of all its agents, and their use of it. Absent: no budget. */
   readonly budget?: BudgetView;
   /** Events never lead to `damaged`: a reader that finds damage marks the view with `withDamage`. */
   readonly state: 'running' | RunOutcome['state'] | 'damaged';
@@ -137,7 +137,7 @@ export interface ItemsView extends ItemCounts {
   readonly failures: readonly ItemFailure[];
   /** Stages of items that wait for an answer, in the order in which they began to. Absent: none has asked. */
   readonly questions?: readonly ItemQuestion[] | undefined;
-  /** Lists within items, by stage: those of all items around them together. Absent: none has begun. */
+  /** Counts of lists within items, by stage, each over all items around it. Absent: no such list has begun. */
   readonly within?: Readonly<Record<string, ItemCounts>> | undefined;
   /** Agents of items and of lists within them. Absent: no agent has begun. */
   readonly agents?: ItemAgentsView | undefined;

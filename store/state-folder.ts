@@ -1,6 +1,6 @@
 /**
- * Folders of a host below its state folder, whichever store keeps its runs. A run's folder also holds what the host has of the
- * run, so prune removes both at once.
+ * Folders of a host below its state folder, for every kind of store. A run's folder also contains this host's data of
+ * the run, so prune removes both at once.
  */
 import { createHash } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { escapeRunId, runIdProblem } from '../domain/run/run-id.ts';
 
-/** File systems take 255 bytes; what moves a folder aside adds to its name. */
+/** File systems allow 255 bytes; moving a folder aside adds to its name. */
 export const FOLDER_NAME_BYTES = 200;
 
 export function runsDir(stateDir: string): string {

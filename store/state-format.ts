@@ -1,7 +1,7 @@
 /**
- * `state-format`: the number of the format of a state folder, on one line. It counts changes of what lies in the folder, not
- * builds: builds of one format use the folder by turns. It is written before anything else, so a folder with contents and
- * without a number is of a build that wrote none.
+ * `state-format`: the number of the format of a state folder, on one line. It counts changes of the folder's contents,
+ * not builds: builds of one format may use the folder by turns. It is written before anything else. So a folder with
+ * contents and without a number is from a build that wrote no number.
  */
 import {
   closeSync,
@@ -25,7 +25,7 @@ export const STATE_FORMAT = 1;
 
 const FILE = 'state-format';
 const MOST_BYTES = 32;
-/** Another process may remove what is being written, once it has written the number itself. */
+/** Another process may remove the half file, once it has written the number itself. */
 const MOST_TRIES = 5;
 
 /**
@@ -61,8 +61,8 @@ export function stateFormatProblem(stateDir: string): string | null {
 }
 
 /**
- * For processes that only read the folder. An absent or empty folder stays as it is. @throws CodedError
- * `host/state-format`
+ * For processes that only read the folder. An absent or empty folder stays as it is.
+ * @throws CodedError `host/state-format`
  */
 export function requireStateFormat(stateDir: string): void {
   const problem = stateFormatProblem(stateDir);
@@ -84,8 +84,8 @@ export function keepStateFormat(stateDir: string): void {
 }
 
 /**
- * For programs of others, which print only the message, so it includes the remedy. @throws CodedError
- * `host/state-format`
+ * For programs of others, which print only the message, so it includes the remedy.
+ * @throws CodedError `host/state-format`
  */
 export function keepStateFormatWithAdvice(stateDir: string): void {
   try {

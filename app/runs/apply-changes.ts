@@ -100,7 +100,7 @@ export async function findChanges(runId: string, choice: ChangesChoice, machine:
 }
 
 /**
- * All of the changes apply, or none: a result with conflicts says in its outcome whether files were written.
+ * Applies all of the changes or none. The outcome of a result with conflicts shows whether files were written.
  * @throws AppError for a repository, a branch or changes that are refused; the signal's reason after an abort
  */
 export async function applyChanges(

@@ -15,7 +15,7 @@ export interface RunDiff {
   readonly isSame: boolean;
   readonly states: Both<string>;
   readonly tookMs: Both<number | null>;
-  /** Params that differ; null: those of one run were not recorded. */
+  /** Params that differ; null: the params of one run were not recorded. */
   readonly params: readonly { readonly name: string; readonly values: Both<string | null> }[] | null;
   readonly isSameInput: boolean;
   /** Texts of the specs, null: one was not recorded, or they differ in too many lines. Empty: they are the same. */

@@ -1,4 +1,4 @@
-/** Whether a run on your own server waits because no worker takes it, and what to type then. */
+/** Finds out whether a run on your own server waits because no worker polls, and which command helps. */
 import { readLastPollTime, QUIET_MS } from '../../client/temporal/pollers.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { RUN_TASK_QUEUE } from '../../workflows/messages.ts';

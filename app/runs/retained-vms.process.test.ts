@@ -21,7 +21,7 @@ const NONE = 'run sales-bad has no VM that a failed stage left for a look';
 test.each<[readonly string[], string]>([
   [['exec', 'sales-bad', 'check', '--', 'ls'], NONE],
   [['exec', 'sales-bad', '--', 'ls', '--json'], NONE],
-  // The rest of the line is the command's, also where it looks like a run or another separator.
+  // The rest of the line belongs to the command, even if it looks like a run or another separator.
   [['exec', 'sales-bad', '--', 'sh', '--', '--help'], NONE],
   [['exec', '--', 'sales-bad', 'check', '--', 'ls'], NONE],
   [['exec', 'sales-bad', 'check', 'ls'], 'the command is missing'],

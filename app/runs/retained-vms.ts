@@ -35,8 +35,8 @@ export async function listRetainedOf(
 }
 
 /**
- * @param stage  the stage or item whose VM to find; undefined: all VMs of the run. @throws AppError if there is no such
- * VM
+ * @param stage  the stage or item whose VM to find; undefined: all VMs of the run.
+ * @throws AppError if there is no such VM
  */
 export async function findRetained(
   command: 'exec' | 'release',

@@ -5,7 +5,10 @@ import { quoteRunId } from '../../domain/run/run-id.ts';
 import { findRunId } from './run-lookup.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
-/** A run that Temporal knows and this host's store does not: another host's, one that was pruned, or one that no worker has admitted yet. */
+/**
+ * A run that Temporal knows and this host's store does not: a run of another host, a pruned run, or a run that no
+ * worker has admitted yet.
+ */
 export interface RunElsewhere {
   readonly runId: string;
   readonly state: string;
@@ -23,7 +26,7 @@ export function isElsewhere(found: string | RunElsewhere): found is RunElsewhere
 }
 
 /**
- * The id of a run in the store, else what Temporal says of a run with exactly that id.
+ * Returns the id of a run in the store, else the answer of Temporal about a run with exactly that id.
  * @throws AppError when neither knows it
  */
 export async function findRunOrElsewhere(text: string, context: Machine): Promise<string | RunElsewhere> {
@@ -38,8 +41,8 @@ export async function findRunOrElsewhere(text: string, context: Machine): Promis
 }
 
 /**
- * Like `findRunOrElsewhere`, for a command that needs the run's data. @throws AppError that names the host with the
- * data, or says that it is gone
+ * Like `findRunOrElsewhere`, for a command that needs the run's data.
+ * @throws AppError that names the host with the data, or says that it is gone
  */
 export async function findRunHere(
   command: 'apply' | 'artifacts' | 'diff' | 'exec' | 'fork' | 'logs' | 'release' | 'result' | 'retry',

@@ -30,7 +30,7 @@ export function nameRunIn(remedy: string, runId: string): string {
   );
 }
 
-/** The id that is to be typed if all of these are of one run; else the placeholder `RUN`. */
+/** Returns the id to type if all of these ids are of one run; else the placeholder `RUN`. */
 export function findCommonRunId(runIds: readonly (string | null)[]): string {
   const [runId, ...more] = new Set(runIds);
   return runId === undefined || runId === null || more.length > 0 ? 'RUN' : quoteRunId(runId);
@@ -39,7 +39,7 @@ export function findCommonRunId(runIds: readonly (string | null)[]): string {
 /** The word of the command line for the last started run. */
 const LATEST = 'latest';
 
-/** @throws AppError for an id that commands take for another run */
+/** @throws AppError for an id that commands would read as another run */
 export function refuseReservedRunId(runId: string): void {
   if (runId !== LATEST) return;
   throw usageError(

@@ -1,4 +1,4 @@
-/** The end of a run with a service, for commands whose exit code says whether the run did all that it was to do. */
+/** Checks the end of a run with a service, for commands whose exit code shows whether the run did all of its work. */
 import { isEndOfServices } from '../../domain/pipeline/service-end.ts';
 import { fromWire, type PlanWire } from '../../domain/plan/wire.ts';
 import type { Stores } from '../../store/stores.ts';

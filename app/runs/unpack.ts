@@ -93,7 +93,7 @@ class GitData {
   }
 }
 
-/** One file of that name. */
+/** Saves one file of that name. */
 export async function saveFile(bytes: AsyncIterable<Uint8Array>, name: string, target: Target): Promise<Unpacked> {
   return await fillStaging(target, async (staging) => {
     const sizeBytes = await writeFile(join(staging, name), 0o644, bytes, target.signal);

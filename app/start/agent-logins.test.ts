@@ -80,7 +80,7 @@ test.each([
   expect(logins([stage('claude-personal')])).toEqual({});
 });
 
-/** As OpenAI makes them: what counts is in the middle. */
+/** Has the form of OpenAI's tokens, whose middle part counts. */
 const token = (claims: object): string =>
   ['{}', JSON.stringify(claims), 'sign'].map((part) => Buffer.from(part).toString('base64url')).join('.');
 

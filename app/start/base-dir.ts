@@ -1,4 +1,4 @@
-/** The folder where relative paths of a spec start: the spec's own folder, or `--base-dir`. */
+/** The folder where relative paths of a spec start: the spec's own folder, or the folder of `--base-dir`. */
 import { existsSync, statSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { contains } from '../../domain/language/text/paths.ts';

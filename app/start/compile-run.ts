@@ -19,9 +19,9 @@ import { listSpecRoots } from './spec-roots.ts';
 import { refuseMissingAgentSkills, withAgentSkillFiles } from './skill-files.ts';
 
 export interface CompiledRun {
-  /** As it runs. */
+  /** The plan that runs. */
   readonly plan: Plan;
-  /** As its author wrote it. A run is started with this plan and `mock`. */
+  /** The plan of the author. A run is started with this plan and `mock`. */
   readonly written: Plan;
   readonly mock: MockRequest | null;
   /** Whether the mock agent plays the agents of the plan; null: as in the run that it comes from. */

@@ -4,7 +4,7 @@ import type { ContinueRequest } from '../../domain/run/origin.ts';
 import { renderCommand } from '../runs/run-id.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
-/** Names of one remedy. */
+/** The limit of names in one remedy. */
 const MOST_NAMED = 20;
 
 export function continueRemedies(

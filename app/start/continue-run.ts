@@ -45,7 +45,7 @@ export function continueRequest(
   );
 }
 
-/** @throws AppError what admission would refuse, before anything is started */
+/** @throws AppError for everything that admission would refuse, before anything is started */
 export async function planContinuation(
   { runId, continued }: RecordedRun,
   { plan, reuse }: { readonly plan: Plan; readonly reuse: Reuse },

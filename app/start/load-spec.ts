@@ -33,7 +33,7 @@ export interface LoadedSpec {
   readonly mountPlaces: ReadonlyMap<string, MountPlace>;
   /** The effect of the variables that override settings. */
   readonly appliedSettings: AppliedSettings;
-  /** Names of parameters that a run must still give, in the order of the spec; none without `allowsMissingParams`. */
+  /** Names of parameters that a run must still give, in the order of the spec; empty without `allowsMissingParams`. */
   readonly missingParams: readonly string[];
 }
 
@@ -42,11 +42,11 @@ export interface SpecValues {
   readonly params: Readonly<Record<string, string>>;
   /** They override the spec; null: no variable is set. */
   readonly settings: HostSettings | null;
-  /** Folders of `--allow-mounts`, absolute: parts may lie there, too. Absent: none. */
+  /** Folders of `--allow-mounts`, absolute: parts may be there, too. Absent: no folder. */
   readonly allow?: readonly string[];
-  /** Parameters that a run must give and that `params` lacks are listed, and are no mistakes. */
+  /** Parameters that a run must give and that `params` lacks are listed instead of reported as mistakes. */
   readonly allowsMissingParams?: boolean;
-  /** Absolute; where relative paths start. Absent: the folder of the spec. */
+  /** The folder where relative paths start, absolute. Absent: the folder of the spec. */
   readonly baseDir?: string;
 }
 

@@ -30,7 +30,7 @@ export interface ImagePlaces {
 }
 
 export interface RefusedImage {
-  /** As the plan has it: an absolute path, or a name. */
+  /** As in the plan: an absolute path, or a name. */
   readonly image: string;
   readonly code: 'cli/image-missing' | 'cli/image-refused' | 'cli/image-unfit';
   readonly message: string;
@@ -83,8 +83,8 @@ export async function makeDisks(
 }
 
 /**
- * Makes the disks of `--images`, for runs that are started elsewhere. @throws AppError `cli/image-missing`,
- * `cli/image-unfit`
+ * Makes the disks of `--images`, for runs that are started elsewhere.
+ * @throws AppError `cli/image-missing`, `cli/image-unfit`
  */
 export async function makeGivenImages(
   paths: readonly string[],

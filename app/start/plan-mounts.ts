@@ -115,7 +115,7 @@ export interface MountsOfRun {
 }
 
 /**
- * Refuses what admission would refuse, so that it costs no run.
+ * Refuses the mounts that admission would refuse, so that a mistake costs no run.
  * @throws AppError `cli/mount-missing`, `cli/mount-refused`, `cli/workspace-subfolder`
  */
 export async function settleMounts(

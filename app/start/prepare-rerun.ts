@@ -30,7 +30,7 @@ export interface RerunRequest {
   readonly file: string | null;
   /** The stage from which everything runs again; null: the first stage that has no result to use. */
   readonly from: string | null;
-  /** Values of parameters; null: those of the earlier run. */
+  /** Values of parameters; null: the values of the earlier run. */
   readonly params: Readonly<Record<string, string>> | null;
   readonly limits: LimitOptions;
   /** Agents that continue their saved sessions; null: none does. */
@@ -44,7 +44,7 @@ export interface RerunRequest {
 /** A retry or a fork that can start. */
 export interface PreparedRerun {
   readonly compiled: Compiled;
-  /** As it runs: the compiled plan, with the limits of agents that continue. */
+  /** The plan that runs: the compiled plan, with the limits of agents that continue. */
   readonly plan: Plan;
   readonly origin: RunOrigin;
   /** Which results the run uses. Admission decides it again. */
@@ -164,7 +164,7 @@ function paramsText(params: Readonly<Record<string, string>>): string {
     .join(' ');
 }
 
-/** @throws AppError what admission would refuse, before anything is started */
+/** @throws AppError for everything that admission would refuse, before anything is started */
 function reuseIn(
   { runId, kind, from }: RunOrigin,
   run: { readonly plan: Plan; readonly input: unknown },

@@ -3,7 +3,7 @@ import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { storeRunInput } from './run-input.ts';
 
-/** Stores nothing, and remembers what it was given. */
+/** Stores nothing, and remembers its arguments. */
 function rememberPuts(): { readonly puts: [number, string][]; readonly artifacts: ArtifactStore } {
   const puts: [number, string][] = [];
   const put: ArtifactStore['put'] = async (chunks, mediaType) => {

@@ -14,7 +14,7 @@ import { quoteArgument } from '../../domain/security/typed-argument.ts';
 export interface MissingAgentSkill {
   /** The first stage that has it. */
   readonly stage: string;
-  /** As the plan has it: absolute. */
+  /** As in the plan: absolute. */
   readonly path: string;
   /** The file at the same path from the working directory, which is not used; null: there is no such file. */
   readonly beside: string | null;
@@ -91,7 +91,7 @@ export function suggestSkillFix({ beside, elsewhere }: MissingAgentSkill, baseDi
   return beside === null ? `Create it, or correct the path; ${start}` : `Move it there, or ${baseDirHint(cwd)}`;
 }
 
-/** UTF-8 of one document, which travels within the plan. */
+/** The limit for the UTF-8 of one document, because the plan contains it. */
 const SKILL_BYTES = 128 * 1024;
 
 /**
@@ -149,8 +149,8 @@ function refusalOfSkill(path: string, { reason, message }: FileRefusal): AppErro
 }
 
 /**
- * Applies the rules for fetched documents. @throws AppError `cli/skill-missing` for bytes that are not text, because a
- * plan cannot contain them
+ * Applies the rules for fetched documents.
+ * @throws AppError `cli/skill-missing` for bytes that are not text, because a plan cannot contain them
  */
 function documentIn(bytes: Buffer, path: string): string {
   try {

@@ -32,7 +32,7 @@ import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { toStream, storeRunInput } from './run-input.ts';
 
-/** How long `waitUntilAdmitted` waits; a worker that starts takes a second or two. */
+/** How long `waitUntilAdmitted` waits; a worker needs a second or two to start. */
 const ADMISSION_MS = 10_000;
 const ADMISSION_POLL_MS = 20;
 /** The limit for an id in a summary. Temporal accepts 400 bytes for a summary. */
@@ -41,17 +41,17 @@ const MOST_ID_CHARACTERS = 40;
 const INPUT_RECORD = 'input';
 
 export interface StartRequest {
-  /** As it runs. */
+  /** The plan that runs. */
   readonly plan: Plan;
-  /** As its author wrote it; admission makes `plan` of it. */
+  /** The plan of the author; admission makes `plan` of it. */
   readonly written: Plan;
-  /** The stages whose work is not done; null: none, or those of the earlier run. */
+  /** The stages that return their `mock`; null: no stage, or the stages of the earlier run. */
   readonly mock: MockRequest | null;
   /** Whether the mock agent plays the agents; null: as in the earlier run. */
   readonly mockAgents: boolean | null;
   /** The source from which it was compiled; null: not known. */
   readonly source: SourceRecord | null;
-  /** The earlier run that it comes from; null: none. */
+  /** The earlier run that it comes from; null: no earlier run. */
   readonly from: StartFrom | null;
   readonly runId: string;
   /** Values of the variables that the plan names. */
@@ -83,9 +83,10 @@ export interface StartFrom {
 }
 
 /**
- * Starts a run, with what the machine and the stack lack.
+ * Starts a run, and first everything that the machine and the stack lack for it.
  * @returns the connection over which the run can be followed
- * @throws AppError if a run has the id, or if this machine refuses what the plan names; nothing is left of the run then
+ * @throws AppError if a run has the id, or if this machine refuses something in the plan; nothing is left of the run
+ * then
  */
 export async function startRun(
   {
@@ -139,7 +140,7 @@ export async function startRun(
     // The worker of an existing run may not have read its variables yet, and ours must not overwrite them.
     if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing')
       throw new RunExistsError(runId);
-    // With a configured server the run may live on another host, and what is written here would never be removed.
+    // With a configured server the run may live on another host, and these records would never be removed.
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
     // A fork compiles the text again, and starts relative paths there.
     const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
@@ -215,7 +216,7 @@ export async function requestOf(
     ...(planPart.planRef === undefined ? [] : [planPart.planRef]),
     ...(read?.kind === 'ref' ? [read.ref] : []),
   ];
-  // On a configured server the run may live on another host, and what is written here would never be removed.
+  // With a configured server the run may live on another host, and this record would never be removed.
   if (refs.length > 0 && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, refs);
   return {
     ...planPart,

@@ -34,7 +34,7 @@ test('the ballast is made if there is room, given up when the disk is full, and 
   now = room(8);
   expect(ballast.look()).toBeNull();
   now = room(7.9);
-  // Not before keepers have had the time to stop their VMs.
+  // Only after keepers have had the time to stop their VMs.
   expect([ballast.look(), ballast.look()]).toEqual([null, null]);
   now = room(8);
   expect(ballast.look()).toBeNull();

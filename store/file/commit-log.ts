@@ -16,14 +16,14 @@ import { createDamageError } from './damage.ts';
 
 export type OutputBody = Extract<RunEventBody, { type: 'output' }>;
 
-/** Where the bytes of an output piece lie: UTF-8 of its `data`. */
+/** The place of the bytes of an output piece, which are the UTF-8 of its `data`. */
 export interface OutputPlace {
   readonly file: string;
   readonly offset: number;
   readonly bytes: number;
 }
 
-/** An output body whose data lies in a file of `output/`. */
+/** An output body whose data is in a file of `output/`. */
 export type PlacedOutput = Omit<OutputBody, 'data'> & { readonly place: OutputPlace };
 
 export interface StoredEvent {
@@ -42,7 +42,7 @@ export interface Commit {
   readonly commit: number;
   /** `seq` of the first event; the others follow. */
   readonly seq: number;
-  /** Token of the writing process: tells a writer its own line from another's. */
+  /** Token of the writing process, by which a writer knows its own line. */
   readonly by: string;
   readonly writer?: Writer;
   readonly events: readonly StoredEvent[];
@@ -70,7 +70,10 @@ export function encodeCommit(commit: Commit): string {
   return `${JSON.stringify(commit)}\n`;
 }
 
-/** Position in the log: what counts so far. Feed it chunks in order; it hands out the commits that count. */
+/**
+ * A position in the log, up to which it knows the commits that count. Feed it chunks in order; it returns the commits
+ * that count.
+ */
 export class CommitFold {
   readonly path: string;
   /** Byte after the last complete line. */
@@ -89,7 +92,7 @@ export class CommitFold {
     return this.#pendingBytes;
   }
 
-  /** Where the next chunk has to come from. */
+  /** The place where the next chunk must begin. */
   get readOffset(): number {
     return this.offset + this.#pendingBytes;
   }

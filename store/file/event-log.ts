@@ -8,7 +8,7 @@ import { hasLog, removeHalfFilesOfRun } from './run-folder.ts';
 import { runFolderName } from '../state-folder.ts';
 import { isRelied, RunLog } from './run-log.ts';
 
-/** Logs held open for appending; the one that was used longest ago is closed for another. */
+/** The limit of logs that are open for appending. The log that was used longest ago is closed for another. */
 const OPEN_LOGS = 64;
 
 export interface FileEventLog extends EventLog {

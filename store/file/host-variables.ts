@@ -1,4 +1,4 @@
-/** Host variables of a run, in a private file that goes with the run's end. */
+/** Host variables of a run, in a private file that is removed at the run's end. */
 import { join } from 'node:path';
 import type { HostVariables } from '../../activities/ports/host-variables.ts';
 import { aText, valuesOf } from '../../domain/run/shape.ts';

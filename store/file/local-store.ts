@@ -1,4 +1,4 @@
-/** The file store's data lies below a state folder on a disk of this host. */
+/** Describes the data of the file store, which is below a state folder on a disk of this host. */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { LocalStore } from '../../activities/ports/local-store.ts';

@@ -117,8 +117,9 @@ interface EventSource {
 }
 
 /**
- * One event after another. Not a generator: each promise costs more than to read an event from a line, a generator within
- * another one makes eight of them for each, and all 25,000 events of a run with 5,000 items are read twice before it ends.
+ * Yields one event after another. It is not a generator, because each promise costs more than reading an event from a
+ * line. A nested generator makes eight promises for each event, and all 25,000 events of a run with 5,000 items are
+ * read twice before it ends.
  */
 class EventsToEnd implements AsyncIterableIterator<RunEvent> {
   readonly #source: EventSource;

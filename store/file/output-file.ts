@@ -79,7 +79,7 @@ export class OutputFileWriter {
   }
 }
 
-/** Pieces mostly lie one after the other, so one read serves many. */
+/** Most pieces follow each other, so one read serves many. */
 const WINDOW_BYTES = 256 * 1024;
 
 export class OutputFileReader {
@@ -122,7 +122,7 @@ export class OutputFileReader {
         handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
         this.#handles.set(place.file, handle);
       }
-      // Before room is made for what a changed log may ask for.
+      // Checked before memory is allocated for the size that a changed log may name.
       const { size } = await handle.stat();
       if (place.offset + place.bytes > size)
         throw createDamageError(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);

@@ -18,7 +18,10 @@ import { FOLDER_NAME_BYTES, runDir, runFolderName, runsDir } from '../state-fold
 const HASHED = /^%long-[0-9a-f]{64}$/;
 const ID_FILE = 'run-id';
 
-/** The id of the run whose folder has this name; null for a folder that is no run's. @throws CodedError `store/damaged`, `store/io` */
+/**
+ * Returns the id of the run whose folder has this name; null: the folder belongs to no run.
+ * @throws CodedError `store/damaged`, `store/io`
+ */
 export function runIdOfFolder(parent: string, name: string): string | null {
   if (HASHED.test(name)) return readHashedId(parent, name);
   if (name.length > FOLDER_NAME_BYTES) return null;
@@ -56,8 +59,8 @@ export async function listRunFolders(parent: string): Promise<readonly RunFolder
 }
 
 /**
- * Makes the folder of a run, with a file for an id that is not in the name. @throws CodedError `store/damaged` for a
- * run that was set aside
+ * Makes the folder of a run, with a file for an id that is not in the name.
+ * @throws CodedError `store/damaged` for a run that was set aside
  */
 export async function makeRunFolder(stateDir: string, folders: DurableFolders, runId: string): Promise<void> {
   const name = runFolderName(runId);
@@ -111,8 +114,8 @@ export function eventLogPath(stateDir: string, runId: string): string {
 }
 
 /**
- * True if the run has events, or if its events cannot be checked: then the next read reports it. @throws CodedError
- * `store/io` for a text that is not a run id
+ * True if the run has events, or if its events cannot be checked: then the next read reports it.
+ * @throws CodedError `store/io` for a text that is not a run id
  */
 export function hasLog(stateDir: string, runId: string): boolean {
   try {

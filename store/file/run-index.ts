@@ -27,7 +27,7 @@ interface ListedFolder extends RunPosition {
 }
 
 interface KnownFile {
-  /** Which file this was read from, and how far it had come. */
+  /** Identifies the file that this was read from, and its size and time. */
   readonly inode: number;
   readonly stamp: string;
   readonly startedAtMs: number;

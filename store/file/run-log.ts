@@ -1,4 +1,4 @@
-/** One run's log as a writer sees it: what is known of it, and appending to it. */
+/** One run's log for a writer: its known state, and appends to it. */
 import { closeSync, constants, existsSync, fdatasync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -90,8 +90,8 @@ export class RunLog {
   }
 
   /**
-   * Appends what is new. Runs to its end without yielding, so that appends of one process never interleave;
-   * a small write into the page cache costs a few microseconds, a trip to the thread pool costs a hundred.
+   * Appends new events. Runs to its end without yielding, so that appends of one process never interleave. A small
+   * write into the page cache costs a few microseconds, and a trip to the thread pool costs a hundred.
    */
   append(events: readonly NewRunEvent[], writer: Writer | undefined): number {
     // Outside of the `try`: a defect of the writer is not a failure of the disk, and a retry does not help.
@@ -200,7 +200,7 @@ export class RunLog {
     return !this.#lostLine;
   }
 
-  /** Learns what others appended; returns the size of the log that is known now. */
+  /** Reads the commits of other writers; returns the size of the log that is known now. */
   #catchUp(onCommit?: (commit: Commit) => void): number {
     const facts = fstatSync(this.#fd);
     if (facts.nlink === 0) throw new CodedError('store/io', `${this.#path} was removed; the run was pruned`);
@@ -269,7 +269,10 @@ export class RunLog {
     });
   }
 
-  /** Output has its order and identity by offset, so a cursor per stream says what an id set would, in no memory. */
+  /**
+   * The offset gives output its order and identity. So a cursor for each stream replaces a set of ids, and needs no
+   * memory for them.
+   */
   #isFreshOutput(body: OutputBody, batch: Map<string, number>): boolean {
     const key = cursorKey(body.execKey, body.stream);
     const cursor = batch.get(key) ?? this.#cursors.get(key) ?? 0;

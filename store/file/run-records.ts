@@ -1,4 +1,4 @@
-/** Records of runs, a file each. Marks of this host lie beside them, under names that no record has. */
+/** Records of runs, one file each. Marks of this host are next to them, under names that no record has. */
 import { join } from 'node:path';
 import type { HostMarks } from '../../activities/ports/host-marks.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
@@ -71,7 +71,7 @@ function recordPath(stateDir: string, runId: string, name: string): string {
   return join(recordsDir(stateDir, runId), `${file}.json`);
 }
 
-/** @throws CodedError `store/damaged` for one that does not look as it was written, or whose run was set aside */
+/** @throws CodedError `store/damaged` for a record of the wrong shape, or of a run that was set aside */
 export function readRecord(stateDir: string, runId: string, name: string): unknown {
   const path = recordPath(stateDir, runId, name);
   const value = readJson(path);

@@ -9,7 +9,7 @@ export class SharedSync {
     this.#work = work;
   }
 
-  /** Settles after a sync that began at or after this call: one that runs already may have missed what the caller wrote. */
+  /** Settles after a sync that begins at or after this call. A running sync may have missed the caller's writes. */
   run(): Promise<void> {
     if (this.#running === null) return this.#start();
     this.#next ??= this.#running

@@ -19,7 +19,7 @@ export function createObservedFiles(stateDir: string, serverId: string): Observe
   };
 }
 
-/** The number of the last event that was told. `dir`: the session's folder. */
+/** Returns the number of the last event that the observers received. `dir`: the session's folder. */
 export function readLastObserved(dir: string): number {
   try {
     return Number(readFileSync(join(dir, 'observed'), 'utf8'));

@@ -20,7 +20,7 @@ export function createOpenedFiles(stateDir: string, serverId: string): OpenSessi
     read: (session) => Promise.resolve(readOpened(stateDir, session)),
     async write(record) {
       const dir = sessionRecordsDir(stateDir, record.session);
-      // An ended session's id may be given to another one, whose observers have heard of nothing.
+      // A new session may have the id of an ended one, and its observers have received no event.
       if (readLastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun)
         forgetObserved(dir);
       const file = join(dir, FILE);

@@ -23,7 +23,7 @@ export function createFileSessionPruner(stateDir: string): SessionPruner {
   };
 }
 
-/** True when there is anything to look at: only then is the server asked. */
+/** True if there is anything to check: only then does the command ask the server. */
 function hasSkillFiles(stateDir: string): boolean {
   return [SESSIONS, SKILLS].some((folder) => names(join(stateDir, folder)).length > 0);
 }

@@ -27,7 +27,10 @@ export function sessionRecordsDir(stateDir: string, session: string): string {
   return join(stateDir, 'sessions', session);
 }
 
-/** `serverId`: whose sessions they are. The workflow forgets what was written, so it is on disk when `write` has ended. */
+/**
+ * `serverId`: the server of the sessions. The workflow forgets written records, so they are on the disk when `write`
+ * has ended.
+ */
 export function createRecordFiles(stateDir: string, serverId: string): SessionRecordStore {
   const folders = new DurableFolders(stateDir);
   return {

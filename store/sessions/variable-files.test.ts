@@ -29,7 +29,7 @@ function leave(stateDir: string, session: string, name: string, value: object): 
 
 const wanted = (firstRun: string) => ({ skill: 'curious', names: NAMES, firstRun });
 
-/** As a client does that waits for the session's start. */
+/** Acts like a client that waits for the session's start. */
 async function whileAnswering<T>(stateDir: string, session: string, token: string, work: () => Promise<T>): Promise<T> {
   const opened = new AbortController();
   const answering = answerRequests(stateDir, session, { TOKEN: token }, opened.signal, () => undefined);

@@ -64,7 +64,7 @@ export function valuesHandedOver(stateDir: string, { session, firstRun }: Receiv
 }
 
 /**
- * Waits for the client that starts the session. Those that are `own` to the worker count as well.
+ * Waits for the values of the client that starts the session. Values that the worker has itself (`own`) count as well.
  * @throws CodedError `skill/variable-missing`
  */
 export async function waitForVariables(
@@ -93,7 +93,7 @@ export async function waitForVariables(
   if (missing().length > 0) throw new CodedError('skill/variable-missing', describeMissing(skill, missing()));
 }
 
-/** While a session is being opened: hands over what its worker wants, once. */
+/** While a session is being opened: hands over the values that its worker asks for, once. */
 export async function answerRequests(
   stateDir: string,
   session: string,

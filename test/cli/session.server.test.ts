@@ -196,14 +196,11 @@ test(
   },
 );
 
-test(
-  'a session that waits for a person is shown in status and list, with the deadline',
-  { timeout: 240_000 },
-  async () => {
-    mkdirSync(join(dir, 'skills', 'approval'), { recursive: true });
-    writeFileSync(
-      join(dir, 'skills', 'approval', 'skill.ts'),
-      `import { skill, terminal, z } from 'voidbox/skill-kit';
+test('a session that waits for a person is in status and list, with the deadline', { timeout: 240_000 }, async () => {
+  mkdirSync(join(dir, 'skills', 'approval'), { recursive: true });
+  writeFileSync(
+    join(dir, 'skills', 'approval', 'skill.ts'),
+    `import { skill, terminal, z } from 'voidbox/skill-kit';
 const inner = skill({ name: 'inner', entry: 'sign' })
   .step('sign', { human: {}, prompt: 'Sign?', response: z.object({}), next: terminal })
   .build();

@@ -135,32 +135,28 @@ describe('a run whose history grows too long', () => {
     expect(backend.alive()).toEqual([]);
   });
 
-  test(
-    'items of a list continue in another window before the history of one is full',
-    { timeout: 120_000 },
-    async () => {
-      const { stack } = running;
-      (stack.deps as { historyLimit?: HistoryLimit }).historyLimit = { events: 360, bytes: 36 * MIB };
-      const list = JSON.stringify(Array.from({ length: 170 }, (_, item) => item));
-      const step = `{ name: each, for_each: ${list}, max_parallel: 4, run: { program: item } }`;
-      const spec = `kind: workflow\nname: windows\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  output_step: each\n  steps:\n    - ${step}\n`;
-      await startRun(stack.runs.client, { runId: 'history-windows', request: { spec }, summary: 'test' });
-      const { state, output } = await awaitOutcome(stack.runs.client, 'history-windows');
-      expect(state).toBe('succeeded');
-      const results = JSON.parse(await stack.artifact(output!)) as readonly { readonly output: number }[];
-      expect(results.map((each) => each.output)).toEqual(Array.from({ length: 170 }, (_, item) => item));
-      expect(mostRunning).toBeLessThanOrEqual(4);
-      const { runId: executionId } = await stack.runs.client.workflow.getHandle('history-windows').describe();
-      const lengths: number[] = [];
-      for (let window = 0; window < 3; window += 1) {
-        const id = itemsWorkflowId(executionId, 'each', window);
-        lengths.push((await stack.runs.client.workflow.getHandle(id).describe()).historyLength);
-      }
-      for (const length of lengths) expect(length).toBeLessThan(360);
-      // A window that ends earlier wastes its history; four items with four attempts each may be open from there.
-      expect(lengths[0]).toBeGreaterThanOrEqual(lastStartOf({ events: 360, bytes: 36 * MIB }, 4, 4).events);
-    },
-  );
+  test('items of a list continue in another window before a history is full', { timeout: 120_000 }, async () => {
+    const { stack } = running;
+    (stack.deps as { historyLimit?: HistoryLimit }).historyLimit = { events: 360, bytes: 36 * MIB };
+    const list = JSON.stringify(Array.from({ length: 170 }, (_, item) => item));
+    const step = `{ name: each, for_each: ${list}, max_parallel: 4, run: { program: item } }`;
+    const spec = `kind: workflow\nname: windows\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  output_step: each\n  steps:\n    - ${step}\n`;
+    await startRun(stack.runs.client, { runId: 'history-windows', request: { spec }, summary: 'test' });
+    const { state, output } = await awaitOutcome(stack.runs.client, 'history-windows');
+    expect(state).toBe('succeeded');
+    const results = JSON.parse(await stack.artifact(output!)) as readonly { readonly output: number }[];
+    expect(results.map((each) => each.output)).toEqual(Array.from({ length: 170 }, (_, item) => item));
+    expect(mostRunning).toBeLessThanOrEqual(4);
+    const { runId: executionId } = await stack.runs.client.workflow.getHandle('history-windows').describe();
+    const lengths: number[] = [];
+    for (let window = 0; window < 3; window += 1) {
+      const id = itemsWorkflowId(executionId, 'each', window);
+      lengths.push((await stack.runs.client.workflow.getHandle(id).describe()).historyLength);
+    }
+    for (const length of lengths) expect(length).toBeLessThan(360);
+    // A window that ends earlier wastes its history; four items with four attempts each may be open from there.
+    expect(lengths[0]).toBeGreaterThanOrEqual(lastStartOf({ events: 360, bytes: 36 * MIB }, 4, 4).events);
+  });
 
   test('and that the server ends all the same says why', async () => {
     const { stack } = running;
