@@ -138,6 +138,7 @@ export default defineConfig({
           exclude: NOT_TESTS,
           // Each waits for its programs a fifth of its time.
           maxWorkers: WORKERS + 1,
+          sequence: { groupOrder: 1 },
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },
@@ -152,7 +153,7 @@ export default defineConfig({
           // Each file has servers of its own, and waits for them more than it computes: it needs less than half a CPU.
           maxWorkers: 4,
           // Groups with limits of their own take turns, so that files of any groups can be named in one call.
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
           globalSetup: ['test/rig/servers/host-pieces.setup.ts', 'test/rig/servers/workflow-bundle.setup.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
@@ -167,7 +168,7 @@ export default defineConfig({
           exclude: [...NOT_TESTS, ...ALONE],
           // Each keeps half a CPU busy.
           maxWorkers: 4,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
           globalSetup: ['test/rig/servers/host-pieces.setup.ts'],
           testTimeout: 300_000,
           hookTimeout: 300_000,
@@ -181,7 +182,7 @@ export default defineConfig({
           include: ALONE,
           exclude: NOT_TESTS,
           maxWorkers: 1,
-          sequence: { groupOrder: 3 },
+          sequence: { groupOrder: 4 },
           globalSetup: ['test/rig/servers/host-pieces.setup.ts'],
           testTimeout: 300_000,
           hookTimeout: 300_000,
@@ -194,7 +195,7 @@ export default defineConfig({
           include: every('agents.test.ts'),
           exclude: NOT_TESTS,
           maxWorkers: 1,
-          sequence: { groupOrder: 4 },
+          sequence: { groupOrder: 5 },
           globalSetup: ['test/rig/servers/host-pieces.setup.ts', 'test/rig/vms/agent-clis.setup.ts'],
           // A command line takes half a minute to start on an emulated CPU, and a test has up to four of them; alone it takes up to 90 s.
           testTimeout: 480_000,
