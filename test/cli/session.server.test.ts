@@ -217,48 +217,47 @@ export default skill({ name: 'approval', entry: 'notes' })
   .step('end', { prompt: 'Done?', response: z.object({}), next: terminal })
   .build();
 `,
-    );
-    expect((await voidbox('session', 'start', 'approval', '--id', 'agent', '--skills', 'skills')).code).toBe(0);
-    expect((await voidbox('session', 'start', 'approval', '--id', 'waits')).code).toBe(0);
-    const asked = await voidbox('session', 'advance', 'waits', '--output', '{}');
-    expect(asked.stdout).toMatch(/^This step waits for release manager until \d{4}-\S+Z$/m);
+  );
+  expect((await voidbox('session', 'start', 'approval', '--id', 'agent', '--skills', 'skills')).code).toBe(0);
+  expect((await voidbox('session', 'start', 'approval', '--id', 'waits')).code).toBe(0);
+  const asked = await voidbox('session', 'advance', 'waits', '--output', '{}');
+  expect(asked.stdout).toMatch(/^This step waits for release manager until \d{4}-\S+Z$/m);
 
-    const list = async (...args: string[]): Promise<Typed> => await voidbox('session', 'list', '--waiting', ...args);
-    const { sessions, unasked } = json(await list('--json')) as unknown as {
-      sessions: { startedAt: string; waiting: { dueAt: string }[] }[];
-      unasked: unknown[];
-    };
-    expect(unasked).toEqual([]);
-    const dueAt = expect.stringMatching(/^\d{4}-.*Z$/) as string;
-    const step = { step: 'approve', turn: 2, assignee: 'release manager', dueAt };
-    expect(sessions).toEqual([
-      { session: 'waits', skill: 'approval', state: 'open', startedAt: dueAt, endedAt: null, waiting: [step] },
-    ]);
-    const due = Date.parse(sessions[0]!.waiting[0]!.dueAt);
-    expect(due - Date.parse(sessions[0]!.startedAt)).toBeGreaterThanOrEqual(3_600_000);
+  const list = async (...args: string[]): Promise<Typed> => await voidbox('session', 'list', '--waiting', ...args);
+  const { sessions, unasked } = json(await list('--json')) as unknown as {
+    sessions: { startedAt: string; waiting: { dueAt: string }[] }[];
+    unasked: unknown[];
+  };
+  expect(unasked).toEqual([]);
+  const dueAt = expect.stringMatching(/^\d{4}-.*Z$/) as string;
+  const step = { step: 'approve', turn: 2, assignee: 'release manager', dueAt };
+  expect(sessions).toEqual([
+    { session: 'waits', skill: 'approval', state: 'open', startedAt: dueAt, endedAt: null, waiting: [step] },
+  ]);
+  const due = Date.parse(sessions[0]!.waiting[0]!.dueAt);
+  expect(due - Date.parse(sessions[0]!.startedAt)).toBeGreaterThanOrEqual(3_600_000);
 
-    expect((await list()).stdout).toMatch(
-      /^SESSION +SKILL +STEP +WAITS FOR +UNTIL +STARTED\nwaits +approval +approve +release manager +\S+Z +\d+s ago\n$/,
-    );
-    expect((await voidbox('session', 'status', 'waits')).stdout).toMatch(
-      /^ {2}approve {2}waits for release manager until \S+Z, turn 2$/m,
-    );
-    expect(json(await voidbox('session', 'status', 'waits', '--json'))).toMatchObject({
-      startedAt: dueAt,
-      open: [{ step: 'approve', turn: 2, phase: 'asking', human: { assignee: 'release manager', dueMs: due, dueAt } }],
-    });
+  expect((await list()).stdout).toMatch(
+    /^SESSION +SKILL +STEP +WAITS FOR +UNTIL +STARTED\nwaits +approval +approve +release manager +\S+Z +\d+s ago\n$/,
+  );
+  expect((await voidbox('session', 'status', 'waits')).stdout).toMatch(
+    /^ {2}approve {2}waits for release manager until \S+Z, turn 2$/m,
+  );
+  expect(json(await voidbox('session', 'status', 'waits', '--json'))).toMatchObject({
+    startedAt: dueAt,
+    open: [{ step: 'approve', turn: 2, phase: 'asking', human: { assignee: 'release manager', dueMs: due, dueAt } }],
+  });
 
-    // A called sub-skill asks in a session of its own. It counts as its caller, under the address that gets the answer.
-    expect((await voidbox('session', 'advance', 'waits', '--output', '{}')).code).toBe(0);
-    expect((await list()).stdout).toMatch(/\nwaits +approval +sign\/sign +anyone +no deadline +\d+s ago\n$/);
-    expect((await voidbox('session', 'advance', 'waits', '--output', '{}')).code).toBe(0);
-    expect(await list()).toEqual({ code: 0, stdout: 'No session waits for a person\n', stderr: '' });
+  // A called sub-skill asks in a session of its own. It counts as its caller, under the address that gets the answer.
+  expect((await voidbox('session', 'advance', 'waits', '--output', '{}')).code).toBe(0);
+  expect((await list()).stdout).toMatch(/\nwaits +approval +sign\/sign +anyone +no deadline +\d+s ago\n$/);
+  expect((await voidbox('session', 'advance', 'waits', '--output', '{}')).code).toBe(0);
+  expect(await list()).toEqual({ code: 0, stdout: 'No session waits for a person\n', stderr: '' });
 
-    const contradictory = await list('--state', 'done');
-    expect(contradictory).toMatchObject({ code: 2, stderr: expect.stringContaining('--waiting and --state done') });
-    for (const id of ['waits', 'agent']) await voidbox('session', 'cancel', id);
-  },
-);
+  const contradictory = await list('--state', 'done');
+  expect(contradictory).toMatchObject({ code: 2, stderr: expect.stringContaining('--waiting and --state done') });
+  for (const id of ['waits', 'agent']) await voidbox('session', 'cancel', id);
+});
 
 test.concurrent(
   'a client whose server ends reports it, and the answer can be given again',
