@@ -1,4 +1,4 @@
-/** The command line that each provider is called by, and what a VM must have for it. */
+/** Which command line calls each provider, and what a VM needs for it. */
 import type { AgentWork, ImagePlan, LlmPlan, LlmProvider, ScopePlan, StagePlan } from '../plan/plan.ts';
 import { answeringOf } from '../plan/work.ts';
 import { guestBaseUrl, localBaseUrl } from './provider-hosts.ts';
@@ -6,16 +6,16 @@ import { guestBaseUrl, localBaseUrl } from './provider-hosts.ts';
 export type AgentCli = 'claude' | 'codex';
 
 interface CliNeeds {
-  /** What a VM gets where nothing is said. */
+  /** The default memory of the VM. */
   readonly memoryMib: number;
-  /** Below it the command line is killed before it says anything. */
+  /** Below this size, the kernel kills the command line before it prints anything. */
   readonly leastMemoryMib: number;
-  /** Null: the guest's own image is enough. */
+  /** Null: the default image of the guest is enough. */
   readonly image: 'dev' | null;
 }
 
 export const CLI_NEEDS: Readonly<Record<AgentCli, CliNeeds>> = {
-  // It is linked against glibc.
+  // Its binary is linked against glibc.
   claude: { memoryMib: 1_024, leastMemoryMib: 384, image: 'dev' },
   codex: { memoryMib: 512, leastMemoryMib: 256, image: null },
 };
@@ -30,7 +30,7 @@ const CLIS: Readonly<Record<LlmProvider, AgentCli>> = {
   custom: 'claude',
 };
 
-/** Without `llm` it is Claude's. */
+/** The command line of the provider; without `llm`, Claude's. */
 export function cliOf(llm: Pick<LlmPlan, 'provider'> | null): AgentCli {
   return CLIS[llm?.provider ?? 'claude'];
 }
@@ -38,11 +38,14 @@ export function cliOf(llm: Pick<LlmPlan, 'provider'> | null): AgentCli {
 export interface AgentParts {
   /** Command lines, each once. */
   readonly layers: readonly AgentCli[];
-  /** The one that is said, else the one that a command line needs; undefined: the guest's own. */
+  /**
+   * The image that the spec sets, or else the image that a command line needs; undefined: the default image of the
+   * guest.
+   */
   readonly image: ImagePlan | undefined;
 }
 
-/** What the VM of a scope has for the agents in it. One that is played needs nothing. */
+/** The parts that the VM of a scope contains for its agents. An agent that is played needs no parts. */
 export function agentPartsOf(
   { id, sandbox }: Pick<ScopePlan, 'id' | 'sandbox'>,
   stages: readonly Pick<StagePlan, 'scope' | 'work'>[],
@@ -56,7 +59,7 @@ export function agentPartsOf(
   return { layers, image: sandbox.image ?? (kind === null ? undefined : { kind }) };
 }
 
-/** The model as a program in the guest reaches it. */
+/** The model settings with the URL that a program in the guest uses. */
 export function llmInGuest({ llm }: Pick<AgentWork, 'llm'>): LlmPlan | null {
   if (llm === null) return null;
   const baseUrl = llm.baseUrl === null || llm.baseUrl === '' ? localBaseUrl(llm.provider) : guestBaseUrl(llm.baseUrl);

@@ -3,23 +3,23 @@ import { budgetLeft, isCostKnown, type ModelUse, NO_USE, priceOfUse, sumOfUse, w
 
 const USE = { inputTokens: 1_000_000, cachedInputTokens: 400_000, outputTokens: 100_000, turns: 3, costUsd: null };
 
-it('a price counts cached input apart, and as input where it says nothing of it', () => {
+it('a price counts cached input separately, and by default like other input', () => {
   expect(priceOfUse(USE, { inputUsd: 1, cachedInputUsd: 0.1, outputUsd: 10 })).toBeCloseTo(0.6 + 0.04 + 1);
   expect(priceOfUse(USE, { inputUsd: 1, outputUsd: 10 })).toBeCloseTo(2);
-  // More cached than read, by a stream that lies.
+  // This stream lies: it reports more cached tokens than read tokens.
   expect(
     priceOfUse({ ...USE, cachedInputTokens: 9e9 }, { inputUsd: 1, cachedInputUsd: 0.1, outputUsd: 0 }),
   ).toBeCloseTo(0.1);
 });
 
-it('the price of the plan goes before what a command line says', () => {
+it('the price of the plan takes precedence over the cost that a command line reports', () => {
   const told = { ...USE, costUsd: 99 };
   expect(withPrice(told, { price: { inputUsd: 1, outputUsd: 10 } }).costUsd).toBeCloseTo(2);
   expect(withPrice(told, {}).costUsd).toBe(99);
   expect(withPrice(told, null).costUsd).toBe(99);
 });
 
-it('what is used up to a limit leaves 0', () => {
+it('a budget that is used up has 0 left', () => {
   expect(budgetLeft({ maxTokens: 1_100_000, maxTurns: 2, maxCostUsd: 1 }, USE)).toEqual({
     maxTokens: 0,
     maxTurns: -1,
@@ -28,7 +28,7 @@ it('what is used up to a limit leaves 0', () => {
   expect(budgetLeft({ maxTurns: 5 }, USE)).toEqual({ maxTurns: 2 });
 });
 
-it('a budget in dollars is used up exactly by what comes to it, whatever the sums of its parts are in binary', () => {
+it('costs that add up to a budget in dollars use it up exactly, whatever rounding in binary adds', () => {
   const costing = (...costs: readonly number[]): ModelUse =>
     costs.reduce((sum, costUsd) => sumOfUse(sum, { ...NO_USE, costUsd }), NO_USE);
   expect(0.1 + 0.2).toBeGreaterThan(0.3);
@@ -36,12 +36,12 @@ it('a budget in dollars is used up exactly by what comes to it, whatever the sum
   expect(budgetLeft({ maxCostUsd: 0.8 }, costing(0.1, 0.7))).toEqual({ maxCostUsd: 0 });
   expect(budgetLeft(budgetLeft({ maxCostUsd: 0.3 }, costing(0.1)), costing(0.2))).toEqual({ maxCostUsd: 0 });
   expect(budgetLeft({ maxCostUsd: 1 }, costing(...Array<number>(1_000).fill(0.001)))).toEqual({ maxCostUsd: 0 });
-  // What is more than that counts: a token of the cheapest model costs more.
+  // A cost above the rest counts: a token of the cheapest model costs more than the rounding.
   expect(budgetLeft({ maxCostUsd: 0.3 }, costing(0.3, 1e-8)).maxCostUsd).toBeLessThan(0);
   expect(budgetLeft({ maxCostUsd: 0.3 }, costing(0.3 - 1e-8)).maxCostUsd).toBeGreaterThan(0);
 });
 
-it('a cost is known of providers whose command line tells it, and of all others by a price', () => {
+it('the cost is known for providers whose command line reports it, and for all others if the plan has a price', () => {
   expect(isCostKnown(null)).toBe(true);
   expect(isCostKnown({ provider: 'ollama', model: 'qwen3-coder:7b' })).toBe(true);
   for (const provider of ['codex', 'custom'] as const) {
@@ -50,7 +50,7 @@ it('a cost is known of providers whose command line tells it, and of all others 
   }
 });
 
-it('a cost is known of models that Claude Code may have prices for', () => {
+it('the cost is known for models for which Claude Code may have prices', () => {
   for (const model of [
     null,
     'sonnet',

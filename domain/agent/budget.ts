@@ -1,17 +1,17 @@
-/** What an agent took, in the units of its budget, and which limit that is over. */
+/** The use of an agent in the units of its budget, and which limit the use exceeds. */
 import type { AgentWork, BudgetPlan, LlmPlan, LlmProvider, PricePlan } from '../plan/plan.ts';
 import { cliOf } from './agent-cli.ts';
 import { quote } from '../units/quote.ts';
 
 export interface ModelUse {
-  /** All that the model read, cached or not. */
+  /** All tokens that the model read, cached or not. */
   readonly inputTokens: number;
   /** The part of `inputTokens` that came from a cache. */
   readonly cachedInputTokens: number;
   readonly outputTokens: number;
   /** Calls of the model. */
   readonly turns: number;
-  /** Null: nobody says. */
+  /** Null: the cost is unknown. */
   readonly costUsd: number | null;
 }
 
@@ -19,15 +19,15 @@ export const NO_USE: ModelUse = { inputTokens: 0, cachedInputTokens: 0, outputTo
 
 const TOKENS_OF_PRICE = 1_000_000;
 
-/** Who bills nobody: a model of the worker's own host. */
+/** Models on the worker's own host. Their use costs nothing. */
 const FREE: readonly LlmProvider[] = ['ollama', 'lm-studio'];
-/** Whose command line knows what its provider asks. `custom` is another server behind the same command line. */
+/** Providers whose price their command line knows. `custom` is another server that the same command line calls. */
 const TELLS_COST: readonly LlmProvider[] = ['claude', 'claude-personal'];
 
 export const PRICE_REMEDY =
   'write `price: { input: NUMBER, output: NUMBER }` in `llm`, in US dollars for a million tokens';
 
-/** What a guest says may be any number, and a sum beyond this is none that a log takes. */
+/** A guest may report any number. The log rejects numbers above this limit. */
 export function sumOfCounts(...counts: readonly number[]): number {
   return Math.min(
     Number.MAX_SAFE_INTEGER,
@@ -35,7 +35,7 @@ export function sumOfCounts(...counts: readonly number[]): number {
   );
 }
 
-/** The cost is that of those who tell one. */
+/** The sum of the known costs. The cost is null only if both are unknown. */
 export function sumOfUse(a: ModelUse, b: ModelUse): ModelUse {
   const isTold = a.costUsd !== null || b.costUsd !== null;
   return {
@@ -47,7 +47,7 @@ export function sumOfUse(a: ModelUse, b: ModelUse): ModelUse {
   };
 }
 
-/** Tokens without those of before; its calls and its cost are its own. */
+/** The tokens used since `before`. Calls and cost stay as in `use`, because each report counts them separately. */
 export function useSince<U extends ModelUse>(use: U, before: ModelUse): U {
   return {
     ...use,
@@ -57,7 +57,7 @@ export function useSince<U extends ModelUse>(use: U, before: ModelUse): U {
   };
 }
 
-/** Of two that say the same of an agent: neither says too much. */
+/** The larger of each count of two reports about the same agent. Neither report counts too much. */
 export function largestUse<U extends ModelUse>(a: U, b: ModelUse): U {
   return {
     ...a,
@@ -78,20 +78,26 @@ export function priceOfUse(
   return usd / TOKENS_OF_PRICE;
 }
 
-/** By the price of the plan where it has one: what a command line says is of its own provider's models. */
+/**
+ * Replaces the cost with the price of the plan, if the plan has one. A command line only knows the prices of its own
+ * provider's models.
+ */
 export function withPrice<U extends ModelUse>(use: U, llm: Pick<LlmPlan, 'price'> | null): U {
   return llm?.price === undefined ? use : { ...use, costUsd: priceOfUse(use, llm.price) };
 }
 
-/** Of Claude Code; each also with `[1m]`. What it asks for by a longer name has `claude-` in it, with its prefixes of clouds. */
+/**
+ * Aliases of models in Claude Code; each also exists with the suffix `[1m]`. Every longer name contains `claude-`, also
+ * with the prefixes of clouds.
+ */
 const CLAUDE_ALIASES = ['best', 'default', 'fable', 'haiku', 'opus', 'opusplan', 'sonnet'];
 
-/** Whether what the agent costs is known at the end of its turn, at the latest, as far as its plan tells. */
+/** Whether the plan lets Voidbox know the cost of the agent when its turn ends, or earlier. */
 export function isCostKnown(llm: Pick<LlmPlan, 'provider' | 'model' | 'price'> | null): boolean {
   return explainUnknownCost(llm) === null;
 }
 
-/** Goes on after "nobody knows what it costs: ". Null: it is known. */
+/** Returns the reason why the cost is unknown, as the end of a sentence; null: it is known. */
 export function explainUnknownCost(llm: Pick<LlmPlan, 'provider' | 'model' | 'price'> | null): string | null {
   if (llm === null || llm.price !== undefined || FREE.includes(llm.provider)) return null;
   if (!TELLS_COST.includes(llm.provider)) return `${cliOf(llm)} does not say what the provider ${llm.provider} asks`;
@@ -105,12 +111,12 @@ function isModelOfClaude(model: string): boolean {
   return name.includes('claude-') || CLAUDE_ALIASES.includes(name.replace(/\[1m\]$/, ''));
 }
 
-/** Of models whose prices Claude Code guesses, as it says itself. */
+/** Describes models whose prices Claude Code guesses, according to Claude Code. */
 export function describeMissingPrice(models: readonly string[]): string {
   return `claude has no price for the model ${models.map((model) => JSON.stringify(model)).join(', ')}; ${PRICE_REMEDY}`;
 }
 
-/** Why nothing of a limit for the cost can be said to be left; null: something is known of the cost. */
+/** Explains why the rest of a cost limit cannot be computed; null: the cost is known, or has no limit. */
 export function explainUnknownUse(
   { budget, llm }: Pick<AgentWork, 'budget' | 'llm'>,
   unpricedModels: readonly string[],
@@ -119,19 +125,19 @@ export function explainUnknownUse(
   return `has an unknown cost: ${describeMissingPrice(unpricedModels)}`;
 }
 
-/** Whether what the agent costs is known at the end of each of its calls. */
+/** Whether the cost of the agent is known after each of its calls. */
 export function isCostKnownByCall(llm: Pick<LlmPlan, 'provider' | 'price'> | null): boolean {
   return llm !== null && (llm.price !== undefined || FREE.includes(llm.provider));
 }
 
-/** Sums of dollars are not exact in binary; a token of the cheapest model costs more than this. */
+/** Sums of dollars are not exact in binary. One token of the cheapest model costs more than this. */
 const LEAST_USD = 1e-9;
 
 function dollarsLeft(usd: number): number {
   return Math.abs(usd) < LEAST_USD ? 0 : usd;
 }
 
-/** What is left of a budget; a limit that is used up is 0 or less. */
+/** The rest of a budget; a limit that is used up is 0 or less. */
 export function budgetLeft(budget: BudgetPlan, { inputTokens, outputTokens, turns, costUsd }: ModelUse): BudgetPlan {
   const { maxCostUsd, maxTokens, maxTurns } = budget;
   return {
@@ -141,7 +147,7 @@ export function budgetLeft(budget: BudgetPlan, { inputTokens, outputTokens, turn
   };
 }
 
-/** How much of a budget is used, of the limit that is nearest; 1 at a limit. */
+/** The used share of the limit that is closest to its end; 1 at a limit. */
 export function shareOfBudget(budget: BudgetPlan, { inputTokens, outputTokens, turns, costUsd }: ModelUse): number {
   const { maxCostUsd, maxTokens, maxTurns } = budget;
   return Math.max(

@@ -1,6 +1,6 @@
 /**
- * The login of a ChatGPT subscriber, as `codex login` keeps it, and as a guest gets it: with the access token, which ends by
- * itself, and without the refresh token, which makes new ones for months.
+ * The login of a ChatGPT subscriber: the file that `codex login` writes, and the text that a guest gets. The guest gets
+ * the access token, which expires. It does not get the refresh token, which makes new access tokens for months.
  */
 
 export interface CodexLogin {
@@ -10,16 +10,17 @@ export interface CodexLogin {
 }
 
 /**
- * Without claims. Codex demands an ID token and sends it to nobody; the real one has the person's name and address.
+ * An ID token without claims. Codex requires an ID token and sends it nowhere. The real one contains the person's name
+ * and address.
  */
 const NO_CLAIMS = 'eyJhbGciOiJub25lIn0.e30.bm9uZQ';
 
-/** Of a file that does not say when its tokens were made. Codex takes a login without a time for none. */
+/** The time for a file that does not record when its tokens were made. Codex ignores a login without a time. */
 const LONG_AGO = '1970-01-01T00:00:00Z';
 
 const ISO_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/;
 
-/** Of a text that may have been made by this already. Null: it is no login by a subscription. */
+/** Reads a login. It may already be a text that this function made. Null: the text is not a login by a subscription. */
 export function readCodexLogin(text: string): CodexLogin | null {
   const file = fieldsOf(parse(text));
   const tokens = fieldsOf(file['tokens']);
@@ -28,7 +29,7 @@ export function readCodexLogin(text: string): CodexLogin | null {
   if (accessToken === null || accountId === null) return null;
   const lastRefresh = textOf(file['last_refresh']);
   const forGuest = {
-    // Tokens that somebody else renews: Codex asks for no other ones, not even where these are refused.
+    // In this mode another program renews the tokens: Codex does not request new ones, even if a host rejects these.
     auth_mode: 'chatgptAuthTokens',
     OPENAI_API_KEY: null,
     tokens: { id_token: NO_CLAIMS, access_token: accessToken, refresh_token: '', account_id: accountId },
@@ -37,7 +38,7 @@ export function readCodexLogin(text: string): CodexLogin | null {
   return { accessToken, forGuest: JSON.stringify(forGuest) };
 }
 
-/** Every token and key in the text of such a login: each is a secret by itself. Of any other text none. */
+/** Every token and key in the text of such a login, because each is a secret. Empty for any other text. */
 export function tokensOfLogin(text: string): readonly string[] {
   const file = fieldsOf(parse(text));
   const tokens = fieldsOf(file['tokens']);
@@ -46,7 +47,7 @@ export function tokensOfLogin(text: string): readonly string[] {
 }
 
 function parse(text: string): unknown {
-  // Most values are keys, and the parser would name a part of them in its error.
+  // Most values are keys, and an error of the parser would quote a part of the key.
   if (!/^\s*\{/.test(text)) return null;
   try {
     return JSON.parse(text);

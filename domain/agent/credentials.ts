@@ -1,17 +1,20 @@
-/** Which variables of the host a real agent's key or login is read from. Names only: a value never enters a plan. */
+/**
+ * The variables of the host that contain the key or login of a real agent. These are names: a value never enters a
+ * plan.
+ */
 import type { AgentWork, EnvPlan, LlmProvider } from '../plan/plan.ts';
 
-/** A folder in the memory of every guest, for the user of its commands alone. */
+/** A folder in the memory of every guest, which only the user of its commands can read. */
 export const GUEST_CREDENTIALS = '/run/credentials';
 
 interface Credential {
-  /** In the guest, unless it is a file there. */
+  /** The variable in the guest, unless the credential is a file there. */
   readonly name: string;
-  /** Where its command line looks for it; absent: in its environment. */
+  /** The file from which the command line reads the credential; absent: it reads the variable. */
   readonly file?: string;
-  /** Of the host, where `api_key_env` names none; null: the server asks for no key. */
+  /** The variable of the host, unless `api_key_env` names another one; null: the server requires no key. */
   readonly fromHost: string | null;
-  /** Variables of the stage that stand for it. */
+  /** Variables of the stage that replace this one. */
   readonly alternatives: readonly string[];
 }
 
@@ -36,7 +39,10 @@ const CREDENTIALS: Readonly<Record<LlmProvider, Credential>> = {
   custom: { name: 'ANTHROPIC_API_KEY', fromHost: null, alternatives: OF_CLAUDE },
 };
 
-/** Beside the stage's own variables, which go before. An agent that is played asks nobody, so it needs no key. */
+/**
+ * The variables that the agent gets next to those of the stage, which take precedence. An agent that is played makes no
+ * call, so it needs no key.
+ */
 export function credentialsOf({ llm, env, played }: Pick<AgentWork, 'llm' | 'env' | 'played'>): readonly EnvPlan[] {
   if (played === true) return [];
   const { name, fromHost, alternatives } = CREDENTIALS[llm?.provider ?? 'claude'];
@@ -46,12 +52,12 @@ export function credentialsOf({ llm, env, played }: Pick<AgentWork, 'llm' | 'env
 }
 
 export interface CredentialFile {
-  /** The variable of the stage whose value it is; the agent's command does not have the variable. */
+  /** The variable of the stage with the content of the file. The agent's command does not get this variable. */
   readonly name: string;
   readonly guestPath: string;
 }
 
-/** Null: the agent has its key as a variable. */
+/** The file with the agent's credential; null: the agent gets it as a variable. */
 export function credentialFileOf({ llm }: Pick<AgentWork, 'llm'>): CredentialFile | null {
   const { name, file } = CREDENTIALS[llm?.provider ?? 'claude'];
   return file === undefined ? null : { name, guestPath: file };

@@ -1,9 +1,9 @@
-/** When a person's login ends by itself: what nobody renews in a guest. */
+/** The expiry of a person's login, which no program renews in a guest. */
 import { isDateMs } from '../units/time.ts';
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 
-/** Beside the values that are handed over for a run, which are by names of variables: none has a colon. */
+/** The key of an expiry among the values of a run. Other keys are names of variables, which contain no colon. */
 export function loginEndKey(variable: string): string {
   return `login-end:${variable}`;
 }
@@ -12,13 +12,13 @@ export function writeLoginEnd(endsAtMs: number): string {
   return new Date(endsAtMs).toISOString();
 }
 
-/** Null: it is no time. */
+/** Null: the text is not a time. */
 export function readLoginEnd(text: string | undefined): number | null {
   const ms = text === undefined ? Number.NaN : Date.parse(text);
   return Number.isNaN(ms) ? null : ms;
 }
 
-/** As a JSON web token says it. Null: it is none, or does not say. */
+/** Reads the expiry of a JSON web token. Null: it is not a JSON web token, or has no expiry. */
 export function endOfToken(token: string): number | null {
   try {
     const claims = JSON.parse(decodePart(token.split('.')[1] ?? '')) as { readonly exp?: unknown } | null;
@@ -29,7 +29,10 @@ export function endOfToken(token: string): number | null {
   }
 }
 
-/** A character for each byte: only numbers are read of it, and none of its quotes, commas and braces is part of a longer one. */
+/**
+ * Decodes each byte to one character. That is enough, because the caller reads only a number. No quote, comma or brace
+ * is a byte of a longer character.
+ */
 function decodePart(base64url: string): string {
   let text = '';
   let bits = 0;

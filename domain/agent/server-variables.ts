@@ -1,13 +1,14 @@
 /**
- * What an agent's MCP servers read of the host. The agent's command starts them, so it has each value, by a name that is neither
- * the agent's nor another server's: a server's key is not mistaken for the model's.
+ * The variables of the host that an agent's MCP servers read. The agent's command starts the servers, so it gets each
+ * value. The name differs from the names of the agent and of other servers, so a server's key is not taken for the
+ * model's key.
  */
 import type { AgentSkill, EnvPlan } from '../plan/plan.ts';
 
 export interface ServerVariable {
-  /** As the server reads it. */
+  /** The name that the server reads. */
   readonly name: string;
-  /** Of the agent's command. */
+  /** The name in the environment of the agent's command. */
   readonly handedAs: string;
   readonly value: Extract<EnvPlan['value'], { readonly kind: 'from-host' }>;
 }
@@ -20,7 +21,7 @@ export function serverVariables(skill: AgentSkill, index: number): readonly Serv
   );
 }
 
-/** Those of all servers, as variables of the agent's command. */
+/** The variables of all servers, as variables of the agent's command. */
 export function listServerVariables(skills: readonly AgentSkill[]): readonly EnvPlan[] {
   return skills.flatMap(serverVariables).map(({ handedAs, value }) => ({ name: handedAs, value }));
 }

@@ -1,10 +1,13 @@
 import type { AnyErrorCode } from './error-code.ts';
 
-/** A broken world with a code. `activities/failure.ts` is the one place that turns it into a Temporal failure. */
+/**
+ * An error with a code for a failure outside of the spec. `activities/failure.ts` is the one place that turns it into a
+ * Temporal failure.
+ */
 export class CodedError extends Error {
-  /** Of this list; one of another build only where a record holds it. */
+  /** A code of this build's list; a code of another build only if a record contains it. */
   readonly code: AnyErrorCode;
-  /** For codes that Temporal tries again: when; the default is the retry policy's own backoff. */
+  /** The delay of the next try by Temporal; the default is the backoff of the retry policy. */
   readonly nextRetryDelayMs: number | undefined;
 
   constructor(

@@ -1,16 +1,22 @@
-/** What follows from a code, also for one that this build does not know: logs and histories hold those of other builds. */
+/**
+ * The consequences of a code, also of a code that this build does not know: logs and histories contain codes of other
+ * builds.
+ */
 import type { ErrorCodeInfo, Retry } from './code-info.ts';
 import { ERROR_CODES, type ErrorCode } from './codes.ts';
 
 declare const unknownCode: unique symbol;
 
-/** A text that stood where a code is read and is none of this list. Code never writes one: only `toErrorCode` makes it. */
+/** A text in the place of a code that is not in the list of this build. Only `toErrorCode` makes such a code. */
 export type UnknownCode = string & { readonly [unknownCode]: true };
 
-/** What a code is wherever it may have come from outside: from a log, a record, a history, a failure of another build. */
+/** The type of a code from outside: from a log, a record, a history, or a failure of another build. */
 export type AnyErrorCode = ErrorCode | UnknownCode;
 
-/** The one way from a text to a code. A failure without a type is a bug: all that Voidbox makes have one. */
+/**
+ * Converts a text to a code; no other function does. A failure without a type is a bug, because all failures of Voidbox
+ * have one.
+ */
 export function toErrorCode(text: string | null | undefined): AnyErrorCode {
   return (text ?? 'internal/bug') as AnyErrorCode;
 }
@@ -19,7 +25,7 @@ export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERROR_CODES, code);
 }
 
-/** `never` for a code of another build: what it asks for is not known. */
+/** Returns `never` for a code of another build, because this build does not know its retry. */
 export function retryOf(code: AnyErrorCode): Retry {
   return infoOf(code)?.retry ?? 'never';
 }
@@ -29,17 +35,17 @@ export function remedyOf(code: AnyErrorCode): string | null {
   return remedy === undefined ? null : withoutLinks(remedy);
 }
 
-/** The page in place of a link to it: terminals have none. */
+/** Replaces each link by the path of its page, because terminals do not show links. */
 export function withoutLinks(markdown: string): string {
   return markdown.replace(/\[[^\]]+\]\(([\w.-]+\.md[^)\s]*)\)/g, 'docs/reference/$1');
 }
 
-/** The VM is gone, not the stage wrong: the run machine tries with a new VM. */
+/** The VM is gone, but the stage is not at fault: the run machine tries again with a new VM. */
 export function isLostVm(code: AnyErrorCode): boolean {
   return retryOf(code) === 'new-vm';
 }
 
-/** The VM cannot be used any more, whether another one is tried or not. */
+/** Whether the VM is unusable, whether or not the run machine tries another one. */
 export function endsVm(code: AnyErrorCode): boolean {
   return isLostVm(code) || code === 'host/disk-full';
 }

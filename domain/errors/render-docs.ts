@@ -45,7 +45,7 @@ export function renderErrorDocs(): string {
   return `${[...head, ...parts].join('\n\n')}\n`;
 }
 
-/** Who tries again after it; null where nobody could. */
+/** Describes which retry follows the code; null: Voidbox never retries codes of this kind. */
 export function describeRetry({ kind, retry }: ErrorCodeInfo): string | null {
   return kind === 'world' ? AGAIN[retry] : null;
 }

@@ -1,17 +1,23 @@
-/** What the run machine asks for. Commands are carried out in order; each but `finish`, `withdraw` and `cancel-stages` answers with one event. */
+/**
+ * Commands of the run machine. The caller carries them out in order. Each but `finish`, `withdraw` and `cancel-stages`
+ * is answered by one event.
+ */
 import type { DataRef } from '../plan/plan.ts';
 import type { RunOutcome } from '../run/event.ts';
 import type { VmLease } from '../run/vm-lease.ts';
 import type { EndPhase, NamedOutput, StageOutputs } from './state.ts';
 
 export type Command =
-  /** Answer: `condition-evaluated`. It takes no VM and no slot. One that is under way at `finish` may be dropped. */
+  /**
+   * Answer: `condition-evaluated`. It takes no VM and no slot. An evaluation that is under way at `finish` may be
+   * dropped.
+   */
   | {
       readonly type: 'evaluate';
       readonly stageId: string;
-      /** From 1: a stage whose condition read what is gone with a VM is decided again. */
+      /** From 1. A stage is decided again if outputs that its condition read are gone with a VM. */
       readonly evaluation: number;
-      /** What the condition reads, and what the stage hands on when it is passed, by stage id. */
+      /** By stage id: the ends that the condition reads, and the output that the stage hands on if it is passed. */
       readonly upstream: Readonly<Record<string, EndedStage>>;
     }
   /** Answer: `vm-acquired` or `vm-failed`. Only for scopes of several stages. */
@@ -26,61 +32,67 @@ export type Command =
       readonly attempt: number;
       /** Null: the work needs no VM. */
       readonly scope: string | null;
-      /** Of the scope's VM; 0 without one. */
+      /** The generation of the scope's VM; 0 without a VM. */
       readonly generation: number;
-      /** Null: the stage's activity owns the VM, or there is none. */
+      /** Null: the stage's activity owns the VM, or there is no VM. */
       readonly lease: VmLease | null;
       /** Outputs of the stages that this one takes data from, by stage id. */
       readonly upstream: Readonly<Record<string, StageOutputs>>;
     }
-  /** Answer: `answered`, when somebody gives one or its deadline passes. It takes no VM and no slot. */
+  /** Answer: `answered`, when a person or a program answers or the deadline passes. It takes no VM and no slot. */
   | {
       readonly type: 'ask';
       readonly stageId: string;
       readonly attempt: number;
       readonly upstream: Readonly<Record<string, StageOutputs>>;
     }
-  /** Answer: `time-found`: until when a stage waits whose time outputs say. One that is under way at `finish` may be dropped. */
+  /**
+   * Answer: `time-found`, the end of a wait whose time is in outputs. A search that is under way at `finish` may be
+   * dropped.
+   */
   | {
       readonly type: 'find-time';
       readonly stageId: string;
       readonly attempt: number;
       readonly upstream: Readonly<Record<string, StageOutputs>>;
     }
-  /** Answer: `waited`, when the time has come. It takes no VM and no slot. A wait that still goes on at `finish` may be dropped. */
+  /**
+   * Answer: `waited`, when the time has come. It takes no VM and no slot. A wait that is under way at `finish` may be
+   * dropped.
+   */
   | {
       readonly type: 'wait';
       readonly stageId: string;
       readonly execKey: string;
       readonly attempt: number;
-      /** As `time-found` said it; absent: the plan says it. */
+      /** The time from `time-found`; absent: the plan sets it. */
       readonly untilMs?: number;
     }
-  /** The question is void: nothing answers it any more. */
+  /** Withdraws the question: no later answer counts. */
   | { readonly type: 'withdraw'; readonly stageId: string; readonly attempt: number }
   /** Answer: `vm-released`. Must be carried out even when the run is cancelled. */
   | {
       readonly type: 'release-vm';
       readonly scope: string;
       readonly generation: number;
-      /** Null: a stage owned the VM, or `acquire-vm` did not end well and may have left one. */
+      /** Null: a stage owned the VM, or `acquire-vm` failed and may have left a VM. */
       readonly lease: VmLease | null;
     }
   /** Answer: `timer-fired`. Timers that still run at `finish` may be dropped. */
   | { readonly type: 'start-timer'; readonly id: string; readonly delayMs: number }
-  /** Ask these to stop; each still answers. */
+  /** Asks these to stop; each still answers with an event. */
   | {
       readonly type: 'cancel-stages';
       readonly execKeys: readonly string[];
       readonly acquiring: readonly { readonly scope: string; readonly generation: number }[];
     }
-  /** The last command of a run. `merge`: the outcome's output is still to be made of these; null when it is what it is. */
+  /** The last command of a run. `merge`: the caller makes the output of these; null: the output is complete. */
   | { readonly type: 'finish'; readonly outcome: RunOutcome; readonly merge: readonly NamedOutput[] | null };
 
-/** What a condition may hear of a stage before it. */
+/** The end of an earlier stage, as a condition reads it. */
 export interface EndedStage {
   readonly state: EndPhase;
-  /** Of its last attempt; 0: it had none. */
+  /** Number of its last attempt; 0: it had no attempt. */
   readonly attempt: number;
   readonly output: DataRef | null;
 }

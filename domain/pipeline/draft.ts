@@ -11,8 +11,8 @@ import { execKeyOf } from './stage-keys.ts';
 import type { MachineRunEvent, Transition } from './transition.ts';
 
 /**
- * One transition in the making: copies the rows that change, keeps the counts right, and collects commands and events. What happens
- * to a stage is decided in `ends.ts`, `reruns.ts` and the like.
+ * One transition: copies the rows that change, keeps the counts right, and collects commands and events. Files such as
+ * `ends.ts` and `reruns.ts` decide what happens to a stage.
  */
 export class Draft {
   readonly plan: MachinePlan;
@@ -22,7 +22,7 @@ export class Draft {
   cancelRequested: boolean;
   gaveUp: StageFailure | null;
   finallyStop: string | null;
-  /** Every other stage has ended, and those with `finally` have their turn. */
+  /** Every other stage has ended, and stages with `finally` may start. */
   finallyBegun: boolean;
   readonly #before: RunState;
   readonly #stages: RowsDraft<StageState>;
@@ -31,7 +31,7 @@ export class Draft {
   #running: number;
   #open: number;
   #firstFailure: RunState['firstFailure'];
-  /** Scopes that lost their last open stage, of whatever scope the reason was. */
+  /** Scopes whose last open stage ended in this transition. */
   readonly #emptied = new Set<number>();
 
   constructor(plan: MachinePlan, index: PlanIndex, before: RunState) {
@@ -71,7 +71,7 @@ export class Draft {
     return this.#open;
   }
 
-  /** Scopes without an open stage since this transition. */
+  /** Scopes that have no open stage since this transition. */
   get emptied(): Iterable<number> {
     return this.#emptied;
   }
@@ -88,7 +88,7 @@ export class Draft {
     return stage;
   }
 
-  /** The stage's index when it runs under that key, else null. */
+  /** The stage's index if it runs under that key, else null. */
   runningStage(id: string, execKey: string): number | null {
     const stage = this.stageIndex(id);
     const state = this.stage(stage);
@@ -124,20 +124,20 @@ export class Draft {
   }
 
   /**
-   * Starts ready stages in plan order while there is room; those whose VM is not there yet do not hold up others.
+   * Starts ready stages in plan order while there is room; stages whose VM does not exist yet do not hold up others.
    * @param start  false: this one does not start yet
    */
   startWhileRoom(start: (stage: number) => boolean): void {
     this.#ready.startWhile(() => this.#running < this.#before.maxParallel, start);
   }
 
-  /** A stage takes a slot of the run and of its scope. */
+  /** Takes a slot of the run and of the scope. */
   enter(scope: number): void {
     this.#running += 1;
     this.setScope(scope, { running: this.scope(scope).running + 1 });
   }
 
-  /** A running stage no longer runs; the caller decides what becomes of it. */
+  /** Frees the slot of a stage that no longer runs; the caller decides about its next phase. */
   leave(stage: number): void {
     const scope = this.index.scopeOf(stage);
     if (scope !== null) {
@@ -147,12 +147,12 @@ export class Draft {
     this.setStage(stage, { phase: 'waiting' });
   }
 
-  /** The stage is in an end state; stages that wait for it do not learn of it here. */
+  /** Puts the stage into an end state; stages that wait for it do not learn of it here. */
   end(stage: number, change: Partial<StageState> & { readonly phase: EndPhase }): void {
     if (this.stage(stage).phase === 'ready') this.unready(stage);
     const scope = this.index.scopeOf(stage);
     this.#open -= 1;
-    // Of a loop that does not come to its end, the visits before count for nothing.
+    // If a loop does not complete, the result of its earlier visits is dropped.
     const isCut = this.plan.stages[stage]!.loop !== undefined && change.result === undefined;
     this.setStage(stage, isCut ? { ...change, result: null } : change);
     if (scope === null) return;
@@ -160,7 +160,7 @@ export class Draft {
     if (this.scope(scope).open === 0) this.#emptied.add(scope);
   }
 
-  /** A stage that had ended waits again. */
+  /** Lets a stage that had ended wait again. */
   reopen(stage: number): void {
     const scope = this.index.scopeOf(stage);
     this.#open += 1;
@@ -168,7 +168,7 @@ export class Draft {
     this.setStage(stage, { phase: 'waiting', result: null, skipCause: null });
   }
 
-  /** The reason of the run's end, if it has none yet. */
+  /** Records the first failure as the reason of the run's end. */
   noteFailure(stage: number, failure: StageFailure): void {
     this.#firstFailure ??= { stage: this.plan.stages[stage]!.id, failure: clipFailure(failure) };
   }
@@ -190,7 +190,7 @@ export class Draft {
     if (scope !== null && !this.index.isShared(scope)) this.release(scope);
   }
 
-  /** What a scope does after one of its stages has left its VM. */
+  /** Releases the VM of a draining scope once its last running stage has left it. */
   afterStage(scope: number | null): void {
     if (scope === null) return;
     const { phase, running } = this.scope(scope);

@@ -1,4 +1,4 @@
-/** The edges of a run and the parts of its plan, as they stand in a transition. */
+/** The edges of a run and the parts of its plan, during a transition. */
 import { type EdgeState, edgeState } from './edges.ts';
 import type { Edge, PlanIndex } from './plan-index.ts';
 import type { MachinePlan } from './machine-plan.ts';
@@ -54,11 +54,11 @@ export function findSkipCause(run: EdgeReader, earlier: number, on: Edge['on']):
 export function readPart(run: EdgeReader, end: number): 'open' | 'whole' | readonly number[] {
   const stages = run.index.coveredBy(end);
   if (stages.some((stage) => !isEnd(run.stage(stage).phase))) return 'open';
-  // Those of a tolerated part within are that one's.
+  // Failed stages of a tolerated part within count only for that part.
   const own = stages.filter((stage) => run.index.coverOf(stage) === end);
   const failed = own.filter((stage) => run.stage(stage).phase === 'failed');
   const counted = failed.filter((stage) => !run.isTolerated(stage));
   if (counted.length > 0) return counted;
-  // One that is tolerated within the part took others with it: their shared VM.
+  // A tolerated stage within the part failed, and its shared VM ended other stages.
   return failed.length > 0 && own.some((stage) => run.stage(stage).skipCause === 'failure') ? failed : 'whole';
 }

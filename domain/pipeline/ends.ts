@@ -1,6 +1,6 @@
 /**
- * How a stage ends, and what the stages that wait for it do then: they start, are skipped, or go on waiting. The end of one stage can
- * end others, so that all of this is in one file.
+ * How a stage ends, and the effect on stages that wait for it: they start, are skipped, or continue to wait. The end of
+ * one stage can end others, so all of this is in one file.
  */
 import type { DataRef } from '../plan/plan.ts';
 import { isWorthRetrying, retryPauseMs } from '../plan/retry.ts';
@@ -28,20 +28,23 @@ export function succeed(draft: Draft, stage: number, result: StageOutputs): void
   follow(draft, stage);
 }
 
-/** All of them have ended before a stage that waits learns of one: so none of them starts too early. */
+/** Ends all given stages before a waiting stage learns of one, so that no stage starts too early. */
 export function give(draft: Draft, ends: readonly (readonly [stage: number, end: GivenStage])[]): void {
   for (const [stage, { output, outputs, passed }] of ends)
     draft.end(stage, { phase: passed === true ? 'passed' : 'succeeded', result: { output, outputs } });
   for (const [stage] of ends) follow(draft, stage);
 }
 
-/** Its own condition did not hold: those that wait for its success go on. `output`: what they carry on instead of its own. */
+/**
+ * Ends a stage whose own condition did not hold; stages that wait for its success start. `output` replaces its own
+ * output for stages that carry it on.
+ */
 export function pass(draft: Draft, stage: number, output: DataRef | null = null): void {
   draft.end(stage, { phase: 'passed', result: { ...NO_OUTPUTS, output } });
   follow(draft, stage);
 }
 
-/** Records the pass, too: no activity of the stage does. */
+/** Passes a stage and records that, because no activity of the stage does. */
 export function passUndone(draft: Draft, stage: number, output: DataRef | null): void {
   const { id } = draft.plan.stages[stage]!;
   const { evaluations } = draft.stage(stage);
@@ -52,13 +55,13 @@ export function passUndone(draft: Draft, stage: number, output: DataRef | null):
   pass(draft, stage, output);
 }
 
-/** @param result  of a service, which ends in no other way */
+/** @param result  the result of a service; no other stage has a result when it is cancelled */
 export function cancel(draft: Draft, stage: number, result: StageOutputs = NO_OUTPUTS): void {
   draft.end(stage, { phase: 'cancelled', ...(result.output === null ? {} : { result }) });
   follow(draft, stage);
 }
 
-/** @param isTolerated  whether the run may succeed all the same; that of a stage in a tolerated part is the part's */
+/** @param isTolerated  whether the run may still succeed; in a tolerated part, the part decides */
 export function fail(
   draft: Draft,
   stage: number,
@@ -70,7 +73,7 @@ export function fail(
   follow(draft, stage);
 }
 
-/** Records the failure, too: what ended the stage wrote no result. */
+/** Fails a stage and records the failure, because the program that ended the stage wrote no result. */
 export function failWithoutResult(
   draft: Draft,
   stage: number,
@@ -87,7 +90,7 @@ export function failWithoutResult(
   fail(draft, stage, failure, isTolerated);
 }
 
-/** Stages that wait for it do not learn of it here. */
+/** Skips a stage. Stages that wait for it do not learn of it here. */
 export function skip(draft: Draft, stage: number, cause: SkipCause, reason: string): void {
   const { id } = draft.plan.stages[stage]!;
   const skips = draft.stage(stage).skips + 1;
@@ -98,7 +101,9 @@ export function skip(draft: Draft, stage: number, cause: SkipCause, reason: stri
   });
 }
 
-/** Tells those that wait for a stage that it has ended: they come nearer to their start, or are skipped, nearest first. */
+/**
+ * Tells stages that wait for a stage that it has ended: they come closer to their start, or are skipped, nearest first.
+ */
 export function follow(draft: Draft, ended: number): void {
   const queue = [ended];
   for (let at = 0; at < queue.length; at += 1) {
@@ -125,11 +130,11 @@ export function follow(draft: Draft, ended: number): void {
   }
 }
 
-/** A stage that runs stays: what it took of a neighbour that is being run again stays valid. */
+/** Skips a stage unless it runs: the data that it took from a stage that runs again stays valid. */
 function skipFor(draft: Draft, stage: number, earlier: number, on: Edge['on']): boolean {
   const { phase } = draft.stage(stage);
   if (isEnd(phase) || phase === 'running' || phase === 'asking' || phase === 'sleeping') return false;
-  // What ends a tolerated part is decided once all of the part has ended.
+  // The stage that ends a tolerated part is decided once all of the part has ended.
   if (readPart(draft, stage) !== 'whole') return false;
   skip(
     draft,
@@ -142,7 +147,7 @@ function skipFor(draft: Draft, stage: number, earlier: number, on: Edge['on']): 
   return true;
 }
 
-/** Makes a waiting stage ready when nothing is before it any more, or skips it when it can never start. */
+/** Makes a waiting stage ready when no edge before it is open, or skips it when it can never start. */
 export function settle(draft: Draft, stage: number): void {
   const { phase, waitingOn } = draft.stage(stage);
   if (phase !== 'waiting') return;
@@ -158,7 +163,7 @@ export function settle(draft: Draft, stage: number): void {
   }
   const { condition } = draft.plan.stages[stage]!;
   if (condition !== null && !draft.stage(stage).decided) return evaluateCondition(draft, stage, condition);
-  // Without a VM there is nothing to wait for, and no slot to take.
+  // A stage without a VM waits for no VM and takes no slot.
   if (draft.index.scopeOf(stage) === null) return startStage(draft, stage);
   draft.makeReady(stage);
 }
@@ -171,7 +176,7 @@ function failPart(draft: Draft, end: number, failed: readonly number[]): void {
   failWithoutResult(draft, end, { code: 'part/failed', message, stderrTail: '' });
 }
 
-/** @param exitCode  of the stage's command; null if there is none */
+/** @param exitCode  the exit code of the stage's command; null if it has no command */
 export function failOrRetry(
   draft: Draft,
   stage: number,

@@ -1,4 +1,6 @@
-/** Events that the run machine takes. Events about an exec key or a generation that is no longer current are ignored. */
+/**
+ * Events that the run machine accepts. It ignores events about an exec key or a generation that is no longer current.
+ */
 import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { FieldValues } from '../run/approval-answer.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
@@ -7,9 +9,9 @@ import type { DataRef } from '../plan/plan.ts';
 import type { StageOutputs } from './state.ts';
 
 export type MachineEvent =
-  /** `acquire-vm` ended well. */
+  /** `acquire-vm` succeeded. */
   | { readonly type: 'vm-acquired'; readonly scope: string; readonly generation: number; readonly lease: VmLease }
-  /** `acquire-vm` ended badly or was cancelled. The machine releases the generation all the same. */
+  /** `acquire-vm` failed or was cancelled. The machine still releases the generation. */
   | {
       readonly type: 'vm-failed';
       readonly scope: string;
@@ -17,11 +19,11 @@ export type MachineEvent =
       readonly code: AnyErrorCode;
       readonly message: string;
     }
-  /** `release-vm` has ended. Comes for each `release-vm`, also when releasing failed for good. */
+  /** `release-vm` has ended. It follows each `release-vm`, also one that failed for good. */
   | { readonly type: 'vm-released'; readonly scope: string; readonly generation: number }
   /** `run-stage` returned a result, whatever its outcome. */
   | { readonly type: 'stage-finished'; readonly result: StageResult }
-  /** `run-stage` failed because its VM is gone: a code that `isLostVm`. */
+  /** `run-stage` failed because its VM is gone: `isLostVm` holds for the code. */
   | {
       readonly type: 'stage-lost';
       readonly stageId: string;
@@ -29,7 +31,7 @@ export type MachineEvent =
       readonly code: AnyErrorCode;
       readonly message: string;
     }
-  /** `run-stage` failed for good by a broken world. */
+  /** `run-stage` failed for good, for a reason outside of the stage. */
   | {
       readonly type: 'stage-broken';
       readonly stageId: string;
@@ -39,7 +41,7 @@ export type MachineEvent =
     }
   /** `run-stage` was cancelled before it had a result. */
   | { readonly type: 'stage-cancelled'; readonly stageId: string; readonly execKey: string }
-  /** The answer to an `ask`. A negative one is a failure, which the author's `retry` may ask again. */
+  /** The answer to an `ask`. A negative answer is a failure, after which the author's `retry` may ask again. */
   | { readonly type: 'answered'; readonly stageId: string; readonly attempt: number; readonly answer: Answer }
   /** `find-time` has ended. */
   | ({ readonly type: 'time-found'; readonly stageId: string; readonly attempt: number } & FoundTime)
@@ -49,9 +51,12 @@ export type MachineEvent =
   | ({ readonly type: 'condition-evaluated'; readonly stageId: string; readonly evaluation: number } & ConditionOutcome)
   | { readonly type: 'timer-fired'; readonly id: string }
   | { readonly type: 'cancel-requested' }
-  /** Somebody cancels also the stages with `finally`. */
+  /** A person or a program cancels the stages with `finally` too. */
   | { readonly type: 'cancel-finally' }
-  /** The run may not go on, for a reason outside of its stages: what runs is cancelled, nothing else starts, and the run fails with this. */
+  /**
+   * The run cannot continue, for a reason outside of its stages. Running stages are cancelled, no other stage starts,
+   * and the run fails with this failure.
+   */
   | { readonly type: 'give-up'; readonly failure: StageFailure };
 
 export type FoundTime =
@@ -61,7 +66,7 @@ export type FoundTime =
 
 export type ConditionOutcome =
   | { readonly outcome: 'holds' }
-  /** `output`: what stands for the stage's own, for those that carry it on. */
+  /** `output`: the output that replaces the stage's own for stages that carry it on. */
   | { readonly outcome: 'does-not-hold'; readonly output: DataRef | null }
   | { readonly outcome: 'failed'; readonly failure: StageFailure };
 
@@ -72,7 +77,7 @@ export type Answer = AnswerSource &
   );
 
 export interface AnswerSource {
-  /** Absent: nobody; a deadline. */
+  /** Absent: a deadline answered. */
   readonly by?: string;
   readonly comment?: string;
 }

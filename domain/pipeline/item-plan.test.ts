@@ -25,7 +25,7 @@ workflow:
 const TWO = `{ workflow: { steps: [{ name: a, run: { program: "true" }, retry: { max_attempts: 2 } }, { name: b, depends_on: [a], when: "stages.a.exit_code == 0", run: { program: cat, stdin_from: a } }, { name: c, run: { program: "true" }, depends_on: [b] }] } }`;
 const eachOf = (plan: Plan): MachineStage => machinePlanOf(plan).stages.find(({ id }) => id === 'each')!;
 
-test('a run has the stage with items alone, with what it waits for; an item has its stages, and last what ends it', () => {
+test('a run has only the stage with items, after what it waits for; an item has its stages, and last the stage that ends it', () => {
   const run = machinePlanOf(planOf(TWO));
   expect(run.stages.map(({ id, after }) => [id, after.map(({ stage }) => stage)])).toEqual([
     ['first', []],
@@ -47,7 +47,7 @@ test('a run has the stage with items alone, with what it waits for; an item has 
   expect(item.output).toEqual({ kind: 'stage', stage: 'each' });
 });
 
-test('a stage stands where its owners are, and nowhere else', () => {
+test('a stage is found in the instance of its owners, and in no other', () => {
   const run = machinePlanOf(planOf(TWO));
   const path = [{ part: 'each', item: 1 }];
   expect(stageAt(run, 'first', [])).toMatchObject({ id: 'first' });
@@ -65,14 +65,14 @@ test('a stage stands where its owners are, and nowhere else', () => {
   expect(planAt(run, [])).toBe(run);
 });
 
-describe('what an item may take of a history', () => {
+describe('the share of an item in a history', () => {
   const loop = (visits: number, attempts: number): string =>
     `{ pipeline: { boxes: [{ name: a, run: { program: "true" }, retry: { max_attempts: ${attempts} } }], stages: [{ type: loop, name: l, boxes: [a], until: "true", max_visits: ${visits} }] } }`;
 
   test.each<[string, number]>([
-    // Attempts with lost VMs of three stages and the end, a condition, four VMs that the stages share.
+    // Attempts, with lost VMs, of three stages and of the end; a condition; four VMs that the stages share.
     [TWO, 5 + 4 + 4 + 4 + 1 + 4],
-    // Of two visits, with two decisions of the loop, its end and the end of the item.
+    // Two visits, two decisions of the loop, its end, and the end of the item.
     [loop(2, 1), 4 * 2 + 4 + 2 + 4],
   ])('%s', (part, attempts) => {
     expect(attemptsOfItem(eachOf(planOf(part)))).toBe(attempts);
@@ -113,7 +113,7 @@ describe('what an item may take of a history', () => {
     ]);
   });
 
-  test('bounds a list that stands in the spec', () => {
+  test('bounds a list that is written in the spec', () => {
     const text = (items: number): string =>
       `kind: pipeline\nname: x\nparts:\n  p: ${loop(40, 50)}\npipeline:\n  boxes: [{ name: each, uses: p, for_each: [${'1,'.repeat(items - 1)}1] }]\n`;
     const codesOf = (items: number): readonly string[] =>

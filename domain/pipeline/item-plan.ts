@@ -1,4 +1,4 @@
-/** The machine of one item, and where in a run a stage of one stands. */
+/** The machine of one item, and the place in a run of a stage of an item. */
 import { PLAN_LIMITS } from '../plan/plan.ts';
 import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import { isSharedScope } from '../plan/scope.ts';
@@ -9,7 +9,7 @@ import { lastAttempt, lastGeneration } from './reach.ts';
 
 const plans = new WeakMap<MachineStage, MachinePlan>();
 
-/** Of a stage with items: what each of them does, under the stage's own id. */
+/** Returns the plan of each item of a stage with items. Its last stage has the id of that stage. */
 export function itemPlanOf(stage: MachineStage): MachinePlan {
   let plan = plans.get(stage);
   if (plan === undefined) plans.set(stage, (plan = build(stage)));
@@ -29,7 +29,10 @@ function build({ id, timeoutMs, each }: MachineStage): MachinePlan {
   };
 }
 
-/** The plan whose machine has the stages of an instance; null: the run has no such instance. The numbers of items are not looked at. */
+/**
+ * The plan whose machine contains the stages of an instance; null: the run has no such instance. Item numbers are not
+ * checked.
+ */
 export function planAt(plan: MachinePlan, path: InstancePath): MachinePlan | null {
   let at = plan;
   for (const { part, attempt = 1 } of path) {
@@ -40,13 +43,16 @@ export function planAt(plan: MachinePlan, path: InstancePath): MachinePlan | nul
   return at;
 }
 
-/** The stage as the machine of an instance has it: the one that ends a part is another within an item than around all of them. */
+/**
+ * The stage as the machine of an instance contains it. The stage that ends a part differs within an item and around all
+ * items.
+ */
 export function stageAt(plan: MachinePlan, id: string, path: InstancePath): MachineStage | null {
   const at = planAt(plan, path);
   return at === null ? null : (stageIn(at, id) ?? null);
 }
 
-/** How often a stage with items makes a list: it has no retry, and in a loop each visit has its own. */
+/** The number of lists that a stage with items makes: one, or one for each visit of its loop. It has no retry. */
 export function listsOfStage({ visits = 1 }: Pick<MachineStage, 'visits'>): number {
   return visits;
 }
@@ -64,8 +70,8 @@ function stageIn(plan: MachinePlan, id: string): MachineStage | undefined {
 }
 
 /**
- * What one item may take of a window's history, in attempts of a command: an attempt with all that belongs to it takes up to 10
- * events, a decision and the call for a VM no more.
+ * The most that one item may take of a window's history, in attempts of a command. An attempt with all that belongs to
+ * it takes up to 10 events. A decision, or the call for a VM, takes no more than an attempt.
  */
 export function attemptsOfItem(stage: MachineStage): number {
   const { retry, part } = stage.each as MachineEach;
@@ -79,37 +85,46 @@ export function attemptsOfItem(stage: MachineStage): number {
   return done + shared.reduce((sum, scope) => sum + lastGeneration(scope, (id) => stages.get(id)) + 1, 0);
 }
 
-/** Stages of one item that nothing tries again, with the windows of its lists: what it takes of a window's history as a rule. */
+/**
+ * The number of stages of one item, with the windows of its lists: its usual share of a window's history, without
+ * retries.
+ */
 export function stagesOfItem(stage: MachineStage): number {
   const { part } = stage.each as MachineEach;
   return part === undefined ? 1 : part.stages.reduce((sum, { each }) => sum + (each === undefined ? 1 : 3), 0);
 }
 
-/** Of a window that starts the windows of a list: its beginning, its end, and each of them, which takes as much as an attempt. */
+/**
+ * The attempts that a list costs the window that starts its windows: its beginning, its end, and each of its windows.
+ */
 const ATTEMPTS_OF_LIST = 2 + PLAN_LIMITS.nestedWindows;
 
 /**
- * Most items of a list, where one may take so many attempts: more windows would not fit into the history of the workflow that
- * starts them. A run has those of all visits of a loop; of a list within an item each is counted where `attemptsOfItem` is. Of
- * the lists of one stage together the readers of the run's log read all.
+ * The highest number of items of a list whose items may each take this many attempts. More windows would not fit into
+ * the history of the workflow that starts them. A run counts the windows of all visits of a loop; `attemptsOfItem`
+ * counts a list within an item. Readers of the run's log read the lists of one stage together, so these lists share a
+ * limit.
  */
 export function mostItems(attempts: number, isNested: boolean, lists = 1): number {
   const windows = isNested ? PLAN_LIMITS.nestedWindows : Math.floor(PLAN_LIMITS.itemWindows / lists);
   return Math.min(PLAN_LIMITS.items, Math.floor(PLAN_LIMITS.nestedItems / lists), windows * itemsInWindow(attempts));
 }
 
-/** Whatever is tried again, the history of a window of so many items is short enough for the server. */
+/**
+ * The number of items of a window. Even if every item takes all its attempts, the history is short enough for the
+ * server.
+ */
 export function itemsInWindow(attempts: number): number {
   return Math.max(1, Math.floor(PLAN_LIMITS.itemAttempts / attempts));
 }
 
 export interface ListOfPlan {
   readonly stage: MachineStage;
-  /** The stages with items whose items have it, the outermost first; none for a list of the run itself. */
+  /** The stages with items whose items contain the list, the outermost first; empty for a list of the run itself. */
   readonly around: readonly MachineStage[];
 }
 
-/** Of a run, and of items within. */
+/** Lists of a run, and of items within it. */
 export function listsOf(
   { stages }: Pick<MachinePlan, 'stages'>,
   around: readonly MachineStage[] = [],

@@ -1,4 +1,4 @@
-/** Stages whose VM is lost or never came. */
+/** Handles stages whose VM is lost or could not be acquired. */
 import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import type { StageFailure } from '../run/stage-result.ts';
 import type { Draft } from './draft.ts';
@@ -17,7 +17,7 @@ export function loseOwnVm(draft: Draft, scope: number, stage: number, execKey: s
 export function loseSharedVm(draft: Draft, scope: number, stage: number, failure: StageFailure): void {
   if (draft.cancelRequested) return cancel(draft, stage);
   const { phase, lossReason } = draft.scope(scope);
-  // A second loss while draining is the same VM.
+  // A second loss while draining is about the same VM.
   if (phase === 'draining') {
     if (lossReason === null) failWithoutResult(draft, stage, describeRepeatedLoss(failure, draft.scope(scope).lost));
     return;
@@ -28,12 +28,12 @@ export function loseSharedVm(draft: Draft, scope: number, stage: number, failure
   if (final) failScope(draft, scope, describeRepeatedLoss(failure, lost), [stage]);
 }
 
-/** No VM will come for this scope: what was to run in it now fails, what would have come later is skipped. */
+/** Fails a scope that gets no further VM: the stages that were to run now fail, and later ones are skipped. */
 export function failScope(draft: Draft, scope: number, failure: StageFailure, failing: readonly number[]): void {
   const stages = draft.index.stagesOf(scope);
-  // One that waits for the VM has not begun the attempt that fails.
+  // A stage that waits for the VM has not begun the attempt that fails.
   const waiting = failing.length > 0 ? [] : stages.filter((stage) => draft.stage(stage).phase === 'ready');
-  // What else was to happen in the VM is lost with it: that is more than the failure of one stage, which may be tolerated.
+  // The loss also ends the other work in the VM. That is more than the failure of one stage, which may be tolerated.
   for (const stage of failing) failWithoutResult(draft, stage, failure, draft.stage(stage).attempt, false);
   for (const stage of waiting)
     if (!isEnd(draft.stage(stage).phase))

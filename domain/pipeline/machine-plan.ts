@@ -1,6 +1,6 @@
 /**
- * What the run machine holds of a plan: names, edges, scopes and limits. Programs, arguments, environment and mounts stay in
- * the run's records, so that the workflow, and each entry of its history, is small however large the work is.
+ * The parts of a plan that the run machine needs: names, edges, scopes and limits. Programs, arguments, environment and
+ * mounts stay in the run's records. So the workflow, and each entry of its history, is small even if the work is large.
  */
 import { RETRY_DEFAULTS, STAGE_DEFAULTS } from '../plan/defaults.ts';
 import { omitUndefined, omitDefaults, type WithOptional } from '../plan/leave-out.ts';
@@ -34,11 +34,11 @@ export interface MachinePlan {
   readonly scopes: readonly MachineScope[];
   readonly output: OutputPlan;
   readonly maxParallel: number;
-  /** Time for the whole run; absent: it has no limit. */
+  /** The time limit of the whole run; absent: it has no limit. */
   readonly timeoutMs?: number | undefined;
-  /** The same with all waits. */
+  /** The time limit that includes all waits. */
   readonly deadlineMs?: number | undefined;
-  /** Time for its stages with `finally`. */
+  /** The time limit of the stages with `finally`. */
   readonly graceMs?: number | undefined;
 }
 
@@ -48,42 +48,50 @@ export interface MachineStage {
   /** Null: no VM, and no slot of `maxParallel`. */
   readonly scope: string | null;
   readonly after: readonly EdgePlan[];
-  /** Of its edges on a failure, one has to hold. Absent: each. */
+  /** One of its edges on a failure is enough. Absent: every edge has to hold. */
   readonly anyFailure?: true | undefined;
-  /** The stages whose data its condition is decided with, each once; null: it has none. */
+  /** The stages whose data its condition reads, each once; null: it has no condition. */
   readonly condition: readonly string[] | null;
   /** The stages whose data it takes, each once. */
   readonly takes: readonly TakenData[];
   readonly timeoutMs: number;
   readonly retry: RetryPlan;
-  /** Its failure is tolerated. Absent: no. */
+  /** Its failure is tolerated. Absent: it is not. */
   readonly continueOnError?: true | undefined;
-  /** It starts once every stage without this has ended. Absent: no. */
+  /** It starts once every stage without `finally` has ended. Absent: it does not wait for that. */
   readonly finally?: true | undefined;
   /**
-   * It ends a part whose failure is tolerated as a whole: the stages of that part, whose failures make this one fail and not the
-   * run. Once all of them have ended, it starts or fails. Absent: it ends no such part.
+   * The stages of the part that this stage ends, if the failure of the part is tolerated as a whole. Their failures
+   * fail this stage instead of the run. Once all of them have ended, it starts or fails. Absent: it ends no such part.
    */
   readonly covers?: readonly string[] | undefined;
-  /** The stage whose output it finds as its input, where that one or itself may end without an output. Absent: none of them may. */
+  /**
+   * The stage whose output it finds as its input, if either of the two may end without an output. Absent: neither may.
+   */
   readonly carries?: string | undefined;
-  /** Of a tolerated stage that finds a merge: what that is made of. Who carries on from it finds the same, where it fails. */
+  /**
+   * For a tolerated stage whose input is a merge: the stages of the merge. If it fails, a stage that carries on from it
+   * finds the same merge.
+   */
   readonly merges?: readonly string[] | undefined;
-  /** How long a question waits for its answer, and what stands for one then; null: for as long as the run goes on. */
+  /**
+   * How long a question waits for its answer, and which answer counts after that; null: it waits as long as the run
+   * lasts.
+   */
   readonly deadline: AskDeadline | null;
-  /** With `wait`. Both null: outputs say until when. */
+  /** The time of a stage with `wait`. If both are null, outputs of other stages set the time. */
   readonly wait?: Pick<WaitWork, 'forMs' | 'untilMs'> | undefined;
-  /** Nothing is done for it: it comes to what its author wrote. Absent: no. */
+  /** The stage does no work: it returns its `mock`. Absent: it works. */
   readonly mocked?: true | undefined;
-  /** The mock agent plays it, for people. */
+  /** The mock agent plays its agent. Only texts for people use this. */
   readonly played?: true | undefined;
-  /** It is done for each item of a list, by windows that hold slots of their own; absent: it is done once. */
+  /** How the items of the stage run: in windows with slots of their own; absent: the stage runs once. */
   readonly each?: MachineEach | undefined;
-  /** It ends the visits of a loop: its condition decides whether there is another. */
+  /** The loop that this stage ends: its condition decides whether another visit follows. */
   readonly loop?: MachineLoop | undefined;
-  /** The most visits in which it is done; absent: it is in no loop. */
+  /** The highest number of visits in which it runs; absent: it is in no loop. */
   readonly visits?: number | undefined;
-  /** The loops of whose visits before it takes the output. */
+  /** The loops from whose previous visit it takes the output. */
   readonly again?: readonly string[] | undefined;
 }
 
@@ -95,13 +103,16 @@ export interface MachineLoop {
   readonly onLimit: OnLimit;
 }
 
-/** How the items of a stage are done. The stage itself has no VM and is not tried again: its items are. */
+/** How the items of a stage run. The stage itself has no VM and no retry; its items have them. */
 export interface MachineEach {
-  /** Of the VM of each item's command; null: each item is a part. */
+  /** The scope of the VM of each item's command; null: each item is a part. */
   readonly scope: string | null;
-  /** Of each item's command. */
+  /** The retry of each item's command. */
   readonly retry: RetryPlan;
-  /** The stages of an item, last the one that ends it, under the stage's own id; absent: a command. */
+  /**
+   * The stages of an item. The last one ends the item, and has the id of the stage itself; absent: an item is a
+   * command.
+   */
   readonly part?: ItemPart | undefined;
   readonly maxParallel: number;
   readonly failFast: boolean;
@@ -111,7 +122,7 @@ export interface MachineEach {
 export interface ItemPart {
   readonly stages: readonly MachineStage[];
   readonly scopes: readonly MachineScope[];
-  /** Most stages of one item that run at the same time. */
+  /** The highest number of stages of one item that run at the same time. */
   readonly maxParallel: number;
 }
 
@@ -120,7 +131,7 @@ export interface AskDeadline {
   readonly answer: TimeoutAnswer;
 }
 
-/** What a stage takes of an earlier one. */
+/** The data that a stage takes from an earlier one. */
 export interface TakenData {
   readonly stage: string;
   readonly output: boolean;
@@ -131,11 +142,11 @@ export interface TakenData {
 export interface MachineScope {
   readonly id: string;
   readonly stages: readonly string[];
-  /** As of a `ScopePlan`. */
+  /** The same as in a `ScopePlan`. */
   readonly keepsVm?: true | undefined;
 }
 
-/** Of the run itself: what belongs to an item stands within the stage whose items they are. */
+/** The stages of the run itself. The stages of an item are inside the stage with the items. */
 export function machinePlanOf(plan: Plan): MachinePlan {
   const { name, output, timeoutMs, deadlineMs, graceMs, maxParallel } = plan;
   return {
@@ -197,13 +208,13 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
   return stagesIn(null);
 }
 
-/** What a stage with items waits for and takes before the first of them. */
+/** The stage as the run sees it: without edges from stages of its items. */
 function withoutItems(stage: StagePlan, isBeside: (id: string) => boolean): StagePlan {
   if (stage.each === undefined || partOf(stage.work) === null) return stage;
   return { ...stage, after: stage.after.filter((edge) => isBeside(edge.stage)) };
 }
 
-/** What ends each item of a part: the stage of its items, as it is within one. */
+/** The stage that ends each item of a part: the stage with the items, as it is within an item. */
 function endOfItem(
   { each: _each, anyFailure: _any, continueOnError: _tolerated, ...end }: StagePlan,
   isWithin: (id: string) => boolean,
@@ -211,7 +222,10 @@ function endOfItem(
   return { ...end, when: null, after: end.after.filter((edge) => isWithin(edge.stage)) };
 }
 
-/** Those with `finally` run after the part, and those of items within it fail no part but their own. */
+/**
+ * The covered stages without those with `finally`, which run after the part. Stages of items within the part fail only
+ * their own part.
+ */
 function findCovered(stage: StagePlan, stageOf: (id: string) => StagePlan | undefined): Pick<MachineStage, 'covers'> {
   const covers = listCoveredStages(stage).filter((id) => {
     const member = stageOf(id);
@@ -220,7 +234,7 @@ function findCovered(stage: StagePlan, stageOf: (id: string) => StagePlan | unde
   return covers.length === 0 ? {} : { covers };
 }
 
-/** The stages of a part that is done once and whose failure is tolerated as a whole; of any other stage none. */
+/** The stages of a part that runs once and whose failure is tolerated as a whole; empty for any other stage. */
 export function listCoveredStages({
   work,
   each,
@@ -238,12 +252,12 @@ function findCarried(stage: StagePlan, stageOf: (id: string) => StagePlan | unde
   return matters ? { carries: stage.input.stage } : {};
 }
 
-/** Whether those that wait for its success may start without an output of it. */
+/** Whether stages that wait for its success may start without an output of it. */
 export function mayLackOutput({ continueOnError, when }: Pick<StagePlan, 'continueOnError' | 'when'>): boolean {
   return continueOnError === true || when !== null;
 }
 
-/** Whether the time of a wait is known only once it starts: the plan says neither how long nor until when. */
+/** Whether the time of a wait is known only once it starts, because the plan sets neither a duration nor an end. */
 export function isTimeFound(wait: MachineStage['wait']): boolean {
   return wait !== undefined && wait.forMs === null && wait.untilMs === null;
 }
@@ -275,7 +289,7 @@ function machineLoop({ loop, work }: StagePlan): Pick<MachineStage, 'loop'> {
   return { loop: { stages: part.stages, output: part.output.stage, maxVisits, onLimit } };
 }
 
-/** In the first visit there is none. */
+/** In the first visit, these outputs do not exist. */
 export function listTakenAgain({ again = [] }: Pick<StagePlan, 'again'>): readonly TakenData[] {
   return again.map((stage) => ({ stage, output: true, outputs: [] }));
 }
@@ -302,7 +316,7 @@ export function dataTakenBy({
   for (const { fromStage, output } of inputs) of(fromStage).outputs.push(output);
   const giver = workspaceGiver({ workspace });
   if (giver !== null) of(giver).outputs.push(...HANDED_ON);
-  // Where the part is done for each item, its end takes them, within an item.
+  // If the part runs for each item, the stage that ends an item takes them.
   if (each === undefined || partOf(work) === null) for (const stage of outputsReadBy(work)) of(stage).output = true;
   for (const stage of texts?.stages ?? []) of(stage).output = true;
   if (each?.list.kind === 'stage-output') of(each.list.stage).output = true;
@@ -311,7 +325,10 @@ export function dataTakenBy({
   return [...taken].map(([stage, { output, outputs }]) => ({ stage, output, outputs: [...new Set(outputs)] }));
 }
 
-/** On its way into history: what equals a default is left out, an edge on success is the stage's id. */
+/**
+ * The plan as it is written into history: values that equal a default are left out, and an edge on success is only the
+ * stage's id.
+ */
 export interface MachinePlanWire extends Omit<MachinePlan, 'stages' | 'scopes'>, LevelWire {}
 
 interface LevelWire {
@@ -392,7 +409,7 @@ function eachFromWire({ part, ...each }: MachineEachWire): MachineEach {
   return part === undefined ? each : { ...each, part: machineFromWire(part) };
 }
 
-/** Size of what a workflow holds of its plan: what `PLAN_LIMITS.machineBytes` bounds. */
+/** The size of the plan that a workflow holds, in bytes. `PLAN_LIMITS.machineBytes` bounds it. */
 export function machineBytes(plan: MachinePlan): number {
   return utf8Length(JSON.stringify(machineToWire(plan)));
 }

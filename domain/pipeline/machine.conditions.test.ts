@@ -18,7 +18,7 @@ test('a stage is decided once what it waits for has succeeded, and takes a slot 
   expect(world.complaints).toEqual([]);
 });
 
-test('one whose condition does not hold is passed: no VM, no attempt, and dependents start', () => {
+test('a stage whose condition does not hold is passed: no VM, no attempt, and dependents start', () => {
   const world = new World(machineOf('a b>a c>b', { when: 'b', carry: true }));
   world.answer('a').answer('b', 'not');
   expect(world.phases['b']).toBe('passed');
@@ -28,14 +28,14 @@ test('one whose condition does not hold is passed: no VM, no attempt, and depend
   expect(world.outcome).toMatchObject({ state: 'succeeded', failedStage: null });
 });
 
-test('one whose condition cannot be decided fails, once, whatever its retry', () => {
+test('a stage whose condition cannot be decided fails once, whatever its retry', () => {
   const world = new World(machineOf('a b:3>a c>b', { when: 'b' }));
   world.answer('a').answer('b', 'fail');
   expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'b', failure: { code: 'stage/condition' } });
   expect(world.events.map(({ id }) => id)).toEqual(['stage/b/0/1/failed', 'stage/c/skipped']);
 });
 
-test('what the condition came to stands for all attempts', () => {
+test('a decision of the condition holds for all attempts', () => {
   const world = new World(machineOf('b:2', { when: 'b' }));
   world.answer('b').answer('b', 'fail').answer('b');
   expect(world.log).toEqual(['evaluate b#1', 'run b/0/1 in b#0', 'run b/0/2 in b#1', 'finish succeeded']);
@@ -48,7 +48,7 @@ test('an approval is decided before it asks', () => {
   expect(world.log.at(-1)).toBe('ask b/0/1');
 });
 
-test('a cancel ends what is being decided, and its late answer starts nothing', () => {
+test('a cancel ends a decision that is under way, and its late answer starts nothing', () => {
   const world = new World(machineOf('a b', { when: 'b' }));
   world.send({ type: 'cancel-requested' });
   expect(world.phases['b']).toBe('skipped');
@@ -59,13 +59,13 @@ test('a cancel ends what is being decided, and its late answer starts nothing', 
 });
 
 describe('with a VM that is lost', () => {
-  test('what was being decided over its outputs is decided over the new ones', () => {
+  test('a decision that is under way is made again with the new outputs', () => {
     const world = new World(machineOf('a b>a c', { shared: 'a c', when: 'b' }));
     world.answer('vm').answer('a');
     expect(world.phases['b']).toBe('deciding');
     world.answer('c', 'lost').answer('release');
     expect(world.phases['b']).toBe('waiting');
-    // Of the outputs that are gone.
+    // This decision read the outputs that are gone.
     world.answer('b', 'not');
     expect(world.phases['b']).toBe('waiting');
     world.answer('vm').answer('a');
@@ -75,7 +75,7 @@ describe('with a VM that is lost', () => {
     expect(world.complaints).toEqual([]);
   });
 
-  test('what was passed in it is decided again, and nothing runs before what its files come from', () => {
+  test('a stage that was passed is decided again, and nothing runs before the stages that make its files', () => {
     const world = new World(machineOf('a b>a c>b', { shared: 'a b c', when: 'b' }));
     world.answer('vm').answer('a').answer('b', 'not').answer('c', 'lost').answer('release').answer('vm');
     expect(world.phases).toMatchObject({ a: 'running', b: 'waiting', c: 'waiting' });
@@ -97,13 +97,13 @@ describe('with a VM that is lost', () => {
   });
 });
 
-test('a merged result has no part of what was passed', () => {
+test('a merged result has no part of a passed stage', () => {
   const world = new World(machineOf('a b', { merge: 'a b', when: 'b' }));
   world.answer('a').answer('b', 'not');
   expect(world.finish?.merge?.map(({ name }) => name)).toEqual(['a']);
 });
 
-test('what stands for the output of a passed stage is what others carry on, and the result', () => {
+test('the output that replaces that of a passed stage is carried on, and is the result', () => {
   const ref = { sha256: 'e'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' };
   const world = new World(machineOf('b', { when: 'b' }));
   world.pending.pop();
@@ -111,7 +111,7 @@ test('what stands for the output of a passed stage is what others carry on, and 
   expect(world.outcome).toMatchObject({ state: 'succeeded', output: ref });
 });
 
-test('the condition travels to the workflow as the stages that it reads', () => {
+test('the workflow gets a condition as the list of stages that it reads', () => {
   const plan = machinePlanOf(planOf('a b>a c>b', { when: 'b c' }));
   expect(plan.stages.map(({ condition }) => condition)).toEqual([null, ['a'], ['b']]);
   const wire = machineToWire(plan);
@@ -119,7 +119,7 @@ test('the condition travels to the workflow as the stages that it reads', () => 
   expect(machineFromWire(JSON.parse(JSON.stringify(wire)) as typeof wire)).toEqual(plan);
 });
 
-test('in a chain a passed stage hands on what a stage before it had, also behind a failure that is tolerated', () => {
+test('a passed stage in a chain hands on what a stage before it had, also after a tolerated failure', () => {
   const world = new World(machineOf('a b>a c>b', { chain: true, when: 'c', tolerate: 'b' }));
   world.answer('a').answer('b', 'fail');
   const asked = world.pending.find(({ type }) => type === 'evaluate');

@@ -74,7 +74,7 @@ describe('edges from a scope that starts again', () => {
     return world.answer('vm').answer('a').answer('b', 'lost').answer('release');
   };
 
-  test('on the end: what it started stands, what waits for more waits for it again', () => {
+  test('on the end: a stage that has started keeps its result, and a stage that waits for more edges waits again', () => {
     const world = new World(machineOf('a b x>a~ y>a~,b~', { shared: 'a b' }));
     world.answer('vm').answer('a').answer('b', 'lost').answer('x').answer('release');
     expect(world.phases).toEqual({ a: 'ready', b: 'ready', x: 'succeeded', y: 'waiting' });
@@ -109,7 +109,7 @@ describe('edges from a scope that starts again', () => {
     ]);
   });
 
-  test('on a failure that came: it stands, since failed stages do not run again', () => {
+  test('on a failure that occurred: the started stage keeps its result, since failed stages do not run again', () => {
     const world = new World(machineOf('a b h>a!', { shared: 'a b' }));
     world.answer('vm').answer('a', 'fail').answer('h').answer('b', 'lost').answer('release');
     expect(world.phases).toEqual({ a: 'failed', b: 'ready', h: 'succeeded' });
@@ -137,7 +137,7 @@ describe('a stage without a scope', () => {
     expect(world.log).toEqual(['run b/0/1', 'run c/0/1', 'run a/0/1 in a#0']);
   });
 
-  test('asks, and goes on with the answer', () => {
+  test('asks, and continues with the answer', () => {
     const world = new World(machineOf('a b>a c>b', { ask: 'b', maxParallel: 1, carry: true }));
     world.answer('a');
     expect(world.phases).toEqual({ a: 'succeeded', b: 'asking', c: 'waiting' });
@@ -146,7 +146,7 @@ describe('a stage without a scope', () => {
     expect(world.log).toEqual(['run a/0/1 in a#0', 'ask b/0/1', 'run c/0/1 in c#0', 'finish succeeded']);
   });
 
-  test('fails with the answer no, and asks again where the author retries', () => {
+  test('fails with the answer no, and asks again if the author retries', () => {
     const world = new World(machineOf('a:2 b>a!', { ask: 'a' }));
     world.answer('a', 'fail');
     expect(world.log).toEqual(['ask a/0/1', 'ask a/0/2']);
@@ -169,7 +169,7 @@ describe('a stage without a scope', () => {
     ]);
   });
 
-  test('withdraws its question when the run is cancelled; a late answer is none', () => {
+  test('withdraws its question when the run is cancelled', () => {
     const world = new World(machineOf('a', { ask: 'a' }));
     world.send({ type: 'cancel-requested' });
     expect(world.log).toEqual(['ask a/0/1', 'withdraw a/0/1', 'finish cancelled']);
@@ -188,14 +188,14 @@ describe('a stage without a scope', () => {
     expect(world.phases).toEqual({ a: 'asking' });
   });
 
-  test('that runs and is lost has failed: there is no VM to be made anew', () => {
+  test('fails if it is lost while it runs, because there is no VM to replace', () => {
     const world = new World(machineOf('a', { bare: 'a' }));
     world.answer('a', 'lost');
     expect(world.outcome).toMatchObject({ state: 'failed', failure: { code: 'vm/lost' } });
   });
 });
 
-test('a stage that is passed lets those that wait for its success go on, without data of it', () => {
+test('stages that wait for the success of a passed stage start, without data of it', () => {
   const world = new World(machineOf('a b>a c>a!', { carry: true }));
   world.answer('a', 'pass');
   const command = world.pending[0]!;

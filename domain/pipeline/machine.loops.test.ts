@@ -8,7 +8,7 @@ function loopWorld(text: string, onLimit: OnLimit = 'fail', maxVisits = 3): Worl
   return new World(machineOf(text, { chain: true, loop }));
 }
 
-/** One visit, and what the loop's condition comes to after it. */
+/** One visit, and the decision of the loop's condition after it. */
 function visit(world: World, until: 'ok' | 'not'): World {
   return world.answer('a').answer('b').answer('L', until);
 }
@@ -36,7 +36,7 @@ describe('a loop', () => {
     ]);
   });
 
-  test('hands its first stage what the visit before came to, and nothing in the first', () => {
+  test('hands its first stage the output of the previous visit, and nothing in the first visit', () => {
     const world = loopWorld('s a>s b>a L>b').answer('s');
     const found = (): unknown => {
       const command = world.pending.find((each) => each.type === 'run-stage' && each.stageId === 'a');
@@ -47,7 +47,7 @@ describe('a loop', () => {
     expect(found()).toMatchObject({ output: { sha256: expect.stringMatching(/^b\/0\/10/) } });
   });
 
-  test('fails at its limit, as loop/limit, and what comes after is skipped', () => {
+  test('fails at its limit with loop/limit, and stages after it are skipped', () => {
     const world = loopWorld('a b>a L>b z>L', 'fail', 2);
     visit(world, 'not');
     visit(world, 'not');
@@ -59,13 +59,13 @@ describe('a loop', () => {
     expect(world.phases).toMatchObject({ L: 'failed', z: 'skipped' });
   });
 
-  test('goes on at its limit with `on_limit: pass`', () => {
+  test('continues at its limit with `on_limit: pass`', () => {
     const world = loopWorld('a b>a L>b z>L', 'pass', 1);
     visit(world, 'not').answer('L').answer('z');
     expect(world.outcome).toMatchObject({ state: 'succeeded' });
   });
 
-  test('counts retries of each visit anew', () => {
+  test('counts the retries of each visit separately', () => {
     const world = loopWorld('a:2 b>a L>b').answer('a', 'fail');
     visit(world, 'not').answer('a', 'fail');
     visit(world, 'ok').answer('L');
@@ -73,20 +73,20 @@ describe('a loop', () => {
     expect(world.log.filter((line) => line.startsWith('run a/'))).toHaveLength(4);
   });
 
-  test('ends with a stage that fails, in whatever visit, and has no output then', () => {
+  test('ends when a stage of any visit fails, and then has no output', () => {
     const world = loopWorld('a b>a L>b');
     visit(world, 'not').answer('a', 'fail');
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a', output: null });
     expect(world.phases).toMatchObject({ b: 'skipped', L: 'skipped' });
   });
 
-  test('ends with its condition when that cannot be decided', () => {
+  test('fails if its condition cannot be decided', () => {
     const world = loopWorld('a b>a L>b');
     world.answer('a').answer('b').answer('L', 'fail');
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'L', failure: { code: 'stage/condition' } });
   });
 
-  test('does not go on after a cancel', () => {
+  test('does not continue after a cancel', () => {
     const world = loopWorld('a b>a L>b z>L');
     visit(world, 'not').send({ type: 'cancel-requested' }).answer('a', 'cancelled').answer('release');
     expect(world.outcome).toMatchObject({ state: 'cancelled' });
@@ -102,7 +102,7 @@ describe('a loop', () => {
     expect(world.outcome).toMatchObject({ state: 'succeeded' });
   });
 
-  test('after a failure does all its visits for that failure, and none without it', () => {
+  test('that waits for a failure makes all its visits after that failure, and none without it', () => {
     const failed = loopWorld('s a>s! b>a L>b').answer('s', 'fail');
     visit(failed, 'not');
     visit(failed, 'ok').answer('L');

@@ -4,7 +4,7 @@ import { machineOf } from '../../test/machine/plan-of.ts';
 import { World } from '../../test/machine/world.ts';
 import type { MachinePlan } from './machine-plan.ts';
 
-/** `p` ends the part of the stages in `within`, of which each end in `parts` says its own. */
+/** `p` ends the part with the stages in `within`; `parts` lists the stages of each end. */
 function withParts(plan: MachinePlan, parts: Readonly<Record<string, string>>): MachinePlan {
   return {
     ...plan,
@@ -18,7 +18,7 @@ function withParts(plan: MachinePlan, parts: Readonly<Record<string, string>>): 
 const PART = withParts(machineOf('a b c>a,b p>c d>p e>p!', { bare: 'p' }), { p: 'a b c' });
 
 describe('a part whose failure is tolerated', () => {
-  test('fails once all of it has ended, and the run goes on and succeeds', () => {
+  test('fails once all of it has ended; the run continues and succeeds', () => {
     const world = new World(PART);
     world.answer('a', 'fail');
     expect(world.phases).toEqual({ a: 'failed', b: 'running', c: 'skipped', p: 'waiting', d: 'waiting', e: 'waiting' });
@@ -34,7 +34,7 @@ describe('a part whose failure is tolerated', () => {
     expect(world.outcome).toMatchObject({ state: 'succeeded', failedStage: null, failure: null, tolerated: ['p'] });
   });
 
-  test('comes to its output where nothing of it fails', () => {
+  test('returns its output if no stage of it fails', () => {
     const world = new World(PART);
     world.answer('a').answer('b').answer('c').answer('p').answer('d');
     expect(world.phases).toMatchObject({ p: 'succeeded', e: 'skipped' });
@@ -50,13 +50,13 @@ describe('a part whose failure is tolerated', () => {
     });
   });
 
-  test('hides no failure beside it', () => {
+  test('hides no failure outside of it', () => {
     const world = new World(withParts(machineOf('a p>a x', { bare: 'p' }), { p: 'a' }));
     world.answer('a', 'fail').answer('x', 'fail');
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'x', tolerated: ['p'] });
   });
 
-  test('is skipped where what comes before it failed', () => {
+  test('is skipped if a stage before it failed', () => {
     const world = new World(withParts(machineOf('x a>x p>a d>p', { bare: 'p' }), { p: 'a' }));
     world.answer('x', 'fail');
     expect(world.phases).toEqual({ x: 'failed', a: 'skipped', p: 'skipped', d: 'skipped' });
@@ -92,7 +92,7 @@ describe('a part whose failure is tolerated', () => {
     expect(world.outcome).toMatchObject({ state: 'succeeded', tolerated: ['a', 'p'] });
   });
 
-  test('within another: the inner one fails alone', () => {
+  test('within another part: only the inner part fails', () => {
     const plan = withParts(machineOf('a q>a b>q p>b d>p', { bare: 'p q' }), { q: 'a', p: 'a q b' });
     const world = new World(plan);
     world.answer('a', 'fail');
@@ -101,7 +101,7 @@ describe('a part whose failure is tolerated', () => {
     expect(world.outcome).toMatchObject({ state: 'succeeded', tolerated: ['q'] });
   });
 
-  test('within another whose own failure it does not hide', () => {
+  test('within another part: does not hide the failure of the outer part', () => {
     const plan = withParts(machineOf('a q>a b>q p>b d>p', { bare: 'p q' }), { q: 'a', p: 'a q b' });
     const world = new World(plan);
     world.answer('a', 'fail').answer('b', 'fail');
@@ -110,7 +110,7 @@ describe('a part whose failure is tolerated', () => {
     expect(world.outcome).toMatchObject({ state: 'succeeded', tolerated: ['q', 'p'] });
   });
 
-  test('in a loop: each visit has a failure of its own', () => {
+  test('in a loop: each visit has its own failure', () => {
     const loop = { end: 'L', stages: 'a p', maxVisits: 2, onLimit: 'pass' } as const;
     const world = new World(withParts(machineOf('a p>a L>p,a~', { bare: 'p', loop }), { p: 'a' }));
     world.answer('a', 'fail').answer('L', 'not');

@@ -26,7 +26,7 @@ function randomWorld(random: (below: number) => number): World {
   if (loop !== null) text.push(`L>${within.join(',')}`, `end>L,${within[random(within.length)]}`);
   const part = random(2) === 0 ? null : randomPart(random);
   if (part !== null) text.push(...part.text);
-  // A part has VMs of its own.
+  // A part has its own VMs.
   const mates = part !== null && random(2) === 0 ? part.inner : ids;
   const shared = mates.filter((id) => !last.includes(id) && random(2) === 0).join(' ');
   const merge =
@@ -71,7 +71,7 @@ function randomWorld(random: (below: number) => number): World {
   return new World(plan, random(3) === 0 ? { given: randomGiven(plan, random) } : {});
 }
 
-/** A part whose failure is tolerated as a whole, within another such part or alone, and what comes after it. */
+/** A part whose failure is tolerated as a whole, possibly within another such part, and the stages after it. */
 function randomPart(random: (below: number) => number): {
   readonly text: readonly string[];
   readonly inner: readonly string[];
@@ -92,7 +92,7 @@ function randomMerge(ids: readonly string[], random: (below: number) => number):
   return ids.slice(random(ids.length)).join(' ');
 }
 
-/** What an earlier run may have come to: each stage behind stages that are given too. */
+/** Random results of an earlier run. A stage is given only if all stages before it are given. */
 function randomGiven(plan: MachinePlan, random: (below: number) => number): Readonly<Record<string, GivenStage>> {
   const given = new Map<string, GivenStage>();
   for (const { id, after } of plan.stages) {
@@ -140,7 +140,7 @@ test('any plan in any order of events ends, releases every VM, and breaks no pro
     expect(world.outcome, `seed ${seed} never ends: ${world.log.join('; ')}`).not.toBeNull();
     expect(new Set(world.events.map(({ id }) => id)).size, `seed ${seed}: event ids repeat`).toBe(world.events.length);
     const failed = Object.keys(world.phases).filter((id) => world.phases[id] === 'failed');
-    // What failed is the run's failure, or tolerated by itself or with its part.
+    // A failed stage fails the run, or its failure is tolerated, or the failure of its part is.
     const tolerated = world.outcome!.tolerated ?? [];
     const covered = world.plan.stages.flatMap(({ id, covers = [] }) => (tolerated.includes(id) ? covers : []));
     const missed =

@@ -29,7 +29,7 @@ describe('order', () => {
     expect(start(machineOf('a b c'), { maxParallel: 1 }).commands).toHaveLength(1);
   });
 
-  test('a stage that waits for its VM does not hold up one that needs none', () => {
+  test('a stage without a VM starts while another stage waits for its VM', () => {
     const world = new World(machineOf('a b c', { shared: 'a b', maxParallel: 1 }));
     expect(world.log).toEqual(['acquire _shared#0', 'run c/0/1 in c#0']);
   });
@@ -43,7 +43,7 @@ describe('order', () => {
 });
 
 describe('failure', () => {
-  test('skips what depends on it, nearest reason, and lets the rest go on', () => {
+  test('skips stages that depend on the failed one, each for its nearest reason, while other stages continue', () => {
     const world = new World(machineOf('a b>a c>b d'));
     world.answer('a', 'fail');
     expect(world.phases).toEqual({ a: 'failed', b: 'skipped', c: 'skipped', d: 'running' });
@@ -97,7 +97,7 @@ describe('failure', () => {
     expect(world.events.map(({ id }) => id)).toEqual(['stage/a/0/1/retrying', 'stage/a/0/2/retrying']);
   });
 
-  test('one that is tolerated lets what depends on it start, and the run succeed', () => {
+  test('a tolerated failure lets dependent stages start, and the run succeeds', () => {
     const world = new World(machineOf('a b>a c>a!', { tolerate: 'a', carry: true }));
     world.answer('a', 'fail');
     expect(world.phases).toEqual({ a: 'failed', b: 'running', c: 'running' });
@@ -109,13 +109,13 @@ describe('failure', () => {
     expect(world.outcome).toMatchObject({ state: 'succeeded', failedStage: null, failure: null, tolerated: ['a'] });
   });
 
-  test('one that is tolerated hides no other', () => {
+  test('a tolerated failure hides no other failure', () => {
     const world = new World(machineOf('a b>a c', { tolerate: 'a' }));
     world.answer('a', 'fail').answer('b', 'fail').answer('c');
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'b', tolerated: ['a'] });
   });
 
-  test('what a stage would have found goes through one that is tolerated', () => {
+  test('a tolerated stage that fails hands its input on', () => {
     const world = new World(machineOf('a b>a c>b d>c', { tolerate: 'b c', chain: true }));
     world.answer('a').answer('b', 'fail').answer('c', 'broken').answer('release');
     const command = world.pending[0]!;
@@ -125,7 +125,7 @@ describe('failure', () => {
     });
   });
 
-  test('a merge leaves out a part that is tolerated, and no other', () => {
+  test('a merge leaves out a tolerated part that failed, and no other part', () => {
     const world = new World(machineOf('a b', { tolerate: 'a', merge: 'a b' }));
     world.answer('a', 'fail').answer('b');
     expect(world.finish?.merge).toEqual([{ name: 'b', output: expect.anything() }]);
@@ -134,7 +134,7 @@ describe('failure', () => {
     expect(other.finish?.merge).toBeNull();
   });
 
-  test('a shared VM that is lost for good is not tolerated: others were to run in it', () => {
+  test('a shared VM that is lost for good is not tolerated, because other stages were to run in it', () => {
     const world = new World(machineOf('a b>a', { shared: 'a b', tolerate: 'a' }));
     world.answer('vm');
     for (let losses = 0; losses < LOST_VM_ATTEMPTS; losses += 1)
@@ -144,7 +144,7 @@ describe('failure', () => {
     expect(world.outcome?.tolerated).toBeUndefined();
   });
 
-  test('pauses grow where the plan says so', () => {
+  test('pauses grow if the plan sets a factor', () => {
     const world = new World(machineOf('a:4', { backoffMs: 500, retry: { factor: 3, maxBackoffMs: 2_000 } }));
     for (let attempt = 1; attempt < 4; attempt += 1) world.answer('a', 'fail').answer('timer');
     expect(world.log.filter((line) => line.startsWith('timer'))).toEqual([
@@ -182,13 +182,13 @@ describe('failure', () => {
     ]);
   });
 
-  test('a broken world is not retried, and the VM that may be left is released', () => {
+  test('a failure of the infrastructure is not retried, and a VM that it may have left is released', () => {
     const world = new World(machineOf('a:3'));
     world.answer('a', 'broken').answer('release');
     expect(world.log).toEqual(['run a/0/1 in a#0', 'release a#0', 'finish failed']);
   });
 
-  test('a shared VM that cannot be had fails what waits for it', () => {
+  test('a shared VM that cannot be acquired fails the stages that wait for it', () => {
     const world = new World(machineOf('a b>a', { shared: 'a b' }));
     world.answer('vm', 'acquire-broken').answer('release');
     expect(world.phases).toEqual({ a: 'failed', b: 'skipped' });
@@ -202,7 +202,7 @@ describe('a failure without a result', () => {
       body.type === 'stage-failed' ? [[id, body.execKey, body.failure.code, body.failure.message]] : [],
     );
 
-  test('a failure of the infrastructure has an event, and a failure with a stored result has none', () => {
+  test('a failure of the infrastructure has an event, and a failure with a stored result has no event', () => {
     const world = new World(machineOf('a b c>a'));
     world.answer('a', 'broken').answer('b', 'fail').answer('release');
     expect(failures(world)).toEqual([['stage/a/0/1/failed', 'a/0/1', 'host/not-ready', 'no kernel']]);
@@ -350,7 +350,7 @@ describe('lost VMs', () => {
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a', failure: { code: 'vm/lost' } });
   });
 
-  test('leave results of stages outside of the scope alone, and hold back what has not started', () => {
+  test('keep the results of stages outside of the scope, and hold back stages that have not started', () => {
     const world = new World(machineOf('a b>a x>a y>a,x', { shared: 'a b' }));
     world.answer('vm').answer('a').answer('x').answer('b', 'lost');
     expect(world.running).toEqual(['y']);
@@ -434,7 +434,7 @@ describe('giving up', () => {
     expect(world.complaints).toEqual([]);
   });
 
-  test('starts nothing again that fails meanwhile', () => {
+  test('does not retry a stage that fails afterwards', () => {
     const world = new World(machineOf('a:3 b>a'));
     world.send({ type: 'give-up', failure });
     world.answer('a', 'fail');
@@ -503,7 +503,7 @@ describe('waits', () => {
     expect(world.events.map(({ id, body }) => [id, body.type])).toEqual([['stage/pause/0/1/woken', 'stage-woken']]);
   });
 
-  test('a cancel ends it at once, and what its timer says later is not heard', () => {
+  test('a cancel ends a wait at once, and the later event of its timer is ignored', () => {
     const world = new World(machineOf('pause b>pause c', { wait: 'pause' }));
     world.send({ type: 'cancel-requested' });
     expect(world.phases).toEqual({ pause: 'cancelled', b: 'skipped', c: 'running' });
@@ -513,7 +513,7 @@ describe('waits', () => {
     expect(world.outcome).toMatchObject({ state: 'cancelled' });
   });
 
-  test('while one waits and nothing else is under way, a run only waits', () => {
+  test('a run only waits while one stage waits and nothing else is under way', () => {
     const world = new World(machineOf('a b>a c d:2', { wait: 'b', ask: 'c', backoffMs: 100 }));
     const seen = [isOnlyWaiting(world.state)];
     for (const answer of [
@@ -694,7 +694,7 @@ describe('stages with `finally`', () => {
     expect(world.running).toEqual(['last']);
   });
 
-  test('take what there is of those before', () => {
+  test('get the outputs that exist of the stages before them', () => {
     const plan = machineOf('a last', { finally: 'last' });
     const taking = plan.stages.map((stage) =>
       stage.id === 'last' ? { ...stage, takes: [{ stage: 'a', output: false, outputs: ['logs'] }] } : stage,
@@ -713,7 +713,7 @@ describe('what is carried past a tolerated failure', () => {
     return command?.type === 'run-stage' ? command.upstream : undefined;
   };
 
-  test('behind a merge are the parts of it, those that there are', () => {
+  test('the parts of a merge that exist are carried', () => {
     const world = new World(machineOf('a b c>a,b d>c e>d', { mixed: true, tolerate: 'b c d' }));
     world.answer('a').answer('b', 'fail').answer('c', 'fail');
     const parts = {

@@ -2,27 +2,29 @@
  * The run machine: decides what a run does next. Pure: no clock, no randomness, no I/O, so that a replay
  * makes the same commands from the same events.
  *
- * - A stage starts when every edge before it holds, its VM is there and fewer than `maxParallel` run; among the ready ones,
- *   in the order of the plan. One without a scope starts at once and takes no slot; an `ask` waits for its answer.
- * - A stage with a condition is decided once every edge before it holds: it starts, is passed, or fails. What it came to stands
- *   for all its attempts.
- * - A stage with an edge that can no longer hold is skipped, and so is what waits for its success; everything else goes on.
- *   The run fails when any stage did. A stage that was only there for a failure that did not come is not missed.
- * - Within a part whose failure is tolerated as a whole, a failure is as any other; what ends the part fails for it once all of the
- *   part has ended, and the run may succeed.
- * - The author's `retry` gives a new exec key. In a scope of one stage the new attempt gets a new VM, unless the scope keeps its VM; in a
- *   shared scope it happens in the same VM.
- * - Stages with `finally` have their turn once every other stage has ended, and for a limited time. A cancel, or a run that gives
- *   up, leaves them alone; what they come to hides no earlier failure.
- * - A lost VM is counted apart, per scope, up to `LOST_VM_ATTEMPTS`. A shared scope starts again as a whole
- *   in a new generation, after the stages that still ran in the old one have ended: its finished stages run
- *   again under new exec keys, and its passed stages are decided again; stages outside keep their results. An edge from a stage
- *   that runs again is open again: what it
- *   started has started, what waits for it waits, and what was skipped because it did not fail may be needed yet.
- * - A loop is ended by a stage whose condition is decided after each visit: where it does not hold, the stages of the loop run again,
- *   their attempts counted on, until the most visits are over.
- * - A VM is released once no stage of its scope is left, on every path, and `finish` comes after the last
- *   release has been answered.
+ * - A stage starts when every edge before it holds, its VM exists and fewer than `maxParallel` stages run. Ready stages
+ *   start in the order of the plan. A stage without a scope starts at once and takes no slot; an `ask` waits for its
+ *   answer.
+ * - A stage with a condition is decided once every edge before it holds: it starts, is passed, or fails. The decision
+ *   holds for all its attempts.
+ * - A stage is skipped if one of its edges can no longer hold, and so are the stages that wait for its success. All
+ *   other stages continue. The run fails if any stage failed. A stage that only waited for a failure is not missing if
+ *   that failure did not occur.
+ * - Within a part whose failure is tolerated as a whole, a failure has its usual effects. Once all of the part has
+ *   ended, the stage that ends the part fails for it, and the run may succeed.
+ * - The author's `retry` starts an attempt with a new exec key. In a scope of one stage, the new attempt gets a new VM
+ *   unless the scope keeps its VM. In a shared scope, it runs in the same VM.
+ * - Stages with `finally` start once every other stage has ended, and have a time limit. A cancel, or a run that gives
+ *   up, does not stop them. Their failures hide no earlier failure.
+ * - Lost VMs are counted per scope, separately from `retry`, up to `LOST_VM_ATTEMPTS`. A shared scope starts again as a
+ *   whole in a new generation, once the stages that still ran in the old one have ended. Its finished stages run again
+ *   under new exec keys; its passed stages are decided again. Stages outside of the scope keep their results.
+ * - An edge from a stage that runs again is open again. A stage that has started over this edge stays as it is; other
+ *   stages wait again. A stage that was skipped because that stage did not fail may still be needed.
+ * - The stage that ends a loop is decided after each visit. If its condition does not hold, the stages of the loop run
+ *   again, with continued attempt numbers, until the loop has had all its visits.
+ * - A VM is released once no stage of its scope is open, on every path. `finish` comes after the last release was
+ *   answered.
  */
 import { edgesToHold } from './edges.ts';
 import { isLostVm } from '../errors/error-code.ts';
@@ -49,15 +51,18 @@ import type { Transition } from './transition.ts';
 export type { MachineRunEvent, Transition } from './transition.ts';
 
 export interface RunContext {
-  /** A ceiling of the host beside the plan's own `maxParallel`. */
+  /** A limit of the host in addition to the plan's own `maxParallel`. */
   readonly maxParallel?: number;
-  /** Stages that have ended from the beginning, by id: what an earlier run came to. They run again for no lost VM. */
+  /**
+   * Stages that have ended before the run starts, by id, with their results in an earlier run. No lost VM makes them
+   * run again.
+   */
   readonly given?: Readonly<Record<string, GivenStage>>;
 }
 
 /**
- * The first commands of a run. `plan` is made of one that `checkPlan` or `compilePlan` passed.
- * @throws Error when `given` names a stage that the plan does not have
+ * Starts a run. `plan` is made from a plan that `checkPlan` or `compilePlan` accepted.
+ * @throws Error if `given` names a stage that the plan does not have
  */
 export function start(plan: MachinePlan, context: RunContext = {}): Transition {
   const index = planIndex(plan);
@@ -107,8 +112,8 @@ export function start(plan: MachinePlan, context: RunContext = {}): Transition {
 }
 
 /**
- * The next commands after an event.
- * @throws Error when the event names a stage or scope that the plan does not have: a bug of the caller
+ * Returns the next state, commands and events after an event.
+ * @throws Error if the event names a stage or scope that the plan does not have: a bug of the caller
  */
 export function transition(plan: MachinePlan, state: RunState, event: MachineEvent): Transition {
   if (state.outcome !== null) return { state, commands: [], events: [] };
@@ -163,7 +168,10 @@ export function transition(plan: MachinePlan, state: RunState, event: MachineEve
   return complete(draft);
 }
 
-/** The consequences that any event may have: VMs that are no longer needed, the turn of `finally`, and stages that have room now. */
+/**
+ * Handles the consequences that any event may have: VMs to release, the start of `finally`, and stages that now have
+ * room.
+ */
 function complete(draft: Draft): Transition {
   for (const scope of draft.emptied) draft.releaseIfDone(scope);
   beginFinally(draft);
@@ -238,7 +246,7 @@ function onStageLost(draft: Draft, stageId: string, execKey: string, failure: St
   if (stage === null) return;
   draft.leave(stage);
   const scope = draft.index.scopeOf(stage);
-  // Work without a VM has lost its host; whoever does it tries again by itself.
+  // This work has no VM to replace. Its activity already retries after the loss of a host.
   if (scope === null) return failWithoutResult(draft, stage, failure);
   if (draft.index.isShared(scope)) loseSharedVm(draft, scope, stage, failure);
   else loseOwnVm(draft, scope, stage, execKey, failure);
@@ -263,7 +271,7 @@ function onStageCancelled(draft: Draft, stageId: string, execKey: string): void 
   draft.afterStage(draft.index.scopeOf(stage));
 }
 
-/** An answer to a question that was withdrawn, or asked anew since, is none. */
+/** Ignores an answer to a question that was withdrawn or asked again. */
 function onAnswered(draft: Draft, stageId: string, attempt: number, answer: Answer): void {
   const stage = draft.stageIndex(stageId);
   const state = draft.stage(stage);
@@ -278,7 +286,7 @@ function onAnswered(draft: Draft, stageId: string, attempt: number, answer: Answ
   }
 }
 
-/** Of a stage that was cancelled meanwhile nobody waits any more. */
+/** Starts the wait, unless the stage was cancelled after its time was asked for. */
 function onTimeFound(draft: Draft, stageId: string, attempt: number, time: FoundTime): void {
   const stage = draft.stageIndex(stageId);
   const state = draft.stage(stage);
@@ -304,7 +312,7 @@ function onWaited(draft: Draft, stageId: string, attempt: number): void {
   if (state.phase === 'sleeping' && state.attempt === attempt) wake(draft, stage, 'succeeded');
 }
 
-/** The evaluation of a stage that was cancelled, or has to be decided anew, says nothing any more. */
+/** Ignores a decision if the stage was cancelled or has to be decided again. */
 function onConditionEvaluated(draft: Draft, stageId: string, evaluation: number, decision: ConditionOutcome): void {
   const stage = draft.stageIndex(stageId);
   const state = draft.stage(stage);
@@ -341,7 +349,7 @@ function onGraceOver(draft: Draft): void {
 function onGiveUp(draft: Draft, failure: StageFailure): void {
   if (draft.open === 0) return;
   if (draft.finallyBegun) {
-    // The time of a run ends with its other stages.
+    // The time limit of a run covers only its other stages.
     if (failure.code !== 'run/timeout') stopFinally(draft, `the run gave up: ${failure.code}`, failure);
     return;
   }

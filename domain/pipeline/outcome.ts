@@ -1,4 +1,4 @@
-/** What a run has come to, once nothing of it is open. */
+/** The outcome of a run, once no stage of it is open. */
 import type { RunOutcome } from '../run/event.ts';
 import type { MachinePlan } from './machine-plan.ts';
 import type { PlanIndex } from './plan-index.ts';
@@ -7,7 +7,7 @@ import type { NamedOutput, RunState, StageState } from './state.ts';
 
 export function outcomeOf(plan: MachinePlan, index: PlanIndex, state: RunState): RunOutcome {
   const { firstFailure, gaveUp, cancelRequested } = state;
-  // What is skipped within a part whose failure is tolerated is tolerated with it.
+  // A skipped stage in a part whose failure is tolerated is tolerated too.
   const isCovered = ({ skipCause }: StageState, stage: number): boolean =>
     skipCause === 'failure' && index.coverOf(stage) !== null;
   const cut = plan.stages.some((stage, at) => {
@@ -32,19 +32,22 @@ export function outcomeOf(plan: MachinePlan, index: PlanIndex, state: RunState):
   };
 }
 
-/** In the plan's order. One whose VM took others with it is the reason of the run's end, and not tolerated. */
+/**
+ * The tolerated failures in the plan's order. A failure whose lost VM also ended other stages is the reason of the
+ * run's end, and is not tolerated.
+ */
 export function listTolerated(plan: MachinePlan, { stages, firstFailure }: RunState): readonly string[] {
   return plan.stages.flatMap(({ id, continueOnError }, index) =>
     continueOnError === true && rowAt(stages, index).phase === 'failed' && firstFailure?.stage !== id ? [id] : [],
   );
 }
 
-/** Something that the run was to do was not done. */
+/** Work of the run was not done. */
 function isCut({ phase, skipCause }: StageState): boolean {
   return phase === 'cancelled' || (phase === 'skipped' && skipCause !== 'unneeded');
 }
 
-/** Null also when a part is missing that is missed: half a merge would be taken for a whole one. */
+/** The parts of a merged output. Null also if a needed part is missing: half a merge would be taken for a whole one. */
 export function mergeOf(plan: MachinePlan, index: PlanIndex, state: RunState): readonly NamedOutput[] | null {
   if (plan.output.kind === 'stage') return null;
   const parts = index.outputStages
@@ -53,7 +56,7 @@ export function mergeOf(plan: MachinePlan, index: PlanIndex, state: RunState): r
   return parts.every((part): part is NamedOutput => part.output !== null) ? parts : null;
 }
 
-/** It was passed, or its failure is tolerated, so that nobody counts on its part. */
+/** The stage was passed, or its failure is tolerated, so the merge does not need its part. */
 function isLeftOut(plan: MachinePlan, state: RunState, stage: number): boolean {
   const { phase } = rowAt(state.stages, stage);
   return phase === 'passed' || (phase === 'failed' && plan.stages[stage]!.continueOnError === true);

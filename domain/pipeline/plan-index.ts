@@ -1,4 +1,7 @@
-/** Who stands where in a plan, computed once per plan, so that a transition costs what it changes. */
+/**
+ * Indexes of the stages and scopes of a plan, computed once per plan, so that the cost of a transition depends only on
+ * its changes.
+ */
 import type { EdgeCondition } from '../plan/plan.ts';
 import { isSharedScope } from '../plan/scope.ts';
 import type { MachinePlan, TakenData } from './machine-plan.ts';
@@ -10,33 +13,36 @@ export interface Edge {
 }
 
 export interface PlanIndex {
-  /** Stages whose output the run's result is, or is made of. */
+  /** Stages whose output is the run's result, or a part of it. */
   readonly outputStages: readonly number[];
-  /** Those with `finally`. */
+  /** Stages with `finally`. */
   readonly finallyStages: readonly number[];
   isFinally(stage: number): boolean;
-  /** The stage that ends the innermost part of this one whose failure is tolerated as a whole; null: it is in none. */
+  /**
+   * The stage that ends the innermost part with this stage whose failure is tolerated as a whole; null: it is in no
+   * such part.
+   */
   coverOf(stage: number): number | null;
-  /** With such an end: the stages of its part. */
+  /** The stages of the part that such a stage ends. */
   coveredBy(end: number): readonly number[];
   stageById(id: string): number | undefined;
   scopeById(id: string): number | undefined;
-  /** Null: the stage has none. */
+  /** Null: the stage has no scope. */
   scopeOf(stage: number): number | null;
   stagesOf(scope: number): readonly number[];
   /** The activity of its only stage owns a scope that is not shared; a shared one is acquired and released. */
   isShared(scope: number): boolean;
   edgesBefore(stage: number): readonly Edge[];
   edgesAfter(stage: number): readonly Edge[];
-  /** What this stage takes of others. */
+  /** The data that this stage takes from others. */
   takenBy(stage: number): readonly (TakenData & { readonly index: number })[];
-  /** Of a timer id `retry/<stage>/<attempt>`. */
+  /** The stage of a timer id `retry/<stage>/<attempt>`. */
   stageOfTimer(id: string): number | null;
 }
 
 const cache = new WeakMap<MachinePlan, PlanIndex>();
 
-/** @throws Error when parts of the plan do not fit each other, which `checkPlan` would have said */
+/** @throws Error if parts of the plan do not fit each other, which `checkPlan` rejects */
 export function planIndex(plan: MachinePlan): PlanIndex {
   let index = cache.get(plan);
   if (index === undefined) cache.set(plan, (index = build(plan)));
@@ -59,7 +65,7 @@ function build(plan: MachinePlan): PlanIndex {
   before.forEach((edges, index) => edges.forEach((edge) => after[edge.stage]!.push({ stage: index, on: edge.on })));
   const covered = plan.stages.map(({ covers = [] }) => covers.map(stage));
   const coverOf = new Map<number, number>();
-  // The end of a part stands before that of the part around it.
+  // The end of an inner part comes before the end of the part around it.
   covered.forEach((stages, end) => stages.forEach((each) => coverOf.has(each) || coverOf.set(each, end)));
   const taken = plan.stages.map(({ takes }) => takes.map((each) => ({ ...each, index: stage(each.stage) })));
   return {

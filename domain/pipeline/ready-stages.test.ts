@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ReadyStages } from './ready-stages.ts';
 
-test('stages stand in the order of the plan, however they come and go', () => {
+test('stages keep the order of the plan, however they are added and removed', () => {
   const ready = new ReadyStages([2, 5, 9]);
   for (const stage of [7, 0, 10, 3]) ready.add(stage);
   for (const stage of [5, 10, 0]) ready.remove(stage);
@@ -23,7 +23,7 @@ test.each([
   expect({ running, left: ready.stages }).toEqual({ running: started, left });
 });
 
-test('what it was made of stays as it is', () => {
+test('the list that it was made of is not changed', () => {
   const before = Object.freeze([1, 2, 3]);
   const ready = new ReadyStages(before);
   ready.remove(2);
@@ -34,7 +34,7 @@ test('what it was made of stays as it is', () => {
   expect({ before, after: ready.stages }).toEqual({ before: [1, 2, 3], after: [] });
 });
 
-test('it is the same list where nothing has changed', () => {
+test('the list is the same one if nothing has changed', () => {
   const before = [1, 2];
   const ready = new ReadyStages(before);
   ready.startWhile(

@@ -1,9 +1,11 @@
-/** The stages that are ready, in the plan's order. Copied once in a transition: thousands may become ready with one event. */
+/**
+ * The ready stages, in the plan's order. A transition copies the list once, because one event may make thousands ready.
+ */
 export class ReadyStages {
   #stages: readonly number[];
   #copied: number[] | null = null;
 
-  /** @param stages  in order; they stay as they are */
+  /** @param stages  in order; this list is not changed */
   constructor(stages: readonly number[]) {
     this.#stages = stages;
   }
@@ -16,13 +18,13 @@ export class ReadyStages {
     this.#own().splice(this.#position(stage), 0, stage);
   }
 
-  /** @param stage  one that is ready */
+  /** @param stage  a ready stage */
   remove(stage: number): void {
     this.#own().splice(this.#position(stage), 1);
   }
 
   /**
-   * Takes out those that start, in order and while there is room; the others stay where they are.
+   * Removes the stages that start, in order and while there is room; the others keep their places.
    * @param start  false: this one does not start yet
    */
   startWhile(hasRoom: () => boolean, start: (stage: number) => boolean): void {
@@ -42,7 +44,7 @@ export class ReadyStages {
     return this.#copied;
   }
 
-  /** Where a stage stands, or would stand. */
+  /** The index of a stage, or the index where it would be inserted. */
   #position(stage: number): number {
     let low = 0;
     let high = this.#stages.length;

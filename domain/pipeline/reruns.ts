@@ -1,4 +1,4 @@
-/** Stages that run again although they have ended: those of a shared VM that was lost, and those of a loop. */
+/** Stages that run again although they have ended: stages of a shared VM that was lost, and stages of a loop. */
 import { EVENT_ID } from '../run/event-id.ts';
 import { clip } from './carried-text.ts';
 import type { Draft } from './draft.ts';
@@ -7,13 +7,13 @@ import { failWithoutResult, settle } from './ends.ts';
 import { isEnd } from './state.ts';
 
 /**
- * The finished stages of a shared scope were in the VM that is gone: they run again. What an edge from them has led to stands
- * if it has begun or ended; what waits for them waits again, and so does what was skipped because they did not fail.
- * Its failed stages stay failed. The event names all that will run once more, also those that the loss interrupted.
+ * Runs the finished stages of a shared scope again, because their VM is gone. A stage that an edge from them has
+ * started stays as it is. Stages that wait for them wait again, and so do stages that were skipped because they did not
+ * fail. Failed stages stay failed. The event names all stages that run again, also those that the loss interrupted.
  */
 export function restartScope(draft: Draft, scope: number, generation: number, reason: string): void {
-  // Those that have begun: ended in the VM, interrupted by its loss, or between two attempts. One that was passed is decided
-  // again: what waits for it waits for those before it too, whose files are gone.
+  // Stages that have begun: ended in the VM, interrupted by its loss, or between two attempts. A passed stage is
+  // decided again: stages that wait for it also need the files of the stages before it, which are gone.
   const again = draft.index.stagesOf(scope).filter((stage) => {
     const { phase, attempt, evaluations } = draft.stage(stage);
     if (phase === 'passed') return evaluations > 0;
@@ -31,7 +31,7 @@ export function restartScope(draft: Draft, scope: number, generation: number, re
   for (const stage of [...draft.index.stagesOf(scope), ...revived]) settle(draft, stage);
 }
 
-/** The condition of a loop does not hold after a visit: its stages run again, or it has reached its limit. */
+/** Starts the next visit of a loop whose condition does not hold, or ends the loop at its limit. */
 export function visitAgain(draft: Draft, stage: number): void {
   const { id, loop } = draft.plan.stages[stage]!;
   const { stages, output, maxVisits, onLimit } = loop!;
@@ -53,7 +53,7 @@ export function visitAgain(draft: Draft, stage: number): void {
   });
   const within = stages.map((name) => draft.stageIndex(name));
   for (const each of within) {
-    // One that was skipped may have been opened with what it waits for.
+    // A skipped stage may have been reopened already, with the stage that it waits for.
     if (isEnd(draft.stage(each).phase)) reopen(draft, each, []);
     draft.setStage(each, { failures: 0, decided: false, visits: 0 });
     const scope = draft.index.scopeOf(each);
@@ -62,7 +62,7 @@ export function visitAgain(draft: Draft, stage: number): void {
   for (const each of within) settle(draft, each);
 }
 
-/** @param revived  gets the skipped stages that may be needed now */
+/** @param revived  collects the skipped stages that may now be needed */
 function reopen(draft: Draft, stage: number, revived: number[]): void {
   const after = draft.index.edgesAfter(stage).map((edge) => ({ ...edge, was: readEdge(draft, edge.on, stage) }));
   draft.reopen(stage);
@@ -72,7 +72,7 @@ function reopen(draft: Draft, stage: number, revived: number[]): void {
       draft.setStage(edge.stage, { waitingOn: state.waitingOn + 1 });
       if (state.phase !== 'ready' && state.phase !== 'deciding') continue;
       if (state.phase === 'ready') draft.unready(edge.stage);
-      // What has not begun is decided by what comes out this time.
+      // A stage that has not begun is decided by the new results.
       draft.setStage(edge.stage, { phase: 'waiting', decided: state.decided && state.attempt > 0 });
     } else if (mayRevive(draft, edge.stage)) {
       revived.push(edge.stage);
@@ -81,7 +81,10 @@ function reopen(draft: Draft, stage: number, revived: number[]): void {
   }
 }
 
-/** A shared VM that has been released does not come back for one stage, without what the others left in it. */
+/**
+ * A skipped stage can run again only if its VM exists. A released shared VM does not come back for one stage, because
+ * the files of the other stages are gone.
+ */
 function mayRevive(draft: Draft, stage: number): boolean {
   const { phase, skipCause } = draft.stage(stage);
   if (phase !== 'skipped' || skipCause !== 'unneeded') return false;

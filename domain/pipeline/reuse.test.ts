@@ -4,7 +4,9 @@ import type { Plan, StagePlan } from '../plan/plan.ts';
 import type { StageEnd } from '../run/stage-ends.ts';
 import { findDifferingBefore, reuseOf } from './reuse.ts';
 
-/** `a+ b! c-` : succeeded, failed, skipped; `c*` was cancelled, `d?` passed. What is not named has no end. */
+/**
+ * `a+ b! c-`: succeeded, failed, skipped; `c*` was cancelled, `d?` was passed. Stages that are not named have no end.
+ */
 function endsOf(text: string): ReadonlyMap<string, StageEnd> {
   const states = { '+': 'succeeded', '!': 'failed', '-': 'skipped', '*': 'cancelled', '?': 'passed' } as const;
   return new Map(
@@ -78,26 +80,26 @@ describe('a loop', () => {
   });
 });
 
-describe('what succeeded is given', () => {
-  test('and what failed, with all behind it, runs again', () => {
+describe('a stage that succeeded is given', () => {
+  test('and a failed stage runs again, with all stages after it', () => {
     expect(reused({ plan: 'a b>a c>b d', ends: 'a+ b! c- d+' })).toEqual({
       given: 'a d',
       again: { b: { kind: 'ended', state: 'failed' }, c: { kind: 'after', stage: 'b' } },
     });
   });
 
-  test('and what never came to an end runs', () => {
+  test('and a stage that never ended runs', () => {
     expect(reused({ plan: 'a b>a c>b', ends: 'a+ b*' }).again).toEqual({
       b: { kind: 'ended', state: 'cancelled' },
       c: { kind: 'ended', state: null },
     });
   });
 
-  test('and so is what was passed over', () => {
+  test('and so is a stage that was passed', () => {
     expect(reused({ plan: 'a b>a c>b', ends: 'a? b+ c!' }).given).toBe('a b');
   });
 
-  test('but not behind the stage that the run starts from', () => {
+  test('but not after the stage that the run starts from', () => {
     expect(reused({ plan: 'a b>a c>b d>a', ends: 'a+ b+ c+ d+', from: 'b' })).toEqual({
       given: 'a d',
       again: { b: { kind: 'from' }, c: { kind: 'after', stage: 'b' } },
@@ -105,7 +107,7 @@ describe('what succeeded is given', () => {
   });
 });
 
-test('what runs whatever happens runs again', () => {
+test('a stage with `finally` runs again', () => {
   expect(reused({ plan: 'a b>a last', ends: 'a+ b+ last+', finally: 'last' })).toEqual({
     given: 'a b',
     again: { last: { kind: 'finally' } },
@@ -151,7 +153,7 @@ describe('a shared VM', () => {
     });
   });
 
-  test('is not needed for a stage that a failure would start which did not come', () => {
+  test('is not needed for a stage that waits for a failure that did not occur', () => {
     expect(reused({ plan: 'a b>a! c>a', ends: 'a+ b- c!', ...shared })).toEqual({
       given: 'a',
       again: { c: { kind: 'ended', state: 'failed' } },
@@ -160,14 +162,14 @@ describe('a shared VM', () => {
 });
 
 describe('a stage that differs', () => {
-  test('runs again, with all behind it', () => {
+  test('runs again, with all stages after it', () => {
     expect(reused({ plan: 'a b>a c', ends: 'a+ b+ c+', change: withStage('a', { timeoutMs: 5 }) })).toEqual({
       given: 'c',
       again: { a: { kind: 'differs', keys: ['timeoutMs'] }, b: { kind: 'after', stage: 'a' } },
     });
   });
 
-  test('is one that is new, has another sandbox, or stands in a VM with others', () => {
+  test('is a stage that is new, has another sandbox, or shares its VM with other stages', () => {
     const more = (plan: Plan): Plan => ({ ...plan, ...planOf('a b>a n', {}) });
     expect(reused({ plan: 'a b>a', ends: 'a+ b+', change: more }).again).toEqual({ n: { kind: 'new' } });
     const larger = (plan: Plan): Plan => ({
@@ -181,7 +183,7 @@ describe('a stage that differs', () => {
     expect(reused({ plan: 'a b', ends: 'a+ b+', change: wider }).given).toBe('');
   });
 
-  test('is not one whose keys stand in another order', () => {
+  test('is not a stage whose keys have another order', () => {
     const turned = (plan: Plan): Plan => ({
       ...plan,
       stages: plan.stages.map((stage) => Object.fromEntries(Object.entries(stage).reverse()) as unknown as StagePlan),
@@ -189,7 +191,7 @@ describe('a stage that differs', () => {
     expect(reused({ plan: 'a b>a', ends: 'a+ b+', change: turned }).given).toBe('a b');
   });
 
-  test('is every one that reads an input which is another', () => {
+  test('is every stage that reads a run input which has changed', () => {
     const reading = withStage('a', { input: { kind: 'run-input' } });
     const earlier = reading(planOf('a b'));
     const ends = endsOf('a+ b+');
@@ -200,7 +202,7 @@ describe('a stage that differs', () => {
     expect(again({ kind: 'inline', text: 'y' })).toEqual({ a: { kind: 'differs', keys: ['--input'] } });
   });
 
-  test('is every one when the plan says something else as a whole that this build does not know', () => {
+  test('is every stage if the plans differ in a key that this build does not know', () => {
     const later = (plan: Plan): Plan => ({ ...plan, weather: 'rain' }) as Plan;
     expect(reused({ plan: 'a b', ends: 'a+ b+', change: later }).given).toBe('');
     expect(
@@ -209,7 +211,7 @@ describe('a stage that differs', () => {
   });
 });
 
-test('before a stage stand those that it waits for, near and far', () => {
+test('`findDifferingBefore` names the stages that a stage waits for, near and far', () => {
   const earlier = { plan: planOf('a b>a c>b d'), input: null };
   const change = (plan: Plan): Plan => withStage('a', { timeoutMs: 1 })(withStage('d', { timeoutMs: 1 })(plan));
   const differing = findDifferingBefore({ plan: change(earlier.plan), input: null }, earlier, 'c');

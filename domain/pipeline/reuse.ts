@@ -1,13 +1,14 @@
 /**
- * Which stages of a run need not run again, because an earlier run has done the same. Pure: the command line says what it
- * comes to, and admission decides by it.
+ * Which stages of a run need not run again, because an earlier run has done the same work. Pure: the command line shows
+ * the result, and admission uses it.
  *
- * - A stage is given when it succeeded (or was passed over), its plan is the same, everything before it is given, and so is
- *   every other stage of its VM: what a command leaves in a VM is in no output.
+ * - A stage is given if it succeeded (or was passed), its plan is the same, and every stage before it and in its VM is
+ *   given. The VM matters because a command may leave files in it that are in no output.
  * - A loop runs again as a whole, from its first visit.
- * - It runs again when it is where the run starts from, when its plan differs, when it did not succeed, or when it stands
- *   behind one that runs again.
- * - A stage that was skipped is decided anew: the run machine skips it again, unless what it waits for runs again.
+ * - A stage runs again if the run starts from it, its plan differs, it did not succeed, or a stage before it runs
+ *   again.
+ * - A stage that was skipped is decided again: the run machine skips it again, unless the stage that it waits for runs
+ *   again.
  */
 import { edgeState } from './edges.ts';
 import type { Plan, ScopePlan, StagePlan, WorkPlan } from '../plan/plan.ts';
@@ -19,7 +20,7 @@ import { createMapping } from '../units/mapping.ts';
 
 export interface PlannedRun {
   readonly plan: Plan;
-  /** JSON of what `--input` brought. */
+  /** The JSON value of `--input`. */
   readonly input: unknown;
 }
 
@@ -32,27 +33,30 @@ export type AgainBecause =
   | { readonly kind: 'from' }
   /** The earlier plan does not have it. */
   | { readonly kind: 'new' }
-  /** Keys of it that differ between the plans. */
+  /** The keys in which the plans of the stage differ. */
   | { readonly kind: 'differs'; readonly keys: readonly string[] }
-  /** Null: it had no end. */
+  /** Null: it did not end. */
   | { readonly kind: 'ended'; readonly state: StageEnd['state'] | null }
   /** It waits for this stage, which runs again. */
   | { readonly kind: 'after'; readonly stage: string }
-  /** It has `finally`: whatever it does follows this run. */
+  /** It has `finally`, so it runs after every run. */
   | { readonly kind: 'finally' }
   /** It shares a VM with this stage, which runs again. */
   | { readonly kind: 'shares-vm'; readonly stage: string }
-  /** It is in a loop with this stage, which runs again: what a visit found is in no output. */
+  /** It is in a loop with this stage, which runs again: no output contains the data that a visit found. */
   | { readonly kind: 'same-loop'; readonly stage: string };
 
 export interface Reuse {
-  /** What stands in place of running, by stage, in the plan's order. */
+  /** The ends in the earlier run that replace running, by stage, in the plan's order. */
   readonly given: ReadonlyMap<string, StageEnd>;
-  /** The first reason for which each other stage runs, in the plan's order; skipped ones that are decided anew are in neither. */
+  /**
+   * The first reason why each other stage runs, in the plan's order. Skipped stages that are decided again are in
+   * neither map.
+   */
   readonly again: ReadonlyMap<string, AgainBecause>;
 }
 
-/** @param from  a stage of the plan, or null; what ends a part stands for all of it */
+/** @param from  a stage of the plan, or null; the stage that ends a part includes all stages of the part */
 export function reuseOf(run: PlannedRun, earlier: EarlierRun, from: string | null): Reuse {
   const stages = ownStages(run.plan);
   const differing = findDifferingStages(run, earlier);
@@ -72,7 +76,10 @@ export function reuseOf(run: PlannedRun, earlier: EarlierRun, from: string | nul
   return { given: new Map(given), again: new Map(inOrder) };
 }
 
-/** The stages before `from`, near and far, that differ between the plans: outputs of other stages would reach it. */
+/**
+ * The stages before `from`, near and far, that differ between the plans. With `from`, outputs of other stages would
+ * reach it.
+ */
 export function findDifferingBefore(
   run: PlannedRun,
   earlier: PlannedRun,
@@ -111,8 +118,8 @@ function ownReason(id: string, after: StagePlan['after'], { differing, ends, fir
   const end = ends.get(id);
   if (end === undefined) return { kind: 'ended', state: null };
   if (isGiven(end)) return null;
-  // Skipped because of what another came to: it follows that one, which runs again if it failed, tolerated or not. Else
-  // because the run ended before it.
+  // A dead edge skipped it: it follows the other stage, which runs again if it failed, even if that was tolerated.
+  // Without a dead edge, the run ended before it.
   const isDecidedAnew =
     end.state === 'skipped' &&
     after.some(({ stage, on }) => edgeState(on, ends.get(stage)?.state ?? 'waiting', false) === 'dead');
@@ -123,7 +130,7 @@ function isGiven({ state }: StageEnd): boolean {
   return state === 'succeeded' || state === 'passed';
 }
 
-/** What waits for a stage that runs again runs again, and so does what shares its VM; nearest first. */
+/** Adds the stages that wait for a stage that runs again, and the stages that share its VM or loop; nearest first. */
 function spread(plan: Pick<Plan, 'stages' | 'scopes'>, again: Map<string, AgainBecause>): void {
   const behind = new Map<string, string[]>(plan.stages.map(({ id }) => [id, []]));
   for (const { id, after } of plan.stages) for (const { stage } of after) behind.get(stage)?.push(id);
@@ -144,7 +151,7 @@ function spread(plan: Pick<Plan, 'stages' | 'scopes'>, again: Map<string, AgainB
   }
 }
 
-/** Keys of a plan that say nothing about what a stage of it comes to. What a later build adds counts for every stage. */
+/** Keys of a plan that do not change the result of a stage. A key that a later build adds counts for every stage. */
 const OF_THE_WHOLE: ReadonlySet<string> = new Set([
   'version',
   'kind',
@@ -159,8 +166,8 @@ const OF_THE_WHOLE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * By stage the keys in which it differs from the one of the same name; none for a stage that the other plan does not have. A stage
- * whose items are parts differs where a stage of these does.
+ * Returns the keys in which each stage differs from the stage of the same name. The list is empty for a stage that the
+ * other plan does not have. A stage whose items are parts differs if a stage of the items differs.
  */
 export function findDifferingStages(run: PlannedRun, earlier: PlannedRun): ReadonlyMap<string, readonly string[]> {
   const others = new Map(earlier.plan.stages.map((stage) => [stage.id, stage]));
@@ -203,7 +210,7 @@ function stageKeysThatDiffer(stage: StagePlan, other: StagePlan): readonly strin
   return [...workKeysThatDiffer(work, otherWork), ...keysThatDiffer(fields, otherFields)];
 }
 
-/** Before its admission a plan does not say which code its step machines are: then admission finds out whether it is the same. */
+/** Before its admission, a plan does not contain the code of its step machines. Admission compares the code later. */
 function workKeysThatDiffer(work: WorkPlan, other: WorkPlan): readonly string[] {
   const keys = keysThatDiffer(work, other);
   return work.kind === 'skill' && work.code === undefined ? keys.filter((key) => key !== 'code') : keys;

@@ -1,4 +1,4 @@
-/** What a stage takes of those before it when it starts, and what its condition is decided with. */
+/** The data that a stage takes from earlier stages when it starts, and the data that its condition reads. */
 import type { DataRef } from '../plan/plan.ts';
 import type { EndedStage } from './command.ts';
 import type { MachineStage } from './machine-plan.ts';
@@ -6,7 +6,7 @@ import type { PlanIndex } from './plan-index.ts';
 import { isEnd, NO_OUTPUTS, type StageOutputs, type StageState } from './state.ts';
 import { createMapping } from '../units/mapping.ts';
 
-/** The stages of a run as they stand in a transition. */
+/** The stages of a run during a transition. */
 export interface StageReader {
   readonly plan: { readonly stages: readonly MachineStage[] };
   readonly index: Pick<PlanIndex, 'isFinally' | 'takenBy'>;
@@ -30,7 +30,7 @@ export function upstreamOf(run: StageReader, stage: number): Readonly<Record<str
   return upstream;
 }
 
-/** @param reads  ids of the stages that the condition is decided with */
+/** @param reads  ids of the stages whose ends the condition reads */
 export function collectEnds(
   run: StageReader,
   stage: number,
@@ -52,7 +52,9 @@ export function collectEnds(
   return ends;
 }
 
-/** In a shared VM that was lost, a part may have to be made again, of which nobody waits any more. */
+/**
+ * Leaves out a part of a merge that runs again after its shared VM was lost, because the stage does not wait for it.
+ */
 function endedOf(run: StageReader, ids: readonly string[]): readonly string[] {
   return ids.filter((id) => isEnd(run.stage(run.stageIndex(id)).phase));
 }
@@ -61,7 +63,7 @@ function outputOf(run: StageReader, id: string): DataRef | null {
   return run.stage(run.stageIndex(id)).result?.output ?? null;
 }
 
-/** The output of a stage; of one that ended without, what it had found itself: perhaps a merge, of these parts. */
+/** The output of a stage. If it failed without one, it hands on its own input: perhaps a merge, of these parts. */
 function resolveCarried(
   run: StageReader,
   source: number,
@@ -70,7 +72,7 @@ function resolveCarried(
     const { phase, result } = run.stage(at);
     const { carries, merges = [] } = run.plan.stages[at]!;
     const output = result?.output ?? null;
-    // A stage that was passed has what it hands on.
+    // The result of a passed stage is the output that it hands on.
     if (phase !== 'failed') return { output, parts: [] };
     if (carries === undefined) return { output, parts: merges };
     at = run.stageIndex(carries);

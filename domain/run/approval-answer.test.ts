@@ -18,7 +18,7 @@ const FIELDS = [
   field('when', { type: 'choice', required: false, choices: ['now', 'later'] }),
 ];
 
-test('values come typed, or as a command line sends them', () => {
+test('values are typed, or text as a command line sends it', () => {
   const typed = { why: '', count: 3, sure: true, when: 'now' };
   expect(checkFields(FIELDS, typed)).toEqual({ values: typed });
   expect(checkFields(FIELDS, { why: '', count: '3', sure: 'true', when: 'now' })).toEqual({ values: typed });
@@ -53,11 +53,11 @@ test.each<[string, unknown, string]>([
   expect(checkFields(FIELDS, given)).toEqual({ problem: expect.stringContaining(problem) });
 });
 
-test('the largest that is allowed is taken', () => {
+test('the largest allowed fields are accepted', () => {
   const why = 'x'.repeat(ANSWER_LIMITS.fieldBytes - '{"why":""}'.length);
   expect(checkFields(FIELDS, { why })).toEqual({ values: { why } });
 });
 
-test('an approval without fields says so', () => {
+test('a field in the answer to an approval without fields is a problem', () => {
   expect(checkFields([], { x: 1 })).toEqual({ problem: 'the approval has no field "x"; it has none' });
 });

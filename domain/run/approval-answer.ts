@@ -1,4 +1,4 @@
-/** The answer to an approval: what its stage puts out, and which fields it may have. */
+/** The answer to an approval: the output of its stage, and the fields that the answer may have. */
 import type { ApprovalField } from '../plan/plan.ts';
 import { isRounded, JSON_NUMBER, losesValue } from '../units/rounded.ts';
 import { utf8Length } from '../units/utf8.ts';
@@ -8,10 +8,10 @@ import { quote } from '../units/quote.ts';
 export type FieldValue = string | number | boolean;
 export type FieldValues = Readonly<Record<string, FieldValue>>;
 
-/** The output of an approval that was given, as JSON. */
+/** The output of an approval that was granted, as JSON. */
 export interface ApprovalAnswer {
   readonly approved: true;
-  /** The name that the person who answered gave; null: none. */
+  /** The name that the answering person gave; null: the person gave no name. */
   readonly by: string | null;
   readonly comment: string | null;
   readonly fields: FieldValues;
@@ -21,16 +21,16 @@ export interface ApprovalAnswer {
 }
 
 export const ANSWER_LIMITS = {
-  /** UTF-16 code units of a comment, and of who answers. */
+  /** UTF-16 code units of a comment, and of the name of the answering person. */
   commentCharacters: 2_048,
   byCharacters: 256,
-  /** JSON of the fields. */
+  /** Bytes of the fields as JSON. */
   fieldBytes: 64 * 1024,
 } as const;
 
 /**
- * Checks the fields of an answer. A number or a flag may come as text, as a command line sends it.
- * @returns the values by name, or what is wrong with them
+ * Checks the fields of an answer. A number or a flag may be text, because a command line sends text.
+ * @returns the values by name, or their problem
  */
 export function checkFields(
   fields: readonly ApprovalField[],
@@ -64,7 +64,10 @@ export function checkFields(
   return { values: createMapping(checked) };
 }
 
-/** As `checkFields`, of an answer that may leave any of them out: a rejection, and a deadline, which fills in no form. */
+/**
+ * Like `checkFields`, for an answer that may omit any field: a rejection, or the answer of a deadline, which fills in
+ * no form.
+ */
 export function checkGivenFields(fields: readonly ApprovalField[], given: unknown): ReturnType<typeof checkFields> {
   return checkFields(
     fields.map((field) => ({ ...field, required: false })),
@@ -72,7 +75,7 @@ export function checkGivenFields(fields: readonly ApprovalField[], given: unknow
   );
 }
 
-/** What a field takes, for people. */
+/** Describes the values that a field accepts, for people. */
 export function describeField({ type, choices }: ApprovalField): string {
   switch (type) {
     case 'text':
@@ -102,7 +105,10 @@ function parseFieldValue({ type, choices }: ApprovalField, value: unknown): Fiel
   }
 }
 
-/** Describes the change that a record would make to a number; null: no change. The client's converter has read a number from JSON. */
+/**
+ * Describes the change that a record would make to a number; null: no change. The client's converter has already read
+ * the number from JSON.
+ */
 function changeOf(number: number, given: unknown): string | null {
   if (isRounded(number) || (typeof given === 'string' && losesValue(given)))
     return 'which has no exact value: use a number within ±9007199254740991 of at most 15 digits';

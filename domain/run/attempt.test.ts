@@ -38,7 +38,7 @@ describe('an exec key', () => {
     expect(execKeyText(name('read', pages(17), 2))).toBe(attemptText(name('read', pages(17), 2)));
   });
 
-  test('keys that runs have today are those of the empty path', () => {
+  test("keys of today's runs have the empty path", () => {
     for (const stage of ['extract', 'a', '0', 'box.1', 'x-_.y', 's'.repeat(64)]) {
       for (const attempt of [1, 2, 103]) {
         expect(attemptText(name(stage, [], attempt))).toBe(execKeyOf(stage, attempt));
@@ -85,7 +85,7 @@ describe('an exec key', () => {
     expect(() => execKeyText(name('a', [], 1, MOST_COMMANDS + 1))).toThrow('no command 10000');
   });
 
-  test('the longest has its length, and fits the name of a record', () => {
+  test('the longest key has `EXEC_KEY_BYTES` bytes, and fits into the name of a record', () => {
     const key = execKeyText(LONGEST);
     expect(key).toHaveLength(EXEC_KEY_BYTES);
     expect(EXEC_KEY_BYTES).toBe(64 + 1 + INSTANCE_LIMITS.textBytes + 1 + 9 + 1 + 4);
@@ -94,7 +94,7 @@ describe('an exec key', () => {
     expect(encodeURIComponent(`prepared-${key}`).length).toBeLessThanOrEqual(220);
   });
 
-  test('no two names have the same, and each says its name', () => {
+  test('no two names have the same key, and each key means its name', () => {
     const random = seeded(11);
     const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)]!;
     const ids = ['0', '1', '10', 'a', 'a.0', 'a-0', 'a_0', '0.0', '_', 'pages', 'pages.1', 'pages-1'];

@@ -22,17 +22,20 @@ const MOST_ATTEMPT = 999_999_999;
 /** Commands of one attempt. */
 export const MOST_COMMANDS = 9_999;
 
-/** Those that prepare an attempt or take what it left stand at the end: the first of all is the stage's own, and an agent's follow it. */
+/**
+ * Numbers of commands that prepare an attempt or collect its results, at the end of the range. The first command is the
+ * stage's own; the commands of an agent follow it.
+ */
 export const SERVICE_COMMANDS = {
   unpack: MOST_COMMANDS - 1,
   collect: MOST_COMMANDS,
   restore: MOST_COMMANDS - 10,
 } as const;
 
-/** Before those: what follows the session file of an agent's first command, second command and so on. */
+/** Before those: commands that follow the session file of an agent's first command, second command and so on. */
 export const FIRST_FOLLOWER = MOST_COMMANDS - 9;
 
-/** Those that save what an agent has come to: from this one on. */
+/** Commands that save the progress of an agent have numbers from this one. */
 export const FIRST_SAVE = 5_000;
 export const MOST_SAVE_COMMANDS = 4_900;
 
@@ -41,7 +44,10 @@ export const EXEC_KEY_BYTES = 64 + 1 + 120 + 1 + 9 + 1 + 4;
 
 const EXEC_KEY = new RegExp(`^(${PLAN_ID})/([A-Za-z0-9._~-]+)/([1-9]\\d{0,8})(?:/([1-9]\\d{0,3}))?$`);
 
-/** `<stage>/<instance>/<attempt>`: also the exec key of the attempt's first command. @throws RangeError for what is no attempt */
+/**
+ * `<stage>/<instance>/<attempt>`: also the exec key of the attempt's first command. @throws RangeError for an invalid
+ * attempt
+ */
 export function attemptText({ stage, instance, attempt }: AttemptName): string {
   if (!isPlanId(stage)) throw new RangeError(`${quote(stage)} is not the id of a stage`);
   if (!isCount(attempt, MOST_ATTEMPT))
@@ -49,7 +55,7 @@ export function attemptText({ stage, instance, attempt }: AttemptName): string {
   return `${stage}/${instanceText(instance)}/${attempt}`;
 }
 
-/** The attempt's text, with `/n` for its second command and those after it. @throws RangeError for what is no command */
+/** The attempt's text, with `/n` for its second command and later ones. @throws RangeError for an invalid command */
 export function execKeyText(name: ExecName): string {
   const { command } = name;
   if (!isCount(command, MOST_COMMANDS))
@@ -59,14 +65,14 @@ export function execKeyText(name: ExecName): string {
   return command === 1 ? attemptText(name) : `${attemptText(name)}/${command}`;
 }
 
-/** The exec key of a command beside those of the stage's work. @throws RangeError for what is no exec key */
+/** The exec key of a command that serves the stage's work. @throws RangeError for a text that is not an exec key */
 export function attemptCommand(execKey: string, command: keyof typeof SERVICE_COMMANDS): string {
   const name = parseExecKey(execKey);
   if (name === null) throw new RangeError(`${quote(execKey)} is no exec key`);
   return execKeyText({ ...name, command: SERVICE_COMMANDS[command] });
 }
 
-/** @param number  from 1 @throws RangeError for what is no exec key, and beyond the last one */
+/** @param number  from 1 @throws RangeError for a text that is not an exec key, and after the last number */
 export function saveCommand(execKey: string, number: number): string {
   const name = parseExecKey(execKey);
   if (name === null) throw new RangeError(`${quote(execKey)} is no exec key`);
@@ -81,7 +87,7 @@ export function parseExecKey(text: string): ExecName | null {
   const instance = match === null ? null : parseInstance(match[2]!);
   if (match === null || instance === null) return null;
   const command = match[4] === undefined ? 1 : Number(match[4]);
-  // The first command has no number: no two texts are the same command.
+  // The first command has no number, so that no two texts mean the same command.
   if (match[4] === '1') return null;
   return { stage: match[1]!, instance, attempt: Number(match[3]), command };
 }

@@ -5,13 +5,13 @@ import { parseVmKey, vmKeyText } from './vm-key.ts';
 const ID = `sb-${'0a'.repeat(10)}`;
 const note = { id: ID, name: 'mine', keepTtlMs: 60_000, launchedByPid: 7, launchedAtMs: 1 };
 
-test('its key is the key of no run, whatever a client calls its run', () => {
+test('the key of a direct VM is the key of no run, whatever a client calls its run', () => {
   expect(parseVmKey(directVmKey(ID))).toBeNull();
   for (const runId of ['direct', directVmKey(ID), `direct/${ID}/vm/0`])
     expect(vmKeyText({ runId, scope: ID, instance: [], generation: 0 })).not.toBe(directVmKey(ID));
 });
 
-test('what stands in a run directory is read back', () => {
+test('the record in a run directory is read back', () => {
   expect(directVmOf({ vmKey: directVmKey(ID), note })).toEqual(note);
   const bare = { id: ID, name: null, keepTtlMs: null, launchedByPid: 0, launchedAtMs: 0 };
   expect(directVmOf({ vmKey: directVmKey(ID), note: { name: 1, keepTtlMs: 'x' } })).toEqual(bare);
@@ -22,7 +22,7 @@ test.each([
   ['another id', { vmKey: 'direct/../x', note }],
   ['no note', { vmKey: directVmKey(ID) }],
   ['nothing', null],
-])('%s is none', (_, intent) => {
+])('%s is not a direct VM', (_, intent) => {
   expect(directVmOf(intent)).toBeNull();
 });
 

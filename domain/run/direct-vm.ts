@@ -1,14 +1,14 @@
-/** VMs that a process uses on its own, without a run: their identity, and what stands of them in their run directory. */
+/** VMs that a process uses without a run: their identity, and the record in their run directory. */
 
-/** No key of a run's VM has a single slash, so that none is ever taken for such a VM. */
+/** No key of a run's VM has exactly one slash, so it is never taken for the key of such a VM. */
 const PREFIX = 'direct/';
 const ID = /^sb-[0-9a-f]{20}$/;
 
 export interface DirectVm {
   readonly id: string;
-  /** For people. */
+  /** A name for people. */
   readonly name: string | null;
-  /** How long it lives without a process that is connected to it; null: it ends with its process. */
+  /** How long it lives while no process is connected to it; null: it ends with its process. */
   readonly keepTtlMs: number | null;
   /** The process that launched it. It may have ended, or handed the VM over. */
   readonly launchedByPid: number;
@@ -24,7 +24,7 @@ export function directVmKey(id: string): string {
   return `${PREFIX}${id}`;
 }
 
-/** What an `intent.json` says of such a VM; null when it is another one's, or none's. */
+/** Reads such a VM from an `intent.json`; null if the file is about another VM, or about no VM. */
 export function directVmOf(intent: Readonly<Record<string, unknown>> | null): DirectVm | null {
   const { vmKey, note } = intent ?? {};
   if (typeof vmKey !== 'string' || !vmKey.startsWith(PREFIX)) return null;

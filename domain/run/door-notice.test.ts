@@ -17,7 +17,7 @@ const linesOf = (...lines: readonly (object | string)[]): Buffer =>
 const REFUSED = { kind: 'refused', atMs: 5, host: 'a.example', port: 443, cause: 'rules', reason: 'no' };
 const CLOSED = { kind: 'closed', atMs: 6, service: 'db', end: 'clean', sentBytes: 3, receivedBytes: 4, ms: 7 };
 
-/** As they come, in pieces of so many bytes. */
+/** Reads the bytes in pieces of this size. */
 function readAll(bytes: Buffer, size = bytes.length): { readonly read: NoticesRead; readonly told: ToldNotice[] } {
   let read = NOTHING_READ;
   const told: ToldNotice[] = [];
@@ -30,7 +30,7 @@ function readAll(bytes: Buffer, size = bytes.length): { readonly read: NoticesRe
 }
 
 describe('notices of a door', () => {
-  test('become what they say, each at its offset', () => {
+  test('become events with their content, each at its offset', () => {
     const bytes = linesOf(REFUSED, CLOSED, { kind: 'dropped', of: 'refused' }, { kind: 'unwritten', count: 2 });
     const { read, told } = readAll(bytes);
     expect(read.offset).toBe(bytes.length);
@@ -45,7 +45,7 @@ describe('notices of a door', () => {
     expect(told.map(({ offset }) => bytes.subarray(offset).indexOf('{'))).toEqual([0, 0, 0, 0]);
   });
 
-  test('are the same however they are cut, and half a line waits', () => {
+  test('give the same result however they are cut, and half a line waits', () => {
     const flood = Array.from({ length: 700 }, (_, index) => ({ ...REFUSED, host: `é${index}.example` }));
     const bytes = linesOf(...flood, CLOSED);
     const whole = readAll(bytes);
@@ -53,7 +53,7 @@ describe('notices of a door', () => {
     expect(readNotices(NOTHING_READ, bytes.subarray(0, 20), decode)).toEqual({ read: NOTHING_READ, told: [] });
   });
 
-  test('are counted beyond the first ones, and the count is told each so often and at the end', () => {
+  test('are counted beyond the first ones, and events report the counts at intervals and at the end', () => {
     const { refused, closed, counted } = DOOR_NOTICE_LIMITS;
     const bytes = linesOf(
       ...Array.from({ length: refused + counted + 10 }, () => REFUSED),
@@ -78,7 +78,7 @@ describe('notices of a door', () => {
     expect(told).toHaveLength(1);
   });
 
-  test('are bounded, whatever stands in them', () => {
+  test('are bounded, whatever they contain', () => {
     const bad = { kind: 'closed', atMs: 1e300, host: 'x'.repeat(9_000), port: -1, end: {}, sentBytes: 'many' };
     expect(readAll(linesOf(bad)).told[0]).toEqual({
       offset: 0,

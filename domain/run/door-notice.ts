@@ -1,14 +1,20 @@
 /**
- * What a VM's door told: lines of JSON that its keeper writes (docs/reference/keeper.md, "The door"). A guest chooses the names in
- * them and how many there are, so each line is bounded, and only the first ones become events of their own.
+ * Notices of a VM's network door: lines of JSON that its keeper writes (docs/keeper.md, "The door"). A guest chooses
+ * their number and the names in them. So each line is bounded, and only the first ones become events of their own.
  */
 import { isDateMs } from '../units/time.ts';
 
-/** What a VM's door told: of a connection that it refused or closed, or of itself. A guest chooses the names in it. */
+/**
+ * A notice about a connection that the door refused or closed, or about the notices themselves. A guest chooses the
+ * names in it.
+ */
 export type DoorNotice =
   | ({
       readonly kind: 'refused';
-      /** `rules`: no rule of `allow` has it. `closed`: no rule can open it, or `deny` has it. `limit`: of the door. `failed`: it was allowed, and did not come about. */
+      /**
+       * `rules`: no rule of `allow` matches. `closed`: no rule can open it, or `deny` matches. `limit`: a limit of the
+       * door. `failed`: it was allowed, but the connection failed.
+       */
       readonly cause: string;
       readonly reason: string;
     } & DoorTarget)
@@ -16,19 +22,21 @@ export type DoorNotice =
       readonly kind: 'closed';
       /** `clean`, `reset`, `idle` or `limit`. */
       readonly end: string;
-      /** By the guest. */
+      /** Bytes from the guest. */
       readonly sentBytes: number;
       readonly receivedBytes: number;
       readonly durationMs: number;
     } & DoorTarget)
-  /** The keeper keeps no further ones of this kind. */
+  /** The keeper drops further notices of this kind. */
   | { readonly kind: 'dropped'; readonly of: string }
-  /** So many before this one are lost: the host's disk was full. */
+  /** How many notices before this one are lost, because the host's disk was full. */
   | { readonly kind: 'unwritten'; readonly count: number }
-  /** Those without an event of their own, all since the VM began: a later one stands for all before it. */
+  /**
+   * The counts of all notices without an event of their own, since the VM began. A later one replaces all before it.
+   */
   | ({ readonly kind: 'more' } & DoorCounts);
 
-/** As the guest asked for it. */
+/** The target that the guest asked for. */
 export interface DoorTarget {
   /** Absent for a service. */
   readonly host?: string;
@@ -44,24 +52,24 @@ export interface DoorCounts {
 }
 
 export const DOOR_NOTICE_LIMITS = {
-  /** Of a VM that become events of their own; beyond them they are counted. */
+  /** Notices of a VM that become events of their own; further ones are counted. */
   refused: 200,
   closed: 1_000,
-  /** Notices that are only counted, after which the count is told. */
+  /** The number of counted notices after which an event reports the counts. */
   counted: 256,
-  /** Of a name, and of a reason. */
+  /** Limits of a name and of a reason. */
   nameCharacters: 255,
   reasonCharacters: 1_024,
 } as const;
 
-/** What was read of a VM's notices so far. The same bytes make the same state, however they are cut. */
+/** The state of reading a VM's notices. The same bytes make the same state, however they are cut. */
 export interface NoticesRead {
-  /** Bytes that were taken in: the end of a line. */
+  /** Bytes that were read, up to the end of a line. */
   readonly offset: number;
   readonly refused: number;
   readonly closed: number;
   readonly more: DoorCounts;
-  /** Of `more`, what no event has told. */
+  /** The notices in `more` that no event has reported. */
   readonly untold: number;
 }
 
@@ -74,19 +82,19 @@ export const NOTHING_READ: NoticesRead = {
 };
 
 export interface ToldNotice {
-  /** Where its line begins; of `more`, where the last line ends that it counts. */
+  /** The offset of its line; for `more`, the end of the last counted line. */
   readonly offset: number;
-  /** Milliseconds since the epoch by the host's clock; null: the line does not say. */
+  /** Milliseconds since the epoch by the host's clock; null: the line has no time. */
   readonly atMs: number | null;
   readonly notice: DoorNotice;
 }
 
-/** How many become what they say, and are not only counted. */
+/** How many notices become events of their own; further ones are counted. */
 export type NoticeLimits = Pick<Record<keyof typeof DOOR_NOTICE_LIMITS, number>, 'refused' | 'closed'>;
 
 /**
- * Takes in whole lines from `read.offset` on; what follows the last line end is left for the next time.
- * @param decode  of UTF-8
+ * Reads whole lines from `read.offset`. Bytes after the last line end stay for the next call.
+ * @param decode  decodes UTF-8
  */
 export function readNotices(
   read: NoticesRead,
@@ -113,7 +121,7 @@ export function readNotices(
   return { read: state, told };
 }
 
-/** What is only counted so far, where no event has told it. */
+/** Reports the counts that no event has reported yet. */
 export function flushCounts(read: NoticesRead): { readonly read: NoticesRead; readonly told: readonly ToldNotice[] } {
   return read.untold === 0 ? { read, told: [] } : { read: { ...read, untold: 0 }, told: [createCountsNotice(read)] };
 }
@@ -136,7 +144,7 @@ function count(read: NoticesRead, notice: DoorNotice, limits: NoticeLimits): Not
   return { ...read, more: { ...more, [kind]: more[kind] + 1, ...bytes }, untold: read.untold + 1 };
 }
 
-/** Null for a line that is none of a keeper's of this build. */
+/** Returns null for a line that no keeper of this build writes. */
 function parseLine(text: string): Omit<ToldNotice, 'offset'> | null {
   let line: unknown;
   try {

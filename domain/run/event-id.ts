@@ -1,14 +1,14 @@
 /**
- * Ids of events, given by nature: a second writer of the same fact makes the same id, and the store keeps the first. They
- * stand in logs, so that a build reads what an earlier one wrote only while these stay as they are.
+ * Ids of events, derived from the recorded fact: a second writer of the same fact makes the same id, and the store
+ * keeps the first. Logs contain these ids, so a build can read logs of an earlier build only while they do not change.
  */
 
 export const EVENT_ID = {
   runAdmitted: 'run/admitted',
   runFinished: 'run/finished',
-  /** @param by  the worker that has taken the run up */
+  /** @param by  the worker that took over the run */
   runResumed: (by: string): string => `run/resumed/${by}`,
-  /** @param events  how many the log has then */
+  /** @param events  the number of events in the log afterwards */
   runRestored: (events: number): string => `run/restored/${events}`,
   scopeRestarted: (scope: string, generation: number): string => `run/scope-restarted/${scope}/${generation}`,
   releaseFailed: (scope: string, generation: number): string => `run/release-failed/${scope}/${generation}`,
@@ -26,7 +26,7 @@ export const EVENT_ID = {
   /** @param ended  the key of a retained VM, which was ended to make room */
   madeRoom: (vmKey: string, ended: string): string => `vm/${vmKey}/made-room/${ended}`,
 
-  /** Of an attempt, by the exec key of its first command. */
+  /** An event of an attempt, by the exec key of its first command. */
   attempt: (
     execKey: string,
     transition:
@@ -50,28 +50,31 @@ export const EVENT_ID = {
       | 'resumed'
       | 'starts-again',
   ): string => `stage/${execKey}/${transition}`,
-  /** @param mount  its place in the scope's list */
+  /** @param mount  the index of the mount in the scope's list */
   gitKept: (execKey: string, mount: number): string => `stage/${execKey}/git-kept/${mount}`,
   reattached: (execKey: string, vmKey: string, fence: number): string =>
     `stage/${execKey}/reattached/${vmKey}/${fence}`,
-  /** Once for a stage, however many items and attempts it has. */
+  /** One event for a stage, however many items and attempts it has. */
   outputRedacted: (stage: string, breaksJson: boolean): string =>
     `stage/${stage}/output-redacted${breaksJson ? '/json' : ''}`,
-  /** What an earlier run came to stands for the stage. */
+  /** The result of an earlier run replaces that of the stage. */
   given: (stage: string): string => `stage/${stage}/given`,
-  /** @param times  from 1: once more for each time that a lost VM had the stage looked at again */
+  /** @param times  from 1: counts how often the stage was skipped, which a lost VM may repeat */
   skipped: (stage: string, times: number): string => `stage/${stage}/skipped${times === 1 ? '' : `/${times}`}`,
 
-  /** @param evaluation  of the loop's condition, from 1: within another loop, visits are counted anew */
+  /**
+   * @param evaluation  of the loop's condition, from 1. The number of the visit would not be unique, because each visit
+   * of an outer loop begins at 1 again
+   */
   visited: (stage: string, evaluation: number): string => `stage/${stage}/visited/${evaluation}`,
 
-  /** @param evaluation  from 1: a lost VM has the stage decided again */
+  /** @param evaluation  from 1: after the loss of a VM, the stage is decided again */
   passed: (stage: string, evaluation: number): string =>
     `stage/${stage}/passed${evaluation === 1 ? '' : `/${evaluation}`}`,
 
   /**
-   * @param offset  of the line of the agent's stream that says it, in bytes before redaction
-   * @param index  among what the line says
+   * @param offset  of the line of the agent's stream with the fact, in bytes before redaction
+   * @param index  of the fact in the line
    */
   agent: (execKey: string, offset: number, index: number): string => `agent/${execKey}/${offset}/${index}`,
 
@@ -96,11 +99,11 @@ export const EVENT_ID = {
   /** @param offset  of the notice, in bytes of the VM's notices */
   network: (vmKey: string, kind: 'notice' | 'more', offset: number): string => `network/${vmKey}/${kind}/${offset}`,
 
-  /** @param from  where the piece begins in the stream, in bytes before redaction */
+  /** @param from  the offset of the piece in the stream, in bytes before redaction */
   output: (execKey: string, stream: 'stdout' | 'stderr', from: number): string => `exec/${execKey}/${stream}/${from}`,
 } as const;
 
-/** The number of a VM's generation or the like that ends an id; NaN where none does. */
+/** The number at the end of an id, such as a VM's generation; NaN if the id has no number there. */
 export function lastNumber(id: string): number {
   const text = id.slice(id.lastIndexOf('/') + 1);
   return /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;

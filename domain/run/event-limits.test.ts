@@ -8,10 +8,10 @@ import type { NewRunEvent, RunEventBody } from './event.ts';
 import { EVENT_LIMITS, eventProblem, storableEvent } from './event-limits.ts';
 import type { StageFailure, StageResult } from './stage-result.ts';
 
-/** Of the length that ids and names may have. */
+/** A name of the greatest length for ids and names. */
 const nameOf = (index: number): string => `${index}-`.padEnd(PLAN_LIMITS.nameLength, 'n');
 const NAMES = Array.from({ length: PLAN_LIMITS.stages }, (_, index) => nameOf(index));
-/** Six bytes of JSON a character. */
+/** Each character takes six bytes of JSON. */
 const WORST_TEXT = '\u0001'.repeat(2 * EVENT_LIMITS.textCharacters);
 const WORST_FAILURE: StageFailure = { code: 'stage/exit-nonzero', message: WORST_TEXT, stderrTail: WORST_TEXT };
 
@@ -95,13 +95,13 @@ const fits = [
   ],
 ] as const satisfies readonly (readonly [string, () => RunEventBody, number])[];
 
-test.each(fits)('%s is within what a store takes', (_, bodyOf, atLeast) => {
+test.each(fits)('%s is within the limit of every store', (_, bodyOf, atLeast) => {
   const bytes = bytesOf(bodyOf());
   expect(bytes, 'it is the large one that it is meant to be').toBeGreaterThan(atLeast);
   expect(bytes).toBeLessThanOrEqual(EVENT_LIMITS.bytes);
 });
 
-test('every text is cut where it says something in words, and nothing else is', () => {
+test('every text for people is cut, and nothing else is', () => {
   const vm = { vmKey: 'v', scope: 's', generation: 0 };
   const bodies: RunEventBody[] = [
     { type: 'run-resumed', by: WORST_TEXT },
@@ -134,7 +134,7 @@ test('every text is cut where it says something in words, and nothing else is', 
   expect(storableEvent(short)).toEqual(short);
 });
 
-test('what no reader would take has a problem that names it', () => {
+test('an event that no reader would accept has a problem that names it', () => {
   expect(eventProblem(eventOf({ type: 'notice', level: 'info', message: WORST_TEXT }))).toBeNull();
   const stages = Array.from({ length: 40_000 }, (_, index) => ({ id: nameOf(index), dependsOn: [] }));
   const body = { type: 'run-admitted', name: 'n', kind: 'k', hostId: 'h', stages, outputStage: null } as const;

@@ -1,6 +1,6 @@
 /**
- * How large an event may be, in whatever store: a reader holds one in memory, and a database one in a row. Nothing else
- * bounds what a host, a keeper or a server says in words, so texts are cut here; the rest is bounded by the plan.
+ * The size limit of an event in every store: a reader holds one event in memory, and a database one in a row. Texts are
+ * cut here, because nothing else bounds the texts of a host, a keeper or a server. The plan bounds the rest.
  *
  * Bytes of JSON of the largest, against the limit of 1,048,576:
  * - `run-admitted`: names and edges as a workflow holds them (`PLAN_LIMITS.machineBytes`, 524,288), and for each of
@@ -12,7 +12,7 @@
  *   it is asked (`PLAN_LIMITS.messageCharacters`, 24,576 at worst).
  * - `stage-answered`: the fields of a rejection (`ANSWER_LIMITS.fieldBytes`, 65,536); the texts of a failure, a name and a comment.
  * - Others: a few names and texts. A text takes 6 bytes for a character at worst (`\u0000`), so 98,310.
- * What is larger by nature (outputs, inputs, plans) is an artifact, and its event carries the ref.
+ * Values that are larger by nature (outputs, inputs, plans) are artifacts, and their events contain the refs.
  */
 import { cutText, TEXT_CHARACTERS } from '../units/cut-text.ts';
 import { utf8Length } from '../units/utf8.ts';
@@ -23,13 +23,13 @@ import type { StageFailure } from './stage-result.ts';
 export const EVENT_LIMITS = {
   /** JSON of an event other than output, which comes in pieces. */
   bytes: 1024 * 1024,
-  /** Of each text that says something in words. */
+  /** Characters of each text for people. */
   textCharacters: TEXT_CHARACTERS,
 } as const;
 
 /**
- * The event as every store takes it.
- * @throws TypeError for one that no store takes: a defect of its writer
+ * Returns the event in the form that stores accept.
+ * @throws TypeError for an event that no store accepts: a defect of its writer
  */
 export function storableEvent(event: NewRunEvent): NewRunEvent {
   const storable = cutAndChecked(event);
@@ -37,20 +37,20 @@ export function storableEvent(event: NewRunEvent): NewRunEvent {
   throw new TypeError(`${storable}: ${JSON.stringify(event.id.slice(0, 160))} is not written`);
 }
 
-/** Why no store takes the event, however its texts are cut; null when it can be written. */
+/** Explains why no store accepts the event, even after its texts are cut; null: a store accepts it. */
 export function eventProblem(event: NewRunEvent): string | null {
   const storable = cutAndChecked(event);
   return typeof storable === 'string' ? storable : null;
 }
 
-/** The event, or what is wrong with it: written, it would have the whole run count as damaged. */
+/** Returns the event, or its problem. Readers would report the whole run as damaged if the event were written. */
 function cutAndChecked({ id, atMs, body }: NewRunEvent): NewRunEvent | string {
   const problem = storedEventShape({ id, atMs, body }, 'the event');
   if (problem !== null) return problem;
   if (body.type === 'output') return { id, atMs, body };
   const cutEvent = { id, atMs, body: withTextsCut(body) };
   const json = JSON.stringify(cutEvent);
-  // A UTF-16 code unit takes 3 bytes at most: nearly every event is far below, and bytes need no counting.
+  // A UTF-16 code unit takes at most 3 bytes, so the bytes of nearly every event need no counting.
   if (json.length * 3 <= EVENT_LIMITS.bytes) return cutEvent;
   const bytes = utf8Length(json);
   return bytes <= EVENT_LIMITS.bytes
@@ -80,7 +80,7 @@ function withTextsCut(body: RunEventBody): RunEventBody {
       return { ...body, text: cutText(body.text) };
     case 'agent-tool':
       return { ...body, tool: cutText(body.tool), detail: cutText(body.detail) };
-    // The last lines of an output say most.
+    // The last lines of an output matter most.
     case 'agent-tool-output':
       return { ...body, tool: cutText(body.tool), text: body.text.slice(-EVENT_LIMITS.textCharacters) };
     case 'agent-asked':
@@ -124,7 +124,7 @@ function withTextsCut(body: RunEventBody): RunEventBody {
     case 'vm-starting':
     case 'vm-stopped':
       return body;
-    // Of another build, which a call or a log may bring.
+    // An event of another build, from a call or a log.
     default:
       return body;
   }
@@ -135,7 +135,7 @@ function failureCut(failure: StageFailure | null): StageFailure | null {
 }
 
 function shortenFailure(failure: StageFailure): StageFailure {
-  // The last lines of standard error say most at their end.
+  // The last lines of standard error matter most.
   const { stderrTail } = failure;
   return {
     ...failure,

@@ -1,4 +1,7 @@
-/** What an event has to look like when it is read back: as much as readers rely on. A type of a later build passes. */
+/**
+ * The shape that an event must have when it is read back, as far as readers rely on it. A type of a later build is
+ * accepted.
+ */
 import { FIELD_TYPES, TIMEOUT_ANSWERS } from '../plan/plan.ts';
 import type { DoorNotice } from './door-notice.ts';
 import type { RunEventBody } from './event.ts';
@@ -259,5 +262,5 @@ const body = kindOf<RunEventBody['type']>(
   { others: true },
 );
 
-/** An event as a log holds it: output may lie in a file beside the log. */
+/** An event as a log contains it: its output may be in a separate file next to the log. */
 export const storedEventShape: Check = objectOf({ id: aText, atMs: aTime, body });

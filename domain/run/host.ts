@@ -1,10 +1,10 @@
-/** What hosts and task queues may be called, wherever such a name comes from. */
+/** The names that hosts and task queues may have, from every source. */
 
 const HOST_ID = /^[A-Za-z0-9-]{1,64}$/;
-/** Of Temporal. */
+/** Temporal's limit. */
 const QUEUE_CHARACTERS = 1_000;
 
-/** As `host-id` of a state folder holds it. */
+/** Whether the value has the form of the `host-id` in a state folder. */
 export function isHostId(value: unknown): value is string {
   return typeof value === 'string' && HOST_ID.test(value);
 }

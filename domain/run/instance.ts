@@ -1,15 +1,15 @@
 /**
- * Where in a run a stage stands when parts of it are done once for each item: from the outermost part to the innermost,
+ * The place of a stage in a run whose parts run once for each item: a path from the outermost part to the innermost,
  * each with the item's number. The run's own stages have the empty path.
  */
 import { quote } from '../units/quote.ts';
 
 export interface InstanceStep {
-  /** The stage that stands for the part, in the plan around it. */
+  /** The stage that represents the part in the plan around it. */
   readonly part: string;
   /** From 0, in the order of the items. */
   readonly item: number;
-  /** Which attempt of that stage made the list: in a loop each visit has its own. Absent: the first. */
+  /** The attempt of that stage that made the list: in a loop, each visit makes a list. Absent: the first. */
   readonly attempt?: number | undefined;
 }
 
@@ -20,19 +20,19 @@ export const INSTANCE_LIMITS = {
   depth: 4,
   /** Items of one part. */
   items: 1_000_000,
-  /** Of a stage with items: as often as all stages in loops may be done. */
+  /** Attempts of a stage with items: the most visits that a plan allows for all stages in loops. */
   attempts: 5_000,
-  /** Of a path's text. With it an exec key, and what is made of one, is short enough for the name of a file. */
+  /** Bytes of a path's text. So an exec key, and a name that is made of it, is short enough for the name of a file. */
   textBytes: 120,
 } as const;
 
-/** Of stages and scopes, as plans have them. It holds neither of the separators `~` and `/`. */
+/** The form of ids of stages and scopes in plans. It contains neither of the separators `~` and `/`. */
 export const PLAN_ID = '[A-Za-z0-9_][A-Za-z0-9._-]{0,63}';
 
-/** How events and keys of today's builds say the empty path. No other path is like it: each holds a `~`. */
+/** The text of the empty path in events and keys. No other path has this text, because each contains a `~`. */
 const EMPTY = '0';
 const WHOLE_PLAN_ID = new RegExp(`^${PLAN_ID}$`);
-/** The first attempt is not written: no two texts are the same item. */
+/** The first attempt is not written, so that no two texts mean the same item. */
 const ITEM = /^(0|[1-9]\d{0,5})(?:\.([2-9]|[1-9]\d{1,3}))?$/;
 
 export function isPlanId(text: string): boolean {
@@ -46,7 +46,7 @@ export function instanceText(path: InstancePath): string {
   return textOf(path);
 }
 
-/** Null for a text that no path has. */
+/** Returns null for a text that is not a path. */
 export function parseInstance(text: string): InstancePath | null {
   if (text === EMPTY) return [];
   if (text.length > INSTANCE_LIMITS.textBytes) return null;
@@ -61,7 +61,7 @@ export function parseInstance(text: string): InstancePath | null {
   return instanceProblem(path) === null ? path : null;
 }
 
-/** Null for what is no path: of a value that anybody may have sent. */
+/** Reads a path from a value that any client may have sent. Returns null if the value is not a path. */
 export function readInstance(value: unknown): InstancePath | null {
   if (!Array.isArray(value) || value.length > INSTANCE_LIMITS.depth) return null;
   const path: InstanceStep[] = [];
@@ -74,12 +74,12 @@ export function readInstance(value: unknown): InstancePath | null {
   return instanceProblem(path) === null ? path : null;
 }
 
-/** @param attempt  of the stage with the list */
+/** @param attempt  the attempt of the stage with the list */
 export function stepOf(part: string, item: number, attempt: number): InstanceStep {
   return attempt === 1 ? { part, item } : { part, item, attempt };
 }
 
-/** What keeps a path from being one, as a sentence; null when nothing does. */
+/** Explains why a path is invalid, as a sentence; null if it is valid. */
 export function instanceProblem(path: InstancePath): string | null {
   if (path.length > INSTANCE_LIMITS.depth)
     return `parts are nested ${path.length} deep, at most ${INSTANCE_LIMITS.depth} are allowed`;
@@ -105,8 +105,9 @@ function textOfStep({ part, item, attempt = 1 }: InstanceStep): string {
 }
 
 /**
- * A stage for people: `resize` of the run itself, `resize[3]` of an item, `deploy[0].build` of a stage within one, and
- * `resize#2[3]` of an item of the second list in a loop. In plans such a stage has the name of its part in front of its own.
+ * Formats a stage for people: `resize` of the run itself, `resize[3]` of an item, `deploy[0].build` of a stage within
+ * an item, and `resize#2[3]` of an item of the second list in a loop. In plans, the name of such a stage begins with
+ * the name of its part.
  */
 export function formatStageName(stage: string, path: InstancePath): string {
   const parts = path.map(

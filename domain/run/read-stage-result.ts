@@ -1,4 +1,4 @@
-/** An attempt's result out of a history, where anybody who reaches the server can have written it. */
+/** Reads an attempt's result from a history. Any client that reaches the server can have written it. */
 import { toErrorCode } from '../errors/error-code.ts';
 import { stageResultShape } from './event-shape.ts';
 import type { StageResult } from './stage-result.ts';

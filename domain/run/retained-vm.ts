@@ -1,14 +1,14 @@
-/** VMs that failed stages leave for a look: what stands of them in their run directory, and what people are told. */
+/** VMs that failed stages leave for inspection: the record in their run directory, and the texts for people. */
 import { writeDurationMs } from '../units/duration.ts';
 import { parseExecKey } from './attempt.ts';
 import { formatStageName } from './instance.ts';
 import { quoteRunId } from './run-id.ts';
 import { createMapping } from '../units/mapping.ts';
 
-/** What a worker notes of such a VM with its keeper. */
+/** The note that a worker stores with the keeper of such a VM. */
 export interface RetentionNote {
   readonly stage: string;
-  /** Of the attempt that failed. */
+  /** The exec key of the failed attempt. */
   readonly execKey: string;
   readonly retainedAtMs: number;
   /** Variables of its image, for commands that are started in it. */
@@ -19,7 +19,7 @@ export interface Retention extends RetentionNote {
   readonly untilMs: number;
 }
 
-/** What a `retained.json` says; null for anything else. */
+/** Reads the content of a `retained.json`; null for anything else. */
 export function retentionOf(file: unknown): Retention | null {
   const { untilMs, note } = fieldsOf(file);
   const { stage, execKey, retainedAtMs, env } = fieldsOf(note);
@@ -39,19 +39,19 @@ function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }
 
-/** As commands take it: the stage, or one of its items. */
+/** The name that commands accept: the stage, or one of its items. */
 export function stageOfRetained({ stage, execKey }: Pick<RetentionNote, 'stage' | 'execKey'>): string {
   return formatStageName(stage, parseExecKey(execKey)?.instance ?? []);
 }
 
 type StageOfVm = Pick<RetentionNote, 'stage' | 'execKey'>;
 
-/** Behind what a failure says: the VM is the stage's own. */
+/** The text after the message of a failure, if no other stage uses the VM. */
 export function describeRetainedVm(runId: string, of: StageOfVm, untilMs: number): string {
   return `its VM is left until ${timeText(untilMs)}: ${commands(runId, of)}`;
 }
 
-/** The same of a VM that other stages use, too. */
+/** The same text if other stages use the VM too. */
 export function describeSharedVm(runId: string, of: StageOfVm, forMs: number): string {
   return `its VM is left for ${writeDurationMs(forMs)} once all of its stages have ended: ${commands(runId, of)}`;
 }
@@ -61,12 +61,12 @@ function commands(runId: string, of: StageOfVm): string {
   return `look with \`voidbox exec ${run} ${stage} -- COMMAND\`, end it with \`voidbox release ${run} ${stage}\``;
 }
 
-/** The second, in UTC. */
+/** Formats a time to the second, in UTC. */
 function timeText(atMs: number): string {
   return new Date(atMs).toISOString().replace(/\.\d+Z$/, 'Z');
 }
 
-/** A shell reads brackets as a pattern. */
+/** Quotes a word for a shell, which reads brackets as a pattern. */
 function quoteForShell(word: string): string {
   return /^[A-Za-z0-9._%@+-]+$/.test(word) ? word : `"${word}"`;
 }

@@ -36,13 +36,13 @@ const IDS = [
 ];
 
 describe('a run id', () => {
-  test.each(IDS)('%j is one, and its escaped form says it and nothing else', (id) => {
+  test.each(IDS)('%j is valid, and its escaped form parses to the same id', (id) => {
     expect(runIdProblem(id)).toBeNull();
     expect(escapeRunId(id)).toMatch(/^(?!\.)[A-Za-z0-9._%-]+$/);
     expect(unescapeRunId(escapeRunId(id))).toBe(id);
   });
 
-  test.each(['', 'x'.repeat(1_001), '実'.repeat(334), 'a\ud800', '\udc00'])('%j is none', (id) => {
+  test.each(['', 'x'.repeat(1_001), '実'.repeat(334), 'a\ud800', '\udc00'])('%j is not valid', (id) => {
     expect(isRunId(id)).toBe(false);
   });
 
@@ -50,7 +50,7 @@ describe('a run id', () => {
     expect(unescapeRunId(text)).toBeNull();
   });
 
-  test('no two of them share an escaped form', () => {
+  test('no two ids share an escaped form', () => {
     const random = seeded(7);
     const ids = new Set(IDS);
     while (ids.size < 3_000) ids.add(randomId(random));
@@ -80,7 +80,7 @@ describe('a VM key', () => {
       },
     ]) {
       const text = vmKeyText(key);
-      // It stands on a command line and in messages.
+      // The text is used on a command line and in messages.
       expect(text).toMatch(/^[A-Za-z0-9._%/~-]+$/);
       expect(parseVmKey(text)).toEqual(key);
     }

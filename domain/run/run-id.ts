@@ -1,6 +1,6 @@
 /**
- * A run's id is its Temporal workflow id, so it is any text that Temporal takes: schedules make ids with colons,
- * clients make what they like. Where an id becomes a part of a name (a folder, a VM key) it is escaped here.
+ * A run's id is its Temporal workflow id, so it may be any text that Temporal accepts: schedules make ids with colons,
+ * and clients choose their own. An id that becomes a part of a name (a folder, a VM key) is escaped here.
  */
 import { quoteArgument } from '../security/typed-argument.ts';
 import { utf8Length } from '../units/utf8.ts';
@@ -10,7 +10,7 @@ export const RUN_ID_BYTES = 1_000;
 
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/** What keeps a text from being a run id, as the end of a sentence; null when nothing does. */
+/** Explains why a text is not a run id, as the end of a sentence; null if it is a run id. */
 export function runIdProblem(id: string): string | null {
   if (id === '') return 'it is empty';
   if (LONE_SURROGATE.test(id)) return 'it is not Unicode text';
@@ -23,8 +23,8 @@ export function isRunId(id: string): boolean {
 }
 
 /**
- * The id with everything but `A-Z a-z 0-9 . _ -` as `%XX`: no two ids have the same, and an id of those characters is
- * itself. A dot in front is escaped too, so that none is `.`, `..` or hidden as a name.
+ * Writes every character but `A-Z a-z 0-9 . _ -` as `%XX`. No two ids have the same escaped form, and an id of only
+ * these characters stays as it is. A leading dot is escaped too, so that no name is `.`, `..` or hidden.
  */
 export function escapeRunId(id: string): string {
   return encodeURIComponent(id)
@@ -37,12 +37,14 @@ export function separateId(id: string): string {
   return id.startsWith('-') ? `-- ${id}` : id;
 }
 
-/** A run's id as a person types it in a command: `escapeRunId` makes names of folders, which commands do not take. */
+/**
+ * A run's id as a person types it in a command. Commands do not accept the form of `escapeRunId`, which is for folders.
+ */
 export function quoteRunId(runId: string): string {
   return runId.startsWith('-') ? `-- ${quoteArgument(runId)}` : quoteArgument(runId);
 }
 
-/** The id that `escapeRunId` makes this text of; null when it makes it of none. */
+/** The id with this escaped form; null if no id has it. */
 export function unescapeRunId(escaped: string): string | null {
   let id: string;
   try {

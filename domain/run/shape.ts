@@ -1,6 +1,6 @@
 /**
- * What a value read back has to look like. A check gives what is wrong, with its place, or null; keys that it does not
- * know are those of another build and pass.
+ * The shape of a value that is read back. A check returns the problem with its place, or null. It ignores keys that it
+ * does not know, because another build may write them.
  */
 import { isDateMs } from '../units/time.ts';
 
@@ -17,7 +17,7 @@ export const aCount: Check = (value, at) =>
 export const aNumber: Check = (value, at) =>
   typeof value === 'number' && Number.isFinite(value) ? null : `${at} is not a number`;
 
-/** Milliseconds since the epoch that a date can say. */
+/** Milliseconds since the epoch that a date can represent. */
 export const aTime: Check = (value, at) => (isDateMs(value) ? null : `${at} is not a time`);
 
 export const anything: Check = () => null;
@@ -35,7 +35,7 @@ export function optional(check: Check): Check {
   return (value, at) => (value === undefined ? null : check(value, at));
 }
 
-/** What the second says of a value is said of one that neither takes. */
+/** Accepts a value that one of the checks accepts. Otherwise the second check names the problem. */
 export function either(first: Check, second: Check): Check {
   return (value, at) => (first(value, at) === null ? null : second(value, at));
 }
@@ -67,7 +67,7 @@ export function objectOf(fields: Readonly<Record<string, Check>>): Check {
     if (!isObject(value)) return `${at} is not an object`;
     for (const [key, check] of checks) {
       const field = Object.hasOwn(value, key) ? value[key] : undefined;
-      // Nearly all values fit: the place is made for a problem alone.
+      // Nearly all values fit, so the place is only made for a problem.
       if (check(field, '') !== null) return check(field, `${at}.${key}`);
     }
     return null;
@@ -75,8 +75,8 @@ export function objectOf(fields: Readonly<Record<string, Check>>): Check {
 }
 
 /**
- * An object whose `key` says which of the checks is its own. Of an unknown kind it is taken when `others` is set.
- * Callers name the kinds of the type, so that the compiler asks for the check of a new one.
+ * An object whose `key` selects one of the checks. An unknown kind is accepted if `others` is true. Callers name the
+ * kinds of the type, so that the compiler asks for the check of a new one.
  */
 export function kindOf<K extends string>(
   key: string,

@@ -45,7 +45,7 @@ const started = (stage: string, attempt: number): RunEventBody => ({
   attempt,
 });
 
-test('what items come to is not what their stage comes to, however often they were tried', async () => {
+test('results of items are not the result of their stage, however many attempts they had', async () => {
   const item = { stage: 'a', execKey: 'a/a~0/2' } as const;
   const ended = finished('a', 1);
   if (ended.type !== 'stage-finished') throw new Error('finished');
@@ -66,19 +66,19 @@ test('the latest attempt counts', async () => {
   expect(await endsOf(started('a', 2), finished('a', 1))).toEqual({});
 });
 
-test('what a lost VM makes run again has no end until it ran', async () => {
+test('a stage that a lost VM makes run again has no end until it has run', async () => {
   const restarted: RunEventBody = { type: 'scope-restarted', scope: 's', reason: 'lost', stages: ['a'] };
   expect(await endsOf(finished('a', 1), finished('b', 1), restarted)).toEqual({ b: 'succeeded in here' });
 });
 
-test('the word of the run machine stands above a result that did not reach it', async () => {
+test('a failure by the run machine overrides a result that did not reach it', async () => {
   const failure = { code: 'vm/lost', message: 'gone', stderrTail: '' } as const;
   expect(await endsOf(finished('a', 1), { type: 'stage-failed', stage: 'a', execKey: 'a/0/1', failure })).toEqual({
     a: 'failed in here',
   });
 });
 
-test('what was given keeps the run in which it ran; an answer and the end of a wait count as ends', async () => {
+test('a given stage keeps the run in which it ran; an answer and the end of a wait count as ends', async () => {
   const question = { message: 'Go?', by: [], fields: [], deadlineAtMs: null, onTimeout: 'fail' } as const;
   expect(
     await endsOf(
@@ -99,7 +99,7 @@ test('what was given keeps the run in which it ran; an answer and the end of a w
   });
 });
 
-test('a wait that is over is an end, also where its begin is told later', async () => {
+test('a wait that is over is an end, even if its start is recorded later', async () => {
   const sleeping: RunEventBody = { type: 'stage-sleeping', stage: 'a', execKey: 'a/0/1', attempt: 1, untilMs: 9 };
   const woken: RunEventBody = { type: 'stage-woken', stage: 'a', execKey: 'a/0/1', outcome: 'succeeded' };
   expect(await endsOf(sleeping)).toEqual({});

@@ -1,4 +1,4 @@
-/** What the stages of a run came to, folded from its events: what a later run may take of it. */
+/** The ends of the stages of a run, folded from its events. A later run may reuse them. */
 import type { DataRef } from '../plan/plan.ts';
 import { parseExecKey } from './attempt.ts';
 import { lastNumber } from './event-id.ts';
@@ -12,7 +12,7 @@ export interface StageEnd {
   readonly ranIn: string;
 }
 
-/** By stage. One that is not in it has not ended. */
+/** By stage. A stage that is missing has not ended. */
 export type StageEnds = ReadonlyMap<string, StageEnd>;
 
 export async function readStageEnds(runId: string, events: AsyncIterable<RunEvent>): Promise<StageEnds> {
@@ -26,7 +26,7 @@ const NOTHING = { output: null, outputs: {} } as const;
 class StageEndFold {
   readonly ends = new Map<string, StageEnd>();
   readonly #runId: string;
-  /** Number of each stage's latest attempt: what an earlier one says late is not its end. */
+  /** Number of each stage's latest attempt. Late events of an earlier attempt are not the end of the stage. */
   readonly #attempts = new Map<string, number>();
 
   constructor(runId: string) {
@@ -82,7 +82,7 @@ class StageEndFold {
       case 'stage-published':
       case 'stage-resumed':
       case 'stage-reattached':
-      // A wait has one attempt in each run of its scope, and an end that is told before stands.
+      // A wait has one attempt in each run of its scope. If its end is recorded before its start, the end counts.
       case 'stage-sleeping':
       case 'output':
       case 'agent-text':
@@ -94,7 +94,7 @@ class StageEndFold {
       case 'network':
       case 'notice':
         break;
-      // Of a later build.
+      // A type of a later build.
       default:
         break;
     }
@@ -104,7 +104,7 @@ class StageEndFold {
     this.ends.set(stage, { state, output, outputs, ranIn: this.#runId });
   }
 
-  /** Attempts of items are none of the stage's. */
+  /** Whether the attempt is the latest one of the stage. Attempts of items are not attempts of the stage. */
   #isLatest({ stage, execKey }: { readonly stage: string; readonly execKey: string }): boolean {
     if ((parseExecKey(execKey)?.instance.length ?? 0) > 0) return false;
     const attempt = lastNumber(execKey);

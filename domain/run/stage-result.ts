@@ -3,14 +3,14 @@ import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { DataRef, IsolationLevel, LlmProvider } from '../plan/plan.ts';
 import type { InstancePath } from './instance.ts';
 
-/** An expected outcome, never a broken world. */
+/** An outcome that the plan foresees. Failures of the infrastructure are errors instead. */
 export interface StageResult {
   readonly stage: string;
   readonly instance: InstancePath;
   readonly attempt: number;
-  /** Of the attempt's first command; what events and the log are keyed by. */
+  /** The exec key of the attempt's first command, which identifies its events and its log. */
   readonly execKey: string;
-  /** `passed`: the stage's own condition did not hold, and nothing was done. */
+  /** `passed`: the stage's own condition did not hold, and it did no work. */
   readonly outcome: 'succeeded' | 'failed' | 'cancelled' | 'passed';
   /** Absent when `outcome` is `succeeded` or `passed`. */
   readonly failure: StageFailure | null;
@@ -24,29 +24,29 @@ export interface StageResult {
    * `outputs`, and the changes of an agent as `PARTIAL_OUTPUTS` names them. Absent: there are no such outputs.
    */
   readonly partial?: Readonly<Record<string, DataRef>> | undefined;
-  /** Null for work that needed none. */
+  /** Null for work without a VM. */
   readonly vm: VmFacts | null;
   /** How long the attempt's own VM took to boot. Absent: the attempt had no VM of its own, or a mock. */
   readonly bootMs?: number | undefined;
   /**
-   * What it took, by names with their units; a reader shows those that it knows. Those that begin with `vm` are of
-   * its whole VM from the boot to the stage's end, other stages of the same VM within them.
+   * Measured use, by names with units; a reader shows the names that it knows. Names with the prefix `vm` cover the
+   * whole VM from its boot to the end of the stage, including other stages in the same VM.
    */
   readonly usage: Readonly<Record<string, number>>;
-  /** Null for work of another kind. */
+  /** Null for work without a command. */
   readonly command: CommandResult | null;
-  /** Of a stage with an agent that was started; absent: it has none. What it took stands in `usage`. */
+  /** For a stage whose agent was started; absent: no agent was started. `usage` contains its use. */
   readonly agent?: AgentResult | undefined;
 }
 
 export interface AgentResult {
   readonly provider: LlmProvider;
-  /** Null, as the session: its stream did not say. */
+  /** Null if the agent's stream did not contain it; the session too. */
   readonly model: string | null;
   readonly sessionId: string | null;
-  /** The mock agent played it. */
+  /** Whether the mock agent played the agent. */
   readonly played: boolean;
-  /** Its stream as it came, redacted: JSON, one value a line. */
+  /** The agent's stream, redacted: JSON, one value per line. */
   readonly transcript: DataRef;
 }
 

@@ -1,10 +1,10 @@
-/** What a workflow holds of a VM. */
+/** The data that a workflow holds about a VM. */
 import { isHostId, isQueueName } from './host.ts';
 
-/** The right to a VM, and where that VM is. */
+/** The right to use a VM, and the place of that VM. */
 export interface VmLease {
   readonly vmKey: string;
-  /** Takes the activities of this VM. Absent: the queue of the run's host. */
+  /** The queue for activities of this VM. Absent: the queue of the run's host. */
   readonly queue?: string;
   /** Id of the host that the VM is on. Absent: the host that admitted the run. */
   readonly host?: string;
@@ -17,8 +17,9 @@ export interface AcquiredVm extends VmLease {
 }
 
 /**
- * The lease in an answer of `acquireVm`, without anything else; null when there is none. Any client that reaches the server can
- * complete an activity with any value, and a queue that is not a string would fail the workflow's task again and again.
+ * Reads only the lease from an answer of `acquireVm`; null if the answer contains no lease. Any client that reaches the
+ * server can complete an activity with any value. A queue that is not a string would fail the workflow's task again and
+ * again.
  */
 export function vmLeaseOf(value: unknown): VmLease | null {
   if (typeof value !== 'object' || value === null) return null;

@@ -1,41 +1,41 @@
 /**
- * Aho–Corasick over small alphabets: one step per symbol, whatever the number of patterns. Symbols are bytes
- * or UTF-16 units; those that no pattern has share one class. A state has a row with the way of every class. Where these
- * would take too much memory, states with one way on take a few bytes instead, but for the first, which ordinary text
- * goes through.
+ * Aho–Corasick over small alphabets: one step per symbol, whatever the number of patterns. Symbols are bytes or UTF-16
+ * units; symbols that occur in no pattern share one class. Each state has a row with the next state for every class. If
+ * the rows need too much memory, a state with only one child takes a few bytes instead. The first states keep their
+ * rows, because ordinary text passes through them.
  */
 export interface Automaton {
   readonly classOf: Uint16Array;
   /** Where a state's row begins in `ways`, or -1. */
   readonly rows: Int32Array;
   readonly ways: Int32Array;
-  /** Without a row: the class of the one way on, and where it leads. */
+  /** For a state without a row: the class of its only child, and the child. */
   readonly labels: Uint16Array;
   readonly children: Int32Array;
-  /** Without a row: the state of the longest proper suffix, which has the other ways. */
+  /** For a state without a row: the state of the longest proper suffix, which handles the other classes. */
   readonly suffixes: Int32Array;
   /** How many of the last symbols may still become a match. */
   readonly depth: Int32Array;
-  /** Length of the longest pattern that ends here; 0 is none. */
+  /** Length of the longest pattern that ends here; 0: no pattern ends here. */
   readonly longest: Int32Array;
   /** The owner of that pattern. */
   readonly owners: Int32Array;
-  /** 1 where line breaks inside of a pattern are passed over. */
+  /** 1 if the scan skips line breaks inside of a pattern. */
   readonly wraps: Uint8Array;
 }
 
-/** Of 4 bytes: with more of them a table is slower than no table, since it does not fit into a processor's cache. */
+/** Entries of 4 bytes. A larger table is slower than no table, because it does not fit into a processor's cache. */
 const TABLE_ENTRIES = 512 * 1024;
 
 export interface Pattern {
   readonly symbols: ArrayLike<number>;
-  /** A number by which the caller knows whose pattern it is. */
+  /** The number by which the caller identifies the owner of the pattern. */
   readonly owner: number;
 }
 
 export interface Patterns {
   readonly plain: readonly Pattern[];
-  /** Those that may be broken into lines. */
+  /** Patterns that may be broken into lines. */
   readonly wrapped: readonly Pattern[];
 }
 
@@ -58,7 +58,7 @@ export function buildAutomaton({ plain, wrapped }: Patterns, symbols: number): A
   return link(trie, classOf, classes);
 }
 
-/** The next state. Code that steps for every byte has a copy of this loop. */
+/** Returns the next state. The code that steps for every byte has a copy of this loop. */
 export function step({ rows, ways, labels, children, suffixes }: Automaton, from: number, symbol: number): number {
   let state = from;
   while (rows[state]! < 0) {
@@ -69,7 +69,7 @@ export function step({ rows, ways, labels, children, suffixes }: Automaton, from
 }
 
 interface Trie {
-  /** Of the way that leads to a state. */
+  /** The label of the edge that leads to a state. */
   readonly labels: Uint16Array;
   readonly children: Int32Array;
   readonly siblings: Int32Array;
@@ -106,14 +106,14 @@ function insert(trie: Trie, { symbols, owner }: Pattern, classOf: Uint16Array, w
       trie.children[state] = child;
     }
     state = child;
-    // Behind the last symbol there is nothing to wait for.
+    // After the last symbol no line break can be inside the pattern.
     if (index < symbols.length - 1) trie.wraps[state]! |= wraps;
   }
   trie.longest[state] = symbols.length;
   trie.owners[state] = owner;
 }
 
-/** Breadth first: where a state has no way, it goes where its longest proper suffix goes. */
+/** Links states breadth first: a class without a child leads to the next state of the longest proper suffix. */
 function link(trie: Trie, classOf: Uint16Array, classes: number): Automaton {
   const { states, siblings } = trie;
   const isSmall = states * classes <= TABLE_ENTRIES;

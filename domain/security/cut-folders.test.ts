@@ -12,7 +12,7 @@ test.each([
     "Error: Cannot find module '/opt/voidbox/dist/a.js' imported from /opt/voidbox/dist/b.mjs\n    at x (/a/b/c.cjs:1:1)",
     "Error: Cannot find module 'a.js' imported from b.mjs\n    at x (c.cjs:1:1)",
   ],
-  // What a remedy names stays.
+  // A path in a remedy stays.
   ['mount /srv/data is refused', 'mount /srv/data is refused'],
   [
     "ENOSPC: no space left on device, write '/var/state/runs'",

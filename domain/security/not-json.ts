@@ -6,7 +6,7 @@ import { type NotJsonBecause, readExactJson } from '../units/exact-json.ts';
 /** Characters of the text in a message. */
 const BEGINNING = 40;
 
-/** What redaction did to a text, in words. @param variables  their names */
+/** Describes how redaction changed a text. @param variables  their names */
 export function describeRedacted(variables: readonly string[]): string {
   const values = variables.length === 1 ? 'the value' : 'values';
   return `Voidbox replaced ${values} of ${variables.join(', ')} with ${REDACTED}`;
@@ -50,7 +50,7 @@ function placeOf(text: string, at: number): string {
 
 function hintFor(text: string, at: number, variables: readonly string[]): string | null {
   if (variables.length > 0) return `${describeRedacted(variables)}: print such a value within a string`;
-  // The sign is a list to a reader of JSON, which stops behind its bracket.
+  // A reader of JSON takes the mark for a list, and stops after its bracket.
   if (text.startsWith(REDACTED, at - 1))
     return 'The value of a host variable was redacted there: print such a value within a string';
   if (text.startsWith('\uFEFF')) return 'It has a byte order mark: print it without one';

@@ -11,7 +11,7 @@ function through(text: string, known: Secret[], size: number, offset = 0): strin
   const input = Buffer.from(text);
   const pieces: RedactedPiece[] = [];
   for (let at = 0; at < input.length; at += size) {
-    // One buffer for all chunks, as a reader's may be: nothing may be kept of it.
+    // The chunks share one buffer, like those of a reader: the redactor may keep no view of it.
     const chunk = Buffer.from(input.subarray(at, at + size));
     pieces.push(...stream.push(chunk).map((piece) => ({ ...piece, bytes: Buffer.from(piece.bytes) })));
     chunk.fill(0x21);
@@ -27,7 +27,7 @@ function through(text: string, known: Secret[], size: number, offset = 0): strin
   return Buffer.concat(pieces.map(({ bytes }) => bytes)).toString();
 }
 
-/** What the stream should give, found the slow way: every byte of every occurrence. */
+/** The expected output of the stream, by the slow method: every byte of every occurrence is replaced. */
 function expected(text: string, values: readonly string[]): string {
   const spans = values.flatMap((value) =>
     [...text]
@@ -64,7 +64,7 @@ describe('a stream', () => {
     for (const size of [1, 3, 50]) expect(through('xabcdefghijklmnx', secrets(...values), size)).toBe(`x${REDACTED}x`);
   });
 
-  test('goes on from an offset', () => {
+  test('continues from an offset', () => {
     expect(through('b hunter2!', secrets('hunter2!'), 4, 1_000)).toBe(`b ${REDACTED}`);
   });
 
@@ -102,7 +102,7 @@ describe('a stream', () => {
 });
 
 describe('a secret is known', () => {
-  // With what JSON, HTML, URLs and base64 write otherwise, and letters outside of ASCII.
+  // Contains characters that JSON, HTML, URLs and base64 encode, and letters outside of ASCII.
   const SECRET = 'pa"ss/wörd+<&=\'> ÿ~?\u{1f511}\n(end)';
   const bytes = Buffer.from(SECRET);
   const json = JSON.stringify(SECRET).slice(1, -1);
@@ -144,7 +144,7 @@ describe('a secret is known', () => {
           const whole = Buffer.from(`${before}${value}${after}`).toString(alphabet);
           const left = redactText(whole, secrets(value));
           expect(left, whole).toContain(REDACTED);
-          // Of the value, no more than the bits beside it in a shared character stay.
+          // At most the bits of the value that share a character with its neighbours remain.
           const digits = left.replace(REDACTED, '').replaceAll('=', '');
           const own = Buffer.byteLength(before) * 8 + Buffer.byteLength(after) * 8;
           expect(digits.length, `${whole} became ${left}`).toBeLessThanOrEqual(Math.ceil(own / 6) + 2);

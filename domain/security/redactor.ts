@@ -1,6 +1,6 @@
 /**
- * Takes secrets out of whatever leaves a stage: output, events, failures. Overlapping secrets are taken out
- * together. Besides its value, a secret is known in the forms of `secret-forms.ts`, also with escape sequences of a terminal inside.
+ * Removes secrets from the output, events and failures that leave a stage. Overlapping secrets become one mark. A
+ * secret is found in each form of `secret-forms.ts`, also with escape sequences of a terminal inside.
  */
 import { utf8Encode } from '../units/utf8.ts';
 import { type Automaton, buildAutomaton, type Pattern } from './automaton.ts';
@@ -22,7 +22,10 @@ export interface RedactedPiece {
 }
 
 export interface StreamRedactor {
-  /** What can be told for certain so far, as views of the chunk where nothing was taken out; the rest, at most a run of secrets, is held back. */
+  /**
+   * Returns what is certain so far. Pieces without a secret are views of the chunk. The rest, at most a run of secrets,
+   * is held back.
+   */
   push(chunk: Uint8Array): readonly RedactedPiece[];
   /** The rest, at the end of the stream. */
   flush(): readonly RedactedPiece[];
@@ -31,9 +34,15 @@ export interface StreamRedactor {
 }
 
 export interface Redactor {
-  /** Names of secrets too short to be told from ordinary text; they are not redacted, and a run says so. */
+  /**
+   * Names of secrets that are too short to differ from ordinary text. They are not redacted, and the log of the run
+   * names them.
+   */
   readonly tooShort: readonly string[];
-  /** Bytes of the longest text without escape sequences that is taken out as one; a reader of the end of a stream begins that much earlier. */
+  /**
+   * Bytes of the longest text without escape sequences that is redacted as one. A reader of the end of a stream begins
+   * that much earlier.
+   */
   readonly reach: number;
   /** @param offset  of the stream's first byte that will be pushed: the end of a piece that is stored */
   stream(offset?: number): StreamRedactor;
@@ -41,8 +50,9 @@ export interface Redactor {
 }
 
 /**
- * A program that prints a secret behind a begun escape sequence makes the mark a part of it. What is shown of guests is redacted
- * first and passes `sanitize` then, which removes such a sequence. A program may write the sequence itself to a pipe or a file.
+ * If a program prints a secret after an unfinished escape sequence, the mark becomes a part of the sequence. Text from
+ * guests is redacted first; then `sanitize` removes such a sequence. A program may write the mark itself to a pipe or a
+ * file.
  */
 export const REDACTED = '[redacted]';
 
@@ -64,7 +74,7 @@ export function createRedactor(secrets: readonly Secret[]): Redactor {
   const wrappedBytes = known.wrapped.map(bytesOf);
   const lengthOf = (most: number, { symbols }: Pattern): number => Math.max(most, symbols.length);
   const longestWrapped = wrappedBytes.reduce(lengthOf, 0);
-  // Many stages print no failure, and some no output.
+  // The automata are built on demand, because many stages print no failure, and some no output.
   const bytes = memoize(() => buildAutomaton({ plain: plainBytes, wrapped: wrappedBytes }, 256));
   const units = memoize(() =>
     buildAutomaton({ plain: known.plain.map(unitsOf), wrapped: known.wrapped.map(unitsOf) }, 65_536),
@@ -77,7 +87,7 @@ export function createRedactor(secrets: readonly Secret[]): Redactor {
   };
 }
 
-/** A text by which secrets are known. */
+/** One text that identifies a secret. */
 interface KnownForm {
   readonly text: string;
   /** Index among `owners`. */
@@ -149,11 +159,11 @@ function passThrough(offset = 0): StreamRedactor {
 
 /** Bytes of a stream that are not given out yet, and the secrets that were found in them. */
 interface HeldBytes {
-  /** Offset of the byte behind the last one that is held. */
+  /** Offset of the byte after the last held one. */
   end(): number;
   append(chunk: Uint8Array): void;
   addSecret(from: number, to: number, owner: number): void;
-  /** Where a secret begins that lies on both sides of `offset`; null where none does. */
+  /** The start of a secret on both sides of `offset`; null if there is no such secret. */
   secretAcross(offset: number): number | null;
   /** Gives out everything before `limit`. */
   giveOut(limit: number): readonly RedactedPiece[];
@@ -164,7 +174,7 @@ function holdBytes(offset: number, redacted: (owners: readonly number[]) => void
   let held: Uint8Array = new Uint8Array(0);
   /** Offset of the first byte in `held`. */
   let heldFrom = offset;
-  /** Apart from each other, in order. */
+  /** Sorted spans that do not touch each other. */
   let spans: Span[] = [];
   return {
     end: () => heldFrom + held.length,
@@ -188,11 +198,11 @@ function holdBytes(offset: number, redacted: (owners: readonly number[]) => void
         at = to;
       }
       upTo(limit);
-      // The rest of a secret whose first part was given out counts already.
+      // The rest of a secret is not counted again: its first part was already given out and counted.
       spans = spans
         .filter(({ to }) => to > limit)
         .map(({ from, to, owners }) => ({ from: Math.max(from, limit), to, owners: from < limit ? [] : owners }));
-      // A copy: the caller's buffer is its own again after the call.
+      // A copy, because the caller may reuse its buffer after the call.
       held = new Uint8Array(held.subarray(limit - heldFrom));
       heldFrom = limit;
       return pieces;
@@ -219,7 +229,7 @@ function redactStream(automaton: Automaton, owners: readonly (readonly string[])
       let isThrough = scan.isThrough();
       for (let index = 0; index < chunk.length; index += 1) {
         const byte = chunk[index]!;
-        // Within a broken line the begin of a secret is not where its length says.
+        // Within a broken line, the length of a secret does not tell where it begins.
         if (isThrough || IS_SPECIAL[byte] === 1 || raw.skips.length > 0) {
           raw.state = state;
           scan.take(byte, scanFrom + index);
@@ -228,7 +238,7 @@ function redactStream(automaton: Automaton, owners: readonly (readonly string[])
           continue;
         }
         const symbol = classOf[byte]!;
-        // A copy of `step`: the call would cost more than the rest.
+        // A copy of `step`, because the call would cost more than the rest of the loop.
         let row = rows[state]!;
         while (row < 0 && labels[state] !== symbol) {
           state = suffixes[state]!;
@@ -253,7 +263,7 @@ function redactStream(automaton: Automaton, owners: readonly (readonly string[])
 
 function redactWith(automaton: Automaton, text: string): string {
   const spans: Span[] = [];
-  // A text may be a part of a larger one.
+  // The line start is unknown, because the text may be a part of a larger one.
   const scan = createScan(automaton, 'utf16', Number.NEGATIVE_INFINITY, (from, to, owner) =>
     addSpan(spans, { from, to, owners: [owner] }),
   );

@@ -1,7 +1,7 @@
 /**
- * What a guest writes is hostile: an escape sequence can move the cursor, rewrite earlier lines, set the
- * clipboard or make a terminal answer on our standard input. Everything of a guest that is printed as text
- * passes here; raw bytes leave only by `result` and `logs --raw`.
+ * Output of a guest is hostile: an escape sequence can move the cursor, rewrite earlier lines, set the clipboard or
+ * make a terminal write to our standard input. All text from guests passes through here before it is printed; raw bytes
+ * leave only by `result` and `logs --raw`.
  */
 
 import { ESCAPE_CHARACTERS } from './escape-reader.ts';
@@ -25,18 +25,19 @@ const ESCAPE_SEQUENCE = new RegExp(
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/g;
 
 /**
- * Text that is safe to print: known escape sequences are left out, what remains of control characters is
- * shown as a visible sign, and so is a sequence of more than 4,096 characters. Line feeds and tabs stay; a carriage return before a line feed is left out.
+ * Text that is safe to print. Known escape sequences are removed; other control characters, and sequences of more than
+ * 4,096 characters, become visible signs. Line feeds and tabs stay; a carriage return before a line feed is removed.
  */
 export function sanitize(text: string): string {
-  // Each pattern is tried once for a run of what it begins with: otherwise a long run would be gone through from each of its characters.
+  // Each pattern matches a whole run of its first character. Otherwise a long run would be scanned again from each of
+  // its characters.
   return text
     .replace(/(?<!\r)\r+\n/g, '\n')
     .replace(ESCAPE_SEQUENCE, (sequence) => (sequence.length > ESCAPE_CHARACTERS ? '␛' : ''))
     .replace(CONTROL, visible);
 }
 
-/** As `sanitize`, for a value that must stay on one line: a name, a message, a table's cell. */
+/** Like `sanitize`, for a value on one line: a name, a message, a cell of a table. */
 export function sanitizeLine(text: string): string {
   return sanitize(text)
     .replace(/(?<!\n)\n+$/, '')

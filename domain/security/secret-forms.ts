@@ -1,30 +1,30 @@
-/** How a secret may be written where it leaves a stage: as it is, as JSON, in URLs, in base64 and in hexadecimal digits. */
+/** The forms in which a secret may leave a stage: plain, JSON, URL-encoded, base64 and hexadecimal. */
 import { utf8Encode } from '../units/utf8.ts';
 
 export interface SecretForms {
   readonly plain: readonly string[];
-  /** Of digits that tools break into lines of one length. */
+  /** Forms of digits that tools may break into lines of equal length. */
   readonly wrapped: readonly string[];
 }
 
 /** Shorter texts would redact ordinary words. */
 export const SECRET_MIN_BYTES = 6;
 
-/** A longer text gets the usual forms alone: every form costs memory for each of its characters. */
+/** A longer text gets only the usual forms, because every form costs memory for each of its characters. */
 const ALL_FORMS_BYTES = 4 * 1024;
 
-/** Of a value and, where it has several lines, of each line. */
+/** Returns the forms of a value and, if the value has several lines, of each line. */
 export function formsOf(value: string): SecretForms {
   const lines = value.split(/\r?\n/).map((line) => line.trim());
   const isLong = (text: string): boolean => utf8Encode(text).length >= SECRET_MIN_BYTES;
-  // What encodes the whole value encodes its lines too; only with short ones a part of it would remain.
+  // An encoding of the whole value contains the encodings of its long lines. Only a short line would remain.
   const inLines = lines.length > 1 && lines.every((line) => line === '' || isLong(line));
   const wholes = [value, value.trim()].filter(isLong);
   const pieces = (inLines ? lines : [...wholes, ...lines]).filter(isLong);
   const all = pieces.filter((text) => utf8Encode(text).length <= ALL_FORMS_BYTES);
   return {
     plain: distinct([
-      // As a terminal ends its lines. Long lines are found one by one.
+      // A terminal ends lines with CRLF. Long lines are found one by one.
       ...(inLines ? [] : wholes.map((text) => text.replaceAll(/\r?\n/g, '\r\n'))),
       ...[...wholes, ...pieces].flatMap((text) => [text, jsonForm(text), percentForm(text, URI_COMPONENT, 'upper')]),
       ...all.flatMap((text) => [...jsonForms(text), ...percentForms(text)]),
@@ -41,7 +41,7 @@ function jsonForm(text: string): string {
   return JSON.stringify(text).slice(1, -1);
 }
 
-/** As programs in other languages write it: ASCII alone, safe in HTML, `\/`; and as JSON in JSON. */
+/** The forms of JSON encoders in other languages: only ASCII, safe in HTML, `\/`; and JSON inside a JSON string. */
 function jsonForms(text: string): readonly string[] {
   const json = jsonForm(text);
   const safe = [json, escaped(json, /[<>&]/g), escaped(json, /[<>&=']/g)];
@@ -55,12 +55,12 @@ function jsonForms(text: string): readonly string[] {
 
 const NOT_ASCII = /[^\x20-\x7e]/g;
 
-/** By UTF-16 units. */
+/** Escapes each UTF-16 unit. */
 function escaped(text: string, characters: RegExp): string {
   return text.replaceAll(characters, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-/** What stands for itself in a URL, by who writes it. */
+/** The characters that encoders of URLs leave as they are, one set for each kind of encoder. */
 const URI_COMPONENT = /[\w.!~*'()-]/;
 const UNRESERVED = /[\w.~-]/;
 const PATH = /[\w.~/-]/;
@@ -93,8 +93,9 @@ function hexForms(text: string): readonly string[] {
 const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
 /**
- * The value in the middle of a longer text, which begins it at any of the three places in a group: only the characters that
- * no neighbour changes. Beside these the end of a text, whose last character has no neighbour.
+ * The forms of the value inside a longer text, for each of its three offsets in a group of base64. The first form has
+ * only the characters that no neighbour changes. The others include the last character, for a value at the end of the
+ * text.
  */
 function base64Forms(bytes: Uint8Array): readonly string[] {
   return [0, 1, 2].flatMap((before) => {
@@ -107,7 +108,7 @@ function base64Forms(bytes: Uint8Array): readonly string[] {
   });
 }
 
-/** With zero bytes before it, and zero bits after it, without padding. */
+/** The digits with zero bytes before the value and zero bits after it, without padding. */
 function base64Digits(bytes: Uint8Array, before: number): string {
   let digits = '';
   let held = 0;

@@ -16,7 +16,7 @@ interface Acting {
   readonly command: RunAction;
 }
 
-/** As an activity is told of it. */
+/** A state and its command, as an activity receives them. */
 async function acting(): Promise<Acting> {
   let endAction: () => void = () => undefined;
   const definition = skillOf({
@@ -38,7 +38,7 @@ async function acting(): Promise<Acting> {
   });
   await startSession(session);
   const answered = advanceSession(session, { step: 'ask', output: { n: 1 } });
-  // Its time limit would come in a test of another file.
+  // Without this, its time limit could end in a test of another file.
   onTestFinished(async () => {
     endAction();
     await answered;

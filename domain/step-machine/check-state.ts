@@ -1,6 +1,7 @@
 /**
- * Whether a value can be the state of a session, and a command one that follows from it. States come from workflows, which got
- * them from the engine; where a client of the server can hand one in, it is held against the skill before any code of it runs.
+ * Checks whether a value can be the state of a session, and whether a command can follow from it. States come from
+ * workflows, which got them from the engine. A client of the server may also send one, so it is compared with the skill
+ * before any code of the skill runs.
  */
 import { isSha256 } from '../units/sha256.ts';
 import type { Command } from './command.ts';
@@ -9,12 +10,12 @@ import { skillAt } from './draft.ts';
 import type { SkillFacts } from './facts.ts';
 import type { Cursor, FrameState, SessionState } from './state.ts';
 
-/** What names older records; it stands in a path. */
+/** The most items in each list of a state. */
 const MOST_ITEMS = 10_000;
 
 type RunAction = Extract<Command, { readonly type: 'run-action' }>;
 
-/** What is wrong with its shape; null when nothing is. Values of authors' callbacks may be anything. */
+/** Returns the problem of its shape; null if it has no problem. Values from authors' callbacks may be anything. */
 export function problemOfState(value: unknown, session: string): string | null {
   if (!isPlain(value)) return 'it is not an object';
   const state = value as Readonly<Record<keyof SessionState, unknown>>;
@@ -58,7 +59,10 @@ function problemOfRecords(value: unknown): string | null {
     : 'its older records have an invalid name';
 }
 
-/** Why an action does not follow from the state and the skill; null when it does. The shape of `state` has been looked at. */
+/**
+ * Explains why an action does not follow from the state and the skill; null if it does. The shape of `state` is already
+ * checked.
+ */
 export function problemOfAction(facts: SkillFacts, state: SessionState, command: RunAction): string | null {
   const cursor = state.cursors.find(({ id }) => id === command.cursor);
   if (cursor === undefined || cursor.step !== command.step || cursor.frame !== command.frame)

@@ -1,11 +1,11 @@
-/** What the engine asks for, in order. A command with a cursor is answered by one event, or by `threw`. */
+/** Commands of the engine, in order. A command with a cursor is answered by one event, or by `threw`. */
 import type { ObserverName } from './definition.ts';
 import type { SessionResult } from './result.ts';
 
 interface AtStep {
   readonly cursor: number;
   readonly frame: number;
-  /** Without prefix. */
+  /** The name of the step without prefix. */
   readonly step: string;
 }
 interface WithAnswer extends AtStep {
@@ -32,7 +32,10 @@ export type Command =
   | ({ readonly type: 'choose-next'; readonly attempts: number } & WithAnswer)
   /** Answer: `measured`. */
   | ({ readonly type: 'measure-wait'; readonly attempts: number } & AtStep)
-  /** Answer: `timer-fired` when the time has come. Replaces the same cursor's timer of that reason; may be dropped when the cursor is gone. */
+  /**
+   * Answer: `timer-fired` when the time has come. It replaces the same cursor's timer of that reason, and may be
+   * dropped when the cursor is gone.
+   */
   | ({
       readonly type: 'wait';
       readonly reason: WaitReason;
@@ -48,9 +51,12 @@ export type Command =
     } & AtStep)
   /** Answer: `topic-rendered`. */
   | ({ readonly type: 'render-topic'; readonly topic: string } & AtStep)
-  /** Answer: `final-checked`. `finalOutput` is the last step's result, `response` what was answered to it. */
+  /** Answer: `final-checked`. `finalOutput` is the last step's result, `response` the answer to that step. */
   | ({ readonly type: 'check-final'; readonly finalOutput: unknown; readonly response: unknown } & AtStep)
-  /** No answer. Observers of that skill; each fact comes once. The `path` of `onSkillComplete` lacks records that were flushed. */
+  /**
+   * No answer. Calls the observers of that skill, once for each fact. The `path` of `onSkillComplete` lacks records
+   * that were flushed.
+   */
   | {
       readonly type: 'emit';
       readonly skill: readonly string[];
@@ -58,16 +64,16 @@ export type Command =
       readonly observer: ObserverName;
       readonly payload: Readonly<Record<string, unknown>>;
     }
-  /** No answer: for whoever reads the log. */
+  /** No answer. Writes to the log, for people. */
   | { readonly type: 'warn'; readonly message: string }
-  /** No answer: fire the signals of these cursors' actions. */
+  /** No answer. Fires the signals of these cursors' actions. */
   | { readonly type: 'abort'; readonly cursors: readonly number[]; readonly reason: string }
-  /** No answer: what the client of that request gets. */
+  /** No answer. The reply to the client of that request. */
   | { readonly type: 'reply'; readonly request: string; readonly result: SessionResult };
 
 export type WaitReason = 'wait' | 'retry' | 'deadline';
 
-/** Whether code of the skill's author is what carries it out, so that a crash of that code is this command's. */
+/** Whether code of the skill's author runs in the command, so that a crash of that code is a crash of the command. */
 export function isCallback(command: Command): boolean {
   switch (command.type) {
     case 'render-prompt':

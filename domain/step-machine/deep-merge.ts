@@ -1,6 +1,6 @@
 /**
- * `source` laid over `target`: plain objects merge key by key, everything else (arrays, null, dates) replaces, and
- * `undefined` leaves what is there. Neither argument is changed.
+ * Merges `source` over `target`: plain objects merge key by key, all other values (arrays, null, dates) replace, and
+ * `undefined` keeps the value of `target`. Neither argument is changed.
  */
 export function deepMerge(target: unknown, source: unknown): unknown {
   if (!isPlain(target) || !isPlain(source)) return source;
@@ -8,7 +8,7 @@ export function deepMerge(target: unknown, source: unknown): unknown {
   for (const [key, value] of Object.entries(source)) {
     if (value === undefined) continue;
     const before = Object.hasOwn(target, key) ? target[key] : undefined;
-    // Defined, not assigned: `__proto__` may be a key of JSON that came from outside.
+    // Defined, not assigned, because `__proto__` may be a key of JSON from outside.
     Object.defineProperty(merged, key, {
       value: isPlain(before) && isPlain(value) ? deepMerge(before, value) : value,
       enumerable: true,
@@ -23,7 +23,7 @@ export function isPlain(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype === Object.prototype || prototype === null) return true;
-  // Of another realm (a workflow isolate, a vm context): its own Object.prototype has no prototype either.
+  // An object of another realm (a workflow isolate, a vm context): its own Object.prototype has no prototype either.
   return (
     !Array.isArray(value) &&
     Object.getPrototypeOf(prototype) === null &&
@@ -31,7 +31,7 @@ export function isPlain(value: unknown): value is Record<string, unknown> {
   );
 }
 
-/** Whether objects and arrays stand in each other more than so many times. */
+/** Whether objects and arrays are nested deeper than this many levels. */
 export function isDeeperThan(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   if (levels === 0) return true;

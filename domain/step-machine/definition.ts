@@ -1,24 +1,27 @@
 /**
- * What `.build()` gives: a skill whose type parameters are erased. Authors write it through the builders of the SDK; the
- * engine reads its JSON-safe part (facts.ts), a driver calls its callbacks.
+ * The return value of `.build()`: a skill whose type parameters are erased. Authors make it with the builders of the
+ * SDK. The engine reads its JSON-safe part (facts.ts), and a driver calls its callbacks.
  */
 import type { AnySchema } from './schema.ts';
 
-/** A callback whose context the builder has typed for its author: it may take a narrower one than the driver promises here. */
+/**
+ * A callback whose context the SDK's builder has typed for its author. It may accept a narrower context than the driver
+ * promises here.
+ */
 export type Callback<Context, Result> = { bivariant(context: Context): Result }['bivariant'];
 
-/** Who drives the skill and what it can do. */
+/** The host that drives the skill, and its abilities. */
 export interface Handshake {
-  /** A name of the host registry, or `generic`. */
+  /** A name in the host registry, or `generic`. */
   host: string;
   toolsAvailable: string[];
   isSubagent: boolean;
 }
 
 export interface ReferenceLoader {
-  /** The text of a file below `references/`. */
+  /** Returns the text of a file below `references/`. */
   load(filename: string): string;
-  /** The full path of a file that the skill ships. */
+  /** Returns the full path of a file that the skill ships. */
   asset(path: string): string;
 }
 
@@ -39,7 +42,7 @@ export interface StepsAccessor {
   readonly [step: string]: unknown;
 }
 
-/** What callbacks see of a session. Sub-stores stand beside `steps` by their names. */
+/** The view of a session for callbacks. Sub-stores are properties next to `steps`, by their names. */
 export interface StoreAccessor {
   readonly steps: StepsAccessor;
   readonly [store: string]: unknown;
@@ -123,7 +126,7 @@ export type PromptSegment = SystemSegment | ActSegment | ViewSegment;
 export type PromptPiece = string | PromptSegment;
 export type PromptReturn = PromptPiece | PromptPiece[];
 
-/** Makers of `ActSegment`s, by primitive; the SDK types each. */
+/** Functions that make `ActSegment`s, one for each primitive; the SDK types each of them. */
 export interface ActBuilder {
   askUser(
     input: ({ type: 'structured' } & Omit<AskStructuredConfig, 'kind' | 'type'>) | { type: 'open'; question: string },
@@ -165,11 +168,11 @@ export interface SaveContext {
   readonly store: StoreAccessor;
   readonly params: unknown;
 }
-/** What is read of an AbortSignal here; drivers hand in the real one. */
+/** The part of an AbortSignal that code here reads; drivers pass the real one. */
 export interface Signal {
   readonly aborted: boolean;
 }
-/** What an action knows of the call that it is part of. */
+/** The call of an action, as the action sees it. */
 export interface ActionCall {
   /** Fires when the action's time is up or the session is cancelled. */
   readonly signal: Signal;
@@ -186,7 +189,7 @@ export interface ActionContext extends ActionCall {
 
 // Steps
 
-/** An action with a name and schemas, to be used by several steps. */
+/** An action with a name and schemas, which several steps can use. */
 export interface ActionDefinition {
   readonly kind: 'action';
   readonly name: string;
@@ -213,56 +216,61 @@ export interface NextBranch {
 /** `step` is the visit's result; every other key is written to the sub-store of that name. */
 export type SaveResult = { readonly step?: unknown; readonly [store: string]: unknown } | null | undefined | void;
 
-/** How an action that throws or runs out of time is tried again. */
+/** How an action is retried that throws or exceeds its time limit. */
 export interface ActionRetry {
-  /** Attempts in all, the first included. */
+  /** Number of attempts, including the first. */
   readonly maxAttempts: number;
-  /** Before the second attempt; default 1,000. */
+  /** Delay before the second attempt; default 1,000. */
   readonly backoffMs?: number;
-  /** What each further delay is multiplied with; default 2. */
+  /** Factor between each delay and the next; default 2. */
   readonly backoffFactor?: number;
-  /** No delay is longer; default 60,000. */
+  /** The longest delay; default 60,000. */
   readonly maxBackoffMs?: number;
 }
-/** Every branch starts at its step and ends where it reaches `join`, which runs when all have. */
+/**
+ * Every branch starts at its step and ends where it reaches `join`. The join step runs after all branches have ended.
+ */
 export interface ParallelSteps {
   readonly branches: readonly string[];
   readonly join: string;
 }
-/** The step is passed when the time is over. Takes no prompt. */
+/** The step is passed when the time is over. It has no prompt. */
 export interface WaitFor {
   readonly durationMs: number | Callback<TransitionContext, number>;
 }
-/** A person answers this step's prompt, in the time given. */
+/** A person answers this step's prompt, before the deadline. */
 export interface HumanInput {
   readonly deadlineMs?: number;
-  /** Where to go when nobody has answered by then; needed with `deadlineMs`. */
+  /** The next step if the deadline passes without an answer; required with `deadlineMs`. */
   readonly onExpiry?: NextTarget;
-  /** Who is asked, for display. */
+  /** The person to ask, for display. */
   readonly assignee?: string;
 }
 
 export interface StepConfig {
-  /** Absent: the step is passed without asking anybody. */
+  /** Absent: the step is passed without a question. */
   readonly prompt?: PromptReturn | Callback<PromptContext, PromptReturn>;
   readonly response?: AnySchema;
   /** May be absent only with `parallel`. */
   readonly next?: NextTarget | Callback<TransitionContext, NextTarget> | readonly NextBranch[] | Terminal;
   readonly action?: Callback<ActionContext, unknown> | ActionUse;
   readonly save?: Callback<SaveContext, SaveResult>;
-  /** How often this step may be visited; 10 for members of a cycle that say nothing. */
+  /** How often this step may be visited; 10 for members of a cycle that do not set it. */
   readonly maxVisits?: number;
-  /** Where to go instead of visiting this step once more. */
+  /** The target instead of one more visit of this step. */
   readonly onMaxVisits?: NextTarget;
   /** How many answers in one visit may fail the schema before the session fails; default 10. */
   readonly maxInvalid?: number;
   readonly retry?: ActionRetry;
-  /** For each attempt of the action. */
+  /** Time limit of each attempt of the action. */
   readonly timeoutMs?: number;
   readonly parallel?: ParallelSteps;
   readonly wait?: WaitFor;
   readonly human?: HumanInput;
-  /** Runs a registered sub-skill and comes back: its final output is this step's `actionResult`. Takes no prompt and no action. */
+  /**
+   * Runs a registered sub-skill and returns: its final output is this step's `actionResult`. The step has no prompt and
+   * no action.
+   */
   readonly call?: string;
 }
 export interface StepDefinition {
@@ -293,7 +301,7 @@ export interface StepValidationFailedEvent {
   readonly step: string;
   readonly raw: unknown;
   readonly error: string;
-  /** Of this visit, from 1. */
+  /** The number of the answer in this visit, from 1. */
   readonly attempt: number;
 }
 export interface TransitionEvent {
@@ -315,16 +323,19 @@ export interface TopicConfig {
 }
 export interface SubskillRegistration {
   readonly definition: SkillDefinition;
-  /** The sub-skill's params, from the response of the step that leads to it; absent: `{}`. */
+  /** Makes the sub-skill's params from the response of the step that leads to it; absent: `{}`. */
   paramsMap?(response: unknown, store: StoreAccessor): unknown;
 }
 /** Lets sessions that an earlier version of the skill began continue with this version. */
 export interface MigrationConfig {
-  /** The version that began the session; the present one declares that its own earlier code is compatible. */
+  /**
+   * The version that began the session. The present version may be named too, which declares that its own earlier code
+   * is compatible.
+   */
   readonly from: string;
   /** Steps that have other names in this version, by their old names. */
   readonly renamedSteps?: Readonly<Record<string, string>>;
-  /** The sub-stores as this version expects them. */
+  /** Returns the sub-stores in the form that this version expects. */
   readonly stores?: (stores: Readonly<Record<string, unknown>>) => Record<string, unknown>;
 }
 export interface PackageConfig {
@@ -335,7 +346,7 @@ export interface PackageConfig {
   [key: string]: unknown;
 }
 
-/** What SKILL.md's frontmatter says of a skill or a reference. */
+/** The frontmatter of SKILL.md, for a skill or a reference. */
 export interface Frontmatter {
   readonly package?: PackageConfig | undefined;
   readonly argumentHint?: string | undefined;
@@ -355,14 +366,14 @@ export interface Frontmatter {
 export interface SkillDefinition extends Frontmatter {
   readonly kind: 'skill';
   readonly name: string;
-  /** `0.0.0` when the author gives none. */
+  /** `0.0.0` if the author sets no version. */
   readonly version: string;
-  /** The version is to be read from the nearest package.json when the skill is built. */
+  /** Whether the build reads the version from the nearest package.json. */
   readonly resolveVersion: boolean;
   readonly description?: string | undefined;
   readonly triggers?: readonly string[] | undefined;
   readonly entry: string;
-  /** Stands before the preamble. */
+  /** Text before the preamble. */
   readonly system?: string | undefined;
   readonly params?: AnySchema | undefined;
   readonly finalOutput?: AnySchema | undefined;
@@ -372,7 +383,7 @@ export interface SkillDefinition extends Frontmatter {
   readonly topics?: Readonly<Record<string, TopicConfig>>;
   readonly observers?: ObserverMap | undefined;
   readonly migrations?: readonly MigrationConfig[] | undefined;
-  /** Names of variables of the environment that its code reads, besides those that every program needs. */
+  /** Names of environment variables that its code reads, in addition to those that every program needs. */
   readonly env?: readonly string[] | undefined;
   /** The text of SKILL.md's body, instead of the generated one. */
   readonly skillMd?: string | ((skill: SkillDefinition) => string) | undefined;
@@ -393,9 +404,9 @@ export interface ReferenceDefinition extends Frontmatter {
 }
 export type Buildable = SkillDefinition | ReferenceDefinition;
 
-/** What a module's steps write where whoever registers the module puts its own target. */
+/** The target in a module's steps that the program which registers the module replaces with its own. */
 export const PARENT_TARGET = '__parent__';
-/** What `onTransition` says of the end. */
+/** The name of the end in `onTransition`. */
 export const TERMINAL_NAME = '__terminal__';
 /** Names of sub-stores that would hide the history. */
 export const RESERVED_STORES: ReadonlySet<string> = new Set(['steps', 'step']);

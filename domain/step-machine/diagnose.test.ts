@@ -10,7 +10,7 @@ const anything: AnySchema = { '~standard': { version: 1, vendor: 'test', validat
 const messages = (skill: SkillDefinition): string[] =>
   diagnose(skill).map(({ severity, step, message }) => `${severity} ${step ?? ''}: ${message}`);
 
-test('a sound skill has nothing to say', () => {
+test('a sound skill has no diagnostics', () => {
   expect(
     messages(
       skillOf(
@@ -47,7 +47,7 @@ test('every unknown target is named, inside and outside of cycles', () => {
   ]);
 });
 
-test('names that mean something else are refused', () => {
+test('names with another meaning are refused', () => {
   const skill = skillOf(
     {
       self: { prompt: 'a', next: 'a/b' },
@@ -74,14 +74,14 @@ test('names that mean something else are refused', () => {
   ]);
 });
 
-test('sub-skills are looked at too, under their names', () => {
+test('sub-skills are checked too, under their names', () => {
   const inner = skillOf({ a: { prompt: 'a', next: 'gone' } });
   expect(
     messages(skillOf({ a: { prompt: 'a', next: 'subskill:s' } }, { subskills: { s: { definition: inner } } })),
   ).toEqual(['error s/a: Step "a" has next "gone" which does not exist in steps.']);
 });
 
-test('what does not go together is refused', () => {
+test('keys that exclude each other are refused', () => {
   const skill = skillOf({
     a: { prompt: 'a', wait: { durationMs: -1 }, next: 'b' },
     b: { next: 'c', human: {}, maxVisits: 0 },
@@ -111,13 +111,13 @@ test('what does not go together is refused', () => {
   ]);
 });
 
-test('defect: an object that does not say it is the end is none', () => {
+test('defect: an object without `terminal: true` is not the end', () => {
   expect(messages(skillOf({ a: { prompt: 'a', next: { terminal: false } as never } }))).toEqual([
     'error a: Step "a": next is an object without `terminal: true`.',
   ]);
 });
 
-test('facts are JSON, and say which steps lie on a cycle: self, and whatever a function may name', () => {
+test('facts are JSON, and name the steps of a cycle: `self`, and all steps that a function may return', () => {
   const facts = factsOf(
     skillOf({
       a: { prompt: 'a', next: 'b' },

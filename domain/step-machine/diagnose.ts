@@ -1,11 +1,11 @@
-/** Mistakes in a definition that can be seen without running it, all of them at once. */
+/** Finds mistakes in a definition without running it, all at once. */
 import { PARENT_TARGET, RESERVED_STORES, type SkillDefinition, type StepConfig } from './definition.ts';
 import { edgesOf } from './facts.ts';
 import { findReachable } from './graph.ts';
 import { splitTarget } from './moves.ts';
 import { envProblems } from './skill-variables.ts';
 
-/** What kind of mistake it is; a contract, as lint shows it. */
+/** The kind of mistake. A contract, because lint shows it. */
 export type DefinitionRule =
   | 'entry-step'
   | 'reserved-name'
@@ -21,7 +21,7 @@ export interface SkillDiagnostic {
   readonly rule: DefinitionRule;
   readonly severity: 'error' | 'warning';
   readonly message: string;
-  /** With the prefix of its sub-skill. */
+  /** The step with the prefix of its sub-skill. */
   readonly step?: string;
 }
 
@@ -35,7 +35,7 @@ export function diagnose(definition: SkillDefinition, prefix = ''): readonly Ski
   return [...diagnoseAlone(definition, prefix), ...inside];
 }
 
-/** Without its sub-skills. */
+/** Diagnoses a definition without its sub-skills. */
 export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonly SkillDiagnostic[] {
   const found: SkillDiagnostic[] = [];
   const { steps, entry } = definition;
@@ -210,7 +210,7 @@ function checkShape(name: string, config: StepConfig, add: Add): void {
   }
 }
 
-/** 100 years: later than that, dates come to an end. */
+/** 100 years. JavaScript dates end not much later. */
 const LONGEST_MS = 3_155_760_000_000;
 export const DURATION = `milliseconds, from 0 to ${LONGEST_MS} (100 years)`;
 
@@ -248,7 +248,7 @@ function isTerminal(config: StepConfig | undefined): boolean {
   return typeof config?.next === 'object' && !Array.isArray(config.next);
 }
 
-/** Whether a function decides somewhere on the way, so that nothing can be said of where the branch ends. */
+/** Whether a function decides on the way, so that the end of the branch is not known. */
 function leadsAnywhere(definition: SkillDefinition, from: readonly string[], join: string): boolean {
   return [...findReachable(edgesOf(definition), from, join)].some(
     (step) => typeof definition.steps[step]?.config.next === 'function',

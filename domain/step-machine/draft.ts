@@ -14,7 +14,7 @@ import {
   type SessionStatus,
 } from './state.ts';
 
-/** What a visit gave. */
+/** The result of a visit. */
 export interface Outcome {
   readonly response: unknown;
   readonly actionResult?: unknown;
@@ -22,21 +22,21 @@ export interface Outcome {
 }
 
 /**
- * A session's state in the making: copies what it changes, once, and collects what it asks for. Between two calls of `take`
- * what has been copied is written to, so that a row of events costs the copies of one.
+ * A session's state during a transition: copies each changed part once, and collects commands. Between two calls of
+ * `take` it writes to its copies, so a series of events needs only the copies of one event.
  */
 export class Draft {
   readonly facts: SkillFacts;
   commands: Command[] = [];
-  /** Of the event that is being applied. */
+  /** The time of the event that is being applied. */
   atMs: number;
-  /** Visits that are recorded and not left yet. */
+  /** Visits that are recorded, but whose step is still current. */
   readonly recorded: { readonly cursor: number; readonly outcome: Outcome }[] = [];
-  /** Not this draft's own as long as `#isOwn` is false; nor is a list in it that is not named in `#owned`. */
+  /** This draft owns the state only if `#isOwn` is true, and a list in it only if `#owned` names the list. */
   #state: Mutable<SessionState>;
   #isOwn = false;
   #owned = NOTHING_OWNED;
-  /** Cursors that nobody else has seen; frames and requests are copied with each change. */
+  /** Cursors that only this draft has seen; frames and requests are copied with each change. */
   readonly #ownCursors = new Set<Mutable<Cursor>>();
 
   constructor(facts: SkillFacts, before: SessionState) {
@@ -45,12 +45,12 @@ export class Draft {
     this.atMs = before.nowMs;
   }
 
-  /** As it stands; to be looked at, not kept: it is written to. */
+  /** The present state, to read at once: later changes write to it. */
   get state(): SessionState {
     return this.#state;
   }
 
-  /** As it stands, to be kept: what comes later changes copies. */
+  /** The present state, to keep: later changes write to copies. */
   take(): SessionState {
     this.#isOwn = false;
     this.#owned = NOTHING_OWNED;
@@ -80,7 +80,7 @@ export class Draft {
 
   set(change: Partial<SessionState>): void {
     Object.assign(this.#ownState(), change);
-    // Lists that came from outside may be anybody's.
+    // Lists from outside may have other owners.
     for (const key of LISTS) if (key in change && this.#owned[key]) this.#owned = { ...this.#owned, [key]: false };
   }
 
@@ -88,7 +88,7 @@ export class Draft {
     this.commands.push(command);
   }
 
-  /** The list as one that may be written to: a copy, the first time. */
+  /** Returns the list for writing: a copy, the first time. */
   #own<K extends Lists>(key: K): SessionState[K][number][] {
     const list: readonly SessionState[K][number][] = this.#state[key];
     if (this.#owned[key]) return list as SessionState[K][number][];
@@ -121,7 +121,7 @@ export class Draft {
     return frameOf(this.#state, id);
   }
 
-  /** Lists are given as they are at present: what is done to one while going through it changes nothing there. */
+  /** Returns a copy of the list, so a caller can change frames during a loop. */
   frames(): readonly FrameState[] {
     return [...this.#state.frames];
   }
@@ -136,7 +136,7 @@ export class Draft {
     return id;
   }
 
-  /** The session's own frame stays: its params and stores are the session's. */
+  /** The session's own frame stays, because its params and stores belong to the session. */
   dropFrame(id: number): void {
     if (id !== 0) this.#drop('frames', id);
   }
@@ -242,7 +242,7 @@ export class Draft {
     this.setRequest(request, { step, error: { kind: 'error', error, step, message, retry } });
   }
 
-  // What is told to others
+  // Output to others
 
   addRecord(record: StepRecord): void {
     this.set({ records: append(this.#state.records, record) });
@@ -256,7 +256,7 @@ export class Draft {
     this.ask({ type: 'warn', message });
   }
 
-  /** Ends the session: nothing of it is current any more. */
+  /** Ends the session: no step is current any longer. */
   end(status: SessionStatus): void {
     const acting = this.cursors().filter(({ phase }) => phase.kind === 'acting');
     if (acting.length > 0) this.ask({ type: 'abort', cursors: acting.map(({ id }) => id), reason: status.kind });

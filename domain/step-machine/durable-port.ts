@@ -1,11 +1,12 @@
 /**
- * Durable sessions of one skill, as its own transports ask for them. Behind it stands whatever holds the way to a Temporal server:
- * a transport may be part of a bundle that holds none, and takes the door of an installed Voidbox when it runs.
+ * Durable sessions of one skill, as the skill's own transports use them. The implementation holds the connection to a
+ * Temporal server. A transport may be part of a bundle without such a connection; it then uses the door of an installed
+ * Voidbox.
  */
 import type { Handshake } from './definition.ts';
 import type { SessionResult } from './result.ts';
 
-/** Of the calls below. A door of another number is refused by name. */
+/** The version of the calls below. A transport rejects a door of another version by its number. */
 export const DURABLE_DOOR = 1;
 
 export interface DurableSkill {
@@ -21,14 +22,14 @@ export interface DurableStart {
   readonly params?: unknown;
   readonly subskill?: string;
   readonly handshake?: Handshake;
-  /** Refuse it when as many sessions of the skill are open, as far as the server's list of them knows. */
+  /** Refuses the start if this many sessions of the skill are open, as far as the server's list of sessions shows. */
   readonly atMost?: number;
 }
 
 export interface DurableAnswer {
   readonly step: string;
   readonly output: unknown;
-  /** Default: the turn of the step that is open, or its last one, so that an answer that is sent again gets what it got. */
+  /** Default: the turn of the open step, or else its last turn. So an answer that is sent again gets the same reply. */
   readonly turn?: number;
 }
 
@@ -45,20 +46,23 @@ export type DurableReply =
   | { readonly kind: 'answered'; readonly session: string; readonly result: SessionResult }
   | { readonly kind: 'refused'; readonly refusal: DurableRefusal; readonly message: string; readonly remedy: string };
 
-/** The stack is started when it is not running, and looked for again when it has died. */
+/** Starts the stack if it does not run, and finds it again if it has died. */
 export interface DurableSessions {
   start(request: DurableStart): Promise<DurableReply>;
-  /** Without an answer: how the session stands, once nobody works on it. */
+  /** Without an answer: returns the state of the session once it waits. */
   advance(session: string, answer?: DurableAnswer): Promise<DurableReply>;
-  /** False when it had ended before. */
+  /** False if it had already ended. */
   cancel(session: string): Promise<boolean | Extract<DurableReply, { readonly kind: 'refused' }>>;
 }
 
 export interface DurableDoor {
   readonly DURABLE_DOOR: number;
-  /** False or absent in earlier ones, which look at the environment themselves. */
+  /** False or absent in earlier doors, which read the environment themselves. */
   readonly TAKES_VARIABLES?: boolean;
-  /** @param variables  those that the caller's process was started with: it withholds them from the skill's code */
+  /**
+   * @param variables  the variables that the caller's process was started with; the caller withholds them from the
+   * skill's code
+   */
   openDurableSessions(
     skill: DurableSkill,
     onProgress: (line: string) => void,

@@ -1,10 +1,10 @@
-/** The JSON-safe part of a definition: all that the engine needs to decide, and none of the author's code. */
+/** The JSON-safe part of a definition: all that the engine needs for decisions, without the author's code. */
 import type { SkillDefinition, StepConfig } from './definition.ts';
 import { cycleMembers, type Edges } from './graph.ts';
 
-/** How often an unguarded member of a cycle may be visited. */
+/** How often a member of a cycle without `maxVisits` may be visited. */
 export const IMPLICIT_MAX_VISITS = 10;
-/** How many answers of one visit may fail the schema when the step does not say. */
+/** How many answers of one visit may fail the schema if the step does not set it. */
 export const DEFAULT_MAX_INVALID = 10;
 /** How many steps in a row may be passed without a prompt. */
 export const MAX_AUTO_ADVANCE = 20;
@@ -35,7 +35,7 @@ export interface StepFacts {
   readonly retry: RetryFacts;
   readonly timeoutMs: number | null;
   readonly parallel: { readonly branches: readonly string[]; readonly join: string } | null;
-  /** `durationMs` null: a callback says. */
+  /** `durationMs` null: a callback sets it. */
   readonly wait: { readonly durationMs: number | null } | null;
   readonly human: {
     readonly deadlineMs: number | null;
@@ -48,11 +48,11 @@ export interface StepFacts {
 export interface SkillFacts {
   readonly name: string;
   readonly version: string;
-  /** Of the code that the callbacks come from; null when nobody tracks it. */
+  /** The hash of the code with the callbacks; null: the caller does not track it. */
   readonly codeHash: string | null;
   readonly entry: string;
   readonly finalOutput: boolean;
-  /** Null: the skill declares none, and any may be written. */
+  /** Null: the skill declares no stores, so callbacks may write any. */
   readonly stores: readonly string[] | null;
   readonly steps: Readonly<Record<string, StepFacts>>;
   readonly hasParallel: boolean;
@@ -62,7 +62,7 @@ export interface SkillFacts {
 
 const known = new WeakMap<SkillDefinition, Map<string | null, SkillFacts>>();
 
-/** Facts of a definition, worked out once for each definition and code hash. */
+/** Returns the facts of a definition, computed once for each definition and code hash. */
 export function factsOf(definition: SkillDefinition, codeHash: string | null = null): SkillFacts {
   const byHash = known.get(definition) ?? new Map<string | null, SkillFacts>();
   known.set(definition, byHash);
@@ -131,8 +131,8 @@ function nextFacts(next: StepConfig['next']): NextFacts {
 }
 
 /**
- * Where each step may lead; `self` to the step itself.
- * @param chosenBy  where the function of a step may lead; by default to every step, its own included
+ * Lists the steps to which each step may lead; `self` is the step itself.
+ * @param chosenBy  lists the steps to which the function of a step may lead; by default all, including its own
  */
 export function edgesOf(definition: SkillDefinition, chosenBy?: (step: string) => readonly string[]): Edges {
   const names = Object.keys(definition.steps);

@@ -7,7 +7,7 @@ test('defect: all members of a component are found, also those that no back edge
   expect([...cycleMembers(graph({ a: ['b', 'c'], b: ['a'], c: ['b'], d: ['a'] }))].toSorted()).toEqual(['a', 'b', 'c']);
 });
 
-test('a step that leads to itself is a cycle, a lone step is none', () => {
+test('a step that leads to itself is a cycle, a lone step is not', () => {
   expect([...cycleMembers(graph({ a: ['a', 'b'], b: [] }))]).toEqual(['a']);
   expect([...cycleMembers(graph({ a: ['b'], b: ['a', 'c'], c: [] }))].toSorted()).toEqual(['a', 'b']);
 });

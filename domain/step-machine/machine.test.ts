@@ -43,7 +43,7 @@ function factsFor(steps: Record<string, Partial<StepFacts>>, more: Partial<Skill
   };
 }
 
-/** Feeds events one after the other and gives the commands of the last. */
+/** Applies events one after the other and returns the commands of the last. */
 function run(
   facts: SkillFacts,
   state: SessionState,
@@ -101,7 +101,7 @@ test('each piece of the work of a turn is one command, in order', () => {
   expect(state.frames[0]).toMatchObject({ visits: { a: 1 }, stores: { env: { x: 1 } }, last: { a: 'acted' } });
 });
 
-test('whatever is under way can be asked for again, and an answer that comes twice counts once', () => {
+test('commands that are under way can be listed again, and an answer that comes twice counts once', () => {
   const facts = factsFor({ a: { action: true, next: { kind: 'to', to: 'b' } }, b: {} });
   const { state, commands } = run(facts, begin(facts), START, rendered(1), advance('a'));
   expect(listPendingCommands(facts, JSON.parse(JSON.stringify(state)) as SessionState)).toEqual(commands);
@@ -112,7 +112,7 @@ test('whatever is under way can be asked for again, and an answer that comes twi
   expect(twice.commands).toEqual([]);
 });
 
-test('a late end of an earlier attempt is not taken for the present one', () => {
+test('a late end of an earlier attempt does not end the present one', () => {
   const facts = factsFor({ a: { action: true, retry: { ...STEP.retry, maxAttempts: 3 } } });
   const failed: SessionEventBody = {
     type: 'action-ended',
@@ -158,7 +158,7 @@ test('a called sub-skill may run elsewhere: its end is all that the caller needs
   expect(ended.state.frames[0]).toMatchObject({ last: { use: { n: 1 } }, visits: { use: 1 } });
 });
 
-test('records can be moved out of the state without anything that decides being lost', () => {
+test('records can be moved out of the state without effect on later decisions', () => {
   const facts = factsFor({ a: { inCycle: true, next: { kind: 'to', to: 'a' } } });
   let { state } = run(facts, begin(facts), START, rendered(1));
   for (let i = 0; i < 9; i++) {
@@ -197,7 +197,7 @@ test('two steps that lead on together cannot be one: a branch that enters a step
   });
 });
 
-test('a state that was looked at stays what it was, whatever is folded afterwards', () => {
+test('a state that a caller has read does not change with later events', () => {
   const facts = factsFor({ a: { save: true, inCycle: true, next: { kind: 'to', to: 'a' } } });
   const fold = new Fold(facts, sealed(begin(facts)));
   const said: [SessionState, string][] = [];
@@ -222,7 +222,7 @@ test('a state that was looked at stays what it was, whatever is folded afterward
   expect(fold.current.frames[0]).toMatchObject({ visits: { a: 4 }, stores: { notes: { turn: 4 } } });
 });
 
-test('half an event is never taken for a state: after a bug the fold says so to whoever asks', () => {
+test('half an event is never used as a state: after a bug, the fold throws on every use', () => {
   const facts = factsFor({ a: { save: true } });
   const fold = new Fold(facts, begin(facts));
   fold.apply(START, 1);

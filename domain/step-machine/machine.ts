@@ -1,8 +1,9 @@
 /**
- * The step machine: what happens next in a session. Pure: the same state and event give the same state and commands.
+ * The step machine: decides what happens next in a session. Pure: the same state and event give the same state and
+ * commands.
  *
- * Each current step is a cursor, and a cursor is in one phase (state.ts). Most phases ask for one command, and what answers
- * it ends the phase (work.ts). A step that lacks what a phase in brackets is for passes it over.
+ * Each current step is a cursor, and a cursor is in one phase (state.ts). Most phases ask for one command, and the event
+ * that answers it ends the phase (work.ts). A step passes over a phase in brackets if it has nothing for that phase.
  *
  *   becomes current (visit.ts)
  *   │                              ┌──── refused, fewer than `maxInvalid` times ────┐
@@ -24,14 +25,14 @@
  *   │                        └─▶ topic:<name> ─────▶ rendering-topic ──▶ over
  *   └─ terminal ──▶ [finishing] ──▶ over
  *
- *   over: the session is done, or the step that is `calling` this skill goes on to [saving]
- *   (a session that follows no redirects is over, `redirected`, where it would leave for a sub-skill or a topic)
+ *   over: the session is done, or the step that is `calling` this skill continues with [saving]
+ *   (if a session follows no redirects, a redirect to a sub-skill or a topic ends it as `redirected`)
  *
- * - `asking` past its deadline goes to `onExpiry`, without a record.
- * - Where a callback throws before the record, or an action fails for good, a step with a prompt is `asking` again under
- *   another turn. Whatever else throws leaves the step `stuck`: it goes on from there once a client names it.
+ * - A step that is `asking` after its deadline moves to `onExpiry`, without a record.
+ * - If a callback throws before the record, or an action fails for good, a step with a prompt is `asking` again under
+ *   another turn. Any other exception leaves the step `stuck`: it continues from there once a client names it.
  * - A replay of history leaves its cursors `parked`, until `place` names the step that is current (replay.ts).
- * - A limit that is passed, and `cancel`, end the session from every phase.
+ * - An exceeded limit, and `cancel`, end the session from every phase.
  */
 import type { Command } from './command.ts';
 import { Draft, skillAt } from './draft.ts';
@@ -62,16 +63,19 @@ export interface Transition {
 }
 
 export interface NewSession {
-  /** Names the session in idempotency keys. */
+  /** The name of the session in idempotency keys. */
   readonly session: string;
   readonly params: unknown;
   readonly atMs: number;
-  /** Starts that sub-skill on its own, its steps named as if the skill had led to it. Then `params` are its. */
+  /**
+   * Starts that sub-skill on its own; its steps have the names as if the skill had led to it. `params` are then those
+   * of the sub-skill.
+   */
   readonly subskill?: string;
   readonly options?: Partial<SessionOptions>;
 }
 
-/** A session that has not started. Its params have been validated. */
+/** Makes a session that has not started. Its params are already validated. */
 export function newSession(facts: SkillFacts, { session, params, atMs, subskill, options }: NewSession): SessionState {
   const [skill, prefix] = subskill === undefined ? [[], ''] : [[subskill], `${subskill}/`];
   skillAt(facts, skill);
@@ -113,7 +117,7 @@ export function transition(facts: SkillFacts, state: SessionState, event: Sessio
   return { state: fold.state, commands };
 }
 
-/** A row of transitions, one after the other, that copies once what all of them change. */
+/** A series of transitions that copies changed parts of the state only once. */
 export class Fold {
   readonly #draft: Draft;
   #broken: { readonly cause: unknown } | null = null;
@@ -122,13 +126,13 @@ export class Fold {
     this.#draft = new Draft(facts, state);
   }
 
-  /** As of the last event; it stays what it is. */
+  /** The state after the last event; later events do not change it. */
   get state(): SessionState {
     if (this.#broken !== null) throw this.#broken.cause;
     return this.#draft.take();
   }
 
-  /** As `state`, but for who is through with it before the next event: that one writes to it. */
+  /** Like `state`, for a caller that does not use it after the next event: that event changes it. */
   get current(): SessionState {
     return this.#draft.state;
   }
@@ -146,7 +150,7 @@ export class Fold {
       }
       settleRequests(draft);
     } catch (cause) {
-      // Half an event is in it: nobody may take it for a state.
+      // The draft contains half an event, and no caller may use it as a state.
       this.#broken = { cause };
       throw cause;
     }
@@ -176,7 +180,7 @@ function apply(draft: Draft, event: SessionEventBody): void {
 
 type AnswerEvent = Extract<SessionEventBody, { readonly cursor: number }>;
 
-/** Answers to commands; one that comes too late changes nothing. */
+/** Applies the answer to a command; a late answer changes nothing. */
 function applyAnswer(draft: Draft, event: AnswerEvent): void {
   const cursor = draft.cursor(event.cursor);
   if (cursor === undefined) return;
@@ -187,7 +191,7 @@ function applyAnswer(draft: Draft, event: AnswerEvent): void {
     case 'validated':
       if (phase.kind !== 'validating') return;
       if (event.ok) return accept(draft, cursor, event.value);
-      // History that a client carries is taken at its word.
+      // History that a client carries is trusted.
       return cursor.replay === null
         ? refuseAnswer(draft, cursor, phase.raw, event.message)
         : accept(draft, cursor, phase.raw);
@@ -240,9 +244,9 @@ function start(draft: Draft, request: string): void {
 function advance(draft: Draft, event: Extract<SessionEventBody, { type: 'advance' }>): void {
   const { request, step } = event;
   draft.setRequest(request, { step });
-  // The settled session answers by itself.
+  // The reply of a session that is over comes from `settleRequests`.
   if (draft.isOver) return;
-  // Whoever names a step that waits follows it when its time has come.
+  // A client that names a waiting step continues with it once its time has come.
   const awaited = cursorNamed(draft, step);
   if (awaited?.phase.kind === 'waiting') {
     draft.setCursor(awaited.id, { request, submitted: true });
@@ -289,7 +293,7 @@ function advance(draft: Draft, event: Extract<SessionEventBody, { type: 'advance
   answer(draft, draft.setCursor(cursor.id, { request, submitted: true, depth: 0 }), event.value);
 }
 
-/** By full address, or by the bare name when only one current step has it. */
+/** Finds a cursor by full address, or by the bare name if only one current step has it. */
 function cursorNamed(draft: Draft, name: string): Cursor | undefined {
   const cursors = draft.cursors();
   const exact = cursors.find((cursor) => draft.addressOf(cursor) === name);
@@ -315,7 +319,7 @@ function refuseStep(draft: Draft, request: string, step: string): void {
   draft.refuse(request, step, 'order', `Step "${step}" is not the current step. ${dueNow(draft)}`, false);
 }
 
-/** Whether a step of that address exists at all, be its sub-skill running or not. */
+/** Whether a step of that address exists, even if its sub-skill does not run. */
 function isAddress(root: SkillFacts, address: string): boolean {
   const [path, step] = splitAddress(address);
   let skill = root;
@@ -372,7 +376,7 @@ function tick(draft: Draft): void {
   }
 }
 
-/** Whoever says that a timer fired has measured it: its clock is not compared with the one that set the timer. */
+/** The caller has measured that the timer fired, so its clock is not compared with the clock that set the timer. */
 function timerFired(draft: Draft, cursor: Cursor, reason: 'wait' | 'retry' | 'deadline'): void {
   const { phase } = cursor;
   if (reason === 'retry' && phase.kind === 'backoff') {
@@ -381,7 +385,7 @@ function timerFired(draft: Draft, cursor: Cursor, reason: 'wait' | 'retry' | 'de
   }
   if (reason === 'wait' && phase.kind === 'waiting') return answer(draft, cursor, {});
   if (reason !== 'deadline' || phase.kind !== 'asking' || cursor.deadlineMs === null) return;
-  // A visit that nobody answered leaves no record, but it counts: reminding for ever has a limit too.
+  // A visit without an answer leaves no record, but it counts: otherwise a reminder could repeat for ever.
   countVisit(draft, cursor, {});
   const { onExpiry } = draft.stepOf(cursor).human!;
   moveTo(draft, draft.setCursor(cursor.id, { depth: 0 }), onExpiry, { response: {} });

@@ -6,18 +6,18 @@ import { ownCount, type Cursor } from './state.ts';
 import { continueAfterAction, enter, enterPhase } from './visit.ts';
 import { TERMINAL_NAME } from './definition.ts';
 
-/** The visit is recorded: on to what comes next. */
+/** Moves on from a recorded visit. */
 export function leave(draft: Draft, cursor: Cursor, outcome: Outcome): void {
   const { next, parallel } = draft.stepOf(cursor);
   if (parallel !== null) return fork(draft, cursor, parallel);
-  // A replay only counts, unless parallel steps make it matter where each branch stands.
+  // A replay only counts visits. With parallel steps it also has to know the place of each branch.
   if (cursor.replay !== null && !isAmongBranches(draft, cursor)) return draft.dropCursor(cursor.id);
   if (next.kind === 'to') return moveTo(draft, cursor, next.to, outcome);
   if (next.kind === 'choose') return enterPhase(draft, cursor, { kind: 'choosing', ...outcome });
   finish(draft, cursor, outcome);
 }
 
-/** Whether there may be parallel steps here, or around whoever called this sub-skill. */
+/** Whether there may be parallel steps in this skill, or in a skill that called it. */
 function isAmongBranches(draft: Draft, cursor: Cursor): boolean {
   for (let frame = draft.frame(cursor.frame); ;) {
     if (draft.skillOf(frame.id).hasParallel) return true;
@@ -50,7 +50,10 @@ export function moveTo(draft: Draft, cursor: Cursor, target: unknown, outcome: P
   redirect(draft, cursor, to, outcome.response);
 }
 
-/** The target, or what `onMaxVisits` puts in its place; null when the limit has no way out and the session has failed. */
+/**
+ * Returns the target, or the target that `onMaxVisits` replaces it with. Returns null if the limit has no fallback and
+ * the session has failed.
+ */
 function admit(draft: Draft, cursor: Cursor, target: string): string | null {
   const skill = draft.skillOf(cursor.frame);
   const refused = new Set<string>();
@@ -76,7 +79,9 @@ function failGuard(draft: Draft, cursor: Cursor, message: string): void {
   draft.dropCursor(cursor.id);
 }
 
-/** Why this step cannot be visited once more; null when it can. The step's own limit counts, and its own visits. */
+/**
+ * Explains why this step cannot be visited again; null if it can. Only the step's own limit and its own visits count.
+ */
 export function limitReached(draft: Draft, frame: number, name: string): string | null {
   const { maxVisits, inCycle } = draft.skillOf(frame).steps[name]!;
   const visits = ownCount(draft.frame(frame).visits, name);
@@ -131,7 +136,7 @@ function arrive(draft: Draft, cursor: Cursor): void {
   if (group.open === 1) join(draft, cursor);
 }
 
-/** All branches are through: the join step runs where the parallel step stood. */
+/** Runs the join step, with the surroundings of the parallel step, once all branches have ended. */
 function join(draft: Draft, last: Cursor): void {
   const group = draft.group(last.group!);
   draft.dropGroup(group.id);
@@ -191,7 +196,7 @@ function list(names: readonly string[]): string {
   return names.length === 0 ? 'none' : names.join(', ');
 }
 
-/** `subskill:x` and `topic:x` in their parts; `[null, target]` for anything else. */
+/** Splits `subskill:x` and `topic:x`; returns `[null, target]` for any other target. */
 export function splitTarget(target: string): readonly ['subskill' | 'topic' | null, string] {
   if (target.startsWith('subskill:')) return ['subskill', target.slice('subskill:'.length)];
   if (target.startsWith('topic:')) return ['topic', target.slice('topic:'.length)];
@@ -217,7 +222,7 @@ export function finish(
   complete(draft, cursor, finalOutput);
 }
 
-/** A skill is through: the session is done, or the step that called it goes on. */
+/** Ends a skill: the session is done, or the step that called the skill continues. */
 export function complete(draft: Draft, cursor: Cursor, finalOutput: unknown): void {
   const frame = draft.frame(cursor.frame);
   const { records } = draft.state;
@@ -232,7 +237,7 @@ export function complete(draft: Draft, cursor: Cursor, finalOutput: unknown): vo
   continueAfterAction(draft, caller, Object.freeze({}), { actionResult: finalOutput }, []);
 }
 
-/** The sub-skill's params are known: it becomes a frame of its own. */
+/** Makes a frame for a sub-skill whose params are known. */
 export function startChild(draft: Draft, cursor: Cursor, params: unknown): void {
   if (cursor.phase.kind !== 'starting-child') return;
   const { subskill, returns } = cursor.phase;

@@ -1,6 +1,6 @@
 /**
- * Sessions without a memory: the client carries the history and hands it in with each answer. It is counted and saved
- * again, but trusted: actions do not run, nothing is observed, and order is not checked.
+ * Sessions without memory: the client carries the history and sends it with each answer. The machine counts and saves
+ * the history again, but trusts it: actions do not run, observers are not called, and order is not checked.
  */
 import type { Draft } from './draft.ts';
 import type { Cursor } from './state.ts';
@@ -13,7 +13,7 @@ export interface HistoryEntry {
   readonly actionResult?: unknown;
 }
 
-/** The entry, or null when it is not one. */
+/** Returns the entry, or null if the value is not an entry. */
 export function readEntry(value: unknown): HistoryEntry | null {
   if (
     typeof value !== 'object' ||
@@ -27,7 +27,7 @@ export function readEntry(value: unknown): HistoryEntry | null {
   return 'actionResult' in value ? { step, response, actionResult: value.actionResult } : { step, response };
 }
 
-/** `a/b/step` in `a/b` and `step`. */
+/** Splits `a/b/step` into `a/b` and `step`. */
 export function splitAddress(address: string): readonly [path: string, step: string] {
   const at = address.lastIndexOf('/');
   return at < 0 ? ['', address] : [address.slice(0, at), address.slice(at + 1)];
@@ -45,7 +45,7 @@ export function replayEntry(draft: Draft, entry: HistoryEntry): void {
   answer(draft, replayed, entry.response);
 }
 
-/** Opens the sub-skill that `path` names within frames that are open; the driver answers with its params. */
+/** Opens the sub-skill that `path` names within open frames; the driver answers with its params. */
 export function openReplayed(draft: Draft, path: string): void {
   const [parentPath, name] = splitAddress(path);
   const parent = frameAt(draft, parentPath);
@@ -70,7 +70,10 @@ export function openReplayed(draft: Draft, path: string): void {
   enterPhase(draft, cursor, { kind: 'starting-child', subskill: name, response: last?.response ?? {}, returns: false });
 }
 
-/** The client answers this step next: it is current, and so is whatever else the replay left behind in other branches. */
+/**
+ * Makes a step current because the client answers it next. Other steps that the replay left in other branches become
+ * current too.
+ */
 export function place(draft: Draft, address: string): void {
   if (draft.isOver) return;
   draft.set({ status: { kind: 'open' } });
@@ -90,7 +93,7 @@ export function place(draft: Draft, address: string): void {
   if (draft.stepOf(placed).wait !== null) return begin(draft, placed);
   const { call } = draft.stepOf(placed);
   if (call !== null) {
-    // Nobody answers it: naming it starts its sub-skill over.
+    // No client answers this step: naming it starts its sub-skill again.
     const at = { kind: 'starting-child', subskill: call, response: {}, returns: true } as const;
     draft.setPhase(placed.id, {
       kind: 'stuck',
@@ -111,7 +114,10 @@ function findParked(draft: Draft, frame: number, step: string): Cursor | undefin
   return draft.cursors().find((cursor) => cursor.frame === frame && cursor.step === step);
 }
 
-/** The history says so, whatever the engine would have expected: what was expected in that frame and its sub-skills is dropped. */
+/**
+ * Follows the history even if the engine expected another step: the expected steps in that frame and its sub-skills are
+ * dropped.
+ */
 function jumpTo(draft: Draft, frame: number, step: string): Cursor {
   const { prefix } = draft.frame(frame);
   for (const cursor of draft.cursors()) {
@@ -125,7 +131,7 @@ function jumpTo(draft: Draft, frame: number, step: string): Cursor {
   return draft.addCursor({ frame, step, group: null, request: null, depth: 0, phase: { kind: 'parked' }, replay: {} });
 }
 
-/** Drops the frames from that prefix on, with all that is current in them. */
+/** Drops the frames with that prefix, and the current steps in them. */
 function dropBelow(draft: Draft, prefix: string): void {
   for (const frame of draft.frames()) {
     if (!frame.prefix.startsWith(prefix)) continue;

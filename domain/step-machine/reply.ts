@@ -1,4 +1,4 @@
-/** What clients are answered once nobody works for them any more. */
+/** The answers to clients, once the session waits. */
 import type { Draft } from './draft.ts';
 import type { SessionResult, OpenStep, PromptResult } from './result.ts';
 import { frameOf, ownCount, type Cursor, type RequestState, type SessionState } from './state.ts';
@@ -17,7 +17,10 @@ export function settleRequests(draft: Draft): void {
   }
 }
 
-/** Somebody whose branch has joined is answered with what is open in other branches; until then there is nothing to say. */
+/**
+ * A client whose branch has joined is answered with the steps that are open in other branches. It waits until there is
+ * such a step.
+ */
 function canAnswer(draft: Draft, request: RequestState): boolean {
   if (request.error !== undefined) return true;
   const cursors = draft.cursors();
@@ -27,7 +30,7 @@ function canAnswer(draft: Draft, request: RequestState): boolean {
   );
 }
 
-/** What a client would be answered that asks how the session stands. */
+/** The answer for a client that asks for the state of the session. */
 export function currentResult(state: SessionState): SessionResult {
   return resultOf(state, { id: '', step: '', autoAdvanced: [] }, null);
 }
@@ -114,7 +117,7 @@ function promptResult(
   };
 }
 
-/** A step that a replay made current has no rendered prompt: its client has it. */
+/** A step that a replay made current has no rendered prompt, because its client already has it. */
 function promptOf(cursor: Cursor): NonNullable<Cursor['prompt']> {
   return cursor.prompt ?? { prompt: '', schema: null };
 }
@@ -127,19 +130,19 @@ export function addressIn(state: SessionState, { frame, step }: Cursor): string 
   return frameOf(state, frame).prefix + step;
 }
 
-/** Printed with `actionResult` even when there was none, so that every record has the same keys. */
+/** Contains `actionResult` even if there was no action, so that every record has the same keys. */
 function completedOf(completed: NonNullable<RequestState['completed']>): NonNullable<RequestState['completed']> {
   const { step, response, actionResult, result } = completed;
   return Object.freeze({ step, response, actionResult, result });
 }
 
-/** The store as plain data: sub-stores, and of `steps` the last results. */
+/** The store as plain data: the sub-stores, and the last results in `steps`. */
 export function storeSnapshot(state: SessionState, frame: number): Readonly<Record<string, unknown>> {
   const { stores, last } = frameOf(state, frame);
   return { ...stores, steps: { ...last } };
 }
 
-/** The names of completed steps, oldest first, of those records that the state still holds. */
+/** The names of completed steps, oldest first, from the records that the state still contains. */
 export function pathOf(state: SessionState): readonly string[] {
   return [...recordsOf(state.records)].map(({ step }) => step);
 }

@@ -1,23 +1,23 @@
-/** What a client is answered. `kind` tells them apart; the order of keys is the order in which they are printed. */
+/** The answers to clients. `kind` tells them apart; the keys are printed in this order. */
 import type { StepResult } from './definition.ts';
 
 export interface PromptResult {
   readonly kind: 'prompt';
   readonly step: string;
-  /** Of the first prompt of a skill: its `system` and how to read prompts. */
+  /** With the first prompt of a skill: its `system` text, and how to read prompts. */
   readonly preamble?: string;
   readonly prompt: string;
-  /** JSON Schema of the answer; null when none is asked for or it cannot be expressed. */
+  /** JSON Schema of the answer; null if the step has no schema, or JSON Schema cannot express it. */
   readonly schema: unknown;
-  /** Of the step that was answered. */
+  /** The step that was answered. */
   readonly completed?: StepResult;
   /** Steps passed without a prompt since then, oldest first; none of them is `completed`. */
   readonly autoAdvanced?: readonly StepResult[];
-  /** Of this visit; an answer may name it, and is refused when the session has gone on. */
+  /** The turn of this visit. An answer may name it, and is refused if the session has moved on. */
   readonly turn?: number;
-  /** A person is to answer. */
+  /** A person should answer. */
   readonly human?: { readonly assignee?: string; readonly dueMs?: number };
-  /** Steps that can be answered at the same time as this one, this one excluded. */
+  /** Other steps that can be answered at the same time. */
   readonly open?: readonly OpenStep[];
 }
 export interface OpenStep {
@@ -48,10 +48,10 @@ export interface ValidationErrorResult {
   readonly error: ErrorKind;
   readonly step: string;
   readonly message: string;
-  /** The same step can be answered again. */
+  /** Whether the same step can be answered again. */
   readonly retry: boolean;
 }
-/** Given instead of following the redirect, when the session is told not to. */
+/** The reply instead of following a redirect, if the session does not follow redirects. */
 export interface RedirectResult {
   readonly kind: 'redirect';
   readonly redirect: string;
@@ -59,7 +59,7 @@ export interface RedirectResult {
   readonly autoAdvanced?: readonly StepResult[];
   readonly store: unknown;
 }
-/** Nothing can be answered until a time has come. */
+/** No step can be answered before this time. */
 export interface WaitingResult {
   readonly kind: 'waiting';
   readonly step: string;

@@ -1,4 +1,4 @@
-/** Whether a session that was begun with other code may go on with this one. */
+/** Whether a session that was begun with other code may continue with this code. */
 import type { MigrationConfig } from './definition.ts';
 import { skillAt } from './draft.ts';
 import type { SkillFacts } from './facts.ts';
@@ -11,7 +11,7 @@ export type Resumption =
   | { readonly kind: 'migrate'; readonly migration: MigrationConfig }
   | { readonly kind: 'refused'; readonly message: string };
 
-/** A code hash that nobody tracks, on either side, is not compared. */
+/** A code hash is only compared if both sides have one. */
 export function canResume(facts: SkillFacts, migrations: readonly MigrationConfig[], state: SessionState): Resumption {
   if (state.skill !== facts.name) {
     return {
@@ -34,8 +34,8 @@ export function canResume(facts: SkillFacts, migrations: readonly MigrationConfi
 }
 
 /**
- * The session as the present version knows it. Only the session's own skill is migrated, not its sub-skills.
- * @throws {Error} when it stands where this version has nothing
+ * Converts the session for the present version. Only the session's own skill is migrated, not its sub-skills.
+ * @throws {Error} if the session is at a step or in a sub-skill that this version does not have
  */
 export function migrate(
   facts: SkillFacts,
@@ -46,7 +46,7 @@ export function migrate(
   const renameKeys = <T>(of: Readonly<Record<string, T>>): Record<string, T> =>
     Object.fromEntries(Object.entries(of).map(([key, value]) => [renameStep(key), value]));
   const root = frameOf(state, 0);
-  // A sub-skill that was started on its own has steps and stores of its own, which the skill's migration does not speak of.
+  // A sub-skill that was started on its own has its own steps and stores. The skill's migration does not cover them.
   if (root.skill.length > 0)
     return checkSubskills(facts, { ...state, version: facts.version, codeHash: facts.codeHash });
   const cursors = state.cursors.map((cursor) =>
@@ -72,7 +72,7 @@ export function migrate(
   });
 }
 
-/** The same state. @throws {Error} when it stands at a step or in a sub-skill that this version does not have */
+/** Returns the same state. @throws {Error} if it is at a step or in a sub-skill that this version does not have */
 function checkSubskills(facts: SkillFacts, state: SessionState): SessionState {
   for (const { skill } of state.frames) {
     const gone = skill.findIndex(

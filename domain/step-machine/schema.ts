@@ -1,5 +1,5 @@
 /**
- * The part of Standard Schema v1 that step machines use, written down structurally: whatever has this shape is a schema
+ * The part of Standard Schema v1 that step machines use, as a structural type: every value of this shape is a schema
  * (zod 4, ArkType, Valibot, ...), and nothing here imports a schema library.
  */
 export interface SchemaIssue {
@@ -16,7 +16,7 @@ export interface JsonSchemaOptions {
   readonly libraryOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Makes JSON Schema of a schema: of what goes in, or of what comes out. */
+/** Makes JSON Schema from a schema: for its input, or for its output. */
 export interface JsonSchemaSource {
   input(options: JsonSchemaOptions): Record<string, unknown>;
   output(options: JsonSchemaOptions): Record<string, unknown>;
@@ -36,12 +36,12 @@ export interface StandardSchema<Input = unknown, Output = Input> {
 }
 
 export type AnySchema = StandardSchema<unknown, unknown>;
-/** What a schema accepts. */
+/** The input that a schema accepts. */
 export type InferInput<S extends AnySchema> = NonNullable<S['~standard']['types']>['input'];
-/** What a schema gives. */
+/** The output of a schema. */
 export type InferOutput<S extends AnySchema> = NonNullable<S['~standard']['types']>['output'];
 
-/** Issues in one line: `a.b: message; c: message`. A path that is empty stands without a colon. */
+/** Writes issues in one line: `a.b: message; c: message`. An issue with an empty path has no colon. */
 export function describeIssues(issues: readonly SchemaIssue[]): string {
   return issues
     .map(({ path, message }) =>

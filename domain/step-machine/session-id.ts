@@ -1,14 +1,17 @@
-/** Ids of durable sessions. One is a workflow's id and the name of a folder, so that it leads out of none. */
+/**
+ * Ids of durable sessions. An id is also the id of a workflow and the name of a folder, so it cannot lead out of its
+ * parent folder.
+ */
 
-/** What a session may be called by who starts it. */
+/** Names that a client may choose for a session. */
 const NAMED = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
-/** With `~`, of those that sessions call. */
+/** Ids of sessions that sessions call contain `~` too. */
 const ANY = /^(?![.~])[A-Za-z0-9._~-]{1,200}$/;
 const CALL = '~';
 
-/** What to do about a name that is none. */
+/** The remedy for an invalid name. */
 export const SESSION_NAME_RULE = 'Use 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", not starting with ".".';
-/** The same of every id, as the end of a sentence. */
+/** The rule for every id, as the end of a sentence. */
 export const SESSION_ID_RULE = '1 to 200 of A-Z, a-z, 0-9, ".", "_", "-", "~", not starting with "." or "~"';
 
 export function isSessionName(text: string): boolean {
@@ -19,7 +22,7 @@ export function isSessionId(text: string): boolean {
   return ANY.test(text);
 }
 
-/** The session that another one calls in a turn. */
+/** The id of the session that another session calls in a turn. */
 export function createChildSessionId(caller: string, turn: number): string {
   return `${caller}${CALL}${turn}`;
 }
@@ -33,7 +36,7 @@ export function isCalledSession(session: string): boolean {
   return session.includes(CALL);
 }
 
-/** Ids of sessions that are called begin with those of their callers. */
+/** The id of the outermost caller: the id of a called session begins with the id of its caller. */
 export function outermostSession(session: string): string {
   return session.split(CALL, 1)[0]!;
 }

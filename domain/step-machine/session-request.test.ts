@@ -3,7 +3,7 @@ import { parseSessionRequest } from './session-request.ts';
 
 const NAME = 'x'.repeat(256);
 
-test('what a session is started with is taken as it is, up to its limits', () => {
+test('a valid request is returned as it is, up to its limits', () => {
   for (const request of [
     { skill: NAME },
     { skill: 's', version: NAME, codeHash: '0123abcd', subskill: NAME, params: 5 },
@@ -17,7 +17,7 @@ test('what a session is started with is taken as it is, up to its limits', () =>
     expect(parseSessionRequest(request)).toBe(request);
 });
 
-test('what is none is refused by name', () => {
+test('an invalid request is refused with the name of its mistake', () => {
   for (const [request, message] of [
     [null, 'names its skill'],
     [[], 'names its skill'],

@@ -6,10 +6,10 @@ import type { Handshake } from './definition.ts';
 
 const MOST_CHARACTERS = 256;
 const MOST_TOOLS = 1_000;
-/** Of sub-skills in each other. */
+/** Levels of nested sub-skills. */
 const MOST_LEVELS = 32;
 
-/** What `activities/contract-session.ts` calls a SessionRequest. */
+/** The type that `activities/contract-session.ts` calls SessionRequest. */
 interface GivenRequest {
   readonly skill: string;
   readonly version?: string;
@@ -19,7 +19,7 @@ interface GivenRequest {
   readonly handshake?: Partial<Handshake>;
 }
 
-/** The same value. @throws CodedError `skill/params` naming what is wrong with it */
+/** Returns the same value. @throws CodedError `skill/params` naming what is wrong with it */
 export function parseSessionRequest<T extends GivenRequest>(given: T): T {
   const request: unknown = given;
   if (!isPlain(request) || !isName(request['skill']))

@@ -1,38 +1,41 @@
 /**
- * How much a session takes, in bytes of JSON. Temporal takes 2 MiB in one message: a session that carries what it may,
- * with records of a turn that added what it may (a record holds an answer, what the action made of it, and the result),
- * fits into every message that is made of them.
+ * Size limits of a session, in bytes of JSON. Temporal accepts 2 MiB in one message. Every message about a session fits
+ * into that, even if the session and the records of one turn have their largest size. A record contains an answer, the
+ * output of the action, and the result.
  */
 import { utf8Length } from '../units/utf8.ts';
 import { isDeeperThan } from './deep-merge.ts';
 
-/** Params, one answer, what one action gives back, and what all callbacks of one turn decide. */
+/** Params, one answer, the return value of one action, and the decisions of all callbacks of one turn. */
 export const MOST_TURN_BYTES = 256 * 1024;
-/** A session besides its records: params, stores, the last result of each step, prompts that are due. */
+/** A session without its records: params, stores, the last result of each step, prompts that are due. */
 export const MOST_STATE_BYTES = 768 * 1024;
-/** Of the reply to one answer; a longer one leaves out what was completed. */
+/** The reply to one answer. A longer reply leaves out the completed steps. */
 export const MOST_REPLY_BYTES = 1024 * 1024;
 
-/** Objects and arrays in each other, of an answer or of a write to a store: merging, freezing and writing JSON take stack for each. */
+/**
+ * Nested objects and arrays in an answer or in a write to a store. Merging, freezing and writing JSON need stack for
+ * each level.
+ */
 export const MOST_LEVELS = 500;
-/** Of the messages and states that hold such a value. */
+/** Levels of the messages and states around such a value. */
 const LEVELS_AROUND = 32;
 
 const ADVICE = 'Keep large data in files, and their names in the session.';
 
-/** As it travels. */
+/** The size of a value in a message. */
 export function jsonBytes(value: unknown): number {
   return utf8Length(JSON.stringify(value) ?? '');
 }
 
-/** What is told about a `value` that is nested deeper than an answer may be; null for any other. `what`: `the answer has`. */
+/** Returns a message if `value` is nested deeper than an answer may be, else null. `what`: `the answer has`. */
 export function depthProblem(what: string, value: unknown, mostLevels: number = MOST_LEVELS): string | null {
   return isDeeperThan(value, mostLevels)
     ? `${what} more than ${MOST_LEVELS} levels of nested objects and arrays. Write it flatter.`
     : null;
 }
 
-/** What is told about `value` when it is too large, or too deep to be JSON; null when it is not. `what`: `the answer has`. */
+/** Returns a message if `value` is too large, or nested too deep for JSON, else null. `what`: `the answer has`. */
 export function sizeProblem(what: string, value: unknown, mostBytes: number = MOST_TURN_BYTES): string | null {
   const deep = depthProblem(what, value, MOST_LEVELS + LEVELS_AROUND);
   if (deep !== null) return deep;

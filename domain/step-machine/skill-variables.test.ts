@@ -12,8 +12,8 @@ import {
 
 const END = { end: { prompt: 'p', next: TERMINAL } };
 
-describe('what a skill declares', () => {
-  test('is a list of names, up to its limit', () => {
+describe('the variables that a skill declares', () => {
+  test('are a list of names, up to its limit', () => {
     expect(envProblems(undefined)).toEqual([]);
     expect(envProblems(Array.from({ length: MOST_VARIABLES }, (_, index) => `V${index}`))).toEqual([]);
     expect(envProblems(['_', 'a1', `X${'y'.repeat(127)}`, 'NODE_EXTRA_CA_CERTS', 'PATH'])).toEqual([]);
@@ -39,7 +39,7 @@ describe('what a skill declares', () => {
     expect(envProblems(env).join('\n')).toContain(problem);
   });
 
-  test('is that of its sub-skills as well', () => {
+  test('include the variables of its sub-skills', () => {
     const inner = skillOf(END, { env: ['B', 'C'] });
     expect(
       listDeclaredVariables(skillOf(END, { env: ['C', 'A'], subskills: { inner: { definition: inner } } })),
@@ -48,7 +48,7 @@ describe('what a skill declares', () => {
   });
 });
 
-test('values are those that are set, also to nothing; the others are missing', () => {
+test('`valuesOf` returns variables that are set, also to an empty text; the others are missing', () => {
   const values = valuesOf(['A', 'B', 'C', '__proto__', 'toString'], { A: '1', B: '', C: undefined, D: '4' });
   expect(values).toEqual({ A: '1', B: '' });
   expect(missingOf(['A', 'B', 'C', 'toString'], values)).toEqual(['C', 'toString']);
@@ -56,7 +56,7 @@ test('values are those that are set, also to nothing; the others are missing', (
   expect(describeMissing('s', ['C', 'D'])).toBe('skill "s" needs the variables C, D, which are not set');
 });
 
-test('what every program needs is no secret and steers nothing', () => {
+test('variables that every program needs are not secret and control nothing', () => {
   for (const name of ['PATH', 'HOME', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'USER'])
     expect(isBaseVariable(name), name).toBe(true);
   for (const name of ['GITHUB_TOKEN', 'NODE_OPTIONS', 'LD_PRELOAD', 'PATHS', 'XDG_STATE_HOME', 'VOIDBOX_BIN', 'lc_all'])

@@ -1,25 +1,28 @@
-/** Which variables of the environment the code of a skill sees: some that every program needs, and those that it declares. */
+/**
+ * The environment variables that the code of a skill sees: those that every program needs, and those that the skill
+ * declares.
+ */
 import type { SkillDefinition } from './definition.ts';
 import { quote } from '../units/quote.ts';
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 export const MOST_VARIABLES = 64;
-/** Of all values that one session is handed. */
+/** Bytes of all values for one session. */
 export const MOST_VARIABLE_BYTES = 128 * 1024;
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
-/** What programs need to run, and nobody keeps secret. The embedded stack passes on no others. */
+/** Variables that programs need to run, and that are not secret. The embedded stack passes on only these. */
 const BASE = /^(PATH|HOME|USER|LOGNAME|LANG|LC_[A-Z]+|TZ|TMPDIR|NODE_EXTRA_CA_CERTS)$/;
-/** These tell Node, the loader of programs or Voidbox what to do before any code of a skill runs. */
+/** These control Node, the program loader or Voidbox before any code of a skill runs. */
 const STEERING = /^(NODE_(?!EXTRA_CA_CERTS$).*|LD_.*|DYLD_.*|VOIDBOX_.*)$/;
 
-/** Seen without being declared. */
+/** Whether the code sees the variable without declaring it. */
 export function isBaseVariable(name: string): boolean {
   return BASE.test(name);
 }
 
-/** What is wrong with a skill's `env`, a sentence each. */
+/** Returns the problems of a skill's `env`, each as a sentence. */
 export function envProblems(env: unknown): readonly string[] {
   if (env === undefined) return [];
   if (!Array.isArray(env)) return ["is not a list of names; write env: ['GITHUB_TOKEN']"];
@@ -38,7 +41,7 @@ export function envProblems(env: unknown): readonly string[] {
   return problems;
 }
 
-/** All that it and its sub-skills declare, sorted: they run in one process. */
+/** All variables that the skill and its sub-skills declare, sorted. They run in one process. */
 export function listDeclaredVariables({
   env = [],
   subskills = {},
@@ -47,7 +50,7 @@ export function listDeclaredVariables({
   return [...new Set([...env, ...inside])].toSorted();
 }
 
-/** Those of the names that have a value. One that is set to nothing has one. */
+/** The variables among `names` that have a value. An empty value counts. */
 export function valuesOf(names: readonly string[], variables: Variables): Readonly<Record<string, string>> {
   return Object.fromEntries(
     names.flatMap((name) => {

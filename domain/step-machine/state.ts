@@ -1,4 +1,4 @@
-/** What is kept of a session: JSON-safe as long as what callbacks return is. */
+/** The stored state of a session: JSON-safe if the results of callbacks are. */
 import type { StepResult } from './definition.ts';
 import type { AttemptFailure, RecordLog } from './records.ts';
 import type { ValidationErrorResult } from './result.ts';
@@ -17,7 +17,7 @@ export type SessionStatus =
   | { readonly kind: 'cancelled'; readonly reason: string };
 
 export interface SessionOptions {
-  /** False: a redirect ends the session and is given back as it is. */
+  /** False: a redirect ends the session, and the reply contains the redirect. */
   readonly followRedirects: boolean;
   /** Whether prompts name their turn. */
   readonly showTurns: boolean;
@@ -32,9 +32,9 @@ export interface SessionState {
   readonly codeHash: string | null;
   readonly status: SessionStatus;
   readonly startedAtMs: number;
-  /** Of the last event. */
+  /** The time of the last event. */
   readonly nowMs: number;
-  /** The last turn given out: each visit has its own, and a visit whose action failed gets another. */
+  /** The last turn. Each visit has its own turn, and a visit whose action failed gets another one. */
   readonly turn: number;
   readonly nextFrame: number;
   readonly frames: readonly FrameState[];
@@ -48,9 +48,9 @@ export interface SessionState {
 /** One running skill: 0 is the session's own, the others are its sub-skills. */
 export interface FrameState {
   readonly id: number;
-  /** What leads from the session's skill to this one: names of sub-skills. */
+  /** The names of sub-skills from the session's skill to this one. */
   readonly skill: readonly string[];
-  /** What its steps are prefixed with: empty or `a/b/`. */
+  /** The prefix of its steps: empty or `a/b/`. */
   readonly prefix: string;
   readonly params: unknown;
   readonly stores: Readonly<Record<string, unknown>>;
@@ -59,19 +59,19 @@ export interface FrameState {
   /** The last result by step. */
   readonly last: Readonly<Record<string, unknown>>;
   readonly startedAtMs: number;
-  /** How many records there were when it began, flushed ones included: its own stand behind them. Absent: 0. */
+  /** The number of records when it began, including flushed ones; its own records follow. Absent: 0. */
   readonly firstRecord?: number;
-  /** Its preamble has been given. */
+  /** A client has received its preamble. */
   readonly introduced: boolean;
-  /** The cursor that waits for this skill's final output; null when nobody does. */
+  /** The cursor that waits for this skill's final output; null: no cursor waits. */
   readonly returnTo: number | null;
 }
 
 export type Phase =
-  /** Placed by a replay; nothing is asked for yet. */
+  /** A replay placed it; it asks for no command yet. */
   | { readonly kind: 'parked' }
   | { readonly kind: 'rendering' }
-  /** Waits for an answer. */
+  /** It waits for an answer. */
   | { readonly kind: 'asking' }
   | { readonly kind: 'validating'; readonly raw: unknown }
   | {
@@ -105,10 +105,10 @@ export type Phase =
   | { readonly kind: 'calling'; readonly frame: number }
   | { readonly kind: 'rendering-topic'; readonly topic: string }
   | { readonly kind: 'finishing'; readonly finalOutput: unknown; readonly response: unknown }
-  /** A callback threw; an answer for this step tries again from `at`. */
+  /** A callback threw. An answer for this step tries again from `at`. */
   | { readonly kind: 'stuck'; readonly at: Phase; readonly error: ErrorFacts };
 
-/** A step that is current. There are several only within parallel steps. */
+/** A current step. Several steps are current only within parallel steps. */
 export interface Cursor {
   readonly id: number;
   readonly frame: number;
@@ -117,20 +117,20 @@ export interface Cursor {
   readonly group: number | null;
   readonly phase: Phase;
   readonly enteredAtMs: number;
-  /** Steps passed without a prompt since the last one. */
+  /** Steps that were passed without a prompt since the last prompt. */
   readonly depth: number;
   /** Answers of this visit that failed the schema. */
   readonly invalid: number;
   /** The request that moves it. */
   readonly request: string | null;
-  /** It was answered by that request, not passed on the way. */
+  /** Whether that request answered it, and did not only pass it. */
   readonly submitted: boolean;
   readonly prompt: RenderedPrompt | null;
-  /** A person is to answer. */
+  /** A person should answer; null: any client. */
   readonly human: { readonly assignee?: string } | null;
-  /** By when; null when there is no deadline. */
+  /** The deadline; null: no deadline. */
   readonly deadlineMs: number | null;
-  /** Set while history is replayed: nothing is observed, no action runs. */
+  /** Set while history is replayed: observers are not called, and no action runs. */
   readonly replay: { readonly actionResult?: unknown } | null;
 }
 

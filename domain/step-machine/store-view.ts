@@ -4,9 +4,9 @@ import { recordsOf, type RecordLog, type StepRecord } from './records.ts';
 import type { FrameState } from './state.ts';
 
 /**
- * A view of one frame's store: sub-stores by name, and `steps` with the last result of each step by its name, besides
- * `all(step)`, `ran(step)` and `history`. A step that is called like one of those three is read with `all`.
- * `older`: records that were flushed from the state; asked for only by who reads the history.
+ * A view of one frame's store: sub-stores by name, and `steps` with the last result of each step by its name, and with
+ * `all(step)`, `ran(step)` and `history`. A step with one of these three names is read with `all`.
+ * `older`: records that were flushed from the state. Only a callback that reads the history loads them.
  */
 export function storeView(
   frame: FrameState,
@@ -14,7 +14,7 @@ export function storeView(
   older: () => readonly StepRecord[] = none,
 ): StoreAccessor {
   let steps: StepsAccessor | undefined;
-  // Most callbacks read one sub-store or one step; what they do not read is not made.
+  // Most callbacks read one sub-store or one step, so other parts are made on demand.
   const view = { __proto__: null, ...frame.stores };
   Object.defineProperty(view, 'steps', { get: () => (steps ??= stepsView(records, frame, older)), enumerable: true });
   return view as unknown as StoreAccessor;

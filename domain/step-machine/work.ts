@@ -1,10 +1,13 @@
-/** The work of a visit: what its cursor's phase asks for. A pure function of state, so that it can be asked again after a crash. */
+/**
+ * The work of a visit: the command for its cursor's phase. A pure function of the state, so that the command can be
+ * made again after a crash.
+ */
 import type { Command } from './command.ts';
 import type { SkillFacts } from './facts.ts';
 import { skillAt } from './draft.ts';
 import { frameOf, ownCount, type Cursor, type SessionState } from './state.ts';
 
-/** Null for phases in which nobody has to do anything. */
+/** Null for phases without work. */
 export function commandFor(facts: SkillFacts, state: SessionState, cursor: Cursor): Command | null {
   const { id, frame: frameId, step, phase } = cursor;
   const frame = frameOf(state, frameId);
@@ -70,13 +73,13 @@ function timer(state: SessionState, cursor: Cursor, reason: 'wait' | 'retry' | '
   };
 }
 
-/** Whether somebody still works on this visit, so that whoever asked has to wait. */
+/** Whether the visit still has work, so that the client waits. */
 export function isBusy(cursor: Cursor): boolean {
   const { kind } = cursor.phase;
   return kind !== 'asking' && kind !== 'waiting' && kind !== 'calling' && kind !== 'stuck' && kind !== 'parked';
 }
 
-/** Everything that is under way and has to be done (again) when a session is taken up after a crash. */
+/** Every command that is under way, to be carried out again when a session resumes after a crash. */
 export function listPendingCommands(facts: SkillFacts, state: SessionState): readonly Command[] {
   return state.cursors.flatMap((cursor) => commandFor(facts, state, cursor) ?? []);
 }

@@ -1,6 +1,9 @@
 const UNITS_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** `90s`, `1h30m`, `500ms`, `1.5h` in milliseconds; null when it is no duration. A bare number has no unit and is none. */
+/**
+ * Parses `90s`, `1h30m`, `500ms` or `1.5h` to milliseconds. Returns null if the text is not a duration; a bare number
+ * is not one, because it has no unit.
+ */
 export function parseDurationMs(text: string): number | null {
   if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/.test(text)) return null;
   let total = 0;
@@ -9,16 +12,18 @@ export function parseDurationMs(text: string): number | null {
   return Number.isSafeInteger(Math.round(total)) ? Math.round(total) : null;
 }
 
-/** As `parseDurationMs` reads it, in the largest unit that holds it whole: `90s`, `366d`. */
+/** Writes the duration so that `parseDurationMs` reads it, in the largest unit that divides it: `90s`, `366d`. */
 export function writeDurationMs(ms: number): string {
   const [unit, each] = Object.entries(UNITS_MS).findLast(([, size]) => ms % size === 0)!;
   return `${ms / each}${unit}`;
 }
 
-/** For people: `850 ms`, `2.4 s`, `1m 05s`, `2h 03m`, `2d 01h`; `-` when it is none. */
+/**
+ * Formats a duration for people: `850 ms`, `2.4 s`, `1m 05s`, `2h 03m`, `2d 01h`; `-` if the number is not a duration.
+ */
 export function formatDurationMs(ms: number): string {
   if (!Number.isFinite(ms) || ms < 0) return '-';
-  // By what is shown: 999.6 ms are 1.0 s, 59,960 ms are a minute.
+  // The rounded value chooses the unit: 999.6 ms are 1.0 s, 59,960 ms are a minute.
   if (Math.round(ms) < 1_000) return `${Math.round(ms)} ms`;
   if (Math.round(ms / 100) < 600) return `${(ms / 1_000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1_000);
@@ -27,7 +32,7 @@ export function formatDurationMs(ms: number): string {
   return pair(seconds, 86_400, 'd', 3_600, 'h');
 }
 
-/** How long ago, in one unit: `12s ago`, `5m ago`, `3h ago`, `9d ago`. */
+/** Formats an age in one unit: `12s ago`, `5m ago`, `3h ago`, `9d ago`. */
 export function formatAge(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1_000));
   if (seconds < 60) return `${seconds}s ago`;

@@ -3,12 +3,12 @@
  * becomes another number and 1.0 becomes 1. Mappings become Maps, so no key has a meaning of its own.
  */
 
-/** Nested lists and mappings of values from guests. */
+/** The limit for nested lists and mappings in values from guests. */
 const DEPTH = 200;
 
 /** A number whose digits a double does not keep: a large whole number, `1.0`, `1e3`, `-0`. */
 export class PrintedNumber {
-  /** As the number was printed; the syntax is that of JSON. */
+  /** The number as it was printed, in the syntax of JSON. */
   readonly text: string;
 
   constructor(text: string) {
@@ -44,9 +44,9 @@ export function writeExactJson(value: ExactJson): string {
 
 export interface NotJsonBecause {
   readonly problem: string;
-  /** The character at which it cannot go on, from 0. */
+  /** The character at which the parser stops, from 0. */
   readonly at: number;
-  /** It may be JSON, whose values are nested deeper than anything here reads. */
+  /** The text may be JSON, but its values are nested deeper than this parser reads. */
   readonly isTooDeep: boolean;
 }
 
@@ -129,7 +129,7 @@ class JsonText {
     }
   }
 
-  /** Finds its end; the built-in parser reads what is in it. */
+  /** Finds the end of the string. The built-in parser reads its content. */
   #string(): string {
     const start = this.#at;
     if (this.#text[start] !== '"') return this.#fail();
