@@ -1,4 +1,4 @@
-/** From a failed activity to the event that the run machine takes. */
+/** Converts the end of an activity to an event for the run machine. */
 import { ActivityFailure, ApplicationFailure, isCancellation, TimeoutFailure } from '@temporalio/workflow';
 import { type AnyErrorCode, isLostVm, toErrorCode } from '../domain/errors/error-code.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
@@ -10,7 +10,7 @@ export interface CodedReason {
   readonly message: string;
 }
 
-/** Of a value that `runStage` answered with. */
+/** The event for an answer of `runStage`. */
 export function stageResultEvent(value: unknown, stageId: string, execKey: string): MachineEvent {
   const result = readStageResult(value, stageId, execKey);
   if (result !== null) return { type: 'stage-finished', result };
@@ -37,7 +37,7 @@ export function stageFailureEvent(
   return { type: isLostVm(reason.code) ? 'stage-lost' : 'stage-broken', stageId, execKey, ...reason };
 }
 
-/** A failed stage is a failed activity, which carries its result. */
+/** Reads the result of a failed stage. Its activity fails, and the failure carries the result. */
 function readFailedResult(error: unknown, stageId: string, execKey: string): StageResult | null {
   const cause = error instanceof ActivityFailure ? error.cause : null;
   if (!(cause instanceof ApplicationFailure)) return null;
@@ -50,7 +50,7 @@ export function reasonOf(error: unknown): CodedReason {
   const cause = error instanceof ActivityFailure ? error.cause : error;
   if (cause instanceof ApplicationFailure) return { code: toErrorCode(cause.type), message: cause.message };
   if (cause instanceof TimeoutFailure) {
-    // The last attempt's own failure says more than the time that has run out.
+    // The failure of the last attempt explains more than the timeout.
     const last = cause.cause instanceof ApplicationFailure ? `; the last attempt: ${cause.cause.message}` : '';
     return {
       code: 'host/unreachable',
@@ -60,7 +60,10 @@ export function reasonOf(error: unknown): CodedReason {
   return { code: 'internal/bug', message: cause instanceof Error ? cause.message : String(cause) };
 }
 
-/** But for the cancel: with one pending the server tries nothing again, be it a worker that died or a failure of its host. */
+/**
+ * Whether the server would retry without the cancel. With a pending cancel the server retries nothing, neither a worker
+ * that died nor a failure of its host.
+ */
 function wouldBeTriedAgain(error: unknown): boolean {
   if (!(error instanceof ActivityFailure)) return false;
   const { cause } = error;

@@ -1,4 +1,4 @@
-/** A pipeline as a child of any workflow. */
+/** Runs a pipeline as a child of any workflow. */
 import {
   ApplicationFailure,
   ChildWorkflowCancellationType,
@@ -21,7 +21,7 @@ import { workflowFailure } from './failure.ts';
 import { RUN_WORKFLOW_TYPE } from './messages.ts';
 import { summaryOf } from './summary.ts';
 
-/** The host of the run has just written it. */
+/** Short, because the host of the run has just written the output. */
 const READ_LIMIT_MS = 300_000;
 
 const { readOutput } = proxyActivities<CommandActivities>(ACTIVITY_OPTIONS.admit);
@@ -32,13 +32,15 @@ export type PipelineSource =
   | { readonly spec: string; readonly params?: Readonly<Record<string, string>>; readonly name?: string };
 
 export interface ExecuteOptions {
-  /** The run's id. One that was used before is refused. Made of the plan's name and the time where nothing is said. */
+  /** The run's id. An id that was used before is refused. Default: the plan's name, the time, and a random suffix. */
   readonly workflowId?: string;
-  /** Of workers that have `voidboxRun`; the parent's where nothing is said. */
+  /** A task queue whose workers have `voidboxRun`; default: the queue of the parent. */
   readonly taskQueue?: string;
-  /** JSON, which the first stages find in `/workspace/input.json`. It stands in history: 1 MiB at most. */
+  /**
+   * JSON, which the first stages find in `/workspace/input.json`. History contains it, so at most 1 MiB is accepted.
+   */
   readonly input?: unknown;
-  /** Reads the beginning of the output into the result. Only on a queue whose workers have the plugin. */
+  /** Reads the beginning of the output into the result. This needs a queue whose workers have the plugin. */
   readonly withText?: boolean;
   readonly memo?: Readonly<Record<string, unknown>>;
   /** One line that the Temporal UI shows for the run. */
@@ -55,8 +57,9 @@ export interface PipelineResult {
 }
 
 /**
- * Runs a pipeline to its end. When this workflow is cancelled, terminated or closed, the pipeline is cancelled, and its VMs end.
- * @throws ChildWorkflowFailure when it fails (`pipelineFailure` says why) or is cancelled
+ * Runs a pipeline to its end. If this workflow is cancelled, terminated or closed, the pipeline is cancelled, and its
+ * VMs end.
+ * @throws ChildWorkflowFailure when it fails (`pipelineFailure` returns the reason) or is cancelled
  */
 export async function executePipeline(source: PipelineSource, options: ExecuteOptions = {}): Promise<PipelineResult> {
   const name = 'spec' in source ? (source.name ?? 'run') : source.name;
@@ -65,9 +68,9 @@ export async function executePipeline(source: PipelineSource, options: ExecuteOp
   const outcome = await executeChild<(request: RunRequest) => Promise<RunOutcome>>(RUN_WORKFLOW_TYPE, {
     workflowId,
     args: [request],
-    // The records of a run are kept by its id.
+    // The id of a run is the key of its records, so it cannot be used twice.
     workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
-    // A run that is terminated writes no end, and its VMs wait for a janitor.
+    // A terminated run writes no end, and its VMs would run until a janitor finds them.
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
     cancellationType: ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
     staticSummary: summaryOf(options.summary ?? name),
@@ -108,16 +111,16 @@ function input(value: unknown): Pick<RunRequest, 'input'> {
 }
 
 export interface PipelineFailure {
-  /** An error code, as docs/reference/errors.md lists them. */
+  /** An error code from docs/errors.md. */
   readonly code: AnyErrorCode;
   readonly message: string;
-  /** The first stage that failed, where one is the reason. */
+  /** The first stage that failed; null: the reason is not a stage. */
   readonly stage: string | null;
   /** Last lines of that stage's standard error. */
   readonly stderrTail: string;
 }
 
-/** Why a pipeline failed, by what `executePipeline` threw; null for everything else, cancellations too. */
+/** Returns why a pipeline failed, from the error of `executePipeline`; null for all other errors, cancellations too. */
 export function pipelineFailure(error: unknown): PipelineFailure | null {
   if (!(error instanceof ChildWorkflowFailure) || !(error.cause instanceof ApplicationFailure)) return null;
   const { type, message, details } = error.cause;

@@ -1,4 +1,7 @@
-/** The one place that makes a failure of a workflow or of a message to it: its type is an error code, and it is final. */
+/**
+ * Makes the failures of workflows and of messages to them; no other place does. The type is an error code, and the
+ * failure is final.
+ */
 import { ApplicationFailure, CancelledFailure } from '@temporalio/workflow';
 import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
@@ -16,12 +19,12 @@ export function runFailure(outcome: RunOutcome): ApplicationFailure {
   return workflowFailure(toErrorCode(failure.code), message, outcome);
 }
 
-/** What a workflow ends with that was cancelled. */
+/** Returns the failure of a cancelled workflow. */
 export function workflowCancelled(message: string, ...details: unknown[]): CancelledFailure {
   return withoutStack(new CancelledFailure(message, details));
 }
 
-/** A history has to say what went wrong, and not where on a host the code lies that says so. */
+/** A history contains the reason of a failure, but not the folders of a host's code. */
 function withoutStack<T extends Error>(failure: T): T {
   failure.stack = '';
   return failure;

@@ -1,4 +1,4 @@
-/** What the workflow bundle exports: each name is a workflow type. */
+/** The exports of the workflow bundle: each name is a workflow type. */
 export { voidboxRun } from './run/run.ts';
 export { voidboxItems } from './items/items.ts';
 export { voidboxSession } from './session/session.ts';

@@ -1,12 +1,13 @@
 /**
- * What stands between the SDK and all workflows. The SDK fails the workflow task of a signal or update whose name has its reserved
- * prefix when a default handler is set, and tries it for ever: any client of the server could stop a run by such a name.
+ * Renames reserved names before the SDK sees them. If a default handler is set, the SDK fails the workflow task of a
+ * signal or update with its reserved prefix, and retries it for ever. Any client of the server could stop a run with
+ * such a name.
  */
 import type { WorkflowInternalsInterceptor, WorkflowInterceptorsFactory } from '@temporalio/workflow';
 
 const RESERVED_PREFIX = '__temporal_';
 
-/** A bundle that another project built may lack the interceptor. A global says that it is there. */
+/** A bundle that another project built may lack the interceptor. A global shows that it is installed. */
 const INSTALLED = Symbol.for('voidbox.renames-reserved-names');
 
 /** True if the SDK sees no reserved name, so that a default handler is safe. */
@@ -18,7 +19,10 @@ function isInstalled(): boolean {
   return (globalThis as { [INSTALLED]?: boolean })[INSTALLED] === true;
 }
 
-/** True if the bundle is of a Worker of Voidbox, or of one with its plugin: both carry out local activities of runs. */
+/**
+ * True if the bundle is of a Worker of Voidbox, or of a Worker with its plugin: both carry out local activities of
+ * runs.
+ */
 export function hasLocalActivities(): boolean {
   return isInstalled();
 }
@@ -37,7 +41,7 @@ const renameReserved: NonNullable<WorkflowInternalsInterceptor['activate']> = (i
   return next(input);
 };
 
-/** Workflows of Voidbox handle no reserved name, so that another name without a handler is the same. */
+/** Workflows of Voidbox handle no reserved name, so a different name without a handler has the same effect. */
 function replaceReservedName(name: string): string {
   return `(${name})`;
 }

@@ -3,7 +3,7 @@ import { code, markdownTable } from './markdown.ts';
 
 const GAP = '\u00a0\u00a0\u00a0';
 
-test('cells of a table stand apart, and one with a bar stays one', () => {
+test('a table separates its cells, and a bar in a cell does not split the cell', () => {
   expect(markdownTable(['step', 'visits'], [['a|b', 1]])).toEqual([
     `| step${GAP} | visits${GAP} |`,
     '|:--|:--|',
@@ -11,6 +11,6 @@ test('cells of a table stand apart, and one with a bar stays one', () => {
   ]);
 });
 
-test('a text of a guest is no Markdown', () => {
+test('a text of a guest is not Markdown', () => {
   expect(code('![x](http://127.0.0.1/) `b`\nc')).toMatch(/^`!\[x\]\(http:\/\/127\.0\.0\.1\/\) 'b'[^`\n]*c`$/);
 });

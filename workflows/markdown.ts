@@ -1,4 +1,7 @@
-/** Pieces of the pages that workflows show in the Temporal UI. It renders Markdown, and texts of guests and agents are hostile. */
+/**
+ * Parts of the pages that workflows show in the Temporal UI. The UI renders Markdown, and texts of guests and agents
+ * are hostile.
+ */
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 
 /** The UI draws no lines and no space between cells; ordinary spaces at their ends are not rendered. */
@@ -13,12 +16,12 @@ export function markdownTable(
   return [line(head), `|${head.map(() => ':--').join('|')}|`, ...rows.map(line)];
 }
 
-/** As it is, on one line: nothing in it is Markdown. */
+/** Shows a text unchanged on one line, without effect as Markdown. */
 export function code(text: string): string {
   return `\`${sanitizeLine(text).replaceAll('`', "'")}\``;
 }
 
-/** A command with ids in it, or nothing: ids are any text, and what stands there can be copied as it stands. */
+/** Shows a command with ids, or nothing: ids are any text, and the shown command has to work without quotes. */
 export function commandLines(label: string, command: string, ...ids: readonly string[]): readonly string[] {
   return ids.every((id) => /^[\w.:@+=/][\w.:@+=/-]*$/.test(id))
     ? ['', `${label}: ${code([command, ...ids].join(' '))}`]

@@ -1,16 +1,16 @@
-/** What clients and the workflow agree on: names that stand in histories and in other people's code. */
+/** The names that clients and the workflow share. Histories and code of other projects contain them. */
 import { type InstancePath, instanceText } from '../domain/run/instance.ts';
 
 /** The workflow type. Its id is the run id. */
 export const RUN_WORKFLOW_TYPE = 'voidboxRun';
 
-/** The workflow type that does items of a stage, as a child of their run. */
+/** The workflow type that runs items of a stage, as a child of their run. */
 export const ITEMS_WORKFLOW_TYPE = 'voidboxItems';
 
 /**
- * @param executionId  the run's first, which a reset keeps
- * @param instance  of the item that has the list; empty: the run itself has it
- * @param attempt  of the stage, which makes a list in each visit of a loop
+ * @param executionId  the run's first execution id, which a reset keeps
+ * @param instance  the item that contains the list; empty: the list belongs to the run itself
+ * @param attempt  the attempt of the stage, which makes a list in each visit of a loop
  */
 export function itemsWorkflowId(
   executionId: string,
@@ -25,13 +25,13 @@ export function itemsWorkflowId(
 export const RUN_MESSAGES = {
   /** Update: `AnswerRequest` to `AnswerReceipt`, for a stage that waits for an answer. */
   answer: 'answer',
-  /** Signal without argument: also the stages with `finally` end. */
+  /** Signal without argument: stages with `finally` end too. */
   cancelFinally: 'cancelFinally',
   /** Query: `ViewRequest` or nothing to `RunStatus`. */
   view: 'view',
 } as const;
 
-/** Of a workflow that does items. */
+/** Messages to a workflow that runs items. */
 export const ITEMS_MESSAGES = {
   /** Update: `AnswerRequest` to `AnswerReceipt`, for a stage of an item, which it names as `review[3].ok`. */
   answer: 'answer',
@@ -39,10 +39,13 @@ export const ITEMS_MESSAGES = {
   asking: 'asking',
 } as const;
 
-/** Workflows and `admit`. */
+/** The queue of workflows and of `admit`. */
 export const RUN_TASK_QUEUE = 'voidbox';
 
-/** Queue of everything that touches one host of several: its VMs and its files. The only host of a server needs none of its own. */
+/**
+ * The queue of all calls that touch one of several hosts: its VMs and its files. The only host of a server does not
+ * need it.
+ */
 export function hostTaskQueue(hostId: string): string {
   return `voidbox-host:${hostId}`;
 }
@@ -57,24 +60,27 @@ export const SEARCH_ATTRIBUTES = {
 /** The workflow type of a session of a step machine. Its id is the session id. */
 export const SESSION_WORKFLOW_TYPE = 'voidboxSession';
 
-/** Sessions, and all that they call: workers that have loaded skills. */
+/** The queue of sessions, and of all that they call: workers that have loaded skills. */
 export const SESSION_TASK_QUEUE = 'voidbox-sessions';
 
 export const SESSION_MESSAGES = {
   /** Update: `AdvanceRequest` to `SessionAnswer`. */
   advance: 'advance',
-  /** Update without argument: waits until nobody works for a client and says how the session stands. */
+  /** Update without argument: waits until the session waits for clients, and returns its state. */
   settle: 'settle',
   /** Query: `SessionView`. */
   view: 'view',
   /** Query: `SessionRecords`. */
   records: 'records',
-  /** Query: turn and key of an answer to the `SessionAnswer` that it got, null when it was not taken. For sessions that have ended. */
+  /**
+   * Query: the turn and key of an answer to its `SessionAnswer`; null if the answer was not accepted. For sessions that
+   * have ended.
+   */
   answered: 'answered',
 } as const;
 
 /** The type of the failure that refuses an update; its first detail is the `SessionResult`. */
 export const SESSION_REFUSED = 'session/refused';
 
-/** Memo of a session's later runs: when its first one began, in milliseconds since 1970. */
+/** Memo of a session's later runs: the start of its first run, in milliseconds since 1970. */
 export const SESSION_STARTED_AT_MEMO = 'voidboxStartedAtMs';

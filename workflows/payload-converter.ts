@@ -1,6 +1,6 @@
 /**
- * Payloads as the SDK writes and reads them, with one difference: an argument that can't be read becomes a
- * value that says so. An error here would fail the workflow task, and Temporal would try it again for ever.
+ * Payloads as the SDK writes and reads them, with one difference: an argument that can't be read becomes a value with
+ * the reason. An error here would fail the workflow task, and Temporal would retry it for ever.
  */
 import { defaultPayloadConverter, type Payload, type PayloadConverter } from '@temporalio/common';
 

@@ -1,6 +1,7 @@
 /**
- * What workflows of other people import from `voidbox/temporal/workflows`. Their file has to export `voidboxRun` and
- * `voidboxItems` (for plans with `for_each`) too: a worker has one bundle, and what it does not export cannot be started.
+ * The exports of `voidbox/temporal/workflows`, for workflows of other projects. Their file has to export `voidboxRun`
+ * and `voidboxItems` (for plans with `for_each`) too: a worker has one bundle, and can start only the workflows that
+ * the bundle exports.
  */
 export type { CommandMount, CommandOutcome, CommandRequest, CommandSandbox } from '../activities/contract-command.ts';
 export type { DataRef, Plan, RedactedData } from '../domain/plan/plan.ts';

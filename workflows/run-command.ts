@@ -1,4 +1,7 @@
-/** One command in a micro-VM, from any workflow: placed on a host first, so that each attempt finds what the one before it left. */
+/**
+ * Runs one command in a micro-VM, from any workflow. It is placed on a host first, so that each attempt finds the state
+ * that the previous attempt left.
+ */
 import { proxyActivities, uuid4 } from '@temporalio/workflow';
 import type { CommandActivities, CommandOutcome, CommandRequest } from '../activities/contract-command.ts';
 import { STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
@@ -9,16 +12,16 @@ const { placeCommand } = proxyActivities<CommandActivities>(ACTIVITY_OPTIONS.adm
 const { runCommand: callCommand } = proxyActivities<CommandActivities>(ACTIVITY_OPTIONS.runStage);
 
 export interface RunCommandOptions {
-  /** Of workers with the plugin; the workflow's own where nothing is said. */
+  /** A task queue whose workers have the plugin; default: the queue of the workflow. */
   readonly taskQueue?: string;
-  /** What the Temporal UI shows beside the activity; program and arguments where nothing is said. */
+  /** The text that the Temporal UI shows with the activity; default: the program and its arguments. */
   readonly summary?: string;
 }
 
 /**
- * Runs a command once and returns how it ended: an exit code other than 0 is a result. A worker that dies is no reason to run it
- * again; a VM that is lost is.
- * @throws ActivityFailure when the command is refused, when no VM can be had, or when the workflow is cancelled
+ * Runs a command once and returns how it ended: an exit code other than 0 is a result. A lost VM makes the command run
+ * again; a worker that dies does not.
+ * @throws ActivityFailure when the command is refused, when no VM is available, or when the workflow is cancelled
  */
 export async function runCommand(request: CommandRequest, options: RunCommandOptions = {}): Promise<CommandOutcome> {
   const activityId = `command-${uuid4()}`;

@@ -1,4 +1,4 @@
-/** The line that the Temporal UI shows beside an activity, a timer or a child workflow. */
+/** The line that the Temporal UI shows with an activity, a timer or a child workflow. */
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { SessionEventBody } from '../domain/step-machine/event.ts';
@@ -6,12 +6,15 @@ import { addressIn } from '../domain/step-machine/reply.ts';
 import type { SessionState } from '../domain/step-machine/state.ts';
 import { utf8Length } from '../domain/units/utf8.ts';
 
-/** The server refuses a command with a summary of more than 400 bytes, and the workflow's task is tried for ever. */
+/**
+ * The server refuses a command with a summary of more than 400 bytes, and the workflow's task would be retried for
+ * ever.
+ */
 const MOST_SUMMARY_BYTES = 200;
 
 /**
- * On one line, and as short as the server takes it.
- * @param end  short, and kept where the text is cut
+ * Puts a text on one line, short enough for the server.
+ * @param end  a short text, which is kept if the text is cut
  */
 export function summaryOf(text: string, end = ''): string {
   const line = sanitizeLine(text);
@@ -27,13 +30,13 @@ export function summaryOf(text: string, end = ''): string {
   return `${kept.join('')}…${end}`;
 }
 
-/** Of a call that writes events of the workflow: how many, and of which kinds. */
+/** The summary of a call that writes events of the workflow: their number and their kinds. */
 export function eventsSummary(events: readonly NewRunEvent[]): string {
   const kinds = [...new Set(events.map(({ body }) => body.type))].join(', ');
   return summaryOf(`${events.length} ${events.length === 1 ? 'event' : 'events'}: ${kinds}`);
 }
 
-/** Of a turn: the step, and what has come for it. */
+/** The summary of a turn: the step, and the event for it. */
 export function turnSummary(state: SessionState, event: SessionEventBody): string {
   if (event.type === 'advance') return summaryOf(`${event.step}: answer`);
   if (!('cursor' in event)) return event.type;

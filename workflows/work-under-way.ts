@@ -1,6 +1,6 @@
 /**
- * Activities of a run that can be cancelled, and what the run hears of their end. The SDK records where each promise of a
- * workflow was made, which costs more than all else that the workflow does about a stage: so few promises are made.
+ * Activities of a run that can be cancelled, and the events of their ends. The SDK records where each promise of a
+ * workflow was made. That costs more than all other work of the workflow for a stage, so this file makes few promises.
  */
 import { CancellationScope } from '@temporalio/workflow';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
@@ -14,7 +14,7 @@ export interface Call<T> {
 
 type Receive = (event: MachineEvent) => void;
 
-/** What is cancelled at once: a scope costs as much as the other promises of a stage together. */
+/** Calls that are cancelled together. A scope costs as much as the other promises of a stage together. */
 export class SharedScope {
   #scope: CancellationScope = new PlainScope();
 
@@ -24,7 +24,7 @@ export class SharedScope {
 
   cancel(): void {
     this.#scope.cancel();
-    // What starts from here on was not meant.
+    // The cancel does not reach calls that start later.
     this.#scope = new PlainScope();
   }
 }
@@ -53,7 +53,7 @@ export class WorkUnderWay {
   }
 }
 
-/** Hands on the promise of what it runs, without one around it: it has no timeout that would need it. */
+/** Returns the promise of its function, without another promise around it: it has no timeout that needs one. */
 class PlainScope extends CancellationScope {
   protected override runInContext<T>(run: () => Promise<T>): Promise<T> {
     return run();

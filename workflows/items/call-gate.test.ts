@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { CallGate } from './call-gate.ts';
 
-/** Calls that end when they are told to. */
+/** Makes calls that end on demand. */
 function callsOf(gate: CallGate, count: number) {
   const begun: number[] = [];
   const ends = new Map<number, { readonly ok: () => void; readonly fail: () => void }>();
@@ -38,7 +38,7 @@ test('no more calls than the bound are under way, and each of the others follows
   expect(settled.map(({ status }) => status)).toEqual(['rejected', ...Array.from({ length: 7 }, () => 'fulfilled')]);
 });
 
-test('a place that nobody waited for is free again', async () => {
+test('a place is free again if no call waited for it', async () => {
   const gate = new CallGate(2);
   const first = callsOf(gate, 2);
   await turn();

@@ -1,18 +1,18 @@
-/** The questions of the items of a window, under the names that people give them: `review[3].ok`. */
+/** The questions of the items of a window, under their names for people: `review[3].ok`. */
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import { workflowFailure } from '../failure.ts';
 import type { AnswerReceipt, AnswerRequest } from '../run/answer-request.ts';
 import { type QuestionIo, Questions } from '../run/questions.ts';
 
-/** Of one item, while its machine goes on. */
+/** The questions of one item, while its machine runs. */
 export interface QuestionsOfItem {
   open(stage: MachineStage, command: Extract<Command, { type: 'ask' }>): void;
   withdraw(stageId: string): void;
 }
 
 export class ItemQuestions {
-  /** By name. What was answered stays, so that the same answer gets the same receipt until the window ends. */
+  /** By name. An answered question stays, so that the same answer gets the same receipt until the window ends. */
   readonly #known = new Map<string, { readonly questions: Questions; readonly stageId: string }>();
   readonly #asking = new Set<string>();
 
@@ -36,12 +36,12 @@ export class ItemQuestions {
     };
   }
 
-  /** In the order in which they began to wait. */
+  /** The names of waiting stages, in the order in which they began to wait. */
   get asking(): readonly string[] {
     return [...this.#asking];
   }
 
-  /** @returns why nobody may answer now, or null */
+  /** @returns why no answer is accepted now, or null */
   problem(name: string): string | null {
     const known = this.#known.get(name);
     if (known !== undefined) return known.questions.problem(known.stageId);

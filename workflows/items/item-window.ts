@@ -1,4 +1,6 @@
-/** A window of items: each has a run machine of its own, and all share what is written and how many run at once. */
+/**
+ * A window of items. Each item has its own run machine; all share the written events and the limit of concurrent items.
+ */
 import { CancellationScope, isCancellation, proxyActivities, setCurrentDetails, sleep } from '@temporalio/workflow';
 import type {
   Activities,
@@ -57,9 +59,9 @@ const {
 interface OpenItem {
   readonly instance: InstancePath;
   readonly underWay: WorkUnderWay;
-  /** Null until a timer starts: a scope costs what a tenth of the item's other work in the workflow does, and few items wait. */
+  /** Null until a timer starts. A scope costs a tenth of the item's other work in the workflow, and few items wait. */
   timers: CancellationScope | null;
-  /** Null until one is to be decided. */
+  /** Null until a condition has to be decided. */
   conditions: Conditions | null;
   /** Null until a stage asks. */
   questions: QuestionsOfItem | null;
@@ -71,7 +73,7 @@ interface ReceivedEvent {
   readonly event: MachineEvent;
 }
 
-/** Events of an item's machine that readers hear of, and what follows the attempt in their ids. */
+/** Events of an item's machine that readers see, and the suffix of their ids after the attempt. */
 const NOTED = { 'stage-retrying': 'retrying', 'stage-failed': 'failed', 'stage-answered': 'answered' } as const;
 
 type CommandOf<T extends Command['type']> = Extract<Command, { type: T }>;
@@ -81,29 +83,29 @@ export class ItemWindow {
   readonly #queues: RunQueues;
   readonly #plan: MachinePlan;
   readonly #stages: ReadonlyMap<string, MachineStage>;
-  /** The stage whose items they are. */
+  /** The stage with the items. */
   readonly #id: string;
   /** Null: each item is a command. */
   readonly #gate: CallGate | null;
   readonly questions = new ItemQuestions();
   readonly #boots: Boots;
-  /** Of lists within items. */
+  /** Limits the windows of lists within items. */
   readonly #windows = new CallGate();
   readonly #open = new Map<number, OpenItem>();
   readonly #received: ReceivedEvent[] = [];
-  /** Of commands: a cancel reaches all items or none. */
+  /** The scope of items that are commands: a cancel reaches all of them or none. */
   readonly #scope = new SharedScope();
   #next: number;
   #succeeded = 0;
   #failed = 0;
   #stopped = false;
-  /** Of the history: what runs has room to end. */
+  /** The history is full: running items have room to end, and no other item starts. */
   #isFull = false;
   #unwritten: NewRunEvent[] = [];
   #appending: Promise<void> = Promise.resolve();
   #wake: () => void = () => undefined;
 
-  /** @throws Error for a part whose stages do not fit each other */
+  /** @throws Error if the stages of the part do not fit each other */
   constructor(request: ItemsRequest) {
     const { stage, part, hostQueue, storeQueue, leaseQueue = hostQueue } = request;
     const each = stage.each as MachineEach;
@@ -118,7 +120,7 @@ export class ItemWindow {
     this.#next = request.from;
   }
 
-  /** Nothing else starts, and what runs is cancelled. */
+  /** Cancels running items; no other item starts. */
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
@@ -131,7 +133,7 @@ export class ItemWindow {
     for (;;) {
       this.#startItems();
       if (this.#open.size === 0) break;
-      // Not `condition`: each round in which one holds is another entry into the workflow's isolate.
+      // Not `condition`: each round in which a condition holds is one more entry into the workflow's isolate.
       if (this.#received.length === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
       const received = this.#received.shift();
       const open = received === undefined ? undefined : this.#open.get(received.item);
@@ -165,7 +167,7 @@ export class ItemWindow {
     }
   }
 
-  /** The machine of a part may cancel what is under way in its item alone. */
+  /** The machine of a part may cancel the work of only its own item. */
   #scopeOfItem(): SharedScope {
     return this.#request.part === undefined ? this.#scope : new SharedScope();
   }
@@ -215,11 +217,14 @@ export class ItemWindow {
           break;
       }
     }
-    // Who looks at a run sees that a question is answered, also while all others wait.
+    // Readers of a run see an answer at once, also while all other work waits.
     if (this.#unwritten.some(({ body }) => body.type === 'stage-answered')) this.#append();
   }
 
-  /** What readers see of an item beside its attempts: that one is tried again, or answered, and one that failed without a result. */
+  /**
+   * Records the events of an item that readers see in addition to its attempts: retries, answers, and failures without
+   * a result.
+   */
   #note({ instance }: OpenItem, { events }: Transition): void {
     const atMs = Date.now();
     for (const { body } of events) {
@@ -230,7 +235,7 @@ export class ItemWindow {
     }
   }
 
-  /** An answer comes when it likes: what is told of it waits for no other call. */
+  /** An answer may come at any time, so the calls that check and record it carry no other events. */
   #questionsOf(item: number, open: OpenItem): QuestionsOfItem {
     const { instance } = open;
     const { runId } = this.#request;
@@ -276,7 +281,7 @@ export class ItemWindow {
     const events = this.#takeUnwritten();
     const inner = execKeyOf(id, attempt);
     const key = attemptText({ stage: id, instance, attempt });
-    // What a command takes is the same for every item.
+    // All items of a command take the same data.
     const upstream = part === undefined ? outer : selectUpstream(stage, command.upstream);
     const summary = summaryOf(`${formatStageName(id, instance)}${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
     const call: StageCall = {
@@ -308,7 +313,7 @@ export class ItemWindow {
     });
   }
 
-  /** A list within the item, by windows that are children of this one. */
+  /** Runs a list within the item, in windows that are children of this one. */
   #runItems(
     { instance, underWay }: OpenItem,
     stage: MachineStage,
@@ -379,7 +384,7 @@ export class ItemWindow {
         [{ runId: this.#request.runId, scope, instance, generation }],
       ),
     );
-    // One that cannot be released ends with its lease: the janitor of its host finds it by the run.
+    // A VM that cannot be released ends with its lease: the janitor of its host finds it by the run.
     void released.catch(() => undefined).then(() => this.#receive(item, { type: 'vm-released', scope, generation }));
   }
 
@@ -423,7 +428,7 @@ export class ItemWindow {
     this.#sleep(item, open, delayMs, `wait of ${stageId}`, waited);
   }
 
-  /** A timer that is dropped when its item ends. */
+  /** Starts a timer that is dropped when its item ends. */
   #sleep(item: number, open: OpenItem, delayMs: number, what: string, then: MachineEvent): void {
     open.timers ??= new CancellationScope();
     open.timers
@@ -447,7 +452,9 @@ export class ItemWindow {
     if (mostFailures !== null && this.#failed > mostFailures) this.stop();
   }
 
-  /** What ends the item was never started: its failure is that of the stage that failed within. */
+  /**
+   * Records the failure of an item whose last stage never started: it is the failure of the stage that failed within.
+   */
   #noteFailure(instance: InstancePath, { failedStage, failure }: RunOutcome): void {
     if (failure === null || failedStage === this.#id) return;
     const execKey = attemptText({ stage: this.#id, instance, attempt: 1 });
@@ -456,7 +463,7 @@ export class ItemWindow {
     this.#unwritten.push({ id: EVENT_ID.attempt(execKey, 'failed'), atMs: Date.now(), body });
   }
 
-  /** Of parts alone: it takes promises, whose number recorded histories of commands rely on. */
+  /** Only parts use the gate. It makes promises, and recorded histories of commands rely on the number of promises. */
   #gated<T>(call: () => Promise<T>): Promise<T> {
     return this.#gate === null ? call() : this.#gate.run(call);
   }
@@ -468,7 +475,7 @@ export class ItemWindow {
       { ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#queues.store, summary: eventsSummary(events) },
       [{ runId: this.#request.runId, events }],
     );
-    // What no activity could write within days is left out: the failures of the items themselves are counted here.
+    // Events that no activity could write within days are dropped. The counts of failed items are kept here.
     const before = this.#appending;
     this.#appending = call.then(
       () => before,

@@ -20,8 +20,8 @@ const answerUpdate = defineUpdate<AnswerReceipt, [AnswerRequest]>(ITEMS_MESSAGES
 const askingQuery = defineQuery<readonly string[]>(ITEMS_MESSAGES.asking);
 
 /**
- * Only a run starts it: activities refuse the calls of one whose parent is not the run that it names.
- * @throws CancelledFailure when it was cancelled, once nothing of it runs any more
+ * Only a run starts it: activities refuse the calls of a window whose parent is not the run that it names.
+ * @throws CancelledFailure when it was cancelled, once no work of it runs any longer
  */
 export async function voidboxItems(request: ItemsRequest): Promise<ItemsEnd> {
   if (!isRequest(request)) throw workflowFailure('call/refused', 'only a run starts voidboxItems');
@@ -31,7 +31,7 @@ export async function voidboxItems(request: ItemsRequest): Promise<ItemsEnd> {
     listen(window.questions);
     outer.cancelRequested.catch(() => window.stop());
     const end = await window.toEnd();
-    // Who answers while the last item ends is told so.
+    // A client that answers while the last item ends gets a reply.
     if (!allHandlersFinished()) await condition(allHandlersFinished);
     if (outer.consideredCancelled) throw workflowCancelled('the items were cancelled', end);
     return end;
@@ -48,7 +48,7 @@ function listen(questions: ItemQuestions): void {
   setHandler(askingQuery, () => questions.asking);
 }
 
-/** Anybody who reaches the server can start it with anything, and an error of code is tried for ever. */
+/** Any client that reaches the server can start it with any value, and an error of code would be retried for ever. */
 function isRequest(value: unknown): value is ItemsRequest {
   if (typeof value !== 'object' || value === null) return false;
   const {
@@ -88,7 +88,7 @@ function windowOf(request: ItemsRequest): ItemWindow {
   try {
     return new ItemWindow(request);
   } catch (error) {
-    // A part that is none: no run sends it.
+    // The part is invalid: no run sends it.
     throw workflowFailure('call/refused', `only a run starts voidboxItems: ${String(error)}`);
   }
 }

@@ -1,47 +1,50 @@
-/** What a run and the windows of its items tell each other. */
+/** The messages between a run and the windows of its items. */
 import type { HistoryLimit, UpstreamOutputs } from '../../activities/contract.ts';
 import type { ItemPartWire, MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import type { InstancePath } from '../../domain/run/instance.ts';
 
-/** The argument of the workflow type `voidboxItems`. Activities believe none of it: they ask whose child the workflow is. */
+/**
+ * The argument of the workflow type `voidboxItems`. Activities do not trust it: they check which workflow is the
+ * parent.
+ */
 export interface ItemsRequest {
   readonly runId: string;
-  /** As the run's machine has it, but for its part. */
+  /** The stage from the run's machine, without its part. */
   readonly stage: MachineStage;
-  /** What each item does; absent: a command. */
+  /** The part that runs for each item; absent: an item is a command. */
   readonly part?: ItemPartWire | undefined;
-  /** Of the item that has the list; absent: the run itself has it. */
+  /** The item that contains the list; absent: the list belongs to the run itself. */
   readonly instance?: InstancePath | undefined;
-  /** Of the stage: in a loop each visit has a list of its own. Absent: the first. */
+  /** The attempt of the stage: each visit of a loop has its own list. Absent: the first. */
   readonly attempt?: number | undefined;
-  /** The run's first execution, where the part has lists: names of their windows have it. */
+  /** The run's first execution, if the part contains lists: the names of their windows include it. */
   readonly executionId?: string | undefined;
   /** First item. */
   readonly from: number;
-  /** Behind the last item. */
+  /** The index after the last item. */
   readonly to: number;
   /** The behaviour of the run. */
   readonly behaviour: number;
-  /** As the run's admission fixed it. */
+  /** The setting from the run's admission. */
   readonly recordsBoots: boolean;
-  /** Items at the same time. */
+  /** The number of concurrent items. */
   readonly slots: number;
-  /** Where the window's history is as long as this no other item starts. Absent: every item is started. */
+  /** No other item starts once the window's history is this long. Absent: every item is started. */
   readonly lastStart?: HistoryLimit | undefined;
-  /** With more failed items than this nothing else starts; null: every item is done. */
+  /** No other item starts once more items than this have failed; null: every item runs. */
   readonly mostFailures: number | null;
-  /** What the stage takes of earlier ones, which is the same for every item. */
+  /** The data that the stage takes from earlier stages, the same for every item. */
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   /** Task queues of the run. */
   readonly hostQueue: string;
   readonly storeQueue: string;
-  /** Of VMs that several stages of an item share; absent: that of the host. */
+  /** The queue for VMs that several stages of an item share; absent: the queue of the host. */
   readonly leaseQueue?: string | undefined;
 }
 
 export interface ItemsEnd {
   readonly succeeded: number;
   readonly failed: number;
-  /** The first item that was not started because the history grew long: another window goes on with it. */
+  /** The first item that was not started because the history grew long. Another window continues with it. */
   readonly next?: number;
 }

@@ -1,4 +1,4 @@
-/** A stage with items, as its run does it: begins the list, keeps windows open, and has the results merged. */
+/** Runs a stage with items: begins the list, keeps windows open, and has the results merged. */
 import {
   CancellationScope,
   ChildWorkflowCancellationType,
@@ -28,34 +28,37 @@ import { type Split, splitItems, splitItemsWithin, type Window } from './windows
 
 const { beginItems, endItems } = proxyActivities<Activities>(ACTIVITY_OPTIONS.beginItems);
 
-/** One that somebody terminated is started again under its id: what has ended answers from the log. */
+/**
+ * A window that a person or a program terminated is started again under its id. Items that have ended answer from the
+ * log.
+ */
 const STARTS_OF_WINDOW = 3;
-/** After a reset the window of the execution before may still be open. */
+/** After a reset, the window of the previous execution may still be open. */
 const TAKEN_ID_WAIT_MS = 5_000;
 
 export interface ItemsOfStage {
   readonly runId: string;
   readonly queues: RunQueues;
   readonly stage: MachineStage;
-  /** Of the item that has the list; empty: the run itself has it. */
+  /** The item that contains the list; empty: the list belongs to the run itself. */
   readonly instance: InstancePath;
-  /** The run's first, which a reset keeps. */
+  /** The run's first execution id, which a reset keeps. */
   readonly executionId: string;
-  /** Of what lists within items have under way together; absent: the list is of the run itself. */
+  /** Limits for all lists within the items of a window together; absent: the list belongs to the run itself. */
   readonly gates?: { readonly calls: CallGate; readonly windows: CallGate } | undefined;
   readonly attempt: number;
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
-  /** Of the run. */
+  /** The behaviour of the run. */
   readonly behaviour: number;
-  /** Of the run. */
+  /** The setting of the run. */
   readonly recordsBoots: boolean;
-  /** Of the run: its windows have the same. Absent, for a list within an item: no window ends early. */
+  /** The limit of the run, which its windows use too. Absent, for a list within an item: no window ends early. */
   readonly historyLimit?: HistoryLimit | undefined;
   onProgress(progress: ItemsProgress): void;
 }
 
-/** What a run knows of its items. Each window knows more of its own. */
+/** The progress of the items that the run knows of. Each window knows more details of its own items. */
 export interface ItemsProgress {
   readonly items: number;
   readonly windows: number;
@@ -64,7 +67,7 @@ export interface ItemsProgress {
   readonly failed: number;
 }
 
-/** Ends when nothing of it runs any more. @throws ActivityFailure as `runStage` does */
+/** Resolves when no work of it runs any longer. @throws ActivityFailure as `runStage` does */
 export async function runItems(items: ItemsOfStage): Promise<StageResult> {
   const outer = CancellationScope.current();
   const { runId, queues, stage, attempt, upstream, events } = items;
@@ -92,7 +95,7 @@ function callThroughGate<T>(gate: CallGate | undefined, call: () => Promise<T>):
   return gate === undefined ? call() : gate.run(call);
 }
 
-/** @returns what kept a window from its end, other than a cancel */
+/** @returns why a window could not end, other than by a cancel */
 async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly error: unknown } | null> {
   const { failFast, allowFailures } = items.stage.each as MachineEach;
   const { windows: planned, shares } = splitOf(items, count);
@@ -132,7 +135,10 @@ function splitOf({ stage, instance }: ItemsOfStage, count: number): Split {
   return splitItems(count, stagesOfItem(stage), maxParallel, itemsInWindow(attempts));
 }
 
-/** Slots of a window that may end early, and where; items that one of its history has no room for never run at the same time. */
+/**
+ * The slots of a window that may end early, and its last start. Items for which its history has no room never run at
+ * the same time.
+ */
 function limitSlots({ stage, instance, historyLimit }: ItemsOfStage, share: number): Partial<ItemsRequest> {
   if (instance.length > 0 || historyLimit === undefined) return {};
   const attempts = attemptsOfItem(stage);
@@ -150,7 +156,7 @@ async function doWindow(
   const { part, ...each } = stage.each as MachineEach;
   const request: ItemsRequest = {
     runId,
-    // What it waits for has happened.
+    // The events that it waits for have happened.
     stage: { ...stage, after: [], takes: [], each },
     ...(part === undefined ? {} : { part: machineToWire(part), leaseQueue: queues.lease }),
     ...(instance.length === 0 ? {} : { instance }),
@@ -173,7 +179,7 @@ async function doWindow(
     executeChild<(of: ItemsRequest) => Promise<ItemsEnd>>(ITEMS_WORKFLOW_TYPE, {
       workflowId,
       args: [request],
-      // With its parent it ends, however that ends.
+      // The window ends with its parent, however the parent ends.
       parentClosePolicy: ParentClosePolicy.TERMINATE,
       cancellationType: ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
       staticSummary: summaryOf(`${name}: items ${from} to ${to - 1}`),

@@ -30,7 +30,7 @@ describe.each(Object.entries(SPLITS))('%s', (_, split) => {
       Array.from({ length: items }, (_, item) => item),
     );
     expect(windows.map(({ number }) => number)).toEqual(windows.map((_, at) => at));
-    // Whatever is tried again, the history of a window has room for it; the last kind of windows ends early instead.
+    // Even with all retries, the history of a window has room; the last kind of window ends early instead.
     const most = split === SPLITS.splitItems ? 2_500 : 3_000;
     for (const { from, to } of windows) expect((to - from) * attempts).toBeLessThanOrEqual(Math.max(most, attempts));
     expect(shares.length).toBeLessThanOrEqual(Math.min(20, windows.length));
@@ -48,7 +48,7 @@ test.each([
   [5_000, 1, 1, 750, 2, [1]],
   [10_000, 1, 50, 750, 5, [10, 10, 10, 10, 10]],
   [40, 2_501, 7, 7, 40, [2, 2, 2, 1]],
-  // Where items may take many attempts, all slots are used all the same, by more windows.
+  // If items may take many attempts, more windows use all slots.
   [170, 1, 50, 50, 1, [50]],
   [170, 1, 50, 49, 2, [25, 25]],
   [170, 1, 12, 3, 4, [3, 3, 3, 3]],
@@ -77,7 +77,7 @@ test('while windows wait for slow items, few slots are idle', () => {
   }
 });
 
-/** Windows of 250 items, of which four are open at the same time: what the split is measured against. */
+/** The reference for the split: windows of 250 items, of which four are open at the same time. */
 function equalWindows(items: number, maxParallel: number): Split {
   const windows = Array.from({ length: Math.ceil(items / 250) }, (_, number) => ({
     number,
@@ -88,7 +88,7 @@ function equalWindows(items: number, maxParallel: number): Split {
   return { windows, shares };
 }
 
-/** When the last item ends, where nothing but the items takes time. */
+/** The end of the last item, if only the items take time. */
 function endOf({ windows, shares }: Split, durations: readonly number[]): number {
   const lanes = shares.map(() => 0);
   for (const { from, to } of windows) {

@@ -2,46 +2,50 @@
 import { itemsInWindow } from '../../domain/pipeline/item-plan.ts';
 
 /**
- * Stages that items of a window run where none is tried again. Twice as many make a page of history that is larger than a
- * worker takes (4 MiB of gRPC).
+ * The most stages that the items of a window run, without retries. Twice as many make a page of history that is larger
+ * than a worker accepts (4 MiB of gRPC).
  */
 const STAGES_IN_WINDOW = 2_500;
-/** Windows that are open at the same time; the server tracks 2,000 children of a workflow, and a worker keeps their state in memory. */
+/**
+ * Windows that are open at the same time. The server tracks 2,000 children of a workflow, and a worker keeps their
+ * state in memory.
+ */
 const MOST_OPEN = 20;
 
 export interface Window {
   readonly number: number;
   readonly from: number;
-  /** Behind the last item. */
+  /** The index after the last item. */
   readonly to: number;
 }
 
 export interface Split {
   readonly windows: readonly Window[];
-  /** Slots of each window that is open at the same time: together all there are, none without one. */
+  /** Slots of each concurrent window. Their sum is all slots, and each window has at least one. */
   readonly shares: readonly number[];
 }
 
 /**
- * A window that waits for its last items holds slots that nothing uses. So there are few windows, all are open from the
- * beginning, and each has items in proportion to its slots: they end together, as far as that can be known. Where items take
- * more of a window's history than expected it ends early (`lastStartOf`).
- * @param stages    that one item has
- * @param mostSlots  items at the same time that the history of one window has room for: more open windows share the others
+ * A window that waits for its last items holds slots without use. So there are few windows, all are open from the
+ * beginning, and each has items in proportion to its slots: as far as possible, they end together. If items take more
+ * of a window's history than expected, the window ends early (`lastStartOf`).
+ * @param stages    the stages of one item
+ * @param mostSlots  concurrent items for which the history of one window has room; with more slots, more windows are
+ * open
  */
 export function splitItems(items: number, stages: number, maxParallel: number, mostSlots: number): Split {
   return splitBySlots(items, Math.max(1, Math.floor(STAGES_IN_WINDOW / stages)), maxParallel, mostSlots);
 }
 
 function splitBySlots(items: number, size: number, maxParallel: number, mostSlots: number): Split {
-  // With two slots and more a long item does not hold up those behind it in its window.
+  // With two or more slots, a long item does not hold up later items of its window.
   const mostOpen = Math.min(MOST_OPEN, maxParallel, Math.max(4, Math.floor(maxParallel / 2)));
   const itemsOf = (slots: number): number => (items * slots) / maxParallel;
   let open = 1;
   const isTooLarge = (slots: number): boolean => slots > mostSlots || itemsOf(slots) > size;
   while (open < mostOpen && isTooLarge(Math.ceil(maxParallel / open))) open += 1;
   const shares = sharesOf(maxParallel, open);
-  // More than one where not all windows can be open at the same time.
+  // More than one round if not all windows can be open at the same time.
   const rounds = Math.max(1, Math.ceil(itemsOf(shares[0] ?? 0) / size));
   const windows: Window[] = [];
   let slots = 0;
@@ -63,8 +67,8 @@ function sharesOf(maxParallel: number, open: number): readonly number[] {
 }
 
 /**
- * Of a list within an item, which is short as a rule: as few windows as their histories let, of about equal sizes and all open at
- * the same time, as far as there are slots.
+ * Splits a list within an item, which is usually short: the fewest windows that their histories allow, of about equal
+ * sizes. All are open at the same time, as far as there are slots.
  */
 export function splitItemsWithin(items: number, attempts: number, maxParallel: number): Split {
   const count = Math.ceil(items / itemsInWindow(attempts));

@@ -1,4 +1,7 @@
-/** What a client sends to a stage that asks, and whether it is one. Whoever reaches the server can send anything. */
+/**
+ * The answer that a client sends to a stage that asks, and its check. Any client that reaches the server can send any
+ * value.
+ */
 import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
 
 export const DECISIONS = ['approve', 'reject'] as const;
@@ -8,17 +11,17 @@ export type Decision = (typeof DECISIONS)[number];
 export interface AnswerRequest {
   readonly stage: string;
   readonly decision: Decision;
-  /** Who answers, as they call themselves. */
+  /** The name that the answering person gives. */
   readonly by?: string;
   readonly comment?: string;
   /** Values of the approval's fields, by name. With `reject` none of them is required. */
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
-/** What the update `answer` gives back: the answer that stands. The same answer sent again gets the same receipt. */
+/** The result of the update `answer`: the answer that won. The same answer sent again gets the same receipt. */
 export interface AnswerReceipt {
   readonly stage: string;
-  /** From 1: which question of the stage. */
+  /** The number of the stage's question, from 1. */
   readonly attempt: number;
   readonly decision: Decision;
   readonly by: string | null;
@@ -29,7 +32,7 @@ export interface AnswerReceipt {
 
 const EXAMPLE = '{"stage":"…","decision":"approve" or "reject","by":"…","comment":"…","fields":{…}}';
 
-/** @returns what is wrong with the argument, or null */
+/** @returns the problem of the argument, or null */
 export function answerProblem(value: unknown): string | null {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return `an answer is ${EXAMPLE}`;
   const request = value as Partial<Record<keyof AnswerRequest, unknown>>;

@@ -15,7 +15,7 @@ test('a board names the command for the logs, unless the id would have to be quo
     expect(runBoard(runId, PLAN, FIRST)).not.toContain('voidbox logs');
 });
 
-test('what failed first stands above the stages, and its words are no Markdown', () => {
+test('a board shows the first failure above the stages, and its text is not Markdown', () => {
   const { state } = transition(PLAN, FIRST, {
     type: 'stage-broken',
     stageId: 'build',
@@ -30,7 +30,7 @@ test('what failed first stands above the stages, and its words are no Markdown',
   expect(foundAnEnd(state)).toBe(false);
 });
 
-test('a reset of a run that had ended shows that end, not what its refused calls look like', () => {
+test('after a reset of a run that had ended, the board shows that end, not the failures of its refused calls', () => {
   const { state } = transition(PLAN, FIRST, {
     type: 'stage-broken',
     stageId: 'build',
@@ -53,7 +53,7 @@ test('a reset of a run that had ended shows that end, not what its refused calls
   expect(board).not.toContain('secret');
 });
 
-test('failures that are tolerated stand there', () => {
+test('a board shows tolerated failures', () => {
   const plan = machineOf('build test>build', { tolerate: 'build' });
   const failed = {
     type: 'stage-broken',
@@ -66,7 +66,7 @@ test('failures that are tolerated stand there', () => {
   expect(runBoard('r', plan, state)).toContain('\n\n1 failure tolerated: **build**\n');
 });
 
-test('what is mocked stands there, also after a reset', () => {
+test('a board shows mocked stages, also after a reset', () => {
   const plan = {
     ...PLAN,
     stages: PLAN.stages.map((stage) => (stage.id === 'test' ? { ...stage, mocked: true as const } : stage)),
@@ -77,7 +77,7 @@ test('what is mocked stands there, also after a reset', () => {
   expect(runBoard('r', PLAN, FIRST)).not.toContain('Mocked');
 });
 
-test('why a run that has failed goes on stands there', () => {
+test('a board shows why a run that has failed continues', () => {
   const plan = machineOf('build last', { finally: 'last' });
   const { state } = transition(plan, start(plan).state, {
     type: 'stage-broken',
@@ -90,7 +90,7 @@ test('why a run that has failed goes on stands there', () => {
   expect(runBoard('r', plan, start(plan).state)).not.toContain('finally');
 });
 
-test('a stage with items says how many there are and how many windows of them are done', () => {
+test('a board shows the number of items of a stage, and how many of their windows are done', () => {
   const board = (items: number, windows: number, ended: number, failed: number): string =>
     runBoard('r', PLAN, FIRST, undefined, new Map([['build', { items, windows, ended, failed }]]));
   expect(board(5_000, 8, 2, 3)).toMatch(/^\| build\s+\| running: 5000 items, 2 of 8 windows done, 3 failed\s+\|/m);

@@ -1,4 +1,4 @@
-/** The run's board in the Temporal UI: what failed first, where its logs are, and a table of its stages. */
+/** The run's board in the Temporal UI: its first failure, the command for its logs, and a table of its stages. */
 import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
 import { listTolerated } from '../../domain/pipeline/outcome.ts';
 import { flatRows, rowAt } from '../../domain/pipeline/rows.ts';
@@ -9,7 +9,7 @@ import type { StageFailure } from '../../domain/run/stage-result.ts';
 import type { ItemsProgress } from '../items/run-items.ts';
 import { code, commandLines, markdownTable } from '../markdown.ts';
 
-/** A board longer than this is not read; what runs and what failed comes first. */
+/** People do not read a longer board. Running and failed stages come first. */
 const MOST_ROWS = 60;
 
 const ORDER: Readonly<Record<StagePhase, number>> = {
@@ -28,8 +28,8 @@ const ORDER: Readonly<Record<StagePhase, number>> = {
 };
 
 /**
- * A text that is made when somebody looks: the SDK turns details into JSON for the query that the UI sends, and does nothing else
- * with them. A run of 2,000 stages would otherwise make thousands of boards that nobody sees.
+ * Makes a text on demand: the SDK turns details into JSON for the query that the UI sends, and does nothing else with
+ * them. Without this, a run of 2,000 stages would make thousands of boards that are never read.
  */
 export function lazyText(make: () => string): string {
   return { toJSON: make } as unknown as string;
@@ -73,7 +73,7 @@ export function runBoard(
   ].join('\n');
 }
 
-/** The pending children of the run say more. */
+/** The pending children of the run show more details. */
 function itemsNote(progress: ItemsProgress | undefined): string {
   if (progress === undefined) return '';
   const { items, windows, ended, failed } = progress;
@@ -111,7 +111,7 @@ function renderNamedLine(what: string, stages: MachinePlan['stages']): readonly 
   return ['', `${what}: ${shown.join(', ')}${rest}`];
 }
 
-/** How the first stage that asks is answered. */
+/** The command that answers the first stage that asks. */
 function questionLines(runId: string, plan: MachinePlan, stages: readonly StageState[]): readonly string[] {
   const asking = stages.findIndex(({ phase }) => phase === 'asking');
   if (asking === -1) return [];
@@ -127,7 +127,7 @@ function renderToleratedLines(plan: MachinePlan, state: RunState): readonly stri
   return ['', `${stages.length} ${stages.length === 1 ? 'failure' : 'failures'} tolerated: ${shown.join(', ')}${rest}`];
 }
 
-/** Why a run that is cancelled, or has failed, goes on. */
+/** Explains why a run that is cancelled, or has failed, continues. */
 function renderFinallyLines(plan: MachinePlan, { finallyBegun, finallyStop, stages }: RunState): readonly string[] {
   if (!finallyBegun || finallyStop !== null) return [];
   const open = plan.stages.flatMap(({ id, finally: isLast }, index) =>
@@ -149,12 +149,12 @@ function renderFailure({ code: type, message }: StageFailure): string {
   return `${code(type)} ${code(message)}`;
 }
 
-/** Whether a reset found a run that had ended. What its stages then say of themselves is not what became of them. */
+/** Whether a reset found a run that had ended. The later states of its stages are then not their real results. */
 export function foundAnEnd({ firstFailure }: RunState): boolean {
   return firstFailure?.failure.code === 'run/ended';
 }
 
-/** @param outcome  what the run ended with before it was reset */
+/** @param outcome  the outcome of the run before it was reset */
 export function renderEndedBoard(
   runId: string,
   plan: MachinePlan,
@@ -169,7 +169,7 @@ export function renderEndedBoard(
   ].join('\n');
 }
 
-/** Stages that need a look before others, each kind in the plan's order. One pass. */
+/** Selects the stages that people need to see first; each kind is in the plan's order. One pass. */
 function firstOf(stages: readonly StageState[]): readonly number[] {
   if (stages.length <= MOST_ROWS) return stages.map((_, index) => index);
   const byPhase = Object.keys(ORDER).map((): number[] => []);

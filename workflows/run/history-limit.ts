@@ -1,19 +1,22 @@
-/** Temporal ends a workflow whose history is too long, without a word to its code. A run ends itself before that. */
+/**
+ * Temporal terminates a workflow whose history is too long, without notice to its code. A run ends itself before that.
+ */
 import { workflowInfo } from '@temporalio/workflow';
 import type { HistoryLimit } from '../../activities/contract.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 
-/** Of a run whose stages with `finally` have their turn: the server ends a workflow at 51,200 events, or 50 MiB. */
+/** The limit of a run whose stages with `finally` run. The server terminates a workflow at 51,200 events, or 50 MiB. */
 export function limitWithFinally({ events, bytes }: HistoryLimit): HistoryLimit {
   return { events: Math.floor(events * 1.25), bytes: Math.floor(bytes * 1.25) };
 }
 
-/** Each attempt of a stage in a window, with all that belongs to it, takes up to so many events. */
+/** Each attempt of a stage in a window, with all that belongs to it, takes up to this many events. */
 const EVENTS_OF_ATTEMPT = 11;
 
 /**
- * Where a window of items starts no other one: what runs then may take all attempts that it may take, and the history stays
- * within `limit`. A limit that leaves no room for them gives zero: then a window has the items of its first start.
+ * The length of history after which a window starts no other item. The running items may then take all their attempts,
+ * and the history stays within `limit`. If the limit leaves no room, it is zero, and the window has only the items of
+ * its first start.
  * @param slots     items at the same time
  * @param attempts  most that one of them may take
  */
@@ -27,7 +30,7 @@ export function hasReached({ events, bytes }: HistoryLimit): boolean {
   return historyLength >= events || historySize >= bytes;
 }
 
-/** Null while there is room for more. */
+/** Null while the history has room. */
 export function historyFull(limit: HistoryLimit): StageFailure | null {
   if (!hasReached(limit)) return null;
   const { historyLength, historySize } = workflowInfo();

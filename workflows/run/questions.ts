@@ -1,6 +1,6 @@
 /**
- * The questions of a run: which stages ask, until when, and what stands as their answer. The first answer whose fields are
- * right wins; the same one again gets the same receipt, and any other is told which one stands.
+ * The questions of a run: which stages ask, until when, and which answer counts. The first answer with valid fields
+ * wins. The same answer sent again gets the same receipt, and any other answer is refused with the answer that won.
  */
 import { CancellationScope, isCancellation, sleep } from '@temporalio/workflow';
 import type { AskCall, ApprovalCall, RejectionCall } from '../../activities/contract.ts';
@@ -16,21 +16,21 @@ import type { AnswerReceipt, AnswerRequest } from './answer-request.ts';
 import { selectUpstream } from './stage-call.ts';
 
 export interface QuestionIo {
-  /** The call that tells readers, without what the run loop adds. */
+  /** Records the question for readers; the run loop adds the other fields of the call. */
   ask(call: Omit<AskCall, 'runId' | 'events'>): Promise<void>;
   record(call: Omit<ApprovalCall, 'runId'>): Promise<DataRef>;
   check(call: Omit<RejectionCall, 'runId'>): Promise<FieldValues>;
   receive(event: MachineEvent): void;
-  /** For people: of an item, with the item. */
+  /** The name of a stage for people; for a stage of an item, with the item. */
   nameOf(stageId: string): string;
 }
 
 interface Question {
   readonly stage: MachineStage;
   readonly attempt: number;
-  /** Its timer runs in it. */
+  /** The scope of its timer. */
   readonly scope: CancellationScope;
-  /** Ends when the answer that is being looked at stands or was refused. */
+  /** Resolves when the answer that is being checked has won or was refused. */
   deciding: Promise<void>;
 }
 
@@ -68,7 +68,8 @@ export class Questions {
           if (!isCancellation(error)) throw error;
         },
       )
-      // Answered meanwhile, withdrawn, or not to be kept: the machine hears of each by itself.
+      // It was answered in the meantime, was withdrawn, or its answer cannot be recorded. The machine learns of each in
+      // another way.
       .catch(() => undefined);
   }
 
@@ -76,7 +77,7 @@ export class Questions {
     this.#close(stageId);
   }
 
-  /** @returns why nobody may answer now, or null */
+  /** @returns why no answer is accepted now, or null */
   problem(stageId: string): string | null {
     if (this.#open.has(stageId) || this.#decided.has(stageId)) return null;
     const open = [...this.#open.keys()];
@@ -93,7 +94,7 @@ export class Questions {
       if (question === undefined) throw workflowFailure('call/refused', this.problem(request.stage) ?? 'withdrawn');
       const before = question.deciding;
       await before;
-      // Somebody else may have had their turn meanwhile.
+      // Another answer may have had its turn in the meantime.
       if (question.deciding !== before || this.#open.get(request.stage) !== question) continue;
       return await this.#decide(question, request);
     }
@@ -139,12 +140,12 @@ export class Questions {
     } else {
       const given = request?.fields ?? {};
       const said: { fields?: FieldValues } = {};
-      // Without fields nobody needs to look at it.
+      // Without fields there is nothing to check.
       if (Object.keys(given).length > 0) {
         const call = { stage: stage.id, attempt, fields: given };
         said.fields = await this.#kept(this.#io.check(call), question, request);
         if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
-        // It stands from now on: the log says the same time.
+        // The answer counts from now on, and the log gets the same time.
         receipt = { ...receipt, at: new Date(Date.now()).toISOString() };
       }
       this.#settle(question, { request, receipt });
@@ -154,19 +155,22 @@ export class Questions {
     return receipt;
   }
 
-  /** What an activity says of an answer; what it refuses is told to whoever sent it. */
+  /**
+   * Returns the result of an activity that checks or records an answer. If it fails, the sender of the answer gets the
+   * failure.
+   */
   async #kept<T>(call: Promise<T>, question: Question, request: AnswerRequest | null): Promise<T> {
     try {
       return await call;
     } catch (error) {
-      // Nobody is there to be told of a deadline's.
+      // The answer of a deadline has no sender.
       if (request === null) this.#fail(question, error);
       const { code, message } = reasonOf(error);
       throw workflowFailure(code, message);
     }
   }
 
-  /** It can't be asked, or its answer can't be kept. */
+  /** Fails a question that cannot be asked, or whose answer cannot be recorded. */
   #fail({ stage, attempt }: Question, error: unknown): void {
     if (this.#open.get(stage.id)?.attempt !== attempt) return;
     this.#close(stage.id);

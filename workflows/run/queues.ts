@@ -1,4 +1,4 @@
-/** Which task queue takes which activity of a run: what its admission and the leases of its VMs say. */
+/** Which task queue takes which activity of a run, according to its admission and the leases of its VMs. */
 import type { Placement } from '../../activities/contract.ts';
 import { isQueueName } from '../../domain/run/host.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
@@ -6,17 +6,18 @@ import { workflowFailure } from '../failure.ts';
 import { quote } from '../../domain/units/quote.ts';
 
 export interface RunQueues {
-  /** Of stages that own their VM. */
+  /** The queue for stages that own their VM. */
   readonly host: string;
-  /** Of what is written about the run as a whole. */
+  /** The queue for writing about the run as a whole. */
   readonly store: string;
-  /** Of the call for a VM that several stages share. */
+  /** The queue for the call for a VM that several stages share. */
   readonly lease: string;
 }
 
 /**
- * The host's queue is the default of the others.
- * @throws ApplicationFailure when a queue cannot be one: as an option of an activity it would fail the workflow's task for ever
+ * Returns the queues of a run; the host's queue is the default of the others.
+ * @throws ApplicationFailure if a name is not valid: as an option of an activity it would fail the workflow's task for
+ * ever
  */
 export function queuesOf({ hostQueue, storeQueue = hostQueue, leaseQueue = hostQueue }: Placement): RunQueues {
   for (const queue of [hostQueue, storeQueue, leaseQueue])
@@ -25,12 +26,15 @@ export function queuesOf({ hostQueue, storeQueue = hostQueue, leaseQueue = hostQ
   return { host: hostQueue, store: storeQueue, lease: leaseQueue };
 }
 
-/** Of a stage: where its VM is. */
+/** Returns the queue of a stage: the queue of its VM. */
 export function stageQueue(queues: RunQueues, lease: VmLease | null): string {
   return lease?.queue ?? queues.host;
 }
 
-/** A call for a shared VM that failed may have left a VM on the host that took it: its release goes to the same queue. */
+/**
+ * If the call for a shared VM failed, it may have left a VM on the host that took it. So its release uses the same
+ * queue.
+ */
 export function releaseQueue(queues: RunQueues, lease: VmLease | null, isShared: boolean): string {
   return lease === null && isShared ? queues.lease : stageQueue(queues, lease);
 }

@@ -1,4 +1,4 @@
-/** Carries out what the run machine asks for, and feeds back what happens, until the machine says `finish`. */
+/** Carries out the commands of the run machine, and feeds back the events, until the machine returns `finish`. */
 import {
   CancellationScope,
   isCancellation,
@@ -64,7 +64,7 @@ const {
 
 type CommandOf<T extends Command['type']> = Extract<Command, { type: T }>;
 
-/** Between the machine and Temporal: events in, commands out, nothing decided here. */
+/** Connects the machine and Temporal: takes events in, carries commands out, and decides nothing. */
 export class RunLoop {
   readonly #admission: Admission;
   readonly #queues: RunQueues;
@@ -74,27 +74,27 @@ export class RunLoop {
   readonly #items = new Map<string, ItemsProgress>();
   readonly #stages: ReadonlyMap<string, MachineStage>;
   readonly #received: MachineEvent[] = [];
-  /** Where the machine stands, for those who look. */
+  /** The machine's state, for readers. */
   #state: RunState | null = null;
   #outcome: RunOutcome | null = null;
-  /** `finally`: also what would have run whatever happens. */
+  /** `finally`: the run also gave up the stages with `finally`. */
   #gaveUp: 'no' | 'yes' | 'finally' = 'no';
-  /** Everything that was received is taken. */
+  /** Every received event is processed. */
   #isIdle = false;
   readonly #now = Promise.resolve();
-  /** Hears how the machine ends. */
+  /** Receives the end of the machine. */
   #waiter: { resolve(finish: CommandOf<'finish'>): void; reject(error: unknown): void } | null = null;
   readonly #underWay: WorkUnderWay;
   readonly #timers = new CancellationScope();
-  /** Null: the run may take as long as it likes. */
+  /** Null: the run has no time limit. */
   readonly #clock: RunClock | null;
-  /** Counts waits too. */
+  /** The clock that counts waits too. */
   readonly #deadline: RunClock | null;
   readonly questions: Questions;
   readonly #conditions: Conditions;
   readonly #boots: Boots;
   readonly #outbox = new Outbox();
-  /** From now on only the last call writes. */
+  /** From now on, only the last call writes events. */
   #isFinishing = false;
 
   constructor(admission: Admission, runId: string) {
@@ -126,11 +126,12 @@ export class RunLoop {
     this.#received.push(event);
     if (!this.#isIdle) return;
     this.#isIdle = false;
-    // Not at once: what arrives together is taken together. Not `await`: a promise more for each stage costs a hundredth of it.
+    // Not at once: events that arrive together are processed together. Not `await`: one more promise for each stage
+    // costs a hundredth of the stage.
     void this.#now.then(() => this.#resume());
   }
 
-  /** Writes an event with all that comes with it: a run may wait for days before its next call. */
+  /** Writes an event at once, with the events that come with it: a run may wait for days before its next call. */
   note(event: NewRunEvent): void {
     if (this.#isFinishing) return;
     this.#outbox.push(event);
@@ -180,7 +181,7 @@ export class RunLoop {
     const state = this.#state!;
     const { origin } = this.#admission;
     setCurrentDetails(lazyText(() => runBoard(this.#runId, this.#plan, state, origin, this.#items)));
-    // Stages with `finally` have a time of their own.
+    // Stages with `finally` have their own time limit.
     if (isOnlyWaiting(state) || state.finallyBegun) this.#clock?.stop();
     else this.#clock?.run();
     if (state.finallyBegun) this.#deadline?.stop();
@@ -240,7 +241,7 @@ export class RunLoop {
     return null;
   }
 
-  /** Before what was received, so that nothing starts because of it. */
+  /** Comes before the received events, so that they start no stage. */
   #giveUpInTime(): void {
     const limit = this.#admission.historyLimit;
     const haveBegun = this.#state?.finallyBegun === true;
@@ -434,7 +435,7 @@ export class RunLoop {
     this.#sleep(untilMs - atMs, `${stage}: wait until ${new Date(untilMs).toISOString()}`, waited);
   }
 
-  /** A timer that is dropped when the run ends. */
+  /** Starts a timer that is dropped when the run ends. */
   #sleep(delayMs: number, summary: string, then: MachineEvent): void {
     this.#timers
       .run(() => sleep(delayMs, { summary: summaryOf(summary) }))

@@ -16,13 +16,13 @@ const standing = (plan: RunSnapshot['plan'], state: RunState): RunSnapshot => ({
   outcome: null,
 });
 
-test('before the admission it says that, or why there was none', () => {
+test('before the admission, the status is `admitting`, or the reason why the run was not admitted', () => {
   expect(statusBeforeAdmission('r', null)).toMatchObject({ version: 1, runId: 'r', state: 'admitting', stages: [] });
   const failure = { code: 'admit/invalid', message: 'no', stderrTail: '' } as const;
   expect(statusBeforeAdmission('r', failure)).toMatchObject({ state: 'failed', failure });
 });
 
-test('states are those of `voidbox status --json`, also of stages that wait for room or for their next attempt', () => {
+test('states are named as in `voidbox status --json`, also for stages that wait for room or for their next attempt', () => {
   const plan = machineOf('a:2 b c>a', { maxParallel: 1, backoffMs: 5 });
   const first = start(plan).state;
   const statesOf = (state: RunState): unknown =>
@@ -48,7 +48,7 @@ test('states are those of `voidbox status --json`, also of stages that wait for 
   expect(statesOf(failed)).toEqual(['retrying', 'running', 'waiting']);
 });
 
-test('stages are those that are asked for, in the order of the spec', () => {
+test('the status has the stages that the query names, in the order of the spec', () => {
   const plan = machineOf('a b c');
   expect(stagesAsked(plan, undefined)).toEqual([0, 1, 2]);
   expect(stagesAsked(plan, { stages: ['c', 'a', 'c'] })).toEqual([0, 2]);

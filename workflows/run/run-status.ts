@@ -1,4 +1,7 @@
-/** What the query `view` of a run answers: where it stands, and refs of what its stages put out. For programs; people have the board. */
+/**
+ * The answer to the query `view` of a run: its state, and refs of the outputs of its stages. It is for programs; people
+ * have the board.
+ */
 import type { RunOutcome } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
@@ -10,42 +13,42 @@ import type { DataRef } from '../../domain/plan/plan.ts';
 import { utf8Length } from '../../domain/units/utf8.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
-/** Fields are added, never renamed or removed; `version` changes with the meaning of one. */
+/** Fields are added, never renamed or removed. `version` changes if the meaning of a field changes. */
 export interface RunStatus {
   readonly version: 1;
   readonly runId: string;
-  /** `admitting`: the run's first activity has not answered yet; nothing but the id is known. */
+  /** `admitting`: the run's first activity has not answered yet; only the id is known. */
   readonly state: 'admitting' | 'running' | RunOutcome['state'];
-  /** Nothing starts any more but stages with `finally`: of a run that is being cancelled, or that gave up. */
+  /** Only stages with `finally` may still start, because the run is being cancelled or has given up. */
   readonly ending: boolean;
-  /** Of the spec; null before the admission. */
+  /** The name in the spec; null before the admission. */
   readonly name: string | null;
   readonly host: string | null;
-  /** The earlier run that this one is a retry or a fork of; null: none, or before the admission. */
+  /** The earlier run that this run is a retry or a fork of; null: it is neither, or is not admitted yet. */
   readonly origin: RunOrigin | null;
-  /** Stages that come to their `mock`, in the order of the spec. */
+  /** Stages that return their `mock`, in the order of the spec. */
   readonly mocked: readonly string[];
-  /** In the order of the spec; those that the query names, or all. */
+  /** In the order of the spec: the stages that the query names, or all. */
   readonly stages: readonly StageStatus[];
   readonly failedStage: string | null;
   readonly failure: StageFailure | null;
-  /** Stages that failed with `continue_on_error`, so far. */
+  /** Stages that have failed with `continue_on_error`. */
   readonly tolerated: readonly string[];
   /** The run's result, once it has ended. */
   readonly output: DataRef | null;
-  /** What the answer had no room for. A query that names fewer stages has it. */
+  /** The number of outputs that did not fit into the answer. A query that names fewer stages returns them. */
   readonly leftOut: { readonly outputs: number };
 }
 
-/** As `voidbox status --json` names them. */
+/** The names of states in `voidbox status --json`. */
 export type StageStanding = Exclude<StagePhase, 'ready' | 'backoff'> | 'retrying';
 
 export interface StageStatus {
   readonly id: string;
   readonly state: StageStanding;
-  /** From 1; 0 before the first. */
+  /** From 1; 0 before the first attempt. */
   readonly attempt: number;
-  /** Of a stage that succeeded, when there is one: its standard output, or its output file. */
+  /** Output of a stage that succeeded, if there is one: its standard output, or its output file. */
   readonly output?: DataRef;
   /** Named outputs, as tar streams. */
   readonly outputs?: Readonly<Record<string, DataRef>>;
@@ -61,11 +64,14 @@ export interface RunSnapshot {
   readonly origin: RunOrigin | null;
   readonly plan: MachinePlan;
   readonly state: RunState;
-  /** As it is written; null while the run goes on. */
+  /** The outcome as the log contains it; null while the run is open. */
   readonly outcome: RunOutcome | null;
 }
 
-/** Refs of one answer, as JSON. With the names and states of 2,000 stages it stays below 1 MiB; the server takes 2. */
+/**
+ * Bytes of refs in one answer, as JSON. With the names and states of 2,000 stages the answer stays below 1 MiB; the
+ * server accepts 2 MiB.
+ */
 const MOST_REF_BYTES = 640 * 1024;
 
 const NOTHING_YET = {
@@ -87,7 +93,7 @@ export function statusBeforeAdmission(runId: string, refused: StageFailure | nul
   return { version: 1, runId, ...NOTHING_YET, state: refused === null ? 'admitting' : 'failed', failure: refused };
 }
 
-/** @param stages  indexes into the plan's */
+/** @param stages  indexes of stages in the plan */
 export function statusOf(
   runId: string,
   { host, origin, plan, state, outcome }: RunSnapshot,
@@ -116,7 +122,7 @@ export function statusOf(
 function stageStatus(plan: MachinePlan, state: RunState, index: number, refs: RefRoom): StageStatus {
   const { phase, attempt, result } = rowAt(state.stages, index);
   const base = { id: plan.stages[index]!.id, state: standingOf(phase), attempt };
-  // A loop that goes on holds the output of its last visit, which is not its own yet.
+  // A loop that continues contains the output of its last visit, which is not its own output yet.
   if (result === null || !isEnd(phase)) return base;
   const output = result.output !== null && refs.has(result.output) ? result.output : null;
   const outputs = Object.entries(result.outputs).filter(([name, ref]) => refs.has([name, ref]));
@@ -141,7 +147,7 @@ class RefRoom {
     this.#bytes = bytes;
   }
 
-  /** Takes the room of `value` when it is there. */
+  /** Takes the room for `value` if there is enough. */
   has(value: unknown): boolean {
     const bytes = utf8Length(JSON.stringify(value));
     if (bytes > this.#bytes) {
@@ -153,7 +159,7 @@ class RefRoom {
   }
 }
 
-/** @returns the indexes of the stages that a query names, or what is wrong with the query */
+/** @returns the indexes of the stages that the query names, or the problem of the query */
 export function stagesAsked(plan: MachinePlan, request: unknown): readonly number[] | string {
   const { stages } = (request ?? {}) as { readonly stages?: unknown };
   if (stages === undefined) return plan.stages.map((_, index) => index);

@@ -31,14 +31,15 @@ const viewQuery = defineQuery<RunStatus, [ViewRequest?]>(RUN_MESSAGES.view);
 
 const { admit } = proxyActivities<Activities>(ACTIVITY_OPTIONS.admit);
 /**
+ * Runs a plan or a spec.
  * @returns the outcome of a run that succeeded
- * @throws ApplicationFailure whose type is an error code when the run failed or was not admitted
+ * @throws ApplicationFailure whose type is an error code, if the run failed or was not admitted
  */
 export async function voidboxRun(request: RunRequest): Promise<RunReply> {
   const outer = CancellationScope.current();
   return CancellationScope.nonCancellable(async () => {
     let run: RunLoop | null = null;
-    // Before anything is awaited: a message that comes first is answered, and not left lying.
+    // Handlers are set before the first await, so that an early message is answered.
     setHandler(answerUpdate, async (answer) => CancellationScope.nonCancellable(() => run!.questions.answer(answer)), {
       validator(answer) {
         const problem = answerProblem(answer) ?? findAnswerProblem(run, answer);
@@ -57,7 +58,7 @@ export async function voidboxRun(request: RunRequest): Promise<RunReply> {
       strays.deliver((event) => loop.note(event));
       outer.cancelRequested.catch(() => loop.receive({ type: 'cancel-requested' }));
       const outcome = await loop.toEnd();
-      // Who answers while the run ends is told so, and not that the workflow has gone.
+      // A client that answers while the run ends gets a reply, not the error that the workflow is gone.
       if (!allHandlersFinished()) await condition(allHandlersFinished);
       return concludeRun(outcome);
     } catch (error) {
@@ -82,7 +83,7 @@ function answerView(run: RunLoop | null, broken: StageFailure | null, asked: unk
 }
 
 async function callAdmit(request: unknown): Promise<Admission> {
-  // Whatever a client sent is handed on as it is: `admit` says what is wrong with it.
+  // The client's value is passed on unchanged: `admit` reports its problems.
   if (isUnreadable(request))
     throw workflowFailure('admit/invalid', `the argument can't be read: ${request.unreadable}`);
   const fields =

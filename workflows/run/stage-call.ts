@@ -1,4 +1,4 @@
-/** What `runStage` is called with. It stands in history once for each attempt, so it carries as little as it can. */
+/** The argument of `runStage`. History contains it once for each attempt, so it is as small as possible. */
 import type { StageCall, UpstreamOutputs } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
@@ -27,20 +27,20 @@ export function stageCall(
   };
 }
 
-/** The queue is where the call goes. */
+/** Leaves the queue out, because it is the queue of the call itself. */
 export function omitQueue(lease: VmLease | null): VmLease | null {
   if (lease === null || lease.queue === undefined) return lease;
   const { queue: _, ...rest } = lease;
   return rest;
 }
 
-/** An earlier stage may have hundreds of outputs of which this one takes one. */
+/** Selects the outputs that the stage takes: an earlier stage may have hundreds of others. */
 export function selectUpstream(
   { takes }: MachineStage,
   upstream: RunStage['upstream'],
 ): Readonly<Record<string, UpstreamOutputs>> {
   const taken = new Set(takes.map(({ stage }) => stage));
-  // Of a merge that a stage without an output had found.
+  // The parts of a merge that was the input of a stage without an output.
   const parts = Object.entries(upstream).filter(([source]) => !taken.has(source));
   const entries = takes.map(({ stage: source, output, outputs }): [string, UpstreamOutputs] => {
     const result = valueAt(upstream, source)!;
@@ -50,7 +50,7 @@ export function selectUpstream(
   return createMapping([...entries, ...parts]);
 }
 
-/** Of an attempt, for the Temporal UI. */
+/** The summary of an attempt, for the Temporal UI. */
 export function stageSummary({ id, mocked, played }: MachineStage, attempt: number): string {
   const notes = [
     ...(mocked === true ? ['mocked'] : []),

@@ -1,6 +1,6 @@
 /**
- * Signals and updates for which the run has no handler. Each of the first ones becomes a notice of the run; whoever reaches the
- * server can send any number of them, under any name.
+ * Signals and updates for which the run has no handler. Each of the first ones becomes a notice of the run. Any client
+ * that reaches the server can send any number of them, under any name.
  */
 import { setDefaultSignalHandler, setDefaultUpdateHandler } from '@temporalio/workflow';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -17,14 +17,14 @@ const KNOWN: Readonly<Record<StrayKind, readonly string[]>> = {
 
 export class Strays {
   #count = 0;
-  /** Until the run takes them. */
+  /** Notices that wait until the run takes them. */
   #waiting: NewRunEvent[] = [];
   #take: ((event: NewRunEvent) => void) | null = null;
 
   /**
-   * After the run's own handlers are set: the SDK hands over at once what came before. An update without a handler is accepted,
-   * so that history has the notice's cause, and fails. After the last notice the SDK rejects updates without a trace in history.
-   * Without the interceptor a default handler would let any client stop the run.
+   * Listens after the run's own handlers are set, because the SDK delivers earlier messages at once. An update without
+   * a handler is accepted, so that history has the notice's cause, and fails. After the last notice the SDK rejects
+   * updates without a trace in history. Without the interceptor, a default handler would let any client stop the run.
    */
   listen(): void {
     if (!renamesReservedNames()) return;
@@ -34,7 +34,7 @@ export class Strays {
     });
   }
 
-  /** Those that have come, and from now on each that comes. */
+  /** Delivers the waiting notices, and each later one. */
   deliver(take: (event: NewRunEvent) => void): void {
     this.#take = take;
     for (const event of this.#waiting) take(event);

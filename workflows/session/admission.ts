@@ -1,24 +1,26 @@
-/** What the validator of `advance` looks at: turn, step and state. Whether an answer fits its schema is its handler's. */
+/**
+ * The checks of the validator of `advance`: turn, step and state. The handler checks whether an answer fits its schema.
+ */
 import type { AdvanceRequest, TakenAnswer } from '../../activities/contract-session.ts';
 import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
 import type { SessionResult, ErrorKind, ValidationErrorResult } from '../../domain/step-machine/result.ts';
 import { sizeProblem } from '../../domain/step-machine/size-limits.ts';
 import type { Cursor, Phase, SessionState } from '../../domain/step-machine/state.ts';
 
-/** An answer moves these on: one for a step that waits is told when its time has come. */
+/** An answer moves these phases on. An answer for a step that waits is processed when its time has come. */
 const ANSWERABLE: ReadonlySet<Phase['kind']> = new Set<Phase['kind']>(['asking', 'waiting', 'stuck']);
 
-/** A session, as far as answers to it are concerned. */
+/** A session as the check of answers sees it. */
 export interface AnsweredSession {
   readonly state: SessionState;
-  /** Its history has no room for more answers, and begins anew when what is under way has ended. */
+  /** Its history has no room for more answers. It continues as new when the work under way has ended. */
   readonly isFull: boolean;
   takenAnswer(turn: number): TakenAnswer | null;
-  /** The key of an answer to that turn which is being worked on. */
+  /** The key of an answer to that turn which is being processed. */
   claimOf(turn: number): string | null;
 }
 
-/** @param session  null while it is being opened. @returns null: the answer is let in */
+/** @param session  null while it is being opened. @returns null: the answer is accepted */
 export function refusalOf(session: AnsweredSession | null, request: unknown): SessionResult | null {
   if (!isAdvance(request))
     return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a string) and `output`.');
@@ -60,7 +62,7 @@ function placeRefusal(state: SessionState, step: string, turn: number): SessionR
   return error('busy', step, `Step "${step}" is being worked on (${cursor.phase.kind}); the answer was not taken.`);
 }
 
-/** Also for what was answered before: that, too, would be written. */
+/** This applies to repeated answers too, because history would contain them again. */
 function fullFor(state: SessionState): string {
   const busy = state.cursors
     .filter(({ phase }) => phase.kind === 'acting' || phase.kind === 'starting-child')

@@ -1,17 +1,22 @@
-/** How the activities of sessions are called. Retries here are for infrastructure; the author's are the engine's. */
+/**
+ * How the activities of sessions are called. Retries here are for infrastructure; the engine handles the author's
+ * retries.
+ */
 import { ActivityCancellationType, proxyActivities, proxyLocalActivities } from '@temporalio/workflow';
 import type { SessionActivities } from '../../activities/contract-session.ts';
 import { HEARTBEAT_TIMEOUT_MS } from '../activity-options.ts';
 
-/** Longer than a callback may run and a child process may take to start: whoever is late is ended by the worker, which then says so. */
+/**
+ * Longer than a callback may run and a child process may take to start. The worker ends a late one and reports that.
+ */
 const LOCAL_TIMEOUT_MS = 120_000;
-/** The values would be dropped by the worker later; a session is not kept from its end by that. */
+/** The worker would drop the values later anyway, so this call does not delay the end of a session for long. */
 export const closing = proxyLocalActivities<Pick<SessionActivities, 'closeSession'>>({
   startToCloseTimeout: 10_000,
   retry: { maximumAttempts: 3 },
 });
 
-/** An action without `timeoutMs` may last, but not for ever: nobody would learn of it. */
+/** An action without `timeoutMs` may last long, but not for ever: no client would learn of it. */
 export const ACTION_LIMIT_MS = 30 * 24 * 3_600_000;
 
 export const localActivities = proxyLocalActivities<

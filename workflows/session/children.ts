@@ -1,4 +1,4 @@
-/** Sub-skills that a session has called: each a session of its own, a child workflow, whose end is an event. */
+/** Sub-skills that a session has called: each is a separate session, a child workflow, whose end is an event. */
 import { CancellationScope, startChild } from '@temporalio/workflow';
 import type { ChildSession, SessionRequest } from '../../activities/contract-session.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
@@ -13,8 +13,8 @@ export class SessionChildren {
   readonly #asks: (cursor: number, child: ChildSession) => void;
 
   /**
-   * @param receive  takes how one has ended; resolves when the session has gone on
-   * @param asks  is called when the session of a sub-skill is there to be asked
+   * @param receive  takes the event about the end; resolves when the session has processed it
+   * @param asks  is called when the session of a sub-skill accepts answers
    */
   constructor(
     receive: (event: SessionEventBody) => Promise<void>,
@@ -28,12 +28,15 @@ export class SessionChildren {
     return this.#scopes.size > 0;
   }
 
-  /** In the order in which they were called; each until the session has gone on, so that whoever waits for that can see it. */
+  /**
+   * In the order of the calls. Each stays until the session has processed its end, so that a client that waits for the
+   * end can see it.
+   */
   get sessions(): readonly ChildSession[] {
     return this.#sessions;
   }
 
-  /** One that is there to be asked. */
+  /** A session that accepts answers. */
   get begun(): ChildSession | null {
     return this.#sessions.find(({ session }) => this.#begun.has(session)) ?? null;
   }

@@ -1,4 +1,4 @@
-/** Who waits for an answer of a session: what is being answered, what was answered, and who is told what. */
+/** The clients that wait for an answer of a session: which answers are in progress, which are done, and the replies. */
 import { condition, patched } from '@temporalio/workflow';
 import type { AdvanceRequest, ChildSession, SessionAnswer, TakenAnswer } from '../../activities/contract-session.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
@@ -6,44 +6,44 @@ import { isBusy } from '../../domain/step-machine/work.ts';
 import { type AnsweredSession, keyOf, refusalOf } from './admission.ts';
 import { fitAnswer } from './sizes.ts';
 
-/** Who sends an answer again because it lost the reply asks soon. */
+/** A client that lost the reply sends its answer again soon. */
 const MOST_TAKEN_ANSWERS = 8;
 const EARLIEST = 'start';
-/** Stands in histories. */
+/** Histories contain this name. */
 const TELLS_JOINED = 'session-tells-joined';
 const CONTINUED: SessionAnswer = { kind: 'continued' };
 
-/** A session, as far as its clients wait for it. */
+/** A session as its waiting clients see it. */
 export interface AwaitedSession extends AnsweredSession {
-  /** Why it cannot go on at the moment. */
+  /** Why it cannot continue at the moment; null: it can. */
   readonly blocked: string | null;
   readonly childSessions: readonly ChildSession[];
-  /** A sub-skill's session that is there to be asked. */
+  /** The session of a sub-skill that has started and accepts answers. */
   readonly begunChild: ChildSession | null;
-  /** Has the answer worked on; `tell` is called for `request`. */
+  /** Processes the answer; then `tell` is called for `request`. */
   hearAnswer(request: string, answer: AdvanceRequest): void;
-  /** Somebody wants to go on while it is blocked: it may be worth a try. */
+  /** Tells a blocked session that a client has sent an answer, so that it tries again. */
   tryAgain(): void;
 }
 
 export class SessionClients {
   readonly #session: AwaitedSession;
   #taken: readonly TakenAnswer[];
-  /** The answer to the start: it names the steps that were passed on the way. */
+  /** The answer to the start, with the steps that were passed on the way. */
   #first: { readonly answer: SessionAnswer; readonly turn: number } | null = null;
   readonly #claims = new Map<number, { readonly key: string; readonly answer: Promise<SessionAnswer> }>();
   readonly #waiters = new Map<string, (answer: SessionAnswer) => void>();
   #requests = 0;
-  /** Who waits is told to ask the next run. */
+  /** Waiting clients are sent on to the next run of the workflow. */
   #isSendingOn = false;
 
-  /** @param taken  by the runs of this workflow before this one */
+  /** @param taken  answers from earlier runs of this workflow */
   constructor(session: AwaitedSession, taken: readonly TakenAnswer[]) {
     this.#session = session;
     this.#taken = taken;
   }
 
-  /** The last ones, for the next run of this workflow. */
+  /** The last answers, for the next run of this workflow. */
   get taken(): readonly TakenAnswer[] {
     return this.#taken;
   }
@@ -56,13 +56,13 @@ export class SessionClients {
     return this.#claims.get(turn)?.key ?? null;
   }
 
-  /** @returns the request by which the answer to the start is told */
+  /** @returns the request for the answer to the start */
   awaitStart(): string {
     this.#waiters.set(EARLIEST, (answer) => (this.#first = { answer, turn: this.#session.state.turn }));
     return EARLIEST;
   }
 
-  /** The validator has let the answer in. */
+  /** Takes an answer that the validator has accepted. */
   async advance(request: AdvanceRequest): Promise<SessionAnswer> {
     const { turn } = request;
     const key = keyOf(request);
@@ -70,7 +70,7 @@ export class SessionClients {
     if (taken !== null && taken.key === key) return taken.answer;
     const claim = this.#claims.get(turn);
     if (claim !== undefined && claim.key === key) return await claim.answer;
-    // Validators of two answers may both have run before the first of them got here.
+    // The validators of two answers may both have run before the first of them got here.
     const refusal = refusalOf(this.#session, request);
     if (refusal !== null) return { kind: 'answer', result: refusal };
     const { blocked } = this.#session;
@@ -93,7 +93,7 @@ export class SessionClients {
     }
   }
 
-  /** How the session stands when nobody works for its clients. `ended`: a session of a sub-skill that is over. */
+  /** Returns the state of the session once it waits. `ended`: a session of a sub-skill that is over. */
   async settle(ended?: string): Promise<SessionAnswer> {
     await condition(() => this.#isSettled(ended));
     const { state, blocked, childSessions } = this.#session;
@@ -113,14 +113,17 @@ export class SessionClients {
     waiter?.(fitAnswer(answer));
   }
 
-  /** Whoever waits for an answer goes on with the sub-skill. */
+  /** Sends a waiting client on to the session of the sub-skill. */
   tellCalled(cursor: number, child: ChildSession): void {
     const asking = this.#session.state.cursors.find(({ id }) => id === cursor)?.request;
     if (asking !== null && asking !== undefined) this.tell(asking, { kind: 'called', child });
     this.tellJoined();
   }
 
-  /** Whose branch has joined waits for the others; where all of these are sub-skills, only clients can bring them to their ends. */
+  /**
+   * A client whose branch has joined waits for the other branches. If all of these are sub-skills, only clients can
+   * bring them to their ends.
+   */
   tellJoined(): void {
     const { begunChild: child, state } = this.#session;
     const { cursors, requests } = state;
@@ -130,7 +133,7 @@ export class SessionClients {
     for (const { id } of waiting) this.tell(id, { kind: 'called', child });
   }
 
-  /** From now on, until `keep`, whoever waits asks the next run. */
+  /** Sends waiting clients to the next run from now on, until `keep`. */
   sendOn(): void {
     this.#isSendingOn = true;
     this.#waiters.delete(EARLIEST);

@@ -1,4 +1,4 @@
-/** Between the engine and Temporal: events in, commands out, nothing decided here. */
+/** Connects the engine and Temporal: takes events in, carries commands out, and decides nothing. */
 import { allHandlersFinished, condition, log, patched, setCurrentDetails, workflowInfo } from '@temporalio/workflow';
 import type {
   AdvanceRequest,
@@ -32,15 +32,18 @@ import { fitCarried, isHistoryFull } from './sizes.ts';
 import { turnSummary } from '../summary.ts';
 import { lastOf, sessionPage, type ViewSource } from './view.ts';
 
-/** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
+/** More records than this are moved out of the state, so that a turn costs the same after ten thousand of them. */
 const MOST_RECORDS = 32;
-/** As many go along with each action. */
+/** Records also move out above this size, because each action carries the records of the state. */
 const MOST_RECORD_BYTES = 128 * 1024;
 const FIRST_PATIENCE_MS = 1_000;
-/** Each try is six events of history, which cannot begin anew meanwhile: so it lasts for weeks. Whoever asks is not kept waiting. */
+/**
+ * Each try is six events of history, and the history cannot continue as new during the tries. So they are spread over
+ * weeks. A client that asks does not wait for them.
+ */
 const LAST_PATIENCE_MS = 600_000;
 
-/** Stands in histories. */
+/** Histories contain this name. */
 const SENDS_ON = 'session-sends-on';
 
 type CommandOf<T extends Command['type']> = Extract<Command, { readonly type: T }>;
@@ -53,12 +56,12 @@ export class SessionLoop implements AwaitedSession, ViewSource {
   #state: SessionState;
   #lastFlushed: StepRecord | null = null;
   #blocked: string | null = null;
-  /** Somebody wants to go on who is blocked: it may be worth a try. */
+  /** A client has sent an answer while the session is blocked, so a try is worthwhile. */
   #asked = false;
-  /** Events are processed one after the other: what callbacks decide is decided on the state that it is applied to. */
+  /** Events are processed one after the other, so that callbacks decide on the state to which their decisions apply. */
   #processing: Promise<void> = Promise.resolve();
   #unprocessed = 0;
-  /** Of the records that the state holds. */
+  /** The size of the records that the state contains. */
   #recordBytes = 0;
   readonly #timers: SessionTimers;
   readonly #actions: SessionActions;
@@ -124,14 +127,14 @@ export class SessionLoop implements AwaitedSession, ViewSource {
   get begunChild(): ChildSession | null {
     return this.#children.begun;
   }
-  /** By another session, whose variables it shares. */
+  /** Whether another session called it, whose variables it shares. */
   get isCalled(): boolean {
     return this.#request.calledWith !== undefined;
   }
   get isFull(): boolean {
     return isHistoryFull(workflowInfo());
   }
-  /** Why it cannot go on at the moment. */
+  /** Why it cannot continue at the moment; null: it can. */
   get blocked(): string | null {
     return this.#blocked;
   }
@@ -143,7 +146,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
     return this.#clients.claimOf(turn);
   }
 
-  /** The validator has let the answer in. */
+  /** Takes an answer that the validator has accepted. */
   advance(request: AdvanceRequest): Promise<SessionAnswer> {
     return this.#clients.advance(request);
   }
@@ -156,7 +159,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
     this.#asked = true;
   }
 
-  /** How the session stands when nobody works for its clients. `ended`: a session of a sub-skill that is over. */
+  /** Returns the state of the session once it waits. `ended`: a session of a sub-skill that is over. */
   settle(ended?: string): Promise<SessionAnswer> {
     return this.#clients.settle(ended);
   }
@@ -166,7 +169,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
     setCurrentDetails(sessionPage(this));
   }
 
-  /** Until the session is over, or its history is to be begun anew. */
+  /** Resolves when the session is over, or when its history has to continue as new. */
   async toEnd(): Promise<SessionEnd> {
     for (;;) {
       await condition(() => this.#isQuiet() && (this.#isOver() ? allHandlersFinished() : this.#isLong()));
@@ -174,12 +177,15 @@ export class SessionLoop implements AwaitedSession, ViewSource {
       if (!this.#isIdle()) continue;
       if (this.#isOver()) return { kind: 'over' };
       await this.#inOrder(() => this.#flush());
-      // Somebody may have come while the records were written.
+      // A client may have sent an answer while the records were written.
       if (this.#isIdle()) return { kind: 'carry', carried: fitCarried(this.#carried()) };
     }
   }
 
-  /** Somebody waits for an attempt whose time has not come, and would keep the history from beginning anew until the last of them. */
+  /**
+   * Sends waiting clients on to the next run. Otherwise a client that waits for a later attempt would keep the history
+   * from continuing as new.
+   */
   async #sendOn(): Promise<void> {
     if (!patched(SENDS_ON)) return condition(() => this.#isIdle() && (this.#isOver() || this.#isLong()));
     this.#clients.sendOn();
@@ -235,7 +241,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
 
   async #turn(event: SessionEventBody): Promise<void> {
     for (let patienceMs = FIRST_PATIENCE_MS; ; patienceMs = Math.min(patienceMs * 2, LAST_PATIENCE_MS)) {
-      // It ended while this waited for its turn.
+      // The session ended while this event waited for its turn.
       if (this.#isOver())
         return event.type === 'advance'
           ? this.#clients.tell(event.request, { kind: 'answer', result: currentResult(this.#state) })
@@ -254,7 +260,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
           result: { kind: 'error', error: 'away', step, message: outcome.message, retry: true },
         });
       }
-      // What has happened has happened: it waits until the code is here again.
+      // An event that has happened cannot be dropped: it waits until a worker has the code again.
       this.#blocked = outcome.message;
       setCurrentDetails(sessionPage(this));
       this.#asked = false;
@@ -307,7 +313,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
     return commands;
   }
 
-  /** Commands that are missing here were carried out by the turn: the next event answers them. */
+  /** Carries a command out. Commands without effect here were carried out by the turn: its next event answers them. */
   #execute(command: Command, calls: Calls): void {
     switch (command.type) {
       case 'reply':
@@ -335,7 +341,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
     }
   }
 
-  /** What stands in history with the activity: the prompts of other steps do not belong there. */
+  /** The state that history records with the activity, without the prompts of other steps. */
   #stateFor(cursor: number): SessionState {
     const own = this.#state.cursors.filter(({ id }) => id === cursor).map((one) => ({ ...one, prompt: null }));
     return { ...this.#state, cursors: own, requests: [] };
@@ -343,11 +349,11 @@ export class SessionLoop implements AwaitedSession, ViewSource {
 
   #call({ cursor, step, subskill, frame }: CommandOf<'start-child'>, calls: Calls): void {
     const found = calls.find((one) => one.cursor === cursor);
-    // The turn that asks for it has crashed, and says so for this cursor, too.
+    // The turn that asks for the call has crashed. `threw` reports that for this cursor too.
     if (found === undefined) return;
     if ('error' in found) return void this.#receive({ type: 'threw', cursor, error: found.error });
     const { skill, prefix } = frameOf(this.#state, frame);
-    // The turn is another one when a call that failed is made again.
+    // A failed call that is made again has another turn.
     const { turn } = this.#state.cursors.find(({ id }) => id === cursor)!;
     const child: ChildSession = {
       session: createChildSessionId(this.#state.session, turn),
@@ -376,7 +382,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
         records: [...recordsOf(records)],
       },
     ]);
-    // Cancelling applies at once and adds no record: what was written is what there is.
+    // A cancel applies at once and adds no record, so the written records are still all records.
     this.#lastFlushed = last;
     this.#recordBytes = 0;
     this.#state = { ...this.#state, records: flush(records, ref) };
@@ -388,7 +394,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
   }
 }
 
-/** By which the worker knows that it is this session's workflow which asks. */
+/** The identity by which the worker knows that this session's workflow calls it. */
 export function readWorkflowIdentity(): WorkflowIdentity {
   const { firstExecutionRunId, parent } = workflowInfo();
   return {

@@ -1,4 +1,7 @@
-/** Tells a session's observers what happened: in order, one batch after the other; nobody waits for it but the end of the session. */
+/**
+ * Tells a session's observers what happened: in order, one batch after the other. Only the end of the session waits for
+ * it.
+ */
 import { log } from '@temporalio/workflow';
 import type { Observation, SkillPlace } from '../../activities/contract-session.ts';
 import type { Command } from '../../domain/step-machine/command.ts';
@@ -6,11 +9,13 @@ import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { activities } from './calls.ts';
 
-/** Of what one activity is told. */
+/** The size of one activity's events. */
 const MOST_BATCH_BYTES = 512 * 1024;
 
 export class ObserverQueue {
-  /** How many events there were so far: each has its number, by which one that was told is known. */
+  /**
+   * The number of events so far. Each event has a number, by which observers recognize an event that they already got.
+   */
   #observed: number;
   readonly #place: () => SkillPlace;
   #waiting: Observation[] = [];
@@ -30,7 +35,7 @@ export class ObserverQueue {
 
   /**
    * @param known  the observers that the skill has; events of others are left out
-   * @param flushedRef  the records that the state holds no more
+   * @param flushedRef  the records that the state no longer contains
    */
   add(
     { skill, frame, observer, payload }: Extract<Command, { readonly type: 'emit' }>,
@@ -44,7 +49,7 @@ export class ObserverQueue {
     if (!this.#isTelling) void this.#tell();
   }
 
-  /** As many as fit into one message; at least one. */
+  /** Takes as many events as fit into one message, but at least one. */
   #nextBatch(): readonly Observation[] {
     let left = MOST_BATCH_BYTES;
     const beyond = this.#waiting.findIndex((event, index) => (left -= jsonBytes(event)) < 0 && index > 0);
@@ -55,7 +60,7 @@ export class ObserverQueue {
 
   async #tell(): Promise<void> {
     this.#isTelling = true;
-    // Everything that this task makes known goes together.
+    // Waits so that all events of this task go together.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const events = this.#nextBatch();

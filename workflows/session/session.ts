@@ -1,4 +1,4 @@
-/** The workflow of a session: opens it, then carries out what the engine asks for until the session is over. */
+/** The workflow of a session: opens it, then carries out the commands of the engine until the session is over. */
 import {
   allHandlersFinished,
   ApplicationFailure,
@@ -43,14 +43,15 @@ const recordsQuery = defineQuery<SessionRecords>(SESSION_MESSAGES.records);
 
 /**
  * @returns the final output
- * @throws ApplicationFailure whose type is an error code when the session could not be opened or failed
+ * @throws ApplicationFailure whose type is an error code, if the session could not be opened or failed
  */
 export async function voidboxSession(
   given: SessionRequest | SessionCarried,
 ): Promise<{ readonly finalOutput: unknown }> {
   const outer = CancellationScope.current();
   return CancellationScope.nonCancellable(async () => {
-    // An update may come with the first task. Handlers stand before the first await, and what is carried is there by then.
+    // An update may come with the first task, so handlers are set before the first await, and a carried session resumes
+    // before that.
     let loop = isCarried(given) ? SessionLoop.resume(given) : null;
     const opening = loop === null ? open(given) : Promise.resolve(loop);
     let refused: ApplicationFailure | null = null;
@@ -60,7 +61,8 @@ export async function voidboxSession(
       const taken = loop?.takenAnswer(turn) ?? null;
       return taken?.key === key ? taken.answer : null;
     });
-    // What handlers begin is not the server's to cancel: the session hears of it, ends its work and tells whoever waits.
+    // The server cannot cancel work that handlers begin: the session learns of the cancel, ends its work and replies to
+    // waiting clients.
     setHandler(settleUpdate, (request) =>
       CancellationScope.nonCancellable(async () => (await opening).settle(request?.ended)),
     );
@@ -81,7 +83,7 @@ export async function voidboxSession(
   });
 }
 
-/** A failure to open is first told to whoever waits in a handler. */
+/** Waits for the opening. If it fails, clients that wait in a handler get the failure first. */
 async function settleOpening(
   opening: Promise<SessionLoop>,
   onFailure: (failure: ApplicationFailure) => void,
@@ -122,7 +124,7 @@ async function concludeSession(loop: SessionLoop): Promise<{ readonly finalOutpu
   const end = await loop.toEnd();
   await condition(allHandlersFinished);
   if (end.kind === 'carry') {
-    // Lists know of each run only when that began.
+    // Lists show only the start of the latest run, so a memo keeps the start of the first.
     const memo = { [SESSION_STARTED_AT_MEMO]: loop.state.startedAtMs };
     return await makeContinueAsNewFunc<typeof voidboxSession>({ memo })(end.carried);
   }
@@ -168,7 +170,7 @@ function refuse(result: ReturnType<typeof refusalOf>): void {
     throw workflowFailure(SESSION_REFUSED, 'message' in result ? result.message : result.kind, result);
 }
 
-/** What a client starts with counts as a request, whatever it says. */
+/** The argument of a client is always a request, whatever it contains. */
 function isCarried(given: unknown): given is SessionCarried {
   return isRecord(given) && given['carried'] === 1 && workflowInfo().continuedFromExecutionRunId !== undefined;
 }

@@ -1,19 +1,19 @@
-/** What sessions say and carry, made to fit into one message. */
+/** Makes the replies and the carried state of a session fit into one message. */
 import type { SessionAnswer, SessionCarried } from '../../activities/contract-session.ts';
 import { jsonBytes, MOST_REPLY_BYTES } from '../../domain/step-machine/size-limits.ts';
 
-/** One message, and room for what is around it. */
+/** The size of one message, without room for its other parts. */
 const MOST_CARRIED_BYTES = (2048 - 64) * 1024;
 
 /**
- * A server ends, without asking, what has 51,200 events or 50 MiB of history, unless it is set otherwise. A session begins
- * its history anew long before, but not while an action or a sub-skill is under way: here it takes no more answers, and
- * what is under way fits into the rest.
+ * A server terminates a workflow, without asking, at 51,200 events or 50 MiB of history, unless it has other limits. A
+ * session continues as new long before, but not while an action or a sub-skill is under way. At these limits it accepts
+ * no more answers, and the work under way fits into the rest.
  */
 const MOST_HISTORY_EVENTS = 40_000;
 const MOST_HISTORY_BYTES = 32 * 1024 * 1024;
 
-/** Of the run that it is asked in. */
+/** Whether the history of the present run is full. */
 export function isHistoryFull({
   historyLength,
   historySize,
@@ -24,7 +24,7 @@ export function isHistoryFull({
   return historyLength >= MOST_HISTORY_EVENTS || historySize >= MOST_HISTORY_BYTES;
 }
 
-/** Without what was completed when that makes it too long: the history has it. */
+/** Leaves out the completed steps if they make the answer too long: the history contains them. */
 export function fitAnswer(answer: SessionAnswer): SessionAnswer {
   if (answer.kind !== 'answer' || jsonBytes(answer) <= MOST_REPLY_BYTES) return answer;
   const { result } = answer;
@@ -33,7 +33,7 @@ export function fitAnswer(answer: SessionAnswer): SessionAnswer {
   return { kind: 'answer', result: rest };
 }
 
-/** With the newest of its answers that there is room for. */
+/** Keeps the newest of the answers that fit. */
 export function fitCarried(carried: SessionCarried): SessionCarried {
   let left = MOST_CARRIED_BYTES - jsonBytes({ ...carried, answers: [] });
   const dropped = carried.answers.findLastIndex((taken) => (left -= jsonBytes(taken)) < 0);

@@ -1,4 +1,4 @@
-/** How a session reads: the answer of the query, and its page in the Temporal UI. */
+/** The views of a session: the answer to the query, and its page in the Temporal UI. */
 import type { ChildSession, SessionView } from '../../activities/contract-session.ts';
 import { recordsOf, type StepRecord } from '../../domain/step-machine/records.ts';
 import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
@@ -6,16 +6,16 @@ import type { Cursor, SessionState } from '../../domain/step-machine/state.ts';
 import { isDateMs } from '../../domain/units/time.ts';
 import { code, commandLines, markdownTable } from '../markdown.ts';
 
-/** Of values that the UI shows. */
+/** Characters of values in the UI. */
 const SHOWN_CHARACTERS = 400;
 
-/** A session that runs. */
+/** A running session. */
 export interface ViewSource {
   readonly state: SessionState;
-  /** The newest record that the state holds no more. */
+  /** The newest record that the state no longer contains. */
   readonly lastFlushed: StepRecord | null;
   readonly childSessions: readonly ChildSession[];
-  /** Why it cannot go on at the moment. */
+  /** Why it cannot continue at the moment; null: it can. */
   readonly blocked: string | null;
 }
 
@@ -82,7 +82,7 @@ export function lastOf({
   return last;
 }
 
-/** Markdown. */
+/** Returns Markdown. */
 export function sessionPage(session: ViewSource): string {
   const { state, childSessions, blocked } = session;
   const last = lastOf(session);
