@@ -1,7 +1,7 @@
 /**
  * - `temporal`: the server calls the same activity again, for as long as its options allow.
- * - `new-vm`: the VM is gone, but the stage is not at fault. Temporal gives up, since a retry of the activity would look
- *   for the lost VM again. The run machine counts the loss and asks for a VM of the next generation.
+ * - `new-vm`: the VM is gone, but the stage is not at fault. Temporal gives up, since a retry of the activity would
+ *   look for the lost VM again. The run machine counts the loss and asks for a VM of the next generation.
  * - `never`: the same work would fail again in the same way.
  */
 export type Retry = 'temporal' | 'new-vm' | 'never';

@@ -2,15 +2,18 @@
  * The size limit of an event in every store: a reader holds one event in memory, and a database one in a row. Texts are
  * cut here, because nothing else bounds the texts of a host, a keeper or a server. The plan bounds the rest.
  *
- * Bytes of JSON of the largest, against the limit of 1,048,576:
+ * Bytes of JSON of the largest events, against the limit of 1,048,576:
  * - `run-admitted`: names and edges as a workflow holds them (`PLAN_LIMITS.machineBytes`, 524,288), and for each of
- *   2,000 stages at most 15 more (`,"dependsOn":[]`); the id of an origin (6,000); names of mocked stages (134,000); three numbers of a budget.
- * - `stage-given`: 2,000 refs of named outputs, as `stage-finished`; the id of a run.
- * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256, either as outputs or as partial ones; three texts of a failure.
+ *   2,000 stages at most 15 more (`,"dependsOn":[]`); the id of an origin (6,000); names of mocked stages (134,000);
+ *   three numbers of a budget.
+ * - `stage-given`: 2,000 refs of named outputs, as in `stage-finished`; the id of a run.
+ * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256, either as outputs or as partial
+ *   ones; three texts of a failure.
  * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; one text.
- * - `stage-asking`: an approval as the plan has it (`PLAN_LIMITS.approvalBytes`, 131,072), or with a message that is made when
- *   it is asked (`PLAN_LIMITS.messageCharacters`, 24,576 at worst).
- * - `stage-answered`: the fields of a rejection (`ANSWER_LIMITS.fieldBytes`, 65,536); the texts of a failure, a name and a comment.
+ * - `stage-asking`: an approval from the plan (`PLAN_LIMITS.approvalBytes`, 131,072), or with a message that is made
+ *   for the question (`PLAN_LIMITS.messageCharacters`, 24,576 at worst).
+ * - `stage-answered`: the fields of a rejection (`ANSWER_LIMITS.fieldBytes`, 65,536); the texts of a failure, a name
+ *   and a comment.
  * - Others: a few names and texts. A text takes 6 bytes for a character at worst (`\u0000`), so 98,310.
  * Values that are larger by nature (outputs, inputs, plans) are artifacts, and their events contain the refs.
  */

@@ -39,7 +39,10 @@ export function isPlanId(text: string): boolean {
   return WHOLE_PLAN_ID.test(text);
 }
 
-/** `<part>~<item>`, or `<part>~<item>.<attempt>`, joined by `~`; `0` for the empty path. @throws RangeError for a path beyond the limits */
+/**
+ * `<part>~<item>`, or `<part>~<item>.<attempt>`, joined by `~`; `0` for the empty path.
+ * @throws RangeError for a path beyond the limits
+ */
 export function instanceText(path: InstancePath): string {
   const problem = instanceProblem(path);
   if (problem !== null) throw new RangeError(problem);

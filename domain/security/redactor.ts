@@ -61,7 +61,9 @@ const RUN_LIMIT = 64 * 1024;
 
 const MARK = utf8Encode(REDACTED);
 
-/** Bytes that the loop over ordinary bytes does not skip: ends of lines, and bytes that may begin an escape sequence. */
+/**
+ * Bytes that the loop over ordinary bytes does not skip: ends of lines, and bytes that may begin an escape sequence.
+ */
 const SPECIAL_BYTES = [0x0a, 0x0d, 0x1b, 0xc2];
 const IS_SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) => (SPECIAL_BYTES.includes(byte) ? 1 : 0));
 

@@ -9,8 +9,8 @@ import { ESCAPE_CHARACTERS } from './escape-reader.ts';
 /* eslint-disable no-control-regex -- control characters are the subject */
 
 /**
- * ECMA-48 §5.4 (CSI), §5.6 (OSC, DCS, SOS, PM, APC up to BEL or ST), and two-byte escapes, in 7-bit and 8-bit forms. `escape-reader.ts`
- * reads the same sequences, because redaction must find a secret that has one inside.
+ * ECMA-48 §5.4 (CSI), §5.6 (OSC, DCS, SOS, PM, APC up to BEL or ST), and two-byte escapes, in 7-bit and 8-bit forms.
+ * `escape-reader.ts` reads the same sequences, because redaction must find a secret that has one inside.
  */
 const ESCAPE_SEQUENCE = new RegExp(
   [

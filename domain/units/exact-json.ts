@@ -1,6 +1,6 @@
 /**
- * JSON that keeps the digits of its numbers. The built-in parser makes doubles of all numbers, so that 18446744073709551615
- * becomes another number and 1.0 becomes 1. Mappings become Maps, so no key has a meaning of its own.
+ * JSON that keeps the digits of its numbers. The built-in parser makes doubles of all numbers, so that
+ * 18446744073709551615 becomes another number and 1.0 becomes 1. Mappings become Maps, so no key has a special meaning.
  */
 
 /** The limit for nested lists and mappings in values from guests. */
