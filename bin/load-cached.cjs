@@ -1,18 +1,19 @@
-// Loads the bundle of the command line or of the worker with V8's code cache beside each file, which the build makes: a light command
-// spends a third of its time on compiling. A cache of another Node, or one that is not there, means that V8 compiles.
+// Loads the bundle of the command line or of the worker with V8's code cache, a file next to each bundle file. The
+// build makes the caches, because a light command spends a third of its time on compiling. Without a valid cache, V8
+// compiles.
 const { readFileSync, writeFileSync } = require('node:fs');
 const { createRequire } = require('node:module');
 const { dirname, join } = require('node:path');
 const { constants, Script } = require('node:vm');
 
 const HEAD = '(function (exports, require, module, __filename, __dirname) { ';
-// What `import()` in a file means: the same as elsewhere. Node calls that experimental, which is nothing to tell users.
+// Gives `import()` in a file its usual meaning. Node warns that this is experimental, which does not concern users.
 const { emitWarning } = process;
 process.emitWarning = (/** @type {string | Error} */ warning, ...rest) =>
   String(warning).includes('USE_MAIN_CONTEXT_DEFAULT_LOADER') ? undefined : emitWarning.call(process, warning, ...rest);
 const IMPORTS = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 
-/** Node 20 refuses `import()` in a function that V8 takes from a cache, so such a file has none. */
+/** Node 20 refuses `import()` in a function from a V8 cache, so such a file gets no cache. */
 const HAS_IMPORT = /\bimport\s*\(/;
 
 /**
@@ -44,7 +45,7 @@ function loadCached(main) {
   return {
     exports: load(main),
     rejected,
-    // After a command has run, a cache holds the functions that it called.
+    // After a command has run, its cache contains the functions that the command called.
     saveCaches: () =>
       scripts.forEach((script, file) => {
         if (!HAS_IMPORT.test(readFileSync(file, 'utf8'))) writeFileSync(cacheOf(file), script.createCachedData());

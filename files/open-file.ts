@@ -1,6 +1,7 @@
 /**
- * Files at paths that others may write: the author of a cloned project, another account, a process of a guest. Such a path may
- * be a link, a pipe without a writer or a device, and may change between two looks. One function opens them all.
+ * Opens files at paths that others may write: the author of a cloned project, another account, a process of a guest.
+ * Such a path may be a link, a pipe without a writer or a device, and may change between a check and a use. All such
+ * files are opened here.
  */
 import {
   closeSync,
@@ -19,7 +20,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 
 /** The folders and the size to which a path may lead. */
 export interface FileRule {
-  /** Folders that the file must lie in, links followed on both sides; null: it may lie anywhere. */
+  /** Folders that must contain the file, after links on both sides are followed; null: it may be anywhere. */
   readonly roots: readonly string[] | null;
   /** A larger file is refused; absent: any size. */
   readonly mostBytes?: number;
@@ -31,7 +32,9 @@ export interface FileFacts {
   readonly sizeBytes: number;
 }
 
-/** Why a file is not opened. `reason` is for programs; the message says it of "it", so that a caller names the file. */
+/**
+ * Why a file is not opened. `reason` is for programs. The message calls the file "it", so that a caller names the file.
+ */
 export class FileRefusal extends Error {
   readonly reason: 'missing' | 'denied' | 'not-regular' | 'outside' | 'too-large' | 'changed';
   /** The target of the path; null: the path has no target. */
@@ -45,13 +48,15 @@ export class FileRefusal extends Error {
   }
 }
 
-/** A pipe without a writer is not waited for, and a link that came since the look is not followed. */
+/**
+ * Opening does not wait for a pipe without a writer, and does not follow a link that replaced the file after the check.
+ */
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW | constants.O_NOCTTY;
 
 const CHUNK_BYTES = 1 << 20;
 
 /**
- * A regular file for reading. Links are followed as long as they lead into the folders of the rule.
+ * Opens a regular file for reading. Links are followed if they lead into the folders of the rule.
  * @throws FileRefusal
  */
 export async function openFile(path: string, rule: FileRule): Promise<FileFacts & { readonly handle: FileHandle }> {
@@ -71,7 +76,7 @@ export async function openFile(path: string, rule: FileRule): Promise<FileFacts 
 }
 
 /**
- * The bytes of a regular file.
+ * Reads the bytes of a regular file.
  * @throws FileRefusal
  */
 export function readFileWithin(path: string, rule: FileRule & { readonly mostBytes: number }): Buffer {
@@ -79,7 +84,7 @@ export function readFileWithin(path: string, rule: FileRule & { readonly mostByt
   const fd = openRegular(real, rule);
   try {
     const sizeBytes = fstatSync(fd).size;
-    // One more than was said tells of a file that grows.
+    // One byte more than the reported size shows that the file grows.
     const bytes = Buffer.alloc(Math.min(sizeBytes, rule.mostBytes) + 1);
     let length = 0;
     for (let count = -1; count !== 0 && length < bytes.length; length += count)
@@ -109,8 +114,8 @@ function openRegular(real: string, rule: FileRule): number {
 }
 
 /**
- * A copy of a regular file at a path where nothing is yet.
- * @param mode  of the copy, whatever the umask
+ * Copies a regular file to a path that does not exist yet.
+ * @param mode  the mode of the copy, whatever the umask
  * @throws FileRefusal for the source, NodeJS.ErrnoException for the copy
  */
 export function copyFileWithin(path: string, to: string, rule: FileRule, mode: number): void {
@@ -132,8 +137,8 @@ export function copyFileWithin(path: string, to: string, rule: FileRule, mode: n
 }
 
 /**
- * The regular file that has this very path, in folders that the caller has checked: a link at its end is refused. Takes a name
- * that is not UTF-8.
+ * Opens the regular file at exactly this path, in folders that the caller has checked. A link at its end is refused.
+ * The name need not be UTF-8.
  * @throws FileRefusal
  */
 export async function openUnlinked(path: string | Buffer): Promise<FileHandle> {
@@ -177,7 +182,7 @@ function isWithin(real: string, root: string): boolean {
 /** Checks that the opened file is the resolved one, and a regular file. */
 function checkOpen(fd: number, stats: Stats, real: string, { mostBytes }: FileRule): FileFacts {
   if (!stats.isFile()) throw new FileRefusal('not-regular', `it is ${nameKind(stats)} and no file`, real);
-  // A folder on the way may have become a link between the two.
+  // A folder in the path may have become a link in the meantime.
   if (!isAt(fd, stats, real)) throw new FileRefusal('changed', 'it was replaced while it was opened', real);
   if (mostBytes !== undefined && stats.size > mostBytes)
     throw new FileRefusal('too-large', `it has ${stats.size} bytes, at most ${mostBytes} are read`, real);

@@ -1,8 +1,8 @@
-/** Standard input of a command: a text, bytes, a source, or what is written piece by piece. */
+/** Standard input of a command: a text, bytes, a source, or data that is written piece by piece. */
 import { Buffer } from 'node:buffer';
 import type { ExecRequest } from '../activities/ports/sandbox.ts';
 
-/** Bytes that were written and not sent yet; beyond it `write` waits. */
+/** Limit of bytes that are written but not sent yet; beyond it `write` waits. */
 const HELD_BYTES = 256 * 1024;
 
 type Source = ExecRequest['stdin'];
@@ -20,7 +20,7 @@ async function* toStream(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, vo
   yield bytes;
 }
 
-/** What a person or a protocol writes. Memory is bounded: a command that does not read makes the writer wait. */
+/** Input from a person or a protocol. Memory is bounded: the writer waits while a command does not read. */
 export class InputPipe {
   readonly source: NonNullable<Source> = { sizeBytes: null, open: () => this.#bytes() };
   readonly #held: Uint8Array[] = [];
@@ -29,7 +29,7 @@ export class InputPipe {
   #isClosed = false;
   #changed: (() => void)[] = [];
 
-  /** Settles when there is room for more. @throws Error after `end`, and once the command has ended */
+  /** Resolves when there is room for more. @throws Error after `end`, and once the command has ended */
   async write(chunk: string | Uint8Array): Promise<void> {
     this.#refuseClosed();
     const bytes = Buffer.from(chunk as string);
@@ -39,13 +39,13 @@ export class InputPipe {
     while (this.#heldBytes > HELD_BYTES && !this.#isClosed) await this.#change();
   }
 
-  /** The command finds the end of its input behind what was written. */
+  /** Ends the command's input after the data that was written. */
   end(): void {
     this.#isEnded = true;
     this.#wake();
   }
 
-  /** Nobody reads any more. */
+  /** The command no longer reads. */
   close(): void {
     this.#isClosed = true;
     this.#held.length = 0;

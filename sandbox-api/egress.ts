@@ -1,4 +1,4 @@
-/** What a sandbox reaches, as its program says it, in the words of specs. */
+/** The network destinations of a sandbox, from its program, in the syntax of specs. */
 import {
   DEFAULT_PORTS,
   EGRESS_LIMITS,
@@ -17,19 +17,22 @@ import {
 import { HOST_LABEL, RESERVED_LABELS } from '../domain/language/grammar/values.ts';
 import { checkKnown, refuse } from './check.ts';
 
-/** Hosts (`example.com`, `*.example.com`) and networks, each with `:port` or for 80 and 443, and presets: `npm`, `pypi`, `debian`, `github`. */
+/**
+ * Hosts (`example.com`, `*.example.com`) and networks, each with `:port` or for 80 and 443, and presets: `npm`, `pypi`,
+ * `debian`, `github`.
+ */
 export type SandboxEgress = 'none' | 'open' | SandboxEgressRules;
 
 export interface SandboxEgressRules {
   readonly allow?: readonly string[];
-  /** Wins over `allow`; without `:port` for every port. */
+  /** Takes precedence over `allow`; without `:port` for every port. */
   readonly deny?: readonly string[];
 }
 
-/** `host:port` by the name in the guest; they lead to this machine's loopback and network too. */
+/** `host:port` by the name in the guest. Services may also be on this machine's loopback and in its network. */
 export type SandboxServices = Readonly<Record<string, string>>;
 
-/** @throws TypeError that names the option. Absent: the VM reaches nothing and has no door */
+/** @throws TypeError that names the option. Absent: the VM can reach no destination and has no door */
 export function checkEgress(egress: SandboxEgress = 'none', services: SandboxServices = {}): EgressPlan | undefined {
   const found = checkServices(services);
   if (egress === 'open') return { allow: 'any', deny: [], services: found };
@@ -46,7 +49,7 @@ function checkRules(option: string, entries: readonly string[], ports: EgressRul
   if (!Array.isArray(entries)) throw refuse(option, entries, 'a list of hosts, networks and presets');
   const rules = (entries as readonly string[]).flatMap((entry, index): readonly EgressRule[] => {
     const expected = `a host (example.com, *.example.com, example.com:8443), a network (198.41.0.0/16) or one of ${Object.keys(EGRESS_PRESETS).join(', ')}`;
-    // A preset of stages with agents alone: as a host it would allow nothing.
+    // This preset is only for stages with agents. As a host it would allow nothing.
     if (typeof entry !== 'string' || entry === PROVIDER_PRESET) throw refuse(`${option}[${index}]`, entry, expected);
     const preset = presetRules(entry);
     if (preset !== null) return preset.map((rule) => ({ ...rule, ports }));

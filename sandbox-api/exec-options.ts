@@ -1,46 +1,55 @@
-/** What commands of a sandbox take and give. */
+/** The options and results of commands in a sandbox. */
 import type { ExecExit } from '../activities/ports/sandbox.ts';
 import { COMMAND_DEFAULTS } from '../domain/plan/defaults.ts';
 import { checkGuestPath, checkVariables, refuse } from './check.ts';
 
 export interface CommandOptions {
-  /** Over the sandbox's own variables. */
+  /** Variables that override those of the sandbox. */
   readonly env?: Readonly<Record<string, string>>;
   /** Default: `/workspace`. */
   readonly cwd?: string;
-  /** The command is killed after it. Default: an hour; at most 7 days. */
+  /** The time after which the command is killed. Default: an hour; at most 7 days. */
   readonly timeoutMs?: number;
 }
 
 export interface ExecOptions extends CommandOptions {
   /** Default: empty. */
   readonly stdin?: string | Uint8Array | AsyncIterable<Uint8Array>;
-  /** Of both streams together; beyond it the command is killed. Default: 16 MiB; at most 256 MiB. */
+  /** Limit of both streams together; beyond it the command is killed. Default: 16 MiB; at most 256 MiB. */
   readonly maxOutputBytes?: number;
   /** Kills the command; `exec` then throws the signal's reason. */
   readonly signal?: AbortSignal;
 }
 
 export interface SpawnOptions extends CommandOptions {
-  /** `pipe`: the command reads what is written to the `stdin` of its handle. A text: `Buffer.from(text)`. Default: empty. */
+  /**
+   * `pipe`: the command reads the data that is written to the `stdin` of its handle. For a text, use
+   * `Buffer.from(text)`. Default: empty.
+   */
   readonly stdin?: 'pipe' | Uint8Array | AsyncIterable<Uint8Array>;
-  /** Of both streams together, on this machine's disk; beyond it the command is killed. Default: 256 MiB. */
+  /** Limit of both streams together, on this machine's disk; beyond it the command is killed. Default: 256 MiB. */
   readonly maxOutputBytes?: number;
-  /** For `command(id)`, 1 to 64 letters, digits and `._-`. The same id never starts a second command. Default: a random one. */
+  /**
+   * The id for `command(id)`: 1 to 64 letters, digits and `._-`. The same id never starts a second command. Default: a
+   * random id.
+   */
   readonly id?: string;
 }
 
 export interface ExecResult {
-  /** `exited`, or what ended it: `timeout`, `output-limit`, `killed`; `cannot-start`: there is no such program or folder. */
+  /**
+   * `exited`, or the cause of the end: `timeout`, `output-limit`, `killed`; `cannot-start`: the program or folder does
+   * not exist.
+   */
   readonly reason: ExecExit['reason'];
-  /** 128 + n for a signal; 127 and 126 as a shell says them for `cannot-start`. */
+  /** 128 + n for a signal; for `cannot-start` 127 or 126, like a shell. */
   readonly exitCode: number;
   /** The signal that ended the command's own process; null: it exited. */
   readonly signal: number | null;
-  /** As UTF-8; `spawn` gives bytes. */
+  /** As UTF-8; `spawn` returns bytes. */
   readonly stdout: string;
   readonly stderr: string;
-  /** Says more of `cannot-start`; else empty. */
+  /** Explains `cannot-start`; else empty. */
   readonly message: string;
   readonly startedAtMs: number;
   readonly endedAtMs: number;
@@ -66,7 +75,7 @@ export interface CommandChoice {
   readonly maxOutputBytes: number;
 }
 
-/** @throws TypeError that names the option, its value and what it may be */
+/** @throws TypeError that names the option, its value and the allowed values */
 export function checkCommand(
   program: string,
   args: readonly string[],

@@ -1,4 +1,4 @@
-/** What `Sandbox.launch` takes, checked. */
+/** The options of `Sandbox.launch`, and their checks. */
 import { resolve } from 'node:path';
 import type { LaunchSpec } from '../activities/ports/sandbox.ts';
 import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
@@ -11,12 +11,12 @@ export interface SandboxMount {
   /** A folder or file of this machine; relative to the working directory. */
   readonly hostPath: string;
   readonly guestPath: string;
-  /** Only reading: `putTar` and `getTar` carry what is to be written. */
+  /** Read-only: use `putTar` and `getTar` for data that commands write. */
   readonly mode?: 'ro';
 }
 
 export interface LaunchOptions {
-  /** For people, in `Sandbox.list()` and `voidbox ps`; it need not be unique. */
+  /** A name for people, in `Sandbox.list()` and `voidbox ps`; it need not be unique. */
   readonly name?: string;
   /** Default: 512. */
   readonly memoryMib?: number;
@@ -25,29 +25,31 @@ export interface LaunchOptions {
   /** Default: 2048. The disk is sparse. */
   readonly diskMib?: number;
   readonly mounts?: readonly SandboxMount[];
-  /** What the VM reaches. Default: `none`. */
+  /** Network destinations that the VM can reach. Default: `none`. */
   readonly egress?: SandboxEgress;
-  /** `host:port` by the name in the guest, of this machine's network or its loopback. Default: none. */
+  /** `host:port` by the name in the guest, in this machine's network or on its loopback. Default: no services. */
   readonly services?: SandboxServices;
-  /** `dev` is made of Debian packages: bash, git, node, python3 and more. Default: `base`, busybox alone. */
+  /**
+   * `dev` contains Debian packages: bash, git, node, python3 and more. Default: `base`, which contains only busybox.
+   */
   readonly image?: 'base' | 'dev';
-  /** Variables of every command. */
+  /** Variables for every command. */
   readonly env?: Readonly<Record<string, string>>;
-  /** The least isolation that will do. Default: `microvm`; for `mode: 'mock'`, `none`. */
+  /** The weakest isolation that is acceptable. Default: `microvm`; for `mode: 'mock'`, `none`. */
   readonly isolation?: IsolationLevel;
   /** `mock` simulates a few programs in memory and isolates nothing. Default: `auto`, a VM in QEMU. */
   readonly mode?: 'auto' | 'qemu' | 'mock';
-  /** The VM outlives this process: `true` for an hour without a connection, or for `ttlMs`. Default: false. */
+  /** Lets the VM outlive this process: `true` for an hour without a connection, or for `ttlMs`. Default: false. */
   readonly keep?: boolean | { readonly ttlMs: number };
-  /** How long to wait for memory that other VMs have. Default: 0. */
+  /** How long to wait for memory that other VMs use. Default: 0. */
   readonly waitMs?: number;
-  /** Ends the launch. Once the VM is launched it does nothing. */
+  /** Aborts the launch. It has no effect after the VM is launched. */
   readonly signal?: AbortSignal;
-  /** Gets and builds what this machine lacks, as `voidbox run` does. Default: false. */
+  /** Downloads and builds the pieces that this machine lacks, like `voidbox run`. Default: false. */
   readonly install?: boolean;
-  /** Lines about set-up. */
+  /** Called with each line about set-up. */
   readonly onProgress?: (line: string) => void;
-  /** Default: that of the environment, as for `voidbox`. */
+  /** Default: the state folder of the environment, as for `voidbox`. */
   readonly stateDir?: string;
 }
 
@@ -63,7 +65,7 @@ export interface LaunchChoice {
 const NAME_CHARACTERS = 100;
 const MOUNTS = 16;
 const DEFAULT_TTL_MS = 3_600_000;
-/** Between them the keeper's lease can be renewed, and a VM that was forgotten ends. */
+/** Within these limits the keeper's lease can be renewed, and a forgotten VM ends. */
 const TTL_MS = { min: 10_000, max: 7 * 86_400_000, integer: true, unit: 'milliseconds' } as const;
 const WAIT_MS = { min: 0, max: 86_400_000, integer: true, unit: 'milliseconds' } as const;
 const MODES: readonly string[] = ['auto', 'qemu', 'mock'];
@@ -90,7 +92,7 @@ const KNOWN = {
   stateDir: true,
 } as const;
 
-/** @throws TypeError or RangeError that names the option, its value and what it may be */
+/** @throws TypeError or RangeError that names the option, its value and the allowed values */
 export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
   checkKnown<LaunchOptions>('the options of `launch`', options, KNOWN);
   const { mode = 'auto', keep = false } = options;

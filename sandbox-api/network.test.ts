@@ -8,7 +8,7 @@ import { type NetworkEvent, networkEvents } from './network.ts';
 
 const NEVER = new AbortController().signal;
 
-test('what a VM reaches is said in the words of specs', () => {
+test('egress and services of a VM use the syntax of specs', () => {
   const of = (options: LaunchOptions) => checkLaunchOptions(options).spec;
   expect(of({}).egress).toBeUndefined();
   expect(of({ egress: 'none', services: {} }).egress).toBeUndefined();
@@ -28,7 +28,7 @@ test('what a VM reaches is said in the words of specs', () => {
   expect(of({ image: 'base' }).image).toBeUndefined();
 });
 
-test('wrong ones name the option, the value and what it may be', () => {
+test('errors about wrong values name the option, the value and the allowed values', () => {
   const wrong = (options: object): string => {
     try {
       checkLaunchOptions(options as LaunchOptions);
@@ -69,7 +69,7 @@ async function hostsOf(events: AsyncIterable<NetworkEvent>): Promise<unknown[]> 
   return hosts;
 }
 
-test('a stream that breaks off in the middle of a line goes on behind the last whole one', async () => {
+test('a stream that breaks off in the middle of a line continues after the last whole line', async () => {
   const offsets: number[] = [];
   let renewals = 0;
   const source = {
@@ -95,7 +95,7 @@ async function* broken(): AsyncGenerator<Uint8Array> {
   throw new CodedError('fence/stale', 'taken');
 }
 
-test('another owner is an error, letting go is the end', async () => {
+test('a new owner is an error, and letting go is the end', async () => {
   let isLetGo = false;
   const source = {
     notices: () => broken(),

@@ -1,18 +1,20 @@
-/** What the door of a sandbox tells its program. */
+/** Events of a sandbox's network door, for its program. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { type DoorNotice, NOTHING_READ, readNotices } from '../domain/run/door-notice.ts';
 import { ConnectionError } from '../native/index.ts';
 import type { OpenedVm } from './vm-source.ts';
 
-/** A refusal, or the end of a connection. Names in it are the guest's words: printable ASCII, at most 255 characters. */
+/**
+ * A refusal, or the end of a connection. The guest chooses the names in it: printable ASCII, at most 255 characters.
+ */
 export type NetworkEvent = DoorNotice & {
-  /** Milliseconds since the epoch; null where it is not known. */
+  /** Milliseconds since the epoch; null if the time is unknown. */
   readonly atMs: number | null;
 };
 
 const AGAIN_MS = 200;
-/** The keeper bounds them already. */
+/** The keeper already limits their number. */
 const ALL = { refused: Number.POSITIVE_INFINITY, closed: Number.POSITIVE_INFINITY };
 
 export interface NetworkSource extends Pick<OpenedVm, 'notices'> {
@@ -29,7 +31,7 @@ export async function* networkEvents(
 ): AsyncGenerator<NetworkEvent, void, void> {
   let read = NOTHING_READ;
   do {
-    /** Behind the last line end. */
+    /** Bytes after the last line end. */
     let rest: Uint8Array = new Uint8Array(0);
     try {
       for await (const bytes of source.notices(read.offset, signal)) {
@@ -46,7 +48,7 @@ export async function* networkEvents(
   } while (await isStillOpen(source, signal));
 }
 
-/** Whether the stream broke off while the VM lives. */
+/** Whether the stream broke off, but the VM still lives. */
 async function isStillOpen(source: NetworkSource, signal: AbortSignal): Promise<boolean> {
   try {
     await source.renew();

@@ -1,4 +1,4 @@
-/** VMs in QEMU of a state folder, launched and found by any process of its user. */
+/** VMs in QEMU of a state folder. Any process of its user can launch and find them. */
 import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,10 +19,10 @@ import type { LaunchChoice } from './launch-options.ts';
 import { makeVmsFolder } from './state-folder.ts';
 import { newSandboxId, noteOf, type OpenedVm, type SandboxInfo, type VmSource } from './vm-source.ts';
 
-/** How long a VM lives that its process launched and could not tie to itself. */
+/** The lifetime of a VM that its process launched but could not tie to itself. */
 const UNTIED_MS = 60_000;
 const ASK_AGAIN_MS = 500;
-/** A VM that is taken over has booted, or is about to. */
+/** The limit for a VM that is taken over: it has booted, or is about to. */
 const READY_LIMIT_MS = 120_000;
 
 export interface RealVmsOptions {
@@ -32,7 +32,7 @@ export interface RealVmsOptions {
   readonly pieces: () => Promise<VmPieces>;
   /** @throws CodedError `host/not-ready` */
   readonly extra: FindVmExtra;
-  /** What all VMs of the folder may take; by default the share of this host that is for VMs. */
+  /** The memory of all VMs in the folder together; by default the share of this host for VMs. */
   readonly budgetMib?: () => number;
 }
 
@@ -45,7 +45,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
         pieces,
         extra,
         budgetMib,
-        // More than all VMs may have is more than it will ever get.
+        // A VM that needs more memory than all VMs together may have can never start.
         hostMemoryMib: budgetMib,
         ...(env.bootTimeoutMs === null ? {} : { bootTimeoutMs: env.bootTimeoutMs }),
         ...(env.diskFullLimitMs === null ? {} : { diskFullLimitMs: env.diskFullLimitMs }),
@@ -56,7 +56,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
     async launch(choice, signal) {
       const vms = await makeVmsFolder(stateDir);
       const { keeper } = await pieces();
-      // What killed keepers left; there may be no worker that ever does it.
+      // Removes what killed keepers left, because there may be no worker that does this.
       await sweepRunDirs(keeper, vms, RUN_DIRS_BUDGET_BYTES);
       refuseFullDisk(stateDir);
       return await launchSandbox(launcherOf(vms, keeper), vms, keeper, choice, signal);
@@ -110,7 +110,7 @@ async function launchSandbox(
   };
   const { vm, ready } = await waitForRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
     async (error: unknown) => {
-      // A launch that was broken off may have started a keeper. Nobody will ask for this id again.
+      // An aborted launch may have started a keeper. No later call uses this id again.
       await endVm(keeper, wanted.dir, wanted.name).catch(() => undefined);
       await rm(wanted.dir, { recursive: true, force: true }).catch(() => undefined);
       throw error;

@@ -1,4 +1,4 @@
-/** What the API promises, on mocks. */
+/** Tests the promises of the API on mocks. */
 import { Buffer } from 'node:buffer';
 import { afterEach, expect, test } from 'vitest';
 import { readTar } from '../tar/read.ts';
@@ -29,7 +29,7 @@ async function* chunks(...texts: readonly string[]): AsyncGenerator<Uint8Array, 
   for (const text of texts) yield Buffer.from(text);
 }
 
-test('a command gives its output and its end', async () => {
+test('a command returns its output and its end', async () => {
   const vm = await launch();
   expect(vm.facts).toMatchObject({ isolation: 'none', accelerator: 'mock' });
   expect(await vm.exec('echo', ['one', 'two'])).toMatchObject({
@@ -74,7 +74,7 @@ test('a writer does not wait for a command that has ended', async () => {
   await written;
 });
 
-test('variables of the sandbox reach every command, and one of its own goes over them', async () => {
+test("variables of the sandbox reach every command, and a command's own variable overrides one of them", async () => {
   const vm = await launch({ env: { A: 'sandbox', B: 'sandbox' } });
   const { stdout } = await vm.exec('env', [], { env: { B: 'command' } });
   expect(stdout.trim().split('\n')).toEqual(expect.arrayContaining(['A=sandbox', 'B=command']));
@@ -125,13 +125,13 @@ test('one process owns a VM: the newest that connected', async () => {
   const second = await Sandbox.connect(first.id);
   opened.push(second);
   await expect(first.exec('echo')).rejects.toMatchObject({ code: 'fence/stale' });
-  // It is not its own any more, so that its end changes nothing.
+  // The first handle no longer owns the VM, so its end changes nothing.
   await first.close();
   expect((await second.exec('echo', ['alive'])).stdout).toBe('alive\n');
   await second.close();
 });
 
-test('a block ends its VM, and not one that is kept', async () => {
+test('a block ends its VM, unless the VM is kept', async () => {
   let id = '';
   let kept = '';
   {
@@ -190,7 +190,7 @@ test.each<[LaunchOptions, RegExp]>([
   await expect(Sandbox.launch({ mode: 'mock', ...options })).rejects.toThrow(message);
 });
 
-test('options of commands and paths are checked before anything is sent', async () => {
+test('options of commands and paths are checked before a request is sent', async () => {
   const vm = await launch();
   await expect(vm.exec('')).rejects.toThrow(/^program is ""/);
   await expect(vm.exec('echo', [], { cwd: 'x' })).rejects.toThrow(
@@ -214,7 +214,7 @@ test('options of commands and paths are checked before anything is sent', async 
   await expect(Sandbox.connect('../x')).rejects.toThrow(/^id is "..\/x", expected the id of a sandbox/);
 });
 
-test('a demanded isolation is not given up for a mock', async () => {
+test('a launch that demands isolation is refused in mode mock', async () => {
   await expect(launch({ isolation: 'microvm' })).rejects.toMatchObject({ code: 'host/isolation' });
 });
 

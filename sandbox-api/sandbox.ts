@@ -36,14 +36,14 @@ const NEVER = new AbortController().signal;
 const FILE_BYTES = 64 * 1024 * 1024;
 
 /**
- * A VM that this process owns. It ends with `close()`, at the end of an `await using` block, and with the process, unless it
- * was launched with `keep`. Every method throws a CodedError with `vm/lost` when the VM has died, and with `fence/stale` when
- * another process has connected to it.
+ * A VM that this process owns. It ends with `close()`, at the end of an `await using` block, and with the process,
+ * unless it was launched with `keep`. Every method throws a CodedError: `vm/lost` if the VM has died, and `fence/stale`
+ * if another process has connected to it.
  */
 export class Sandbox implements AsyncDisposable {
   readonly id: string;
   readonly name: string | null;
-  /** What the VM runs on; a simulation is never called a VM. */
+  /** The platform of the VM. A simulation never reports that it is a VM. */
   readonly facts: SandboxFacts;
   readonly info: SandboxInfo;
   readonly #vm: Vm;
@@ -70,7 +70,7 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Takes over a living VM, of this process or another one. Calls of its former owner fail from then on, and the VM ends
+   * Takes over a living VM, of this process or another one. Calls of its former owner fail from then on. The VM ends
    * with this process, unless it was launched with `keep`.
    * @throws CodedError `vm/lost` when no VM of this id is alive
    */
@@ -84,7 +84,7 @@ export class Sandbox implements AsyncDisposable {
     return new Sandbox(opened, options.env ?? {});
   }
 
-  /** Every living sandbox of the state folder, and the mocks of this process. */
+  /** Lists every living sandbox of the state folder, and the mocks of this process. */
   static async list(options: ListOptions & SourceOptions = {}): Promise<readonly SandboxInfo[]> {
     return [...(await mockVms().list()), ...(await openRealVms(options).list().catch(throwNotReady))];
   }
@@ -99,7 +99,7 @@ export class Sandbox implements AsyncDisposable {
     this.#env = env;
   }
 
-  /** Runs a command to its end and collects its output. How it ends is a result, not an error. */
+  /** Runs a command to its end and collects its output. A failed command is a result, not an error. */
   async exec(program: string, args: readonly string[] = [], options: ExecOptions = {}): Promise<ExecResult> {
     checkKnown<ExecOptions>('the options of `exec`', options, EXEC_KEYS);
     const defaults = { env: this.#env, maxOutputBytes: EXEC_OUTPUT_BYTES };
@@ -122,7 +122,7 @@ export class Sandbox implements AsyncDisposable {
       const { reason, exitCode, signal: endedBy, message, startedAtMs, endedAtMs } = end;
       return { reason, exitCode, signal: endedBy, stdout, stderr, message, startedAtMs, endedAtMs };
     } catch (error) {
-      // Its input broke, or the VM: nobody has a handle on the command any more.
+      // The command's input broke, or the VM did. No caller has a handle on the command, so it is killed.
       await exec.signal('SIGKILL').catch(() => undefined);
       throw error;
     } finally {
@@ -130,7 +130,9 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Starts a command and does not wait for it. With the id of a command that was started before, gives that one. */
+  /**
+   * Starts a command without waiting for it. If a command with the given id was started before, returns that command.
+   */
   async spawn(program: string, args: readonly string[] = [], options: SpawnOptions = {}): Promise<Command> {
     checkKnown<SpawnOptions>('the options of `spawn`', options, SPAWN_KEYS);
     const defaults = { env: this.#env, maxOutputBytes: MAX_OUTPUT_BYTES };
@@ -146,24 +148,26 @@ export class Sandbox implements AsyncDisposable {
     return new Command(key, await this.#vm.exec({ ...choice, key, stdin }, NEVER), pipe);
   }
 
-  /** Commands that run, and those that have ended and were not forgotten, of any process that was connected. */
+  /**
+   * Lists the commands that run, and those that have ended and were not forgotten, of every process that was connected.
+   */
   async commands(): Promise<readonly CommandState[]> {
     return (await this.#vm.execs()).map(({ key, isRunning }) => ({ id: key, isRunning }));
   }
 
-  /** A command by its id, to read its output, wait for it or end it; null when the VM does not know it. */
+  /** Finds a command by its id, to read its output, wait for it or end it; null if the VM does not know it. */
   command(id: string): Promise<Command | null> {
     return this.#known(checkCommandId(id));
   }
 
-  /** Writes a file, parents made, with mode 0644, for uid 1000. */
+  /** Writes a file with mode 0644 for uid 1000, and creates its parent folders. */
   async writeFile(path: string, data: string | Uint8Array): Promise<void> {
     const bytes = typeof data === 'string' ? Buffer.from(data) : data;
     await this.#vm.writeFile(checkGuestPath('path', path), bytes.length, toStream(bytes), NEVER);
   }
 
   /**
-   * A file's bytes; null when there is no regular file.
+   * Reads the bytes of a file; null if there is no regular file.
    * @throws RangeError when it is larger than `maxBytes` (64 MiB by default)
    */
   async readFile(path: string, options: { readonly maxBytes?: number } = {}): Promise<Buffer | null> {
@@ -180,24 +184,24 @@ export class Sandbox implements AsyncDisposable {
     return Buffer.concat(await collect(file.bytes));
   }
 
-  /** Unpacks a tar below a folder, made if absent. */
+  /** Unpacks a tar below a folder, which is created if it does not exist. */
   async putTar(path: string, tar: AsyncIterable<Uint8Array>): Promise<void> {
     await this.#vm.putTar(checkGuestPath('path', path), tar, NEVER);
   }
 
-  /** A folder's content, or one file, as a tar whose entries were checked; null when nothing is there. */
+  /** Returns the content of a folder, or one file, as a tar with checked entries; null if the path does not exist. */
   getTar(path: string): Promise<AsyncIterable<Uint8Array> | null> {
     return this.#vm.getTar(checkGuestPath('path', path), NEVER);
   }
 
-  /** The resources of this machine that the VM has used so far. */
+  /** Returns the resources of this machine that the VM has used so far. */
   usage(): Promise<VmUsage> {
     return this.#vm.usage();
   }
 
   /**
-   * What the VM was refused and how its connections ended, from its first event on, as they come. It ends with the VM, or when
-   * this process lets go of it.
+   * Streams the refused connections of the VM and the ends of its connections, from its first event. It ends with the
+   * VM, or when this process lets go of it.
    */
   network(options: { readonly signal?: AbortSignal } = {}): AsyncIterable<NetworkEvent> {
     const source = {
@@ -208,12 +212,12 @@ export class Sandbox implements AsyncDisposable {
     return networkEvents(source, options.signal ?? NEVER);
   }
 
-  /** Ends the VM. One that was launched with `keep` stays, and this process lets go of it. Can be called again. */
+  /** Ends the VM. If it was launched with `keep`, it stays, and this process lets go of it. Can be called again. */
   close(): Promise<void> {
     return this.info.keepTtlMs === null ? this.stop() : (this.#closing ??= this.#detach());
   }
 
-  /** Ends the VM, kept or not. A VM that another process took over is left to it. */
+  /** Ends the VM, kept or not. If another process took the VM over, it stays. */
   stop(): Promise<void> {
     return (this.#closing ??= this.#vm.stop().catch((error: unknown) => {
       if (!isCodedError(error) || (error.code !== 'fence/stale' && error.code !== 'vm/lost')) throw error;
@@ -232,7 +236,7 @@ export class Sandbox implements AsyncDisposable {
   async #known(id: string): Promise<Command | null> {
     const known = (await this.#vm.execs()).some(({ key }) => key === id);
     if (!known) return null;
-    // A key that is known starts nothing: the rest of the request is not read.
+    // A known key starts no command, so the rest of the request is ignored.
     const request = {
       key: id,
       program: 'true',

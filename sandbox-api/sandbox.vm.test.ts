@@ -1,4 +1,4 @@
-/** Real VMs: one that a process left behind and others drive, and one whose process is killed. */
+/** Tests with real VMs: one that a process leaves and other processes use, and one whose process is killed. */
 import { execFile, spawn } from 'node:child_process';
 import { Buffer } from 'node:buffer';
 import { once } from 'node:events';
@@ -35,7 +35,7 @@ beforeAll(() => {
 });
 afterAll(async () => {
   for (const { id } of await Sandbox.list({ stateDir })) await (await Sandbox.connect(id, { stateDir })).stop();
-  // The keeper of a VM that has just ended may be about to write its last words.
+  // The keeper of a VM that has just ended may still write its last lines.
   await rm(stateDir, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
 });
 
@@ -44,7 +44,7 @@ const cli = async (...args: readonly string[]): Promise<string> => {
   return (await promisify(execFile)(process.execPath, [BIN, ...args], { env, timeout: 60_000 })).stdout;
 };
 
-/** Source of a program that launches a VM and says its id. */
+/** The source of a program that launches a VM and prints its id. */
 async function program(name: string, options: object, rest: string): Promise<string> {
   const file = join(stateDir, `${name}.mjs`);
   const launch = JSON.stringify({ ...SMALL, ...options, name, stateDir });
@@ -81,7 +81,7 @@ test('a kept VM outlives its program, is driven by the next one, and counts with
     { keep: { ttlMs: 600_000 }, mounts: [{ hostPath: data, guestPath: '/data' }] },
     `await vm.spawn('sleep', ['600'], { id: 'server' });`,
   );
-  // It ends by itself: an open sandbox keeps no program alive.
+  // The program ends, because an open sandbox does not keep a program alive.
   const { stdout } = await promisify(execFile)(process.execPath, [file], { timeout: 240_000 });
   const id = stdout.trim();
   expect(await Sandbox.list({ stateDir })).toMatchObject([
@@ -130,7 +130,7 @@ test('a kept VM outlives its program, is driven by the next one, and counts with
   expect(names).toEqual(['c.txt']);
   expect((await vm.usage()).cpuMs).toBeGreaterThan(0);
 
-  // Both ways: what a worker launches finds this VM counted, and so does a program.
+  // The VM counts for both: for launches of a worker, and for launches of a program.
   const pieces = await resolveHostPieces(readEnvironment(), { install: false });
   const accelerator = vm.facts.accelerator as keyof typeof VM_OVERHEAD_MIB;
   const needMib = 192 + VM_OVERHEAD_MIB[accelerator];
@@ -168,7 +168,7 @@ test('a kept VM outlives its program, is driven by the next one, and counts with
   });
   const large = checkLaunchOptions({ ...SMALL, memoryMib: needMib + 192 });
   await expect(crowded.launch(large, new AbortController().signal)).rejects.toMatchObject({ code: 'vm/too-large' });
-  // A worker's sweep neither ends it nor takes it for a VM of a run.
+  // A worker's sweep neither ends the VM nor takes it for a VM of a run.
   expect((await sweepVms(pieces.keeper, vmsDir)).filter(({ alive }) => alive)).toEqual([]);
 
   const next = await Sandbox.connect(id, { stateDir });
@@ -184,7 +184,7 @@ test('a kept VM outlives its program, is driven by the next one, and counts with
   await expect(last.exec('true')).rejects.toMatchObject({ code: 'vm/lost' });
 });
 
-test('a VM ends with its process, killed or not, and leaves nothing', async () => {
+test('a VM ends with its process, killed or not, and leaves no files', async () => {
   const before = runDirs();
   const file = await program('owner', {}, `setInterval(() => undefined, 1_000);`);
   const owner = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -207,7 +207,7 @@ test('a VM ends with its process, killed or not, and leaves nothing', async () =
   }
 });
 
-test('a launch that is given up leaves nothing, and one that cannot be says why', async () => {
+test('an aborted launch leaves no files, and the error of an impossible launch names the reason', async () => {
   const before = runDirs();
   const abort = new AbortController();
   const launching = Sandbox.launch({ ...SMALL, stateDir, signal: abort.signal });
@@ -235,7 +235,7 @@ async function textOfLine(stream: AsyncIterable<Uint8Array>): Promise<string> {
   throw new Error('the program ended without a line');
 }
 
-test('a VM with the dev image reaches its service and nothing else, and its program is told', async () => {
+test('a VM with the dev image reaches only its service, and its program gets events about the rest', async () => {
   const server = createServer((_request, response) => response.end('of the host')).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -256,7 +256,7 @@ test('a VM with the dev image reaches its service and nothing else, and its prog
     })();
     const get = (url: string): Promise<ExecResult> => vm.exec('curl', ['-sS', '--max-time', '20', url]);
     expect(await get(`http://web:${port}/`)).toMatchObject({ exitCode: 0, stdout: 'of the host' });
-    // Refused by the proxy: curl takes its answer for the page.
+    // The proxy refuses it, and curl takes the proxy's answer for the page.
     expect((await get(`http://b.example/`)).stdout).toContain('allows nothing that has b.example');
     expect((await get(`http://127.0.0.1:${port}/`)).exitCode).not.toBe(0);
     await until('both events', () => events.length === 2);

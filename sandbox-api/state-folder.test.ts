@@ -11,7 +11,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-test('it is made for its user alone', async () => {
+test('only its user can use a new state folder', async () => {
   const state = join(folder, 'new', 'state');
   expect(await makeVmsFolder(state)).toBe(join(state, 'vms'));
   for (const path of [state, join(state, 'vms')]) expect(statSync(path).mode & 0o777).toBe(0o700);
@@ -39,7 +39,7 @@ test('a link in the place of the folder of VMs is not followed', async () => {
   });
 });
 
-test('a state folder that may be looked into is taken', async () => {
+test('a state folder that other users may read is accepted', async () => {
   chmodSync(folder, 0o755);
   expect(await makeVmsFolder(folder)).toBe(join(folder, 'vms'));
 });

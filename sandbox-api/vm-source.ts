@@ -1,10 +1,10 @@
-/** Where VMs of direct use come from: real ones of a state folder, or mocks in this process. */
+/** The sources of VMs for direct use: real VMs of a state folder, or mocks in this process. */
 import { randomBytes } from 'node:crypto';
 import type { Sandbox as Vm } from '../activities/ports/sandbox.ts';
 import type { DirectVm } from '../domain/run/direct-vm.ts';
 import type { LaunchChoice } from './launch-options.ts';
 
-/** What `Sandbox.list()` says of a VM. */
+/** The entry of a VM in `Sandbox.list()`. */
 export interface SandboxInfo extends DirectVm {
   readonly mode: 'qemu' | 'mock';
   readonly memoryMib: number;
@@ -13,16 +13,16 @@ export interface SandboxInfo extends DirectVm {
 
 export interface OpenedVm {
   readonly vm: Vm;
-  /** What its door tells from a byte on, until the VM has ended; it may break off before. */
+  /** The notices of its network door from a byte on, until the VM has ended; the stream may break off earlier. */
   readonly notices: (offset: number, signal: AbortSignal) => AsyncIterable<Uint8Array>;
   readonly info: SandboxInfo;
 }
 
 export interface VmSource {
   launch(choice: LaunchChoice, signal: AbortSignal): Promise<OpenedVm>;
-  /** Takes the VM over from its owner; null when none of this id is alive. */
+  /** Takes the VM over from its owner; null if no VM with this id is alive. */
   connect(id: string, signal: AbortSignal): Promise<OpenedVm | null>;
-  /** Those that are alive. */
+  /** Lists the VMs that are alive. */
   list(): Promise<readonly SandboxInfo[]>;
 }
 
@@ -30,7 +30,7 @@ export function newSandboxId(): string {
   return `sb-${randomBytes(10).toString('hex')}`;
 }
 
-/** What stands in the VM's run directory for other processes. */
+/** The note in the VM's run directory for other processes. */
 export function noteOf(id: string, choice: LaunchChoice): DirectVm {
   return {
     id,

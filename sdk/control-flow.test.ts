@@ -1,4 +1,4 @@
-/** Each key of the control flow: a definition makes the plan that the spec makes. */
+/** Tests that each key of the control flow makes the same plan in a definition and in a spec. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -207,7 +207,7 @@ describe('a step machine', () => {
   const params = { place: 'Ulm', list: [1, { a: null }], said: expression('stages.a.output') };
   const skills = ['cli:jq', { name: 'style', content: 'Short.' }] as const;
 
-  test('is that of YAML, as a step and as a box', () => {
+  test('makes the plan of the YAML, as a step and as a box', () => {
     const machine = `skill: { use: ., params: { place: Ulm, list: [1, { a: null }], said: "\${{ stages.a.output }}" }, agent: { llm: { provider: claude, base_url: "http://x" }, skills: ["cli:jq", { name: style, content: Short. }] } }`;
     const agent = { llm: { provider: 'claude', baseUrl: 'http://x' }, skills } as const;
     const asStep = skillStep('b', { use: '.', params, agent, env: { A: 'b' } });
@@ -233,7 +233,7 @@ describe('a step machine', () => {
     }
   });
 
-  test('that is not there is told', () => {
+  test('that does not exist is a diagnostic', () => {
     const { plan, diagnostics } = workflow([skillStep('b', { use: './gone' })]).compile({ baseDir: folder });
     expect(plan).toBeNull();
     expect(diagnostics).toMatchObject([
@@ -254,7 +254,7 @@ describe('a part', () => {
 
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-  test('is done for each item, as its option or by the builder', () => {
+  test('runs for each item, as its option or by the builder', () => {
     const values = { rows: 3, flags: [] };
     const each = { maxParallel: 2, failFast: true, allowFailures: 1 };
     const yaml = spec(
@@ -274,7 +274,7 @@ describe('a part', () => {
       expect(workflow([b]).compile({ baseDir: folder })).toEqual({ plan, diagnostics });
   });
 
-  test('that has a list itself is that of YAML, also where it is a definition', () => {
+  test('that has a list itself makes the plan of the YAML, also if it is a definition', () => {
     const cities = forEach(
       items(box('list', ['true'])),
       part('cities', './part.yaml', { with: { rows: 1, flags: [] } }),
@@ -317,7 +317,7 @@ pipeline:
     expect(made.compile({ baseDir: folder })).toEqual({ plan, diagnostics });
   });
 
-  test('is that of a spec, read from the folder of the definition', () => {
+  test('makes the plan of a spec, and is read from the folder of the definition', () => {
     const values = { rows: 3, flags: ['x'] };
     const b = part('b', './part.yaml', { with: values, dependsOn: [a], when: 'stages.a.exit_code == 0' });
     const yaml = spec(
@@ -366,7 +366,7 @@ pipeline:
 
   test('may be another definition, which may use others', () => {
     const inner = defineWorkflow({ name: 'sum', params: { rows: 1 }, steps: [step('s', ['wc', param('rows')])] });
-    // Of the same name as the first.
+    // This one has the same name as the first.
     const other = Pipeline.named('sum')
       .pipe(part('deep', inner, { with: { rows: 2 } }))
       .pipe(box('t', ['tr']));
@@ -375,7 +375,7 @@ pipeline:
       'parts:\n  sum: { params: { rows: 1 }, workflow: { steps: [{ name: s, run: { program: wc, args: ["${{ params.rows }}"] } }] } }\n' +
         '  sum-2: { pipeline: { boxes: [{ name: deep, uses: sum, with: { rows: 2 } }, { name: t, run: { program: tr } }] } }\n',
     );
-    // A text has no files beside it, and needs none.
+    // A text has no files next to it, and this text needs no files.
     const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: null });
     expect(diagnostics).toEqual([]);
     expect(plan?.stages.map(({ id }) => id)).toEqual(['a', 'b.s', 'b', 'c.deep.s', 'c.deep', 'c.t', 'c']);

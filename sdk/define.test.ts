@@ -125,7 +125,7 @@ test('an output that a stage does not have is a type error', () => {
   expect(fetch.output('date')).toEqual({ stage: 'fetch', output: 'date' });
 });
 
-test.each([2 ** 53, -1e17])('the number %s may be another one than the author wrote, and is refused', (id) => {
+test.each([2 ** 53, -1e17])('the number %s may differ from the number that the author wrote, and is refused', (id) => {
   const text = `\`id\` is the number ${id}, which has no exact value in JavaScript`;
   const params = { id: { type: 'number' as const } };
   expect(() => defineWorkflow({ name: 'x', params: { id }, steps: [step('a', ['true'])] })).toThrow(text);
@@ -133,7 +133,7 @@ test.each([2 ** 53, -1e17])('the number %s may be another one than the author wr
   expect(() => workflow.compile({ params: { id } })).toThrow(text);
 });
 
-test.each([Number.NaN, Number.POSITIVE_INFINITY])('%s is a mistake, not a key that is left out', (number) => {
+test.each([Number.NaN, Number.POSITIVE_INFINITY])('%s is a mistake, not an absent key', (number) => {
   const late = step('late', ['true'], { timeoutMs: number, sandbox: { memoryMib: number } });
   const { plan, diagnostics } = defineWorkflow({ name: 'x', steps: [late], maxParallel: number }).compile();
   expect(plan).toBeNull();
@@ -144,7 +144,7 @@ test.each([Number.NaN, Number.POSITIVE_INFINITY])('%s is a mistake, not a key th
   ]);
 });
 
-test('values of typed params are taken as numbers, booleans and lists, and checked', () => {
+test('values of typed params may be numbers, booleans and lists, and are checked', () => {
   const params = { rows: { type: 'number', max: 9 }, dry: { type: 'boolean' }, cities: ['Oslo'] } as const;
   const args = [param('rows'), param('dry'), param('cities')];
   const definition = defineWorkflow({ name: 'x', params, steps: [step('a', ['echo', ...args])] });
@@ -185,7 +185,7 @@ workflow:
   );
 });
 
-test('a schema of outputs travels as JSON Schema, and one that is none of those is refused', () => {
+test('a schema of outputs becomes JSON Schema, and a value that is not such a schema is refused', () => {
   const made = (outputSchema: unknown): Definition =>
     defineWorkflow({ name: 'x', steps: [step('a', ['true'], { outputSchema: outputSchema as OutputSchema })] });
   for (const schema of [z.object({ ok: z.boolean() }), type({ ok: 'boolean' })]) {

@@ -31,12 +31,12 @@ function pathsBelow(type: ValueType, kind: PlanKind, path: string): readonly str
   if (type.is === 'variants' || type.is === 'forms')
     return Object.values(type.tables).flatMap((table) => pathsOf(table, kind, `${path}.`));
   if (type.is === 'parameters') return pathsOf(type.table, kind, `${path}.rows.`);
-  // What a part has is a definition, of which all keys are looked at.
+  // A part contains a definition, whose keys are all checked separately.
   if (type.is === 'parts') return [];
   return 'table' in type ? pathsOf(type.table, kind, `${path}.`) : [];
 }
 
-/** Paths of all keys that a value has, lists left out. */
+/** Lists the paths of all keys that a value has, without indexes of lists. */
 function written(value: unknown, prefix = ''): readonly string[] {
   if (Array.isArray(value)) return value.flatMap((item) => written(item, prefix));
   if (typeof value !== 'object' || value === null) return [];

@@ -25,7 +25,7 @@ function listed(text: string, from = folder): ListedFiles {
   return listFiles(from, patternOf(text) as FilePattern);
 }
 
-test('files of all folders below, each once, in the order of their characters', () => {
+test('files of all folders below are listed once each, in the order of their characters', () => {
   file('b.csv', 'a/c.csv', 'a/b/a.csv', 'Z.csv', 'a-b.csv', 'a/x.txt', '.git/a.csv', 'a/.b.csv');
   mkdirSync(join(folder, 'folder.csv'));
   expect(listed('**/*.csv')).toEqual({ files: ['Z.csv', 'a-b.csv', 'a/b/a.csv', 'a/c.csv', 'b.csv'] });
@@ -48,7 +48,7 @@ test('links are neither listed nor followed, also within the folder', () => {
   }
 });
 
-test('what cannot be listed is said', () => {
+test('a folder or name that cannot be listed is a problem', () => {
   expect(listed('*', join(folder, 'none'))).toEqual({
     problem: `the folder ${join(folder, 'none')} cannot be read (ENOENT)`,
   });
@@ -57,7 +57,7 @@ test('what cannot be listed is said', () => {
   expect(listed('b*')).toEqual({ files: [] });
 });
 
-test('more files than a list may have are not listed, and as many are', { timeout: 60_000 }, () => {
+test('the limit of files is allowed, and one file more is a problem', { timeout: 60_000 }, () => {
   mkdirSync(join(folder, 'many'));
   for (let count = 0; count < PLAN_LIMITS.items; count += 1) writeFileSync(join(folder, 'many', `${count}`), '');
   expect(listed('many/*')).toMatchObject({ files: { length: PLAN_LIMITS.items } });
@@ -65,7 +65,7 @@ test('more files than a list may have are not listed, and as many are', { timeou
   expect(listed('many/*')).toEqual({ problem: 'it names more than 10000 files' });
 });
 
-test('folders are looked into as deep as the limit, and no deeper', () => {
+test('folders are read down to the limit of depth, and no deeper', () => {
   file(`${'d/'.repeat(PATTERN_LIMITS.depth - 1)}a`);
   expect(listed('**/a')).toMatchObject({ files: { length: 1 } });
   file(`${'d/'.repeat(PATTERN_LIMITS.depth)}a`);

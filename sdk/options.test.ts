@@ -1,4 +1,4 @@
-/** What types exclude and JavaScript writes all the same. */
+/** Mistakes that types exclude, but JavaScript can contain. */
 import { expect, test } from 'vitest';
 import { STAGE } from '../domain/language/grammar/stage-table.ts';
 import { isAllowedBeside, type Key } from '../domain/language/grammar/table.ts';
@@ -23,7 +23,7 @@ import {
 
 const a = step('a', ['true'], { outputs: { d: '/workspace/d' } });
 const first = box('first', ['true']);
-/** As JavaScript has it: no type says what it is. */
+/** Hides the type of a value, as in JavaScript. */
 const any = (value: unknown): never => value as never;
 
 test.each<[string, () => unknown]>([
@@ -146,14 +146,14 @@ test.each<[string, () => unknown]>([
   expect(make).toThrow(message);
 });
 
-test('an option of `run` that does not exist starts nothing', async () => {
+test('an option of `run` that does not exist is an error, and no run starts', async () => {
   const { run } = Pipeline.named('x').pipe(first);
   await expect(run.call(Pipeline.named('x').pipe(first), any({ param: { a: 1 } }))).rejects.toThrow(
     'options of `run`: there is no `param`; did you mean "params"?',
   );
 });
 
-test('a time that is no number is a mistake with its place, as in a spec', () => {
+test('a time that is not a number is a mistake with its place, as in a spec', () => {
   const { diagnostics } = defineWorkflow({ name: 'x', steps: [step('b', ['x'], any({ timeoutMs: '3' }))] }).compile();
   expect(diagnostics.map(({ message }) => message)).toEqual([
     '`timeout_secs` of step "b" must be a number from 0.001 to 604800 (seconds), got the string "3"',

@@ -1,4 +1,4 @@
-/** The chain, and the builders around a stage: each makes the plan that the spec makes. */
+/** Tests of the chain, and of the builders around a stage: each makes the plan that the spec makes. */
 import { expect, expectTypeOf, test } from 'vitest';
 import * as z from 'zod';
 import { loadText } from '../domain/language/load.ts';
@@ -132,7 +132,7 @@ test('the chain makes what `definePipeline` makes', () => {
   );
 });
 
-test('a part of a chain, with a condition, is what it is by its options', () => {
+test('a part of a chain, with a condition, makes the same plan as its options', () => {
   const inner = named().pipe(a);
   const chain = named().pipe(when('true', uses('p', inner)));
   const { plan, diagnostics } = chain.compile();
@@ -146,7 +146,7 @@ test('a part of a chain, with a condition, is what it is by its options', () => 
   expect(plan).not.toEqual(named().pipe(uses('p', inner)).compile().plan);
 });
 
-test('pipelines may have their beginning in common', () => {
+test('pipelines may share their beginning', () => {
   const start = named().pipe(a);
   const one = start.pipe(box('b', ['true']));
   const other = start.pipe(box('c', ['true']));
@@ -160,7 +160,7 @@ test('a pipeline without stages is a mistake', () => {
   expect(diagnostics.map(({ severity }) => severity)).toContain('error');
 });
 
-test('a second condition or list on a stage is a mistake where it is written', () => {
+test('a second condition or list on a stage is a mistake at the place in the source', () => {
   expect(() => when('true', when('false', a))).toThrow(
     new TypeError('the stage "a" already has `when`: write it once'),
   );
@@ -210,7 +210,7 @@ test('results and parameters have types', () => {
   expectTypeOf<{ to: 'one'; env: 'dev' }>().not.toExtend<Given>();
   expectTypeOf<{ to: 1; env: 'test' }>().not.toExtend<Given>();
   expectTypeOf<{ to: 1; env: 'dev'; dry: 'no' }>().not.toExtend<Given>();
-  // Without parameters that are demanded nothing has to be given.
+  // If no parameter is required, the argument may be absent.
   expectTypeOf<Parameters<typeof text.run>[0]>().extract<undefined>().toEqualTypeOf<undefined>();
   expect(typed.name).toBe('x');
 });

@@ -1,12 +1,13 @@
 /**
- * Where in its source a definition was made, for whoever loads it to report mistakes. By a global name: the loader and the
- * definition may hold different copies of this file. Without a listener, which is everywhere else, it costs nothing.
+ * The place in the source where a definition was made, for the loader's reports of mistakes. It uses a global name,
+ * because the loader and the definition may contain different copies of this file. Only a loader listens; without a
+ * listener it costs nothing.
  */
 const LISTENER = Symbol.for('voidbox.definition-places');
 
 /**
  * @param stack  of the call that made `made`, the caller first
- * @param stages  what was told of before and is listed in it, in the order of its source
+ * @param stages  stages that were reported before and that it lists, in the order of its source
  */
 export type PlaceListener = (made: object, stack: string, stages: readonly object[]) => void;
 
@@ -23,7 +24,7 @@ export function isBeingLoaded(): boolean {
   return (globalThis as ListenerGlobal)[LISTENER] !== undefined;
 }
 
-/** @param builder  the function that the author called: frames above it are ours */
+/** @param builder  the function that the author called: frames above it belong to Voidbox */
 export function reportPlace(
   made: object,
   builder: (...args: never[]) => unknown,

@@ -1,4 +1,4 @@
-/** Runs that a program starts and awaits, through the embedded stack, as its author writes it. */
+/** Tests of runs that a program starts and awaits, through the embedded stack, as an author writes it. */
 import { execFile, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,7 +19,7 @@ let dir: string;
 const before: Record<string, string | undefined> = {};
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-sdk-run-'));
-  // The command line that `run` starts has the environment of its program.
+  // The command line that `run` starts gets the environment of this program.
   for (const name of [...UNSET, 'VOIDBOX_STATE_DIR']) before[name] = process.env[name];
   for (const name of UNSET) delete process.env[name];
   process.env['VOIDBOX_STATE_DIR'] = join(dir, 'state');
@@ -41,7 +41,7 @@ const failed = async (run: Promise<unknown>): Promise<RunError> => {
   return error;
 };
 
-test('results come as their types say', { timeout: 240_000 }, async () => {
+test('results have their declared types', { timeout: 240_000 }, async () => {
   const told: string[] = [];
   const events: RunEvent[] = [];
   const text = Pipeline.named('text', { sandbox, params: { who: { type: 'choice', choices: ['ada', 'bob'] } } }).pipe(
@@ -122,14 +122,14 @@ test('a failure is an error with its reason', { timeout: 120_000 }, async () => 
   });
   expect(error.message).toContain('the run fails failed: ');
 
-  // What is not started at all: a run of that id exists; a folder does not.
+  // These runs do not start: a run of that id exists; a folder does not.
   expect(await failed(fails.run({ runId: 'fails' }))).toMatchObject({ code: 'cli/usage', runId: null, state: null });
   const mocked = Pipeline.named('mocked', { sandbox }).pipe(box('no', ['false'], { mock: { output: 'yes' } }));
   expect((await mocked.run({ mock: 'all' })).output).toBe('yes');
   expect(await failed(mocked.run({ mock: ['other'] }))).toMatchObject({ code: 'cli/usage', runId: null });
 });
 
-test('mistakes are told before anything is started', async () => {
+test('mistakes are errors before a run starts', async () => {
   const wrong = Pipeline.named('wrong', { sandbox })
     .pipe(box('a', ['true'], { timeoutMs: 0 }))
     .pipe(box('a', ['true']));
@@ -162,7 +162,7 @@ test('a signal cancels the run', { timeout: 120_000 }, async () => {
   await expect(asks.run({ signal: AbortSignal.abort(new Error('too late')) })).rejects.toThrow('too late');
 });
 
-test('a definition that is loaded starts no run', { timeout: 120_000 }, async () => {
+test('a definition that is being loaded starts no run', { timeout: 120_000 }, async () => {
   const file = join(dir, 'starts.mjs');
   writeFileSync(
     file,
@@ -182,13 +182,13 @@ test('the program of docs/reference/typescript.md does what the page says', { ti
   expect(program).toContain('.run(');
   const folder = mkdtempSync(join(ROOT, 'dist/.docs-'));
   try {
-    // The page is for VMs; here its commands are simulated.
+    // The page uses VMs; here its commands are simulated.
     const simulated = program!.replace(
       "named('greetings', {",
       "named('greetings', {\n  sandbox: { mode: 'mock', isolation: 'none' },",
     );
     expect(simulated).not.toBe(program);
-    // It says no type, so that it is JavaScript as well.
+    // The code contains no type, so it is JavaScript as well.
     writeFileSync(join(folder, 'greetings.mjs'), simulated);
     const { stdout } = await promisify(execFile)(process.execPath, [join(folder, 'greetings.mjs')], {
       timeout: 110_000,

@@ -1,6 +1,6 @@
 /**
- * A run of a definition from a program: the command line is its client, as for people. So a run finds the same server, hands
- * over the same variables and is allowed the same mounts, and continues when the program ends.
+ * Runs a definition from a program: the command line is its client, as for people. So a run finds the same server, gets
+ * the same variables and may use the same mounts, and continues when the program ends.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -21,15 +21,18 @@ import { isBeingLoaded } from './places.ts';
 
 /** Limit of one argument of a program: Linux accepts 128 KiB. */
 const PARAM_BYTES = 100_000;
-/** As `--timeout` and `--deadline` take it. */
+/** The limits of `--timeout` and `--deadline`. */
 const RUN_TIME = { minMs: 1_000, maxMs: 400 * 24 * 60 * 60_000 };
 /** Limit of the messages of the command line that the error of a run that did not start contains. */
 const TOLD_LINES = 200;
-/** The line after which the command line takes an interrupt for a cancellation. */
+/** The line after which an interrupt cancels the run. */
 const FOLLOWED = 'follow it elsewhere: ';
 
 export interface RunOptions {
-  /** The folder from which relative host paths of mounts start, and which the run may mount. Default: the working directory. */
+  /**
+   * The folder from which relative host paths of mounts start, and which the run may mount. Default: the working
+   * directory.
+   */
   readonly baseDir?: string;
   /** JSON that the first stages find in `/workspace/input.json`. */
   readonly input?: unknown;
@@ -37,21 +40,27 @@ export interface RunOptions {
   readonly runId?: string;
   /** Stages that return their `mock` instead of running: `all` stages with a `mock`, or these. */
   readonly mock?: 'all' | readonly string[];
-  /** Host folders that the run may mount and work in, besides `baseDir`. */
+  /** Host folders that the run may mount and work in, in addition to `baseDir`. */
   readonly allowMounts?: readonly string[];
   /** Repositories of the network that the run may fetch with your git login, as HOST/PATH. */
   readonly allowGit?: readonly string[];
   /** The mock agent plays every agent, without a model; without an agent it has no effect. */
   readonly mockAgents?: boolean;
-  /** Time limit of the run; overrides that of the definition. Time in which the run only waits does not count. From a second to 400 days. */
+  /**
+   * Time limit of the run; overrides that of the definition. Time in which the run only waits does not count. From one
+   * second to 400 days.
+   */
   readonly timeoutMs?: number;
-  /** As `timeoutMs`, with all time. */
+  /** Like `timeoutMs`, but all time counts. */
   readonly deadlineMs?: number;
   /** Cancels the run. */
   readonly signal?: AbortSignal;
   /** Called with each line that `voidbox run` prints while the run continues. */
   readonly onProgress?: (line: string) => void;
-  /** Called with each event of the run, in order; `event.body.type` is its kind. A run on another host has no events here. */
+  /**
+   * Called with each event of the run, in order; `event.body.type` is its kind. A run on another host has no events
+   * here.
+   */
   readonly onEvent?: (event: RunEvent) => void;
 }
 
@@ -73,9 +82,9 @@ export interface RunResult<R = unknown> {
 /** The reason why a run has no result. */
 export class RunError extends Error {
   override readonly name = 'RunError';
-  /** As docs/reference/errors.md lists them. */
+  /** An error code from docs/errors.md. */
   readonly code: AnyErrorCode;
-  /** Null: it was not started. */
+  /** Null: the run did not start. */
   readonly runId: string | null;
   /** `succeeded`: the output contains a number that JavaScript cannot represent. */
   readonly state: 'failed' | 'cancelled' | 'succeeded' | null;
@@ -109,7 +118,7 @@ export interface Runnable {
   };
 }
 
-/** @param params  as `--param` takes them */
+/** @param params  in the form of `--param` */
 export async function runDefinition(
   definition: Runnable,
   params: Readonly<Record<string, string>>,
@@ -160,13 +169,13 @@ async function follow(definition: Runnable, plan: Plan, call: Call): Promise<Run
     if (told.length > TOLD_LINES) told.shift();
     if (line.includes(FOLLOWED)) {
       isFollowed = true;
-      // It came before the run could be asked.
+      // The signal was aborted before the run could be cancelled.
       if (signal?.aborted === true) cancel();
     }
     onProgress?.(line);
   });
   signal?.addEventListener('abort', cancel);
-  // A command that ended early, which says why, takes no more of it.
+  // A command that ended early reads no more of it, and its own error names the reason.
   child.stdin.on('error', () => undefined).end(definition.source);
   try {
     const [stdout, status] = await Promise.all([resultLine(child.stdout, call.options.onEvent), waitForExit(child)]);
@@ -209,7 +218,7 @@ async function argumentsOf({ params, folder, options }: Call): Promise<readonly 
   ];
 }
 
-/** @throws RangeError in words of the option, which the command line does not know */
+/** @throws RangeError that names the option, which the command line does not know */
 function timeFor(option: 'timeoutMs' | 'deadlineMs', ms: number): string {
   if (Number.isInteger(ms) && ms >= RUN_TIME.minMs && ms <= RUN_TIME.maxMs) return `${ms}ms`;
   throw new RangeError(
@@ -254,7 +263,7 @@ function outputOf(text: string, { runId, stages }: RunReply, { output, stages: p
     stage !== undefined &&
     (stage.outputSchema !== undefined || stage.each !== undefined || stage.work.kind === 'approval');
   if (!isJson) return text;
-  // What went past a stage that was passed, or whose failure is tolerated, is not what its type says.
+  // If the stage was passed, or its failure is tolerated, the output may not have the type of the stage.
   return stages.some(({ id, state }) => id === output.stage && state === 'succeeded')
     ? exactJson(text, runId, output.stage)
     : null;

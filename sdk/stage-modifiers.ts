@@ -1,4 +1,4 @@
-/** Conditions and lists around a stage, for readers who look for them before the stage. */
+/** Conditions and lists around a stage, for readers who expect them before the stage. */
 import { type Items, writeItems } from './stages/items.ts';
 import type { Approval, Box, Outputs, Part, SpecObject, Step, Wait } from './stages/stage.ts';
 import { FOR_EACH_OPTIONS } from './known-options.ts';
@@ -9,7 +9,7 @@ import type { ItemResults } from './results.ts';
 type Conditional = Step | Box | Approval | Wait | Part;
 
 /**
- * The stage, which runs only where the condition holds and is passed otherwise; as its option `when`.
+ * Makes the stage run only if the condition holds; otherwise the stage is passed. The same as its option `when`.
  * @param condition  in CEL, such as `params.env == "prod"`
  */
 export function when<S extends Conditional>(condition: string, stage: S): S {
@@ -20,15 +20,15 @@ export function when<S extends Conditional>(condition: string, stage: S): S {
 }
 
 export interface ForEachOptions {
-  /** Items at the same time; the definition's `maxParallel` where nothing is said. */
+  /** Concurrent items; default: the definition's `maxParallel`. */
   readonly maxParallel?: number;
-  /** Once more items have failed than `allowFailures`, the others end. False where nothing is said. */
+  /** Whether the other items end once more items have failed than `allowFailures`. Default: false. */
   readonly failFast?: boolean;
-  /** The stage succeeds while no more items than this fail; 0 where nothing is said. */
+  /** How many items may fail before the stage fails. Default: 0. */
   readonly allowFailures?: number;
 }
 
-/** A stage that is done once for each item of a list; its output is the list of results. */
+/** A stage that runs once for each item of a list; its output is the list of results. */
 export type Each<S> =
   S extends Step<infer O, infer R>
     ? Step<O, ItemResults<R>>
@@ -39,7 +39,8 @@ export type Each<S> =
         : never;
 
 /**
- * The command of the stage, or the part, once for each item of a list, each time in VMs of its own; as its option `forEach`.
+ * Runs the command of the stage, or the part, once for each item of a list, each time in its own VMs. The same as its
+ * option `forEach`.
  *
  * @example
  * ```ts
@@ -65,7 +66,7 @@ export function forEach<S extends Step<Outputs> | Box<Outputs> | Part>(
   return { ...stage, spec } as unknown as Each<S>;
 }
 
-/** Two conditions or lists would be one that was not written: the later one must not win in silence. */
+/** The combination of two conditions or lists is nowhere in the source, and the later one must not silently win. */
 function extendSpec({ name, spec }: Conditional, key: 'when' | 'for_each', more: SpecObject): SpecObject {
   if (spec[key] !== undefined)
     throw new TypeError(`the stage "${name}" already has \`${key === 'when' ? key : 'forEach'}\`: write it once`);

@@ -8,7 +8,7 @@ import type { Place, Reply } from './reply.ts';
 import { placeInStack } from './stack-place.ts';
 
 const REPLY_DESCRIPTOR = 3;
-/** The builders, and in a checkout their sources, which source maps name. */
+/** The builders, and in a checkout also their sources, which source maps name. */
 const OWN_FOLDERS = [`${join(packageRoot(), 'dist/sdk')}/`, `${join(packageRoot(), 'sdk')}/`];
 
 const places = new Map<object, Place | null>();
@@ -91,5 +91,5 @@ function send(reply: Reply): void {
 
 Error.stackTraceLimit = 100;
 send(await replyOf(process.argv[2]!));
-// Timers and sockets that the definition left open hold nobody up.
+// Exits at once, even if the definition left timers and sockets open.
 process.exit(0);

@@ -1,4 +1,4 @@
-/** From the source of a definition to its spec, with diagnostics at the lines of the source. */
+/** Loads a definition: from its source to its spec, with diagnostics at the lines of the source. */
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
@@ -22,7 +22,7 @@ import { placesInSource } from './source-places.ts';
 
 export interface LoadDefinitionOptions {
   readonly params: Readonly<Record<string, string>>;
-  /** In place of what the definition says; null: nothing. */
+  /** Settings that override those of the definition; null: no settings. */
   readonly settings: HostSettings | null;
   /** As `CompileOptions.baseDir`; absent: the folder of the definition. */
   readonly baseDir?: string;
@@ -30,9 +30,9 @@ export interface LoadDefinitionOptions {
   readonly missingParams?: MissingParams;
   /** All variables of this process; few of them reach the definition. */
   readonly variables: Readonly<Record<string, string | undefined>>;
-  /** How a file is called in diagnostics, by its full path. */
+  /** Returns the name of a file in diagnostics, from its full path. */
   readonly shown: (path: string) => string;
-  /** Folders that the specs which the definition uses may lie in. */
+  /** Folders in which the specs that the definition uses may be. */
   readonly roots: readonly string[];
   readonly limitMs?: number;
 }
@@ -43,14 +43,14 @@ export interface LoadedDefinition {
   readonly diagnostics: readonly Diagnostic[];
   /** Text of the files that diagnostics and places of mounts name, as far as it can be read. */
   readonly sources: ReadonlyMap<string, string>;
-  /** Of each host path that the plan mounts: the call that made the step or box, or the definition. */
+  /** For each host path that the plan mounts: the call that made the step or box, or the definition. */
   readonly mountPlaces: ReadonlyMap<string, Place>;
-  /** What came of `settings`. */
+  /** The effects of `settings`. */
   readonly appliedSettings: AppliedSettings;
 }
 
 /**
- * Runs the author's code, and that of all it imports, in a process of its own.
+ * Runs the author's code, and all code that it imports, in a separate process.
  * @param entry  full path
  */
 export async function loadDefinition(entry: string, options: LoadDefinitionOptions): Promise<LoadedDefinition> {
@@ -141,7 +141,7 @@ async function judgeDefinition(entry: string, options: LoadDefinitionOptions): P
   const found = diagnostics.map(({ code: codeOf, severity, message, remedy, file, line, column }) => ({
     code: codeOf,
     severity,
-    // A part is a spec, whose author has written what it says.
+    // A part is a spec: its author has written the keys of the spec.
     ...(file === entry
       ? { ...toSdkWords({ message, remedy }, lineOf), place: placeOf({ line, column }) }
       : { message, remedy, place: { file, line, column } }),
@@ -158,7 +158,7 @@ function createUnloaded(found: readonly PlacedDiagnostic[]): Judgement {
   return { plan: null, found, mountPlaces: new Map(), appliedSettings: createUnapplied() };
 }
 
-/** Voidbox stays outside: the definition is made with the package whose command loads it, and compiled by it. */
+/** Voidbox is not part of the bundle: the package that loads the definition also makes and compiles it. */
 async function bundleDefinition(entry: string): Promise<string> {
   const { code } = await bundle(entry, {
     external: { voidbox: pathToFileURL(join(packageRoot(), 'dist/sdk/index.js')).href },

@@ -1,4 +1,4 @@
-/** What the process that runs a definition's code says of it. */
+/** The reply of the process that runs a definition's code. */
 
 export interface Place {
   /** Full path. */
@@ -14,18 +14,18 @@ export type Reply =
       readonly kind: 'definition';
       /** The spec as JSON. */
       readonly source: string;
-      /** Of the call that made the definition. */
+      /** The call that made the definition. */
       readonly place: Place | null;
-      /** Of the calls that made its steps or boxes, in the order of `source`. */
+      /** The calls that made its steps or boxes, in the order of `source`. */
       readonly stages: readonly (Place | null)[];
     }
   | {
       readonly kind: 'unusable';
       readonly message: string;
       readonly remedy: string;
-      /** Null: it belongs to no line. */
+      /** Null: no line is the cause. */
       readonly place: Place | null;
     };
 
-/** The most that is read of a reply, and more than a spec may have. */
+/** The limit of a reply that is read. It is larger than a spec may be. */
 export const REPLY_LIMIT_BYTES = 16 * 1024 * 1024;

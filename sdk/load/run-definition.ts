@@ -1,4 +1,4 @@
-/** Runs a definition's code in a process of its own. */
+/** Runs a definition's code in a separate process. */
 import { spawn } from 'node:child_process';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,8 +18,8 @@ export interface RunDefinitionOptions {
 }
 
 /**
- * What the code prints goes to this process's standard error. It finds no variable of the environment but those that every
- * program needs: the value of another would get into a plan, and so into history.
+ * Runs the code. Its output goes to this process's standard error. The code sees only the environment variables that
+ * every program needs: the value of another one would get into a plan, and so into history.
  * @param code  a bundle, as an ES module
  */
 export async function runDefinition(
@@ -47,7 +47,7 @@ async function replyFrom(
     cwd,
     env: Object.fromEntries(Object.entries(variables).filter(([name]) => isBaseVariable(name))),
     stdio: ['ignore', 2, 2, 'pipe'],
-    // What it starts itself ends with it.
+    // Processes that it starts end with it.
     detached: true,
   });
   let ended: 'itself' | 'late' | 'too much' = 'itself';
@@ -57,7 +57,7 @@ async function replyFrom(
   };
   const timer = setTimeout(() => end('late'), limitMs);
   const onExit = (): void => endGroup(child.pid);
-  // It is in a group of its own, which no signal of the terminal or of a parent reaches.
+  // It has its own process group, which signals from the terminal or a parent do not reach.
   const onSignal = (signal: NodeJS.Signals): void => {
     onExit();
     process.kill(process.pid, signal);
@@ -69,7 +69,7 @@ async function replyFrom(
       new Promise<number | null>((resolve, reject) => {
         child.once('error', reject);
         child.once('exit', (status) => {
-          // Its pipe may have been inherited.
+          // Another process may have inherited its pipe.
           endGroup(child.pid);
           resolve(status);
         });
@@ -105,7 +105,7 @@ async function textOf(stream: Readable, tooMuch: () => void): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** Node's code for a module whose top level waits for what nothing is left to bring. */
+/** Node's exit code for a module whose top level awaits a promise that can no longer settle. */
 const UNSETTLED = 13;
 
 function withoutReply(ended: string, code: number | null, limitMs: number): Reply {

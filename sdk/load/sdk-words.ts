@@ -1,13 +1,13 @@
 /**
- * Diagnostics in the words of a definition. One compiler checks specs and definitions, and it says what a spec would say; the
- * author of a definition has written other keys, some in other units, and has no lines of a spec.
+ * Converts diagnostics to the keys of a definition. One compiler checks specs and definitions, and its diagnostics are
+ * about specs. The author of a definition has written other keys, some in other units, and has no lines of a spec.
  */
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import { DURATIONS } from '../../domain/language/grammar/values.ts';
 
 type Words = Pick<Diagnostic, 'message' | 'remedy'>;
 
-/** Keys of a spec that have another name in TypeScript. Those that no definition can get wrong are left out. */
+/** Keys of a spec that have another name in TypeScript, except keys that no definition can get wrong. */
 export const SDK_NAMES: Readonly<Record<string, string>> = {
   allow_failures: 'allowFailures',
   api_key_env: 'apiKeyEnv',
@@ -50,19 +50,21 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
   workflow: 'defineWorkflow',
 };
 
-/** A step or box is handed over itself: one that is not found is not in the list, whatever its name is. */
+/**
+ * A definition passes the step or box itself. So if it is not found, it is missing from the list, whatever its name.
+ */
 const NOT_LISTED = /^(`\w+`.* names the (step|box) ".*"), which does not exist(?:; did you mean ".*"\?)?$/s;
-/** The command that a remedy writes out. */
+/** The command in a remedy. */
 const SHELL_COMMAND = /`run: (?!\{)(.*)`/s;
 const IN_SECONDS = /`(?:timeout|grace|backoff|initial|max|keep)_secs`/;
-/** A duration: with units in a spec, milliseconds in a definition. */
+/** Durations: with units in a spec, in milliseconds in a definition. */
 const DURATION_KEYS = [
   { key: '`timeout` of `approval`', name: '`timeoutMs`', range: DURATIONS.approval },
   { key: '`for` of `wait`', name: '`forMs`', range: DURATIONS.wait },
 ] as const;
 const MS_PER_SECOND = 1_000;
 
-/** @param placeOfLine  what is said for a line of the spec's text, which the author has not seen */
+/** @param placeOfLine  the text for a line of the spec, which the author has not seen */
 export function toSdkWords({ message, remedy }: Words, placeOfLine: (line: number) => string): Words {
   const [, unlisted, kind] = NOT_LISTED.exec(message) ?? [];
   if (unlisted !== undefined) {
@@ -85,7 +87,7 @@ export function toSdkWords({ message, remedy }: Words, placeOfLine: (line: numbe
   return { message: translateWords(message), remedy: translateWords(remedy) };
 }
 
-/** Only what is marked as code: everything else may be a value. */
+/** Renames only text that is marked as code, because other text may be a value. */
 function renameKeys(text: string): string {
   return text.replace(/`([a-z_]+)`/g, (code, key: string) =>
     Object.hasOwn(SDK_NAMES, key) ? `\`${SDK_NAMES[key]!}\`` : code,
@@ -101,12 +103,12 @@ function toMilliseconds(text: string): string {
     .replace(/ is (-?[\d.]+(?:e[+-]?\d+)?)$/, (_, value: string) => ` is ${times1000(value)}`);
 }
 
-/** Without the digits that binary fractions add. */
+/** Multiplies without the digits that binary fractions add. */
 function times1000(text: string): number {
   return Number((Number(text) * MS_PER_SECOND).toPrecision(15));
 }
 
-/** YAML's single quotes are not those of TypeScript. */
+/** Converts single quotes of YAML, which differ from those of TypeScript. */
 function toDoubleQuotes(yaml: string): string {
   return yaml.startsWith("'") ? JSON.stringify(yaml.slice(1, -1).replaceAll("''", "'")) : yaml;
 }

@@ -4,7 +4,8 @@ import type { Position, TreeNode } from '../../domain/language/text/tree.ts';
 import type { Place } from './reply.ts';
 
 /**
- * Diagnostics point into the text that a definition makes, which its author has not seen.
+ * Converts positions in the text that a definition makes. Diagnostics point into this text, which the author has not
+ * seen.
  * @param stages  where the steps or boxes were made, in the order of the text
  * @returns for a position in the text, the call that made the step or box there; null outside of them
  */
@@ -18,11 +19,11 @@ export function placesInSource(
 
 interface Lines {
   readonly begin: number;
-  /** Its last line that says something. */
+  /** Its last line with content. */
   readonly end: number;
 }
 
-/** Of each step or box, those of parts first, as they stand in the text. */
+/** The lines of each step or box, in the order of the text; steps of parts come first. */
 function stageLines(root: TreeNode | null): readonly Lines[] {
   const parts = child(root, 'parts');
   const bodies = parts?.kind === 'map' ? [...parts.entries.values()].map(({ value }) => value) : [];

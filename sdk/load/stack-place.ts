@@ -1,10 +1,11 @@
 import type { Place } from './reply.ts';
 
-/** `at name (/home/ada/spec.ts:3:5)`, the path also as a URL. */
+/** Matches `at name (/home/ada/spec.ts:3:5)`, with the path or its URL. */
 const FRAME = /^\s+at (?:.*\()?(?:file:\/\/)?(\/.*):(\d+):(\d+)\)?$/;
 
 /**
- * The call in the author's own code: the first frame that is in no package. A stack of calls within packages alone has the first.
+ * Finds the call in the author's own code: the first frame that is in no package. If all frames are in packages, the
+ * first frame.
  * @param isOwn  frames of Voidbox, which are left out
  */
 export function placeInStack(stack: string, isOwn: (file: string) => boolean): Place | null {
