@@ -1,11 +1,14 @@
-/** The repository of git that a folder is part of, by names only: git itself would read the configuration of that repository. */
+/**
+ * Finds the git repository around a folder, by names only: git itself would read the configuration of that repository.
+ */
 import { lstatSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 
 /**
- * The top folder of the working tree around a folder, without links; null: there is no repository. A repository at the root of the file
- * system, at the user's home folder or above it does not count: it holds whatever else the user has.
+ * The top folder of the working tree around a folder, without links; null: there is no repository. A repository at the
+ * root of the file system, at the user's home folder or above it does not count: it contains all other files of the
+ * user too.
  */
 export function findRepositoryAround(folder: string): string | null {
   const home = findRealPath(homedir());
@@ -14,7 +17,7 @@ export function findRepositoryAround(folder: string): string | null {
   return null;
 }
 
-/** The folders of a spec that its author may name files in: that of the spec, and the repository that holds it. */
+/** The folders in which the author of a spec may name files: the folder of the spec, and the repository around it. */
 export function listSpecFolders(baseDir: string): readonly string[] {
   const repository = findRepositoryAround(baseDir);
   return repository === null ? [baseDir] : [baseDir, repository];

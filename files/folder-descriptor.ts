@@ -1,4 +1,4 @@
-/** Node reads a folder as standard input as if it were empty, so who reads standard input looks first. */
+/** Node reads a folder as standard input as if it were empty, so readers of standard input check it first. */
 import { fstatSync } from 'node:fs';
 
 /** Returns false for a closed descriptor. */

@@ -1,6 +1,6 @@
 /**
- * Files that a user names on a command line. A descriptor of the process may be a pipe on purpose: `<(cmd)` of a shell and
- * `/dev/stdin` are. Any other path may be of a cloned project, so it must be a regular file.
+ * Files that a user names on a command line. A descriptor of the process may be a pipe on purpose, such as `<(cmd)` of
+ * a shell and `/dev/stdin`. Any other path may belong to a cloned project, so it must be a regular file.
  */
 import { closeSync, openSync, readSync, realpathSync, statSync } from 'node:fs';
 import { FileRefusal, readFileWithin } from './open-file.ts';
@@ -13,7 +13,7 @@ export function isOwnDescriptor(path: string): boolean {
 }
 
 /**
- * The bytes of a file that the user names. `/dev/null` is empty. Waits for the writer of a descriptor's pipe.
+ * Reads the bytes of a file that the user names. `/dev/null` is empty. Waits for the writer of a descriptor's pipe.
  * @param path  absolute
  * @throws FileRefusal, and NodeJS.ErrnoException for a descriptor
  */
@@ -30,7 +30,7 @@ export function readNamedFile(path: string, mostBytes: number): Buffer {
   }
 }
 
-/** Null: nothing is at the path that could be read in another way. */
+/** Null: no other way can read the path. */
 function remedyFor(path: string): string | null {
   try {
     return statSync(path).isDirectory() ? 'name a file in it' : 'name a file, or use <(cat …)';

@@ -1,4 +1,7 @@
-/** Pipes, sockets, devices and links in the place of files. A path that blocks would block every thread of the pool. */
+/**
+ * Tests pipes, sockets, devices and links in the place of files. A path that blocks would block every thread of the
+ * pool.
+ */
 import { execFileSync } from 'node:child_process';
 import {
   existsSync,
@@ -28,7 +31,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-/** Returns the answer of both functions to a path; a text is the contents. */
+/** Returns the answer of both functions to a path; for a text file, the content. */
 async function tell(path: string, mostBytes = 100): Promise<string> {
   const rule = { roots: [join(dir, 'in')], mostBytes };
   const read = (): string => {

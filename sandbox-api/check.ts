@@ -1,4 +1,4 @@
-/** Options of callers: mistakes name the option, its value and what it may be. */
+/** Checks options of callers: errors name the option, its value and the allowed values. */
 import { VARIABLE } from '../domain/language/grammar/values.ts';
 import { didYouMean, nearest } from '../domain/language/text/suggest.ts';
 
@@ -11,8 +11,8 @@ export function refuse(option: string, value: unknown, expected: string): TypeEr
 }
 
 /**
- * An option that does not exist would be left out in silence.
- * @param known  each of the type, so that the compiler finds one that is missing
+ * Rejects an option that does not exist, which would otherwise be ignored silently.
+ * @param known  every key of the type, so that the compiler finds a missing one
  */
 export function checkKnown<T extends object>(
   what: string,
@@ -40,7 +40,7 @@ export function checkVariables(
 ): Readonly<Record<string, string>> {
   for (const [name, value] of Object.entries(variables)) {
     if (!VARIABLE.test(name)) throw refuse(option, name, 'names of letters, digits and _');
-    // The value may be a secret: it is not shown.
+    // The value may be a secret, so the message does not contain it.
     if (typeof value !== 'string' || value.includes('\0'))
       throw new TypeError(`${option}.${name} must be a text without NUL`);
   }

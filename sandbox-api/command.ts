@@ -1,4 +1,4 @@
-/** One command of a sandbox, running or ended, as its process or another one sees it. */
+/** One command of a sandbox, running or ended, for its own process or another one. */
 import type { Exec, ExecExit } from '../activities/ports/sandbox.ts';
 import type { InputPipe } from './command-input.ts';
 
@@ -11,7 +11,7 @@ export interface CommandState {
 }
 
 export interface CommandInput {
-  /** Settles when there is room for more. */
+  /** Resolves when there is room for more. */
   write(chunk: string | Uint8Array): Promise<void>;
   /** Closes standard input. */
   end(): void;
@@ -35,7 +35,7 @@ export class Command {
     if (pipe !== null) exec.wait(NEVER).then(close, close);
   }
 
-  /** All of it, from the first byte, also what was written before; ends with the command. */
+  /** All output from the first byte, including earlier output; ends with the command. */
   get stdout(): AsyncIterable<Uint8Array> {
     return this.output('stdout');
   }
@@ -44,7 +44,7 @@ export class Command {
     return this.output('stderr');
   }
 
-  /** A stream from an offset on, for a reader that has the bytes before it. */
+  /** Streams the output from an offset, for a reader that has the bytes before it. */
   output(
     stream: 'stdout' | 'stderr',
     options: { readonly offset?: number; readonly signal?: AbortSignal } = {},
@@ -52,7 +52,7 @@ export class Command {
     return this.#exec.output(stream, options.offset ?? 0, options.signal ?? NEVER);
   }
 
-  /** Settles when the command has ended and all its output can be read. */
+  /** Resolves when the command has ended and all its output can be read. */
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<CommandEnd> {
     return this.#exec.wait(options.signal ?? NEVER);
   }
@@ -62,7 +62,7 @@ export class Command {
     return this.#exec.signal(signal);
   }
 
-  /** Deletes the output of a command that has ended; it is not listed any more. */
+  /** Deletes the output of a command that has ended; `commands()` no longer lists it. */
   forget(): Promise<void> {
     return this.#exec.acknowledge();
   }

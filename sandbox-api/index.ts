@@ -1,4 +1,4 @@
-/** The door `voidbox/sandbox`: micro-VMs for a process that uses them itself, without Temporal. */
+/** The exports of `voidbox/sandbox`: micro-VMs for a process that uses them itself, without Temporal. */
 export { Sandbox, type ConnectOptions, type ListOptions } from './sandbox.ts';
 export { Command, type CommandEnd, type CommandInput, type CommandState } from './command.ts';
 export type { ExecOptions, ExecResult, SpawnOptions } from './exec-options.ts';

@@ -1,4 +1,4 @@
-/** This process's way to VMs: its environment, what set-up finds, its mocks. */
+/** Finds the VMs for this process: from its environment, the pieces from set-up, and its mocks. */
 import { resolve } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { readEnvironment } from '../setup/environment.ts';
@@ -40,7 +40,7 @@ export function openRealVms({ stateDir, install = false, onProgress }: SourceOpt
   });
 }
 
-/** Callers of the API see one kind of error. */
+/** Converts errors, so that callers of the API see one kind of error. */
 export function throwNotReady(error: unknown): never {
   if (!(error instanceof SetupError)) throw error;
   const message = error.remedy === null ? error.message : `${error.message} ${error.remedy}`;

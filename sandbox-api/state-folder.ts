@@ -1,4 +1,7 @@
-/** The folder of run directories, safe from other users of this machine before anything of a VM is put in it. */
+/**
+ * The folder of run directories. It is made safe from other users of this machine before any file of a VM is put into
+ * it.
+ */
 import { existsSync, lstatSync } from 'node:fs';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { makeOwnFolder } from '../setup/cache/own-folder.ts';
@@ -9,7 +12,8 @@ import { keepStateFormatWithAdvice } from '../store/state-format.ts';
 const WRITABLE_BY_OTHERS = 0o022;
 
 /**
- * The folder of VMs below a state folder, made if absent. A user who could write there could put a socket in a keeper's place.
+ * Makes the folder of VMs below a state folder, if absent. A user who could write there could replace a keeper's
+ * socket.
  * @throws CodedError `host/not-ready`, `host/state-format`; SetupError
  */
 export async function makeVmsFolder(stateDir: string): Promise<string> {

@@ -28,7 +28,7 @@ interface Common<P extends Params> {
   readonly llm?: Llm;
   /** All secrets that stages may name, so that a reader sees them in one place. */
   readonly secrets?: readonly string[];
-  /** Most stages that run at the same time. Default: 4. */
+  /** The highest number of stages that run at the same time. Default: 4. */
   readonly maxParallel?: number;
   /** Defaults of each command. */
   readonly defaults?: StageDefaults;
@@ -51,7 +51,10 @@ export interface PipelineOptions<P extends Params = Params, R = unknown> extends
   readonly stages: readonly (Box | Approval | Wait | Part | FanOut | Loop)[];
   /** Boxes with `onFailure` or `finally`, which have no place in the order. */
   readonly aside?: readonly (Box | Approval | Wait | Part)[];
-  /** The box whose output is the run's result. Default: the output of the last stage; after a fan-out, the merge of its boxes. */
+  /**
+   * The box whose output is the run's result. Default: the output of the last stage; after a fan-out, the merge of its
+   * boxes.
+   */
   readonly output?: Box<Outputs, R> | Approval | Part;
 }
 
@@ -62,8 +65,8 @@ export interface Definition<P extends Params = Params, R = unknown> {
   readonly source: string;
   /**
    * Checks it and makes the plan, with the same compiler as for YAML.
-   * @param options.baseDir  absolute folder that relative host paths of mounts, the files of parts and `files` of `forEach` start
-   *   from; without it they are mistakes
+   * @param options.baseDir  absolute folder that relative host paths of mounts, the files of parts and `files` of
+   * `forEach` start from; without it they are mistakes
    * @param options.params  as a run gives them, or as they are meant: numbers, booleans, lists
    * @returns `plan` is null when a diagnostic is an error
    */
@@ -72,8 +75,8 @@ export interface Definition<P extends Params = Params, R = unknown> {
     readonly diagnostics: readonly Diagnostic[];
   };
   /**
-   * Runs it to its end, as `voidbox run` does: on the server that TEMPORAL_ADDRESS names, else on the embedded stack of this
-   * machine, which it starts if necessary. The run continues when this program ends.
+   * Runs it to its end, as `voidbox run` does: on the server that TEMPORAL_ADDRESS names, else on the embedded stack of
+   * this machine, which it starts if necessary. The run continues when this program ends.
    * @throws RunError when the definition has mistakes, the run cannot start, fails or is cancelled
    */
   run(...options: RunArguments<P>): Promise<RunResult<R>>;
@@ -224,7 +227,7 @@ function definition<P extends Params, R>(
 }
 
 interface WrittenSpec {
-  /** All but its name, as a part of another has it. */
+  /** Everything but its name, in the form of a part of another definition. */
   readonly body: SpecObject;
   readonly stages: readonly SpecObject[];
   /** All definitions that it uses, also indirectly. */
@@ -233,7 +236,7 @@ interface WrittenSpec {
 
 const written = new WeakMap<object, WrittenSpec>();
 
-/** The other may be a part wherever this one may. */
+/** Lets the other definition be a part wherever this one may be a part. */
 export function registerReplacement(other: object, made: object): void {
   written.set(other, written.get(made)!);
 }
@@ -245,7 +248,7 @@ export function stagesIn(made: object): readonly SpecObject[] {
 
 /**
  * Returns all definitions that a spec uses, also indirectly.
- * @returns `named` replaces a definition by the name that it has among them
+ * @returns `named` replaces a definition by its name among them
  */
 function partsOf(root: SpecObject): {
   readonly definitions: readonly object[];
@@ -266,7 +269,7 @@ function partsOf(root: SpecObject): {
     }
     return names.get(made);
   };
-  // A list that grows while it is walked is walked to its end.
+  // A loop over a list that grows visits the new entries too.
   for (const body of queue) JSON.stringify(body, (_, value: unknown) => named(value));
   return { definitions: [...names.keys()], named };
 }
@@ -279,7 +282,7 @@ const checkSchema: CheckSchema = (schema) => {
   return schemaProblem({ Ajv, Ajv2020 }, schema);
 };
 
-/** As `--param` takes them. */
+/** Converts values to the form of `--param`. */
 function textsOf(params: Readonly<Record<string, ParamValue>>): Readonly<Record<string, string>> {
   const texts = Object.entries(params).map(([name, value]) => [
     name,
@@ -290,7 +293,9 @@ function textsOf(params: Readonly<Record<string, ParamValue>>): Readonly<Record<
   return Object.fromEntries(texts) as Readonly<Record<string, string>>;
 }
 
-/** JSON has null for them, which a spec takes for a key that is left out: the default would stand for a mistaken calculation. */
+/**
+ * JSON has null for these numbers, and a spec takes null for an absent key: the default would hide a wrong calculation.
+ */
 function withoutNull(value: unknown): unknown {
   return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
 }

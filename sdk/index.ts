@@ -1,4 +1,4 @@
-/** The package's public door: what authors import from `voidbox`. */
+/** The package's public exports: authors import these from `voidbox`. */
 export type { Diagnostic } from '../domain/errors/diagnostic.ts';
 export type { Plan } from '../domain/plan/plan.ts';
 export {

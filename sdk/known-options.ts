@@ -1,4 +1,7 @@
-/** The options of each builder by name. `checkOptions` is given one with a type, of which the compiler then finds each option here. */
+/**
+ * The options of each builder by name. `checkOptions` gets one with a type, so that the compiler finds each missing
+ * option here.
+ */
 const BESIDE_WORK = {
   when: true,
   env: true,

@@ -1,4 +1,7 @@
-/** The files of the spec's folder that `for_each` lists. Links are not followed, so that nothing outside of the folder is named. */
+/**
+ * The files of the spec's folder that `for_each` lists. Links are not followed, so that no file outside of the folder
+ * is listed.
+ */
 import { type Dirent, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
@@ -39,19 +42,19 @@ export const listFiles: ListFiles = (folder, pattern) => {
     }
     if (files.length > PLAN_LIMITS.items) return { problem: `it names more than ${PLAN_LIMITS.items} files` };
   }
-  // A name that is no text is read with this character, under which nothing can open the file.
+  // A name that is not UTF-8 is read with this character, and no file can be opened under that name.
   const unreadable = files.find((path) => path.includes('\uFFFD'));
   if (unreadable !== undefined) return { problem: `the name of the file ${JSON.stringify(unreadable)} is not UTF-8` };
   return { files: files.toSorted((a, b) => (a < b ? -1 : 1)) };
 };
 
-/** A text: why they cannot be read. */
+/** Returns a text if the entries cannot be read: the reason. */
 function entriesOf(folder: string, path: string): readonly Dirent[] | string {
   try {
     return readdirSync(join(folder, path), { withFileTypes: true });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // It went while others were read.
+    // The folder was deleted while others were read.
     if (path !== '' && (code === 'ENOENT' || code === 'ENOTDIR')) return [];
     if (typeof code !== 'string') throw error;
     return `the folder ${join(folder, path)} cannot be read (${code})`;

@@ -199,7 +199,7 @@ test.each([
       allowFailures: 1,
     }),
   ],
-])('what may stand beside `%s` in a spec can be said in TypeScript', (work, { spec }) => {
+])('the keys that a spec allows next to `%s` exist in TypeScript', (work, { spec }) => {
   const allowed = Object.entries<Key>(STAGE.keys)
     .filter(([name, key]) => name === work || (key.group === undefined && isAllowedBeside(key, work)))
     .map(([name]) => name);

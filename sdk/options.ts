@@ -1,13 +1,14 @@
 /**
- * Mistakes that types exclude, but JavaScript and unchecked TypeScript contain: an option that does not exist, a stage's name instead
- * of the stage. The function that gets such a value throws, because ignoring it would start another run than the author meant.
+ * Mistakes that types exclude, but JavaScript and unchecked TypeScript contain: an option that does not exist, a
+ * stage's name instead of the stage. The function that gets such a value throws, because ignoring it would start
+ * another run than the author meant.
  */
 import { didYouMean, nearest } from '../domain/language/text/suggest.ts';
 import { isRounded } from '../domain/units/rounded.ts';
 
 /**
  * @param what  in a message: `options of step "a"`, `retry of step "a"`
- * @param known  each key of the type, so that the compiler finds one that is missing
+ * @param known  every key of the type, so that the compiler finds a missing one
  */
 export function checkOptions<T extends object>(
   what: string,
@@ -71,7 +72,7 @@ export function formatValue(value: unknown): string {
 /**
  * Checks a value that becomes JSON.
  * @param key  for the message
- * @throws RangeError for a number that is perhaps not the one that the author wrote
+ * @throws RangeError for a number that may differ from the number that the author wrote
  */
 export function keepExact<T>(key: string, value: T): T {
   if (typeof value !== 'number' || !Number.isFinite(value) || !isRounded(value)) return value;

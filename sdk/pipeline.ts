@@ -1,4 +1,4 @@
-/** A pipeline as a chain, for authors who prefer that to a list. */
+/** A pipeline as a chain, for authors who prefer a chain to a list. */
 import {
   type Definition,
   definePipeline,
@@ -18,7 +18,7 @@ import { forEach, type ForEachOptions } from './stage-modifiers.ts';
 export type ChainOptions<P extends Params> = Omit<PipelineOptions<P>, 'name' | 'stages' | 'aside' | 'output'>;
 
 /**
- * A pipeline, stage after stage. Each call gives a new one, so that pipelines may have their beginning in common.
+ * A pipeline, stage after stage. Each call returns a new one, so that pipelines may share their beginning.
  *
  * @example
  * ```ts
@@ -43,22 +43,22 @@ export class Pipeline<P extends Params = NoParams, R = null> implements Definiti
     reportPlace(this, link, stagesIn(this));
   }
 
-  /** One without stages. */
+  /** Makes a pipeline without stages. */
   static named<const P extends Params = NoParams>(name: string, options?: ChainOptions<P>): Pipeline<P> {
     return new Pipeline<P>({ ...options, name, stages: [] }, Pipeline.named);
   }
 
-  /** Then this stage, which finds the output of the one before as `/workspace/input.json`. */
+  /** Adds this stage. It finds the output of the stage before as `/workspace/input.json`. */
   pipe<S extends Box | Approval | Wait | Part>(stage: S): Pipeline<P, ResultOf<S, R>> {
     return this.#with(stage, this.pipe);
   }
 
-  /** Then these side by side; the next stage finds their outputs merged. */
+  /** Adds stages that run side by side; the next stage finds their outputs merged. */
   fanOut(boxes: readonly (Box | Approval | Wait | Part)[], options?: { readonly name?: string }): Pipeline<P, Merged> {
     return this.#with(fanOut(boxes, options), this.fanOut);
   }
 
-  /** Then this stage once for each item of a list; the next one finds the list of results. */
+  /** Adds this stage once for each item of a list; the next one finds the list of results. */
   forEach<Item>(
     list: Items,
     stage: Box<Outputs, Item> | Part,
@@ -67,7 +67,10 @@ export class Pipeline<P extends Params = NoParams, R = null> implements Definiti
     return this.#with(forEach<Box<Outputs, Item> | Part>(list, stage, options), this.forEach);
   }
 
-  /** Then these one after the other, again and again until a condition holds. The input of the next stage is the output of the last visit. */
+  /**
+   * Adds stages that run one after the other, again and again until a condition holds. The input of the next stage is
+   * the output of the last visit.
+   */
   loop(name: string, boxes: readonly (Box | Approval | Wait | Part)[], options: LoopOptions): Pipeline<P, unknown> {
     return this.#with(loop(name, boxes, options), this.loop);
   }
@@ -77,7 +80,7 @@ export class Pipeline<P extends Params = NoParams, R = null> implements Definiti
     return new Pipeline<P, R>({ ...this.#options, aside: [...(this.#options.aside ?? []), stage] }, this.aside);
   }
 
-  /** The result is the output of this stage instead of the last one. */
+  /** Makes the output of this stage the result, instead of the output of the last stage. */
   returns<S extends Box | Approval | Part>(stage: S): Pipeline<P, ResultOf<S>> {
     return new Pipeline<P, ResultOf<S>>({ ...this.#options, output: stage }, this.returns);
   }

@@ -17,7 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-test('the source of a skill, by its entry or its folder, says nothing of params', () => {
+test('the source of a skill, by its entry or its folder, does not list params', () => {
   const entry = put('release/skill.ts', 'throw new Error("its code is not run");');
   put('release/package.json', '{ "voidbox": { "params": { "type": "object" } } }');
   expect(readStepMachine(entry)).toEqual({});
@@ -26,7 +26,7 @@ test('the source of a skill, by its entry or its folder, says nothing of params'
   expect(readStepMachine(dirname(put('plain/index.ts')))).toEqual({});
 });
 
-test('a skill that was built says what its params are', () => {
+test('a built skill lists its params', () => {
   put('built/SKILL.md');
   const program = put('built/bin/release.cjs', 'throw new Error("its code is not run");');
   expect(readStepMachine(join(folder, 'built'))).toEqual({ params: undefined });
@@ -44,7 +44,7 @@ test.each([
   ['a folder without an entry', 'empty', 'has none of skill.ts'],
   ['a file that is no code', 'empty/notes.txt', 'is not a TypeScript or JavaScript file'],
   ['what lies in a file', 'empty/notes.txt/skill.ts', 'cannot be read'],
-])('%s is no skill', (_what, path, reason) => {
+])('%s is not a skill', (_what, path, reason) => {
   put('empty/notes.txt');
   expect(readStepMachine(join(folder, path))).toEqual({ problem: expect.stringContaining(reason) as string });
 });

@@ -1,11 +1,14 @@
-/** Reads a skill that a stage runs from this machine. Its code does not run here: only the manifest of a built skill lists its params. */
+/**
+ * Reads a skill that a stage runs from this machine. Its code does not run here: only the manifest of a built skill
+ * lists its params.
+ */
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { ReadStepMachine } from '../domain/language/problems/skill-params.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 
-/** `skill build` makes no larger package.json. */
+/** The largest package.json that `skill build` makes. */
 const MOST_BYTES = 1024 * 1024;
 
 export const readStepMachine: ReadStepMachine = (path) => {
@@ -15,7 +18,7 @@ export const readStepMachine: ReadStepMachine = (path) => {
   } catch (error) {
     if (error instanceof CodedError) return { problem: error.message };
     const { code, message } = error as NodeJS.ErrnoException;
-    // A folder that may not be listed.
+    // The folder may not be listed.
     if (code === undefined) throw error;
     return { problem: message };
   }

@@ -10,7 +10,7 @@ import { SOURCE_LIMITS } from '../domain/language/text/source.ts';
 export function createReadSpec(roots: readonly string[]): ReadSpec {
   return (path) => {
     try {
-      // A longer text is refused by the reader of specs in any case.
+      // The reader of specs rejects a longer text anyway.
       const bytes = readFileWithin(path, { roots, mostBytes: SOURCE_LIMITS.bytes });
       const encoding = findUtf16(bytes);
       if (encoding !== null)

@@ -68,9 +68,9 @@ export interface RunOptions {
 export interface RunResult<R = unknown> {
   readonly runId: string;
   /**
-   * Parsed JSON if the stage that returns it has `outputSchema` or `forEach`, is an approval or a fan-out; else its text. Null if the
-   * stage was passed, or if its output has more than 1 MiB, is not UTF-8 or is on another host: `voidbox result RUN` prints it
-   * there.
+   * Parsed JSON if the stage that returns it has `outputSchema` or `forEach`, is an approval or a fan-out; else its
+   * text. Null if the stage was passed, or if its output has more than 1 MiB, is not UTF-8 or is on another host:
+   * `voidbox result RUN` prints it there.
    */
   readonly output: R | null;
   /** The output in the store of the host that ran it. */

@@ -1,13 +1,13 @@
-/** One table of how each activity is called. Retries here are for infrastructure; the author's are the run machine's. */
+/** The options of each activity. Retries here are for infrastructure; the run machine handles the author's retries. */
 import { ActivityCancellationType, type ActivityOptions } from '@temporalio/workflow';
 import type { Activities } from '../activities/contract.ts';
 
-/** A worker that says nothing for this long is taken for dead and its attempts are given to the next one. */
+/** The server takes a worker without a heartbeat for this long for dead, and gives its attempts to the next worker. */
 export const HEARTBEAT_TIMEOUT_MS = 10_000;
 
 /**
- * How long infrastructure may stay away, beyond the time that a stage may take, before the run gives up:
- * a laptop's long weekend.
+ * How long infrastructure may be away, in addition to the time of the stage, before the run gives up: a laptop's long
+ * weekend.
  */
 const INFRASTRUCTURE_PATIENCE_MS = 7 * 24 * 3_600_000;
 
@@ -34,7 +34,7 @@ export const ACTIVITY_OPTIONS = {
   findTime: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   askApproval: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   recordApproval: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
-  // Other answers wait behind it.
+  // Other answers wait for it, so its limit is short.
   checkRejection: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: 600_000 },
   beginItems: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   endItems: { ...COMMON, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
@@ -42,7 +42,7 @@ export const ACTIVITY_OPTIONS = {
   finishRun: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
 } as const satisfies Record<keyof Activities, ActivityOptions>;
 
-/** A stage's own time comes on top: the keeper counts it, Temporal only must not be shorter. */
+/** Adds the stage's own time limit. The keeper enforces that limit; Temporal's limit must only be longer. */
 export function stageScheduleToCloseMs(stageTimeoutMs: number): number {
   return stageTimeoutMs + INFRASTRUCTURE_PATIENCE_MS;
 }

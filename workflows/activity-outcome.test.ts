@@ -55,7 +55,7 @@ const carrying = (detail: unknown): ActivityFailure =>
     }),
   );
 
-test.each([false, true])('a failure that carries its result is that result (cancel pending: %s)', (isCancelled) => {
+test.each([false, true])('a failure that carries its result becomes that result (cancel pending: %s)', (isCancelled) => {
   expect(stageFailureEvent(carrying(RESULT), 'a', 'a/0/1', isCancelled)).toEqual({
     type: 'stage-finished',
     result: RESULT,
@@ -70,7 +70,7 @@ test.each<[string, unknown]>([
   ['a success', { ...RESULT, outcome: 'succeeded', failure: null }],
   ['a failure that is none', { ...RESULT, failure: 'no rule' }],
   ['outputs that are none', { ...RESULT, outputs: { a: 1 } }],
-])('one that carries %s says what its type and its message say', (_what, detail) => {
+])('a failure that carries %s becomes its own type and message', (_what, detail) => {
   expect(stageFailureEvent(carrying(detail), 'a', 'a/0/1', false)).toEqual({
     type: 'stage-broken',
     stageId: 'a',
@@ -80,7 +80,7 @@ test.each<[string, unknown]>([
   });
 });
 
-test('a value is taken as it is, when it is a result of the attempt', () => {
+test('a value is used unchanged if it is a result of the attempt', () => {
   for (const outcome of ['succeeded', 'failed', 'cancelled', 'passed'] as const)
     expect(stageResultEvent({ ...RESULT, outcome }, 'a', 'a/0/1')).toMatchObject({
       type: 'stage-finished',
@@ -99,6 +99,6 @@ test.each([
   { ...RESULT, vm: undefined },
   { ...RESULT, usage: { turns: 'many' } },
   { ...RESULT, command: {} },
-])('another value breaks the stage, and not the workflow: %j', (value) => {
+])('another value breaks the stage, not the workflow: %j', (value) => {
   expect(stageResultEvent(value, 'a', 'a/0/1')).toMatchObject({ type: 'stage-broken', code: 'internal/bug' });
 });

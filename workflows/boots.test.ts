@@ -33,7 +33,7 @@ const ended = (change: Partial<StageResult> = {}): MachineEvent => ({
 });
 
 describe('a boot', () => {
-  test('that a result tells is recorded with the stage and its time, and the run hears the same event', () => {
+  test('in a result is recorded with the stage and its time, and the run gets the same event', () => {
     const { boots, summaries } = bootsOf(true);
     const event = ended();
     expect(boots.ofStage('build', event)).toBe(event);
@@ -65,7 +65,7 @@ describe('a boot', () => {
     },
   );
 
-  test('keeps its time in the summary of a stage with a long name, which the server takes', () => {
+  test('keeps its time in the summary of a stage with a long name, which the server accepts', () => {
     const { boots, summaries } = bootsOf(true);
     boots.record('ü'.repeat(400), 65_000);
     expect(summaries[0]).toMatch(/^VM of ü+… booted in 1m 05s$/);
@@ -88,7 +88,7 @@ describe('the end of a window', () => {
     await settled;
   });
 
-  test('is not kept from it by a boot whose marker holds a failure', async () => {
+  test('does not wait for ever for a boot whose marker contains a failure', async () => {
     const failure = new ActivityFailure('timed out', 'recordBoot', '1', 'TIMEOUT', undefined);
     const boots = new Boots(true, () => Promise.reject(failure));
     boots.record('a', 1);

@@ -1,6 +1,7 @@
 /**
- * Boots of VMs as markers in history. A VM of one stage boots within `runStage`, whose summary was fixed before, so the Temporal UI
- * shows its boot by the summary of a local activity: one event, within the workflow task that takes the stage's result.
+ * Boots of VMs as markers in history. A VM of one stage boots within `runStage`, whose summary was fixed before. So the
+ * Temporal UI shows the boot by the summary of a local activity: one event, within the workflow task that takes the
+ * stage's result.
  */
 import { proxyLocalActivities, TemporalFailure } from '@temporalio/workflow';
 import type { LocalActivities } from '../activities/contract.ts';
@@ -13,7 +14,7 @@ const OPTIONS = { startToCloseTimeout: 10_000, retry: { maximumAttempts: 1 } } a
 
 const { recordBoot } = proxyLocalActivities<LocalActivities>(OPTIONS);
 
-/** A marker whose summary is this. */
+/** Writes a marker with this summary. */
 type Mark = (summary: string) => Promise<void>;
 
 const markInHistory: Mark = (summary) => recordBoot.executeWithOptions({ ...OPTIONS, summary }, []);
@@ -24,29 +25,29 @@ export class Boots {
   #settled: Promise<void> | null = null;
 
   /**
-   * @param areRecorded  as the run's admission fixed it: without the activity on the workflow's own worker the SDK makes no command
-   * for a marker, but expects it in each replay
+   * @param areRecorded  the setting from the run's admission. Without the activity on the workflow's own worker, the
+   * SDK makes no command for a marker, but expects the marker in each replay
    */
   constructor(areRecorded: boolean, mark: Mark = markInHistory) {
     this.#areRecorded = areRecorded;
     this.#mark = mark;
   }
 
-  /** The event, once the boot that its result tells is recorded. */
+  /** Returns the event, after recording the boot in its result. */
   ofStage(stage: string, event: MachineEvent): MachineEvent {
     if (event.type === 'stage-finished') this.record(stage, event.result.bootMs);
     return event;
   }
 
   /**
-   * @param stages  that the VM is of, for people
-   * @param bootMs  of an activity's answer, which any client of the server can have written
+   * @param stages  the stages of the VM, for people
+   * @param bootMs  from an activity's answer, which any client of the server can have written
    */
   record(stages: string, bootMs: unknown): void {
     if (!this.#areRecorded || typeof bootMs !== 'number' || !Number.isFinite(bootMs) || bootMs < 0) return;
     const summary = summaryOf(`VM of ${stages}`, ` booted in ${formatDurationMs(bootMs)}`);
     const recorded = this.#mark(summary).catch((error: unknown) => {
-      // Other errors are of the workflow's own worker, which lacks the activity: another worker takes the task.
+      // Other errors belong to the workflow's own worker, which lacks the activity: another worker takes the task.
       if (!(error instanceof TemporalFailure)) throw error;
     });
     const before = this.#settled;

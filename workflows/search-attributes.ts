@@ -1,7 +1,7 @@
 import { upsertSearchAttributes } from '@temporalio/workflow';
 import { SEARCH_ATTRIBUTES } from './messages.ts';
 
-/** @param known  names that admission found on the server: another one would fail the task again and again */
+/** @param known  names that admission found on the server: an unknown name would fail the task again and again */
 export function setAttributes(
   known: readonly string[],
   values: Partial<Record<keyof typeof SEARCH_ATTRIBUTES, string>>,

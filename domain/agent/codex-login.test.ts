@@ -6,7 +6,7 @@ const FILE = { OPENAI_API_KEY: null, tokens: TOKENS, last_refresh: '2026-11-20T0
 
 const read = (file: unknown): string | null => readCodexLogin(JSON.stringify(file))?.forGuest ?? null;
 
-it('a guest gets the access token and the account, and nothing that renews or names the person', () => {
+it('a guest gets the access token and the account, and no token or name that renews or identifies the person', () => {
   expect(JSON.parse(read(FILE)!)).toEqual({
     auth_mode: 'chatgptAuthTokens',
     OPENAI_API_KEY: null,
@@ -21,7 +21,7 @@ it('a guest gets the access token and the account, and nothing that renews or na
   for (const text of [TOKENS.refresh_token, TOKENS.id_token, 'extra']) expect(read(FILE)).not.toContain(text);
 });
 
-it('what a guest gets stays what it is, and a key that lies beside the tokens stays away', () => {
+it('the text for a guest does not change, and does not contain a key next to the tokens', () => {
   expect(readCodexLogin(read(FILE)!)?.forGuest).toBe(read(FILE));
   expect(read({ ...FILE, OPENAI_API_KEY: 'sk-beside' })).toBe(read(FILE));
 });
@@ -41,11 +41,11 @@ it.each([
   ['a login by a key', JSON.stringify({ OPENAI_API_KEY: 'sk-key' })],
   ['no access token', JSON.stringify({ tokens: { ...TOKENS, access_token: '' } })],
   ['no account', JSON.stringify({ tokens: { ...TOKENS, account_id: null } })],
-])('%s is no login by a subscription', (_, text) => {
+])('%s is not a login by a subscription', (_, text) => {
   expect(readCodexLogin(text)).toBeNull();
 });
 
-it('every token of a login is a secret, and of other values none is looked for', () => {
+it('every token of a login is a secret, and other values contain no tokens', () => {
   const tokens = ['a.id.c', 'an.access.c', 'rt-refresh'];
   expect(tokensOfLogin(JSON.stringify(FILE, null, 2))).toEqual(tokens);
   expect(tokensOfLogin(JSON.stringify({ ...FILE, OPENAI_API_KEY: 'sk-key' }))).toEqual([...tokens, 'sk-key']);

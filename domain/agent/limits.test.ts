@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { NO_USE } from './budget.ts';
 import { checkBudget, checkRunBudget, checkRunBudgetLeft } from './limits.ts';
 
-test('a command that uses exactly what is left is within its budget, and a passed limit has a code and words', () => {
+test('a command that uses exactly the rest of its budget is within it, and an exceeded limit has a code and a text', () => {
   const used = { ...NO_USE, inputTokens: 900, outputTokens: 100, turns: 3, costUsd: 0.5 };
   expect(checkBudget({ maxTurns: 3, maxTokens: 1_000, maxCostUsd: 0.5 }, used)).toBeNull();
   expect(checkBudget({ maxTurns: 2 }, used)).toEqual({

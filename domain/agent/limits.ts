@@ -1,15 +1,15 @@
-/** Which limit of a budget is passed, or used up, and the words for it. */
+/** Checks which limit of a budget is exceeded or used up, and describes it. */
 import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { BudgetPlan } from '../plan/plan.ts';
 import { budgetLeft, type ModelUse } from './budget.ts';
 
 export interface OverBudget {
   readonly code: AnyErrorCode;
-  /** Goes on after "the agent of stage …". */
+  /** The text after "the agent of stage …". */
   readonly words: string;
 }
 
-/** For a command of an agent, by what is left to it. Null: it is within its limits. */
+/** Checks a command of an agent against the rest of its budget. Null: it is within its limits. */
 export function checkBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
   const left = budgetLeft(budget, used);
   const tokens = used.inputTokens + used.outputTokens;
@@ -34,13 +34,13 @@ export function checkRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget |
   return which === null ? null : { ...which, words: `was stopped: ${which.words}` };
 }
 
-/** For an agent that is to start; null: something of each limit is left. */
+/** Checks whether a further agent may start; null: each limit has some left. */
 export function checkRunBudgetLeft(budget: BudgetPlan, used: ModelUse): OverBudget | null {
   const which = limitBelow(RUN, budget, used, (left) => left <= 0);
   return which === null ? null : { ...which, words: `did not start: ${which.words}` };
 }
 
-/** For a further command of an agent; null: something of each limit is left. */
+/** Checks whether an agent may get a further command; null: each limit has some left. */
 export function checkBudgetLeft(budget: BudgetPlan, used: ModelUse): OverBudget | null {
   return limitBelow(ATTEMPT, budget, used, (left) => left <= 0);
 }

@@ -1,6 +1,6 @@
 import type { ErrorCodeInfo } from './code-info.ts';
 
-/** How a stage with a `prompt` fails beside what any command can. Part of `ERROR_CODES`. */
+/** How a stage with a `prompt` fails, in addition to the failures of commands. Part of `ERROR_CODES`. */
 export const AGENT_CODES = {
   'agent/failed': defineAgentCode(
     'The command line of an agent ended with an error, before or after its turn.',

@@ -4,9 +4,9 @@ import type { SpecCode } from './spec-codes.ts';
 export interface Diagnostic {
   readonly code: SpecCode;
   readonly severity: 'error' | 'warning';
-  /** What is wrong, with the value. */
+  /** The mistake, with the value. */
   readonly message: string;
-  /** What to do about it. */
+  /** The remedy. */
   readonly remedy: string;
   readonly file: string;
   /** From 1. */

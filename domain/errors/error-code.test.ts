@@ -6,16 +6,16 @@ import { endsVm, isErrorCode, isLostVm, remedyOf, retryOf, toErrorCode, withoutL
 
 const CODES = Object.keys(ERROR_CODES) as ErrorCode[];
 
-describe('what follows from the list', () => {
-  test('a new VM is asked for after these, and after no other code', () => {
+describe('the consequences of a code', () => {
+  test('these codes ask for a new VM, and no others do', () => {
     expect(CODES.filter(isLostVm).sort()).toEqual(['vm/boot-timeout', 'vm/lost', 'vm/protocol']);
   });
 
-  test('these end a VM: those after which a new one is tried, and a disk that stayed full', () => {
+  test('these codes end a VM: those after which a new VM is tried, and a disk that stayed full', () => {
     expect(CODES.filter(endsVm).sort()).toEqual(['host/disk-full', 'vm/boot-timeout', 'vm/lost', 'vm/protocol']);
   });
 
-  test('only a broken world is tried again: not a mistake in a spec, an outcome of a stage or a wrong command', () => {
+  test('only failures of the infrastructure are retried: not a mistake in a spec, an outcome of a stage or a wrong command', () => {
     const tried = Object.entries(ERROR_CODES).filter(([, { kind, retry }]) => kind !== 'world' && retry !== 'never');
     expect(tried).toEqual([]);
   });
@@ -30,7 +30,7 @@ test('a remedy names pages of the docs by their paths: terminals have no links',
 });
 
 describe('a code of another build', () => {
-  test.each(['vm/melted', 'constructor', 'toString', ''])('%j stays what it is, is final and has no remedy', (text) => {
+  test.each(['vm/melted', 'constructor', 'toString', ''])('%j stays unchanged, is final and has no remedy', (text) => {
     const code = toErrorCode(text);
     expect(code).toBe(text);
     expect({ isKnown: isErrorCode(code), retry: retryOf(code), remedy: remedyOf(code) }).toEqual({
@@ -41,12 +41,12 @@ describe('a code of another build', () => {
     expect([isLostVm(code), endsVm(code)]).toEqual([false, false]);
   });
 
-  test('a failure that came without a code is a bug', () => {
+  test('a failure without a code is a bug', () => {
     expect([toErrorCode(null), toErrorCode(undefined)]).toEqual(['internal/bug', 'internal/bug']);
   });
 });
 
-test('a code that is not of the list, and a text that was not read as a code, do not compile', () => {
+test('a code outside of the list, and a text that `toErrorCode` has not converted, do not compile', () => {
   // @ts-expect-error misspelt
   const thrown = new CodedError('vm/losst', 'because');
   // @ts-expect-error misspelt

@@ -1,6 +1,6 @@
 import type { ErrorCodeInfo } from './code-info.ts';
 
-/** How a stage with a workspace fails beside what its work can. Part of `ERROR_CODES`. */
+/** How a stage with a workspace fails, in addition to the failures of its work. Part of `ERROR_CODES`. */
 export const WORKSPACE_CODES = {
   'workspace/unusable': {
     kind: 'outcome',

@@ -1,4 +1,4 @@
-/** Texts of the state that a run carries: the state has a bound, so each text has one. */
+/** Shortens the texts in the state of a run, because the size of the state is limited. */
 import type { StageFailure } from '../run/stage-result.ts';
 
 const TEXT_LIMIT = 2_048;

@@ -1,4 +1,7 @@
-/** Which agents of a retry continue from a save of the earlier run. Pure: the command line prints it, and admission decides by it. */
+/**
+ * Which agents of a retry continue from a save of the earlier run. Pure: the command line prints it, and admission
+ * decides by it.
+ */
 import { ownersOf, ownStageOf } from '../plan/item-parts.ts';
 import { costProblem } from '../plan-rules/agent-limits.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
@@ -17,7 +20,7 @@ export interface EarlierAgents {
 }
 
 export interface ContinuingAgent {
-  /** As people write it: `fix`, `fixes[1].work`. */
+  /** The name that people use: `fix`, `fixes[1].work`. */
   readonly name: string;
   /** Its id in the plan. */
   readonly stage: string;
@@ -43,7 +46,7 @@ export interface Continuation {
   readonly problems: readonly string[];
   /** Names of agents that cannot continue; with these in `fresh` the others can. */
   readonly cannot: readonly string[];
-  /** Those of `problems`. */
+  /** The kinds of obstacles in `problems`. */
   readonly obstacles: ReadonlySet<ContinueObstacle>;
   /** Names in `fresh` that no agent has. */
   readonly unknownFresh: readonly string[];
@@ -114,7 +117,7 @@ function candidatesOf(plan: Plan, { again }: Reuse, { attempts, continued }: Ear
     const last = attempts.get(series) ?? NOT_STARTED;
     if (last.state === 'succeeded' || last.state === 'passed') return [];
     const save = last.save ?? (Object.hasOwn(continued, series) ? continued[series]! : null);
-    // Nothing is lost of an agent that did nothing.
+    // An agent that did nothing loses nothing.
     if (!last.hasStarted && save === null) return [];
     return [{ series, name: formatStageName(stage.id, attempted.instance), stage, save }];
   });
@@ -125,7 +128,7 @@ interface ObstacleText {
   readonly text: string;
 }
 
-/** Why the work of a stage would not fit what its agent saved; null: it does. */
+/** Why the work of a stage does not fit the save of its agent; null: it fits. */
 function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => ObstacleText | null {
   const stages = new Map(plan.stages.map((stage) => [stage.id, stage]));
   const ownOf = ownStageOf(plan);
@@ -141,7 +144,7 @@ function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => Obstacle
     if (because?.kind === 'differs')
       return { obstacle: 'differs', text: `its stage differs in ${because.keys.join(', ')}` };
     const around = [stage, ...owners.map((id) => stages.get(id)!)];
-    // A stage with items waits for the stages of its own part, too: these edges are its end.
+    // A stage with items waits for the stages of its own part, too: these edges are not before it.
     const before = around
       .flatMap(({ id, after }) => after.filter((edge) => !ownersIn(stages.get(edge.stage)!).includes(id)))
       .find((edge) => again.has(ownOf(edge.stage)));

@@ -1,4 +1,4 @@
-/** The stages with `finally`: they begin after all others, and have a limited time. */
+/** The stages with `finally`: they begin after all others, and have a time limit. */
 import type { StageFailure } from '../run/stage-result.ts';
 import { clip } from './carried-text.ts';
 import type { Draft } from './draft.ts';
@@ -6,7 +6,7 @@ import { settle, skip } from './ends.ts';
 import { FINALLY_TIMER } from './stage-keys.ts';
 import { isEnd } from './state.ts';
 
-/** Once no other stage is open. Their VMs are their own, so nothing that they lose makes another stage run again. */
+/** Starts them once no other stage is open. They have their own VMs, so a lost VM makes no other stage run again. */
 export function beginFinally(draft: Draft): void {
   const { finallyStages } = draft.index;
   if (draft.finallyBegun || finallyStages.length === 0 || draft.open > finallyStages.length) return;
@@ -19,8 +19,8 @@ export function beginFinally(draft: Draft): void {
 }
 
 /**
- * Cancels those that run, and starts no more of them.
- * @param failure  of the run, unless it has one already; null: a person cancels them
+ * Cancels the running ones, and starts no more of them.
+ * @param failure  the failure of the run, unless it already has one; null: a person cancels them
  */
 export function stopFinally(draft: Draft, why: string, failure: StageFailure | null): void {
   if (draft.finallyStop !== null) return;

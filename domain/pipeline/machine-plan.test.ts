@@ -3,7 +3,7 @@ import { machineOf, planOf } from '../../test/machine/plan-of.ts';
 import { commandOf } from '../plan/work.ts';
 import { machineFromWire, machinePlanOf, machineToWire, dataTakenBy } from './machine-plan.ts';
 
-test('comes back from its wire, whatever it leaves out', () => {
+test('the plan is read back from its wire form, whatever that leaves out', () => {
   for (const machine of [
     machineOf('a'),
     machineOf('a:3 b>a,a c>b!,a~', { shared: 'a b', backoffMs: 5, carry: true }),
@@ -19,13 +19,13 @@ test('comes back from its wire, whatever it leaves out', () => {
     expect(machineFromWire(JSON.parse(JSON.stringify(machineToWire(machine))) as typeof machine)).toEqual(machine);
 });
 
-test('says little of a stage that has the defaults', () => {
+test('the wire form of a stage with the defaults is short', () => {
   const plan = planOf('a b>a', { carry: true });
   const machine = machinePlanOf({ ...plan, stages: plan.stages.map((stage) => ({ ...stage, timeoutMs: 3_600_000 })) });
   expect(machineToWire(machine).stages).toEqual([{ id: 'a' }, { id: 'b', after: ['a'], takes: [{ stage: 'a' }] }]);
 });
 
-test('holds nothing of what a stage runs', () => {
+test('the plan contains nothing of the work of a stage', () => {
   const plan = planOf('a');
   const secretive = {
     ...plan,
@@ -37,7 +37,7 @@ test('holds nothing of what a stage runs', () => {
   expect(JSON.stringify(machineToWire(machinePlanOf(secretive)))).not.toMatch(/the-program|the-argument/);
 });
 
-test('a stage takes of each source once what standard input, input and inputs take together', () => {
+test('a stage takes each output of a source once, whether for standard input, input or inputs', () => {
   const [stage] = planOf('a').stages;
   expect(
     dataTakenBy({

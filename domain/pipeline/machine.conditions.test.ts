@@ -4,7 +4,7 @@ import { World } from '../../test/machine/world.ts';
 import { machineFromWire, machinePlanOf, machineToWire } from './machine-plan.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 
-test('a stage is decided once what it waits for has succeeded, and takes a slot only when its condition holds', () => {
+test('a stage is decided once the stages before it have succeeded, and takes a slot only when its condition holds', () => {
   const world = new World(machineOf('a b>a c', { when: 'b', maxParallel: 2 }));
   expect(world.log).toEqual(['run a/0/1 in a#0', 'run c/0/1 in c#0']);
   world.answer('a');

@@ -4,7 +4,7 @@ import { World } from '../../test/machine/world.ts';
 import { start } from './machine.ts';
 
 describe('edges', () => {
-  test('on a failure: the stage starts when the other failed, and the run fails all the same', () => {
+  test('on a failure: the stage starts when the other failed, and the run still fails', () => {
     const world = new World(machineOf('a b>a! c'));
     world.answer('a', 'fail');
     expect(world.running).toEqual(['c', 'b']);
@@ -12,7 +12,7 @@ describe('edges', () => {
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a' });
   });
 
-  test('on a failure that does not come: the stage is skipped with what waits for it, and the run succeeds', () => {
+  test('on a failure that does not occur: the stage is skipped, with stages that wait for it, and the run succeeds', () => {
     const world = new World(machineOf('a b>a! c>b d>b~,a'));
     world.answer('a');
     expect(world.phases).toEqual({ a: 'succeeded', b: 'skipped', c: 'skipped', d: 'running' });
@@ -50,7 +50,7 @@ describe('edges', () => {
     expect(world.running).toEqual(['c']);
   });
 
-  test('a cancel starts nothing, whatever waits for the end of what it cancels', () => {
+  test('a cancel starts no stage that waits for the end of a cancelled stage', () => {
     const world = new World(machineOf('a b>a~ c>a!'));
     world.send({ type: 'cancel-requested' });
     world.answer('a', 'cancelled').answer('release');
@@ -58,7 +58,7 @@ describe('edges', () => {
     expect(world.outcome?.state).toBe('cancelled');
   });
 
-  test('a cancel after the last result changes nothing of a run in which a failure did not come', () => {
+  test('a cancel after the last result does not change a run in which a failure did not occur', () => {
     const world = new World(machineOf('a b>a!', { shared: 'a b' }));
     world.answer('vm').answer('a');
     world.send({ type: 'cancel-requested' });
@@ -97,7 +97,7 @@ describe('edges from a scope that starts again', () => {
     expect(world.complaints).toEqual([]);
   });
 
-  test('on a failure that does not come the second time either: it is skipped once more, under another id', () => {
+  test('on a failure that does not occur the second time either: it is skipped again, under another id', () => {
     const world = lost('a b h>a! i>h');
     world.answer('vm').answer('a').answer('b').answer('release');
     expect(world.outcome?.state).toBe('succeeded');
@@ -115,7 +115,7 @@ describe('edges from a scope that starts again', () => {
     expect(world.phases).toEqual({ a: 'failed', b: 'ready', h: 'succeeded' });
   });
 
-  test('a shared VM that was released does not come back for a stage that was not needed', () => {
+  test('a released shared VM does not come back for a stage that was not needed', () => {
     const world = new World(machineOf('a b x h>a!,x', { shared: 'a b' }));
     const shared = { ...world.plan, scopes: [world.plan.scopes[0]!, { id: 'other', stages: ['x', 'h'] }] };
     const own = new World({
@@ -156,7 +156,7 @@ describe('a stage without a scope', () => {
     expect(world.outcome).toMatchObject({ state: 'failed', failure: { code: 'stage/rejected' } });
   });
 
-  test('says how each question ended', () => {
+  test('records how each question ended', () => {
     const told = ({ events }: World): unknown => events.map(({ id, body }) => [id, 'outcome' in body && body.outcome]);
     const world = new World(machineOf('a:2 b', { ask: 'a b' }));
     world.answer('a', 'fail').answer('a');

@@ -14,7 +14,7 @@ function visit(world: World, until: 'ok' | 'not'): World {
 }
 
 describe('a loop', () => {
-  test('runs its stages again until its condition holds; what comes after waits for it', () => {
+  test('runs its stages again until its condition holds; stages after it wait for it', () => {
     const world = loopWorld('s a>s b>a L>b z>L').answer('s');
     visit(world, 'not');
     visit(world, 'not');

@@ -18,7 +18,7 @@ describe('order', () => {
     expect(world.outcome?.output?.sha256).toMatch(/^c\/0\/1/);
   });
 
-  test('no more than max_parallel run, in plan order', () => {
+  test('at most max_parallel stages run, in plan order', () => {
     const world = new World(machineOf('a b c d', { maxParallel: 2 }));
     expect(world.running).toEqual(['a', 'b']);
     world.answer('b');
@@ -34,7 +34,7 @@ describe('order', () => {
     expect(world.log).toEqual(['acquire _shared#0', 'run c/0/1 in c#0']);
   });
 
-  test('a stage is given the outputs that it takes', () => {
+  test('a stage gets the outputs that it takes', () => {
     const world = new World(machineOf('a b>a', { carry: true }));
     world.answer('a');
     const command = world.pending[0]!;
@@ -256,13 +256,13 @@ describe('a result that is merged', () => {
     ]);
   });
 
-  test('is not made of a part of them', () => {
+  test('does not exist if one of its parts is missing', () => {
     const world = merged('a b');
     world.answer('a').answer('b', 'fail');
     expect(world.finish).toMatchObject({ outcome: { state: 'failed', failedStage: 'b', output: null }, merge: null });
   });
 
-  test('is kept when a stage beside them fails', () => {
+  test('is kept if another stage fails', () => {
     const world = merged('a b c');
     world.answer('c', 'fail').answer('a').answer('b');
     expect(world.finish).toMatchObject({
@@ -271,7 +271,7 @@ describe('a result that is merged', () => {
     });
   });
 
-  test('has the outputs of the last attempts where a VM was lost', () => {
+  test('has the outputs of the last attempts if a VM was lost', () => {
     const world = new World(machineOf('a b', { merge: 'a b', shared: 'a b' }));
     world
       .answer('vm')
@@ -332,7 +332,7 @@ describe('lost VMs', () => {
     ]);
   });
 
-  test('name the stages that the loss interrupted, also where none had ended', () => {
+  test('name the stages that the loss interrupted, even if no stage had ended', () => {
     const world = new World(machineOf('a b>a', { shared: 'a b' }));
     world.answer('vm').answer('a', 'lost').answer('release');
     expect(world.events.map(({ body }) => body)).toEqual([
@@ -404,7 +404,7 @@ describe('cancel', () => {
     expect(world.log).toEqual(['acquire _shared#0', 'cancel _shared', 'release _shared#0', 'finish cancelled']);
   });
 
-  test('that comes too late leaves the success', () => {
+  test('that comes too late does not change the success', () => {
     const world = new World(machineOf('a'));
     world.send({ type: 'cancel-requested' });
     world.answer('a');
@@ -449,7 +449,7 @@ describe('giving up', () => {
     expect(world.outcome?.state).toBe('cancelled');
   });
 
-  test('that comes too late leaves the success', () => {
+  test('that comes too late does not change the success', () => {
     const world = new World(machineOf('a'));
     world.send({ type: 'give-up', failure });
     world.answer('a');
@@ -475,7 +475,7 @@ test('an event about a stage that the plan does not have is a bug', () => {
   ).toThrow(/no stage "z"/);
 });
 
-test('the state of the largest plan stays under 1 MiB, and its run takes no more than seconds', () => {
+test('the state of the largest plan stays under 1 MiB, and its run takes only seconds', () => {
   const text = Array.from({ length: 2_000 }, (_, index) =>
     index === 0 ? 's0' : `s${index}>s${Math.floor((index - 1) / 40)}`,
   ).join(' ');
@@ -530,13 +530,13 @@ describe('waits', () => {
     expect(seen).toEqual([false, false, false, false, true, true, false]);
   });
 
-  test('what runs without a VM is under way', () => {
+  test('a stage without a VM that runs is under way', () => {
     expect(isOnlyWaiting(new World(machineOf('a b', { wait: 'a', bare: 'b' })).state)).toBe(false);
   });
 });
 
 describe('after a failure of several stages', () => {
-  test('one is enough, the first', () => {
+  test('the first failure is enough', () => {
     const world = new World(machineOf('a b c d>a!,b!,c!', { anyFailure: 'd' }));
     world.answer('a');
     expect(world.phases['d']).toBe('waiting');
@@ -563,7 +563,7 @@ describe('after a failure of several stages', () => {
     expect(world.phases['d']).toBe('running');
   });
 
-  test('one that ran again after a lost VM and fails now starts it', () => {
+  test('a stage that ran again after a lost VM and then fails starts it', () => {
     const world = new World(machineOf('a b c d>a!,c!', { shared: 'a b', anyFailure: 'd' }));
     world.answer('c').answer('vm').answer('a');
     expect(world.phases['d']).toBe('skipped');
@@ -577,7 +577,7 @@ describe('after a failure of several stages', () => {
 describe('stages with `finally`', () => {
   const failure = { code: 'run/timeout', message: 'too long', stderrTail: '' } as const;
 
-  test('start once every other stage has ended, side by side, and the run has its outcome after them', () => {
+  test('start once every other stage has ended, run side by side, and the run has its outcome after them', () => {
     const world = new World(machineOf('a b>a last x', { finally: 'last x', graceMs: 9 }));
     world.answer('a');
     expect(world.running).toEqual(['b']);
@@ -589,7 +589,7 @@ describe('stages with `finally`', () => {
     expect(world.outcome?.state).toBe('succeeded');
   });
 
-  test('after a failure, and what is skipped because of it', () => {
+  test('start after a failure, and after the skips that it causes', () => {
     const world = new World(machineOf('a b>a c last', { finally: 'last' }));
     world.answer('a', 'fail');
     expect(world.running).toEqual(['c']);
@@ -610,13 +610,13 @@ describe('stages with `finally`', () => {
     expect(world.outcome).toMatchObject({ state: 'cancelled', failure: null });
   });
 
-  test('after the time of the run is over; the run has failed with it, also where one of them fails', () => {
+  test('start after the time limit of the run; the run has failed with it, even if one of them fails', () => {
     const world = new World(machineOf('a last', { finally: 'last' }));
     world.send({ type: 'give-up', failure }).answer('a', 'cancelled').answer('release').answer('last', 'fail');
     expect(world.outcome).toMatchObject({ state: 'failed', failure, failedStage: null });
   });
 
-  test('one that fails fails a run that had succeeded, and hides no earlier failure', () => {
+  test('that fail make a run fail that had succeeded, and hide no earlier failure', () => {
     const one = new World(machineOf('a last', { finally: 'last' }));
     one.answer('a').answer('last', 'fail');
     expect(one.outcome).toMatchObject({ state: 'failed', failedStage: 'last' });
@@ -648,7 +648,7 @@ describe('stages with `finally`', () => {
     expect(world.outcome?.state).toBe('cancelled');
   });
 
-  test('a failure before stays the outcome of a run whose last stages are cancelled', () => {
+  test('that are cancelled leave an earlier failure as the outcome of the run', () => {
     const world = new World(machineOf('a last', { finally: 'last' }));
     world.answer('a', 'fail').send({ type: 'cancel-requested' }).send({ type: 'cancel-finally' });
     world.answer('last', 'cancelled').answer('release');
@@ -678,12 +678,12 @@ describe('stages with `finally`', () => {
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'last', failure: full });
   });
 
-  test('begin at once where an earlier run has done everything else', () => {
+  test('begin at once if an earlier run has done all other work', () => {
     const world = new World(machineOf('a last', { finally: 'last' }), { given: { a: { output: null, outputs: {} } } });
     expect(world.running).toEqual(['last']);
   });
 
-  test('one that loses its VM gets another', () => {
+  test('get another VM if they lose theirs', () => {
     const world = new World(machineOf('a last', { finally: 'last' }));
     world
       .send({ type: 'cancel-requested' })
@@ -707,7 +707,7 @@ describe('stages with `finally`', () => {
   });
 });
 
-describe('what is carried past a tolerated failure', () => {
+describe('the input that is carried past a tolerated failure', () => {
   const upstreamOf = (world: World, stage: string): unknown => {
     const command = world.pending.find((each) => each.type === 'run-stage' && each.stageId === stage);
     return command?.type === 'run-stage' ? command.upstream : undefined;

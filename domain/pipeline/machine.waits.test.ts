@@ -5,7 +5,7 @@ import { checkExpressions } from '../language/expression/check.ts';
 import { compileText } from '../language/load.ts';
 import { machineFromWire, machinePlanOf, machineToWire, type MachinePlan } from './machine-plan.ts';
 
-/** `a`, then a wait until a time that it says, then `c`. */
+/** `a`, then a wait until the time in its output, then `c`. */
 function planOfWait(more = ''): MachinePlan {
   const text = `kind: workflow
 name: x
@@ -23,7 +23,7 @@ workflow:
   return machine;
 }
 
-test('the time is found first, from the outputs that say it, and waited for then', () => {
+test('the time is first found in the outputs, and then waited for', () => {
   const world = new World(planOfWait());
   world.answer('a');
   const [found] = world.pending.filter(({ type }) => type === 'find-time');
@@ -36,7 +36,7 @@ test('the time is found first, from the outputs that say it, and waited for then
   expect(world.complaints).toEqual([]);
 });
 
-test('one whose time cannot be found fails, and what waits for it is skipped', () => {
+test('a wait whose time cannot be found fails, and stages that wait for it are skipped', () => {
   const world = new World(planOfWait());
   world.answer('a').answer('b', 'fail');
   expect(world.phases).toMatchObject({ b: 'failed', c: 'skipped' });
@@ -45,7 +45,7 @@ test('one whose time cannot be found fails, and what waits for it is skipped', (
   expect(world.complaints).toEqual([]);
 });
 
-test('its failure may be tolerated', () => {
+test('the failure of a wait may be tolerated', () => {
   const world = new World(planOfWait(', continue_on_error: true'));
   world.answer('a').answer('b', 'fail');
   expect(world.phases).toMatchObject({ b: 'failed', c: 'running' });
@@ -65,7 +65,7 @@ test('a time that is found after a cancel is not waited for', () => {
   expect(world.complaints).toEqual([]);
 });
 
-test('a wait whose plan has its time asks for none', () => {
+test('a wait whose plan has its time does not search for one', () => {
   const world = new World({
     ...machineOf('a', { wait: 'a' }),
     stages: machineOf('a', { wait: 'a' }).stages.map((stage) => ({ ...stage, wait: { forMs: 1, untilMs: null } })),

@@ -4,8 +4,8 @@ import { World } from '../../test/machine/world.ts';
 import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import { isReachable, lastAttempt, lastGeneration } from './reach.ts';
 
-/** That no run leaves these bounds is checked with random ones: `World` complains. */
-test('a stage with a VM for itself gets to its last attempt and no further', () => {
+/** Tests with random plans check that no run leaves these bounds: `World` complains. */
+test('a stage with its own VM reaches its last attempt and no further', () => {
   const plan = machineOf('a:2');
   const world = new World(plan).answer('a', 'fail');
   for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('a', 'lost').answer('release');
@@ -15,7 +15,7 @@ test('a stage with a VM for itself gets to its last attempt and no further', () 
   expect(world.complaints).toEqual([]);
 });
 
-test('a stage in a shared VM gets to its last attempt and no further', () => {
+test('a stage in a shared VM reaches its last attempt and no further', () => {
   const plan = machineOf('a:2 b', { shared: 'a b', maxParallel: 1 });
   const world = new World(plan);
   for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1)
@@ -27,7 +27,7 @@ test('a stage in a shared VM gets to its last attempt and no further', () => {
   expect(world.complaints).toEqual([]);
 });
 
-test('a stage whose VM stays for its attempts gets to its last attempt and no further', () => {
+test('a stage whose VM stays for its attempts reaches its last attempt and no further', () => {
   const plan = machineOf('a:2', { shared: 'a' });
   const kept = { ...plan, scopes: plan.scopes.map((scope) => ({ ...scope, keepsVm: true as const })) };
   const world = new World(kept);

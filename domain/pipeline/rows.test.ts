@@ -8,7 +8,7 @@ test.each([0, 1, 31, 32, 33, 100])('%i values come back in order', (count) => {
   expect(values.map((index) => rowAt(rows, index))).toEqual(values);
 });
 
-test('a draft changes nothing of what it began with, and copies no row that it does not change', () => {
+test('a draft does not change the rows that it began with, and copies no row that it does not change', () => {
   const before = rowsOf(Array.from({ length: 100 }, (_, index) => index));
   const draft = new RowsDraft(before);
   expect(draft.rows).toBe(before);

@@ -1,5 +1,6 @@
 /**
- * A list that is copied where it changes: a transition of a run of 2,000 stages costs about what one of 100 does.
+ * A list that copies only changed parts, so a transition of a run of 2,000 stages costs about as much as one of 100
+ * stages.
  * JSON-safe; every row but the last is full.
  */
 export type Rows<T> = readonly (readonly T[])[];
@@ -21,7 +22,7 @@ export function flatRows<T>(rows: Rows<T>): readonly T[] {
   return rows.flat();
 }
 
-/** Rows in the making, on top of rows that stay as they are. */
+/** Rows that are being changed, on top of rows that do not change. */
 export class RowsDraft<T> {
   #rows: Rows<T>;
   readonly #copied = new Set<number>();

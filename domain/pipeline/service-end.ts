@@ -1,4 +1,4 @@
-/** Whether a cancelled run has done all that it was to do: a cancel is the only end of a service. */
+/** Checks whether a cancelled run has done all its work: a cancel is the only end of a service. */
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import { isService } from '../plan/work.ts';
 
@@ -11,8 +11,8 @@ interface EndedStage {
 }
 
 /**
- * True if the cancel of the run ended services that had begun, and no other work: every other stage succeeded, was passed over, or
- * waited for the failure of a service.
+ * True if the cancel of the run ended services that had begun, and no other work: every other stage succeeded, was
+ * passed, or waited for the failure of a service.
  */
 export function isEndOfServices(
   plan: Pick<Plan, 'stages'>,

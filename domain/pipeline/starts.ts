@@ -1,4 +1,4 @@
-/** How a stage starts: by a command, once its condition holds and there is room. */
+/** Starts stages, once their conditions hold and there is room. */
 import type { Draft } from './draft.ts';
 import { isTimeFound } from './machine-plan.ts';
 import { execKeyOf } from './stage-keys.ts';
@@ -9,7 +9,7 @@ export function startReadyStages(draft: Draft): void {
   draft.startWhileRoom((stage) => startInScope(draft, stage, draft.index.scopeOf(stage)!));
 }
 
-/** False: its VM is not there yet. */
+/** False: its VM does not exist yet. */
 function startInScope(draft: Draft, stage: number, scope: number): boolean {
   const { phase, generation } = draft.scope(scope);
   const shared = draft.index.isShared(scope);
@@ -55,7 +55,7 @@ export function startStage(draft: Draft, stage: number): void {
   }
 }
 
-/** @param reads  ids of the stages that the condition is decided with */
+/** @param reads  ids of the stages whose ends the condition reads */
 export function evaluateCondition(draft: Draft, stage: number, reads: readonly string[]): void {
   const evaluation = draft.stage(stage).evaluations + 1;
   draft.setStage(stage, { phase: 'deciding', evaluations: evaluation });

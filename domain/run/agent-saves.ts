@@ -1,4 +1,7 @@
-/** The saves of the agents of a run, folded from its events: a retry with `continue` starts from the newest save of each. */
+/**
+ * The saves of the agents of a run, folded from its events: a retry with `continue` starts from the newest save of
+ * each.
+ */
 import { parseExecKey } from './attempt.ts';
 import type { RunEvent, RunEventBody, SavedFolder } from './event.ts';
 import { sumOfCounts } from '../agent/budget.ts';
@@ -36,12 +39,15 @@ export interface AttemptSeries {
 /** By `seriesOf` the exec key. */
 export type AttemptsBySeries = ReadonlyMap<string, AttemptSeries>;
 
-/** The part of an exec key that all attempts of a stage share: `<stage>/<instance>`. Null for a text that is no exec key. */
+/**
+ * The part of an exec key that all attempts of a stage share: `<stage>/<instance>`. Null for a text that is not an exec
+ * key.
+ */
 export function seriesOf(execKey: string): string | null {
   return parseExecKey(execKey) === null ? null : execKey.split('/').slice(0, 2).join('/');
 }
 
-/** @param events  of the run, in their order */
+/** @param events  the events of the run, in order */
 export async function readAttemptSeries(runId: string, events: AsyncIterable<RunEvent>): Promise<AttemptsBySeries> {
   const fold = new SeriesFold(runId);
   for await (const { body, atMs } of events) fold.push(body, atMs);
@@ -53,7 +59,7 @@ class SeriesFold {
   readonly #runId: string;
   /** The number of each series' latest attempt. */
   readonly #latest = new Map<string, number>();
-  /** Calls of the model by attempt: its own, and those that its session had before it. */
+  /** Calls of the model by attempt: its own, and the calls in its session before it. */
   readonly #own = new Map<string, number>();
   readonly #before = new Map<string, number>();
 
@@ -104,7 +110,7 @@ class SeriesFold {
     this.series.set(key, { state, hasStarted: state === 'open' || known?.hasStarted === true, save });
   }
 
-  /** Null for an attempt before the latest, and for a text that is no exec key. */
+  /** Null for an attempt before the latest, and for a text that is not an exec key. */
   #keyOf(execKey: string): string | null {
     const key = seriesOf(execKey);
     const attempt = parseExecKey(execKey)?.attempt ?? 0;

@@ -73,7 +73,7 @@ describe('an exec key', () => {
     'read~1/0/1',
     '../0/1',
     'read/0/1/finished',
-  ])('none is %j', (text) => {
+  ])('is not the text %j', (text) => {
     expect(parseExecKey(text)).toBeNull();
   });
 

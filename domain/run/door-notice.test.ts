@@ -96,7 +96,7 @@ describe('notices of a door', () => {
   });
 });
 
-test('a target is shown as it is typed', () => {
+test('a target is shown as people type it', () => {
   expect(targetText({ host: 'a.example', port: 443 })).toBe('a.example:443');
   expect(targetText({ host: '::1', port: 80 })).toBe('[::1]:80');
   expect(targetText({ service: 'db' })).toBe('service db');

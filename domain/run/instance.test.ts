@@ -62,11 +62,11 @@ describe('the text of an instance path', () => {
     'größe~1',
     'a~1~b~1~c~1~d~1~e~1',
     `${'x'.repeat(65)}~1`,
-  ])('no path is %j', (text) => {
+  ])('%j is not a path', (text) => {
     expect(parseInstance(text)).toBeNull();
   });
 
-  test('the last item is the one before the limit', () => {
+  test('the number of the last item is one below the limit', () => {
     const last = INSTANCE_LIMITS.items - 1;
     expect(parseInstance(instanceText([step('p', last)]))).toEqual([step('p', last)]);
     expect(() => instanceText([step('p', INSTANCE_LIMITS.items)])).toThrow('part p has no item 1000000');
@@ -74,7 +74,7 @@ describe('the text of an instance path', () => {
     expect(() => instanceText([step('p', 0.5)])).toThrow('no item 0.5');
   });
 
-  test('parts are nested as deep as the limit says and no deeper', () => {
+  test('parts are nested up to the limit and no deeper', () => {
     const deep = Array.from({ length: INSTANCE_LIMITS.depth }, (_, at) => step(`p${at}`, at));
     expect(parseInstance(instanceText(deep))).toEqual(deep);
     expect(() => instanceText([...deep, step('more', 0)])).toThrow('nested 5 deep, at most 4');
@@ -102,7 +102,7 @@ test.each<[string, InstancePath, string]>([
   ['resize', [{ part: 'resize', item: 3 }], 'resize[3]'],
   ['resize', [{ part: 'resize', item: 3, attempt: 2 }], 'resize#2[3]'],
   ['build', [{ part: 'deploy', item: 0 }], 'deploy[0].build'],
-  // As plans name it.
+  // The name in a plan.
   ['deploy.build', [{ part: 'deploy', item: 0 }], 'deploy[0].build'],
   ['deploy.build', [], 'deploy.build'],
 ])('%s in %j is shown as %s', (stage, path, shown) => {

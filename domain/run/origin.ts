@@ -1,6 +1,9 @@
-/** Where a run comes from: the earlier run whose outputs it takes. */
+/** The origin of a run: the earlier run whose outputs it takes. */
 
-/** `retry`: the same spec, perhaps with other params. `fork`: another spec, equal up to where it starts. */
+/**
+ * `retry`: the same spec, perhaps with other params. `fork`: another spec, which is equal before the stage where it
+ * starts.
+ */
 export const ORIGIN_KINDS = ['retry', 'fork'] as const;
 export type OriginKind = (typeof ORIGIN_KINDS)[number];
 
@@ -8,19 +11,22 @@ export interface RunOrigin {
   /** The earlier run; it may have been pruned since. */
   readonly runId: string;
   readonly kind: OriginKind;
-  /** The stage that was named to start from; null: none, so that it starts at what did not succeed. */
+  /** The stage that the user named as the start; null: no stage, so it starts at the stages that did not succeed. */
   readonly from: string | null;
   /** Agents of a retry continue their saved sessions. Absent: every agent starts from its beginning. */
   readonly continue?: ContinueRequest;
 }
 
-/** How the agents of a retry continue that did not succeed in the earlier run. */
+/** How agents of a retry continue that did not succeed in the earlier run. */
 export interface ContinueRequest extends AgentLimits {
-  /** Agents that start from their beginning instead: stages, also stages of items (`fixes[1].work`). Absent: no agent does. */
+  /**
+   * Agents that start from their beginning instead: stages, also stages of items (`fixes[1].work`). Absent: no agent
+   * does.
+   */
   readonly fresh?: readonly string[];
 }
 
-/** Limits of each attempt of the agents that continue; an absent limit stays as the plan has it. */
+/** Limits of each attempt of the agents that continue; without a limit here, the plan's limit applies. */
 export interface AgentLimits {
   readonly timeoutMs?: number;
   readonly maxCostUsd?: number;
@@ -30,7 +36,7 @@ export interface AgentLimits {
   readonly maxTurns?: number;
 }
 
-/** Entries of `fresh`. */
+/** The most entries of `fresh`. */
 export const MOST_FRESH = 1_000;
 
 /** For people: `retry of RUN from STAGE`. */

@@ -1,4 +1,4 @@
-/** Words about the changes of an agent whose attempt failed or was interrupted. */
+/** Texts about the changes of an agent whose attempt failed or was interrupted. */
 import { PARTIAL_OUTPUTS } from '../plan/workspace.ts';
 import { quoteRunId } from './run-id.ts';
 

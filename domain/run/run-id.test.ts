@@ -141,7 +141,7 @@ test.each([
   ['with space', "'with space'"],
   ['größe', "'größe'"],
   ["it's\u001b[2J", "$'it\\x27s\\x1b[2J'"],
-])('messages name the run %j by the id that a command takes', (runId, typed) => {
+])('messages name the run %j by the id that commands accept', (runId, typed) => {
   const of = { stage: 'a', execKey: 'a/0/1' };
   expect(describePartial(runId, 'a', 1)).toContain(`\`voidbox apply ${typed} --partial\``);
   expect(describeRetainedVm(runId, of, 0)).toContain(

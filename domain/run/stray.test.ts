@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { MOST_STRAYS, STRAY_CHARACTERS, strayMessage, strayNotice } from './stray.ts';
 
-test('a notice names the signal or update, and what the run takes', () => {
+test('a notice names the signal or update, and the names that the run accepts', () => {
   expect(strayMessage('signal', 'cancelfinally', ['cancelFinally'])).toBe(
     'the signal "cancelfinally" has no handler and was ignored: a run takes the signal "cancelFinally"',
   );
@@ -16,7 +16,7 @@ test('a name of 1 MiB is cut at a whole character', () => {
   expect(message.length).toBeLessThan(STRAY_CHARACTERS);
 });
 
-test('only the last notice says that none follows', () => {
+test('only the last notice reports that no more follow', () => {
   expect(strayNotice('m', MOST_STRAYS - 1)).toBe('m');
   expect(strayNotice('m', MOST_STRAYS)).toBe('m. No more notices of this kind follow');
 });

@@ -1,4 +1,4 @@
-/** Signals and updates without a handler: how many of them become notices of a run, and what a notice says. */
+/** Signals and updates without a handler: how many of them become notices of a run, and the text of a notice. */
 
 /** Limit of notices about signals and updates together; the last notice reports that no more follow. */
 export const MOST_STRAYS = 5;

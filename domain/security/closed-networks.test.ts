@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { CLOSED_NETWORKS, findClosedNetwork, GUARDED_ADDRESSES } from './closed-networks.ts';
 
-test('the table is the one of the keeper', () => {
+test('the table equals the table of the keeper', () => {
   const source = readFileSync(new URL('../../native/keeper/src/egress/address.rs', import.meta.url), 'utf8');
   const closed = source.slice(0, source.indexOf('const GUARDED'));
   const keepers = [...closed.matchAll(/\(\s*\[([0-9a-fx, ]+)\],\s*(\d+),\s*"/g)].map(([, numbers = '', prefix]) => {

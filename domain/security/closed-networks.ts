@@ -58,9 +58,9 @@ const VERSION_4 = 32;
 const VERSION_6 = 128;
 
 /**
- * Finds the closed network that has all addresses of a network.
+ * Finds the closed network that contains all addresses of a network.
  * @param cidr  such as `10.1.0.0/16`
- * @returns null if some address of it can open, and for a text that is no network
+ * @returns null if a rule can open some address of it, and for a text that is not a network
  */
 export function findClosedNetwork(cidr: string): ClosedNetwork | null {
   const [address = '', digits = ''] = cidr.split('/');
@@ -78,7 +78,7 @@ export function findClosedNetwork(cidr: string): ClosedNetwork | null {
 }
 
 /**
- * True for the names that each host gives to its own loopback.
+ * True for names that each host uses for its own loopback.
  * @param name  in lower case
  */
 export function isLoopbackName(name: string): boolean {

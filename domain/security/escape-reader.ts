@@ -1,9 +1,12 @@
 /**
- * Reads one escape sequence of a terminal, symbol by symbol: the sequences that `sanitize` removes, and no others. Symbols are
- * bytes of UTF-8 or UTF-16 units.
+ * Reads one escape sequence of a terminal, symbol by symbol: the sequences that `sanitize` removes, and no others.
+ * Symbols are bytes of UTF-8 or UTF-16 units.
  */
 
-/** `inside`: the sequence is not complete. `ended`: the symbol is its last. `none`: there is no sequence, and the symbol is not a part. */
+/**
+ * `inside`: the sequence is not complete. `ended`: the symbol is its last. `none`: there is no sequence, and the symbol
+ * is not a part of one.
+ */
 export type EscapeReading = 'inside' | 'ended' | 'none';
 
 export interface EscapeReader {
@@ -37,7 +40,10 @@ export function createEscapeReader(kind: SymbolKind): EscapeReader {
     place = to;
     return 'inside';
   };
-  /** @param code  a C1 control as its code point; of other characters outside of ASCII only that they are no control counts */
+  /**
+   * @param code  a C1 control as its code point; for other characters outside of ASCII, any number that is not a
+   * control
+   */
   const readCode = (code: number): EscapeReading => {
     switch (place) {
       case 'begin':
@@ -73,7 +79,7 @@ export function createEscapeReader(kind: SymbolKind): EscapeReader {
       if (hasLead) {
         hasLead = false;
         if (symbol >= 0x80 && symbol <= 0xbf) return readCode(symbol);
-        // A part of a character; the symbol is not of it.
+        // A part of a character; the symbol does not belong to it.
         const reading = readCode(0xa0);
         if (reading !== 'inside') return reading;
       }

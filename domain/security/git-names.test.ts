@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { isDotGit, repositoryPartNamed } from './git-names.ts';
 
-test('every name that a file system takes for `.git` is one', () => {
+test('every name that a file system takes for `.git` is recognized', () => {
   const plain = [
     '.git',
     '.GIT',
@@ -18,7 +18,7 @@ test('every name that a file system takes for `.git` is one', () => {
     expect([name, isDotGit(name)]).toEqual([name, true]);
 });
 
-test('a name that no file system reads as `.git` is no part of a repository', () => {
+test('a name that no file system reads as `.git` is not part of a repository', () => {
   for (const name of [
     'git',
     '.gitignore',

@@ -1,9 +1,12 @@
 /**
- * Which names git takes for a repository's own data. Git runs programs that such files name, also for `git status`, so files of
- * a guest under these names are more than data.
+ * Names that git takes for a repository's own data. Git runs programs that such files name, even for `git status`, so
+ * files of a guest with these names are more than data.
  */
 
-/** The names that make a folder a repository for git: `HEAD` with `objects` and `refs`, or with the name of a folder that has them. */
+/**
+ * The names that make a folder a repository for git: `HEAD` with `objects` and `refs`, or with the name of a folder
+ * that has them.
+ */
 export const REPOSITORY_PARTS = ['HEAD', 'objects', 'refs', 'commondir'] as const;
 export type RepositoryPart = (typeof REPOSITORY_PARTS)[number];
 
@@ -11,8 +14,8 @@ export type RepositoryPart = (typeof REPOSITORY_PARTS)[number];
 const IGNORED_BY_HFS = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g;
 
 /**
- * Whether a file system could take a name for `.git`: in any case, with characters that HFS+ ignores, and in the forms that
- * NTFS has for it (`git~1`, `.git.`, `.git::$INDEX_ALLOCATION`). A folder of Linux may lie on each of these.
+ * Whether a file system could take a name for `.git`: in any case, with characters that HFS+ ignores, and in the forms
+ * of NTFS (`git~1`, `.git.`, `.git::$INDEX_ALLOCATION`). A folder of Linux may be on each of these file systems.
  * @param name  one component of a path
  */
 export function isDotGit(name: string): boolean {
@@ -30,7 +33,7 @@ export function isRepositoryLayout(parts: ReadonlySet<RepositoryPart>): boolean 
   return parts.has('HEAD') && (parts.has('commondir') || (parts.has('objects') && parts.has('refs')));
 }
 
-/** Names that some file system takes for one are one. */
+/** Folds names that some file system takes for the same name. */
 export function foldName(name: string): string {
   return (/[^ -~]/.test(name) ? name.normalize('NFKC') : name)
     .replace(IGNORED_BY_HFS, '')

@@ -59,7 +59,7 @@ describe('a stream', () => {
     );
   });
 
-  test('with overlapping secrets takes out all of them', () => {
+  test('with overlapping secrets loses all of them', () => {
     const values = ['abcdefgh', 'cdefghij', 'efghijklmn'];
     for (const size of [1, 3, 50]) expect(through('xabcdefghijklmnx', secrets(...values), size)).toBe(`x${REDACTED}x`);
   });
@@ -81,7 +81,7 @@ describe('a stream', () => {
     }
   });
 
-  test('that is one long run of a secret is given out in parts', () => {
+  test('that is one long run of a secret is returned in parts', () => {
     const stream = createRedactor(secrets('aaaaaa')).stream();
     const chunk = Buffer.alloc(100_000, 'a');
     expect(stream.push(chunk)).toHaveLength(1);
@@ -322,7 +322,7 @@ describe('a secret with an escape sequence inside', () => {
   });
 });
 
-test('a stream counts what it takes out by the names of the secrets', () => {
+test('a stream counts the redacted secrets by name', () => {
   const known: Secret[] = [
     { name: 'A', value: 'hunter2-one' },
     { name: 'B', value: 'hunter2-two' },
@@ -345,7 +345,7 @@ test('a stream counts what it takes out by the names of the secrets', () => {
   expect(createRedactor([]).stream().counts().size).toBe(0);
 });
 
-test('the padding of base64 goes with the secret', () => {
+test('the padding of base64 is redacted with the secret', () => {
   expect(redactText(`<${Buffer.from('hunter2').toString('base64')}>`, secrets('hunter2'))).toBe(`<${REDACTED}>`);
 });
 

@@ -36,8 +36,8 @@ describe('sanitize', () => {
     for (const input of inputs) expect(sanitize(input)).not.toMatch(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/);
   });
 
-  test('what is left out does not put a new sequence together', () => {
-    // Without a second look, leaving out the inner sequence would leave `ESC [ 31m`.
+  test('a removed sequence does not create a new one', () => {
+    // Without a second pass, the removal of the inner sequence would leave `ESC [ 31m`.
     // eslint-disable-next-line no-control-regex -- control characters are the subject
     expect(sanitize(`${ESC}${ESC}[0m[31m`)).not.toMatch(/\u001b/);
   });

@@ -1,6 +1,7 @@
 /**
- * Searches a text for secrets, symbol by symbol: once with escape sequences, and once without them, as a terminal shows it. Without
- * the second search no pattern would find a secret with a change of color inside, and readers of logs would see the whole secret.
+ * Searches a text for secrets, symbol by symbol: once with escape sequences, and once without them, as a terminal shows
+ * it. Without the second search no pattern would find a secret with a change of color inside, and readers of logs would
+ * see the whole secret.
  */
 import { type Automaton, step } from './automaton.ts';
 import {
@@ -11,18 +12,21 @@ import {
   type SymbolKind,
 } from './escape-reader.ts';
 
-/** Tools break lines of base64 and hexadecimal digits at 60, 64 or 76 columns; a shorter line is not held back for what follows. */
+/**
+ * Tools break lines of base64 and hexadecimal digits at 60, 64 or 76 columns. A shorter line is not held back for its
+ * continuation.
+ */
 export const WRAP_COLUMNS = 57;
 const LINE_FEED = 10;
 const CARRIAGE_RETURN = 13;
 
-/** A begun secret with escape sequences inside is followed over so many symbols, so that memory stays bounded. */
+/** A started secret with escape sequences inside is followed over this many symbols, so that memory stays bounded. */
 const THROUGH_SYMBOLS = 256 * 1024;
 
-/** Bytes of an escape sequence that is passed over: a character has at most 3 for each UTF-16 unit. */
+/** Bytes of a skipped escape sequence: a character has at most 3 for each UTF-16 unit. */
 const ESCAPE_SYMBOLS: Readonly<Record<SymbolKind, number>> = { utf8: 3 * ESCAPE_CHARACTERS, utf16: ESCAPE_CHARACTERS };
 
-/** Symbols inside of what may become a secret that are passed over: a line break, or an escape sequence. */
+/** Symbols that are skipped inside of a possible secret: a line break, or an escape sequence. */
 interface Skip {
   readonly from: number;
   readonly to: number;
@@ -35,10 +39,10 @@ export interface Track {
   skips: Skip[];
 }
 
-/** The text without escape sequences. Skips before `head` lie before what may become a secret. */
+/** The text without escape sequences. Skips before `head` are before the possible secret. */
 interface ThroughTrack extends Track {
   head: number;
-  /** Skips before it are in `skipped` and `escapes`, without those before `head`. */
+  /** Skips before this one are in `skipped` and `escapes`, except those before `head`. */
   counted: number;
   /** Symbols of these skips. */
   skipped: number;
@@ -46,13 +50,16 @@ interface ThroughTrack extends Track {
   escapes: number;
 }
 
-/** Up to this number of skips that were passed are kept, so most steps move no skips. */
+/** At most this many passed skips are kept, so most steps move no skips. */
 const MOST_BEHIND = 1_024;
 
 export interface SecretScan {
-  /** The text with its escape sequences. A caller that steps the automaton itself for ordinary symbols writes the state here before `take`. */
+  /**
+   * The text with its escape sequences. A caller that steps the automaton itself for ordinary symbols writes the state
+   * here before `take`.
+   */
   readonly raw: Track;
-  /** An escape sequence is within what may become a secret: `take` must get each symbol. */
+  /** An escape sequence is inside a possible secret: `take` must get each symbol. */
   isThrough(): boolean;
   /** Takes the next symbol, whose offset is `at`. */
   take(symbol: number, at: number): void;
@@ -61,7 +68,7 @@ export interface SecretScan {
 }
 
 /**
- * @param lineFrom  where the line began; negative infinity if that is not known
+ * @param lineFrom  where the line began; negative infinity if that is unknown
  * @param found  a secret from `from` to before `to`, and the `owner` of its pattern
  */
 export function createScan(
@@ -92,7 +99,7 @@ export function createScan(
     const from = passBehind(through, end, automaton.depth[through.state]!);
     if (through.escapes === 0 || end - from > THROUGH_SYMBOLS) through = null;
   };
-  /** @param settles  false for symbols before the last one, where `raw` is of no use */
+  /** @param settles  false for symbols before the last one, where `raw` is not needed */
   const seeThrough = (symbol: number, at: number, settles = true): void => {
     if (escape === null) {
       const track = through ?? raw;
@@ -135,15 +142,18 @@ export function createScan(
   };
 }
 
-/** True if a tool may have broken digits here. One carriage return counts, so that the scan never holds back a run of them. */
+/**
+ * True if a tool may have broken digits here. One carriage return counts, so that the scan never holds back a run of
+ * them.
+ */
 function isEndOfLine(symbol: number, at: number, lineBegin: number, last: Skip | undefined): boolean {
   const isBehindBreak = last !== undefined && !last.isEscape && last.to === at;
   return at - lineBegin >= WRAP_COLUMNS && (symbol === LINE_FEED || !isBehindBreak);
 }
 
 /**
- * Returns the result of `findBeginning`, and never visits the skips before it again, because the beginning only moves forward. So each
- * skip is visited twice, however long a secret is.
+ * Returns the result of `findBeginning`, and never visits the skips before it again, because the beginning only moves
+ * forward. So each skip is visited twice, however long a secret is.
  */
 function passBehind(track: ThroughTrack, to: number, symbols: number): number {
   for (; track.counted < track.skips.length; track.counted += 1) count(track, track.counted, 1);

@@ -1,8 +1,8 @@
-/** Places of secrets in a text, in order and apart from each other. */
+/** Sorted places of secrets in a text that do not touch each other. */
 
 export interface Span {
   readonly from: number;
-  /** Behind its last symbol. */
+  /** The offset after its last symbol. */
   readonly to: number;
   /** Owners of the secrets that are in this span. */
   readonly owners: readonly number[];

@@ -77,7 +77,7 @@ describe('a state', () => {
       expect(problemOfState(wrong, 's1'), problem).toContain(problem);
   });
 
-  test('is not what another action follows from', async () => {
+  test('and an action that does not follow from it have a problem', async () => {
     const { state, facts, command } = await acting();
     for (const [wrong, problem] of [
       [{ ...command, cursor: 99 }, 'no step of the session stands where'],

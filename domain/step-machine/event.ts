@@ -1,4 +1,6 @@
-/** Events that the engine takes. Events of a cursor that is no longer in the phase they answer are ignored. */
+/**
+ * Events that the engine accepts. It ignores an event if its cursor is no longer in the phase that the event answers.
+ */
 import type { WaitReason } from './command.ts';
 import type { ErrorFacts, RenderedPrompt } from './state.ts';
 
@@ -9,7 +11,7 @@ export type SessionEvent = SessionEventBody & {
 
 export type SessionEventBody =
   | { readonly type: 'start'; readonly request: string }
-  /** `turn`: refuse the answer when the session has gone on. */
+  /** `turn`: the answer is refused if the session has moved on. */
   | {
       readonly type: 'advance';
       readonly request: string;
@@ -37,7 +39,7 @@ export type SessionEventBody =
       readonly retryable: boolean;
       readonly timedOut: boolean;
     }
-  /** `result`: what `save` returned as `step`, when it did. */
+  /** `result`: the value that `save` returned as `step`, if any. */
   | {
       readonly type: 'saved';
       readonly cursor: number;
@@ -47,19 +49,19 @@ export type SessionEventBody =
   | { readonly type: 'chosen'; readonly cursor: number; readonly target: unknown }
   | { readonly type: 'measured'; readonly cursor: number; readonly durationMs: number }
   | { readonly type: 'timer-fired'; readonly cursor: number; readonly reason: WaitReason }
-  /** Whatever is due by now is due. */
+  /** Handles everything that is due by now. */
   | { readonly type: 'tick' }
   | { readonly type: 'child-ready'; readonly cursor: number; readonly params: unknown }
   | { readonly type: 'child-ended'; readonly cursor: number; readonly finalOutput: unknown }
   | { readonly type: 'topic-rendered'; readonly cursor: number; readonly content: string }
   | { readonly type: 'final-checked'; readonly cursor: number; readonly ok: true; readonly value: unknown }
   | { readonly type: 'final-checked'; readonly cursor: number; readonly ok: false; readonly message: string }
-  /** The command of that cursor could not be carried out: the author's callback threw. */
+  /** The command of that cursor failed: the author's callback threw. */
   | { readonly type: 'threw'; readonly cursor: number; readonly error: ErrorFacts }
   | { readonly type: 'cancel'; readonly reason: string }
   /** Before the session is placed: one entry of a history that a client carries. */
   | { readonly type: 'replay'; readonly step: string; readonly response: unknown; readonly actionResult?: unknown }
   /** Before the session is placed: a sub-skill that the history leads into. */
   | { readonly type: 'replay-open'; readonly path: string }
-  /** After a replay: the step that the client says is current. */
+  /** After a replay: the current step according to the client. */
   | { readonly type: 'place'; readonly step: string };

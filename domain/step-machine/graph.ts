@@ -5,7 +5,9 @@ interface Visit {
   next: number;
 }
 
-/** Strongly connected components by Tarjan's algorithm, without recursion: a skill may be a chain of thousands of steps. */
+/**
+ * Strongly connected components by Tarjan's algorithm, without recursion: a skill may be a chain of thousands of steps.
+ */
 export function findComponents(edges: Edges): readonly (readonly string[])[] {
   const index = new Map<string, number>();
   const low = new Map<string, number>();
@@ -44,7 +46,7 @@ export function findComponents(edges: Edges): readonly (readonly string[])[] {
   return found;
 }
 
-/** Every step that lies on some cycle; a step that leads to itself is one. */
+/** Every step on a cycle; a step that leads to itself is on a cycle. */
 export function cycleMembers(edges: Edges): ReadonlySet<string> {
   const cyclic = findComponents(edges).filter(
     (members) => members.length > 1 || edges.get(members[0]!)!.includes(members[0]!),
@@ -52,7 +54,7 @@ export function cycleMembers(edges: Edges): ReadonlySet<string> {
   return new Set(cyclic.flat());
 }
 
-/** What can be reached from some steps, those included, without passing through `stop`. */
+/** The steps that can be reached from some steps, including these, without passing through `stop`. */
 export function findReachable(edges: Edges, from: readonly string[], stop?: string): ReadonlySet<string> {
   const seen = new Set(from.filter((step) => step !== stop));
   for (const step of seen) for (const target of edges.get(step) ?? []) if (target !== stop) seen.add(target);

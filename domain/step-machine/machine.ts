@@ -2,8 +2,9 @@
  * The step machine: decides what happens next in a session. Pure: the same state and event give the same state and
  * commands.
  *
- * Each current step is a cursor, and a cursor is in one phase (state.ts). Most phases ask for one command, and the event
- * that answers it ends the phase (work.ts). A step passes over a phase in brackets if it has nothing for that phase.
+ * Each current step is a cursor, and a cursor is in one phase (state.ts). Most phases ask for one command, and the
+ * event that answers it ends the phase (work.ts). A step passes over a phase in brackets if it has nothing for that
+ * phase.
  *
  *   becomes current (visit.ts)
  *   │                              ┌──── refused, fewer than `maxInvalid` times ────┐

@@ -5,7 +5,7 @@ import { append, EMPTY_LOG, flush, recordsOf, type RecordLog, type StepRecord } 
 const record = (turn: number): StepRecord => ({ step: 's', response: {}, result: {}, turn, frame: 0 });
 const turns = (log: RecordLog): number[] => [...recordsOf(log)].map(({ turn }) => turn);
 
-test('appending to the newest log copies nothing, and older logs keep saying what they said', () => {
+test('appending to the newest log copies nothing, and older logs do not change', () => {
   const one = append(EMPTY_LOG, record(1));
   const two = append(one, record(2));
   const three = append(two, record(3));

@@ -9,21 +9,21 @@ export interface AttemptFailure {
 
 /** One completed visit. */
 export interface StepRecord extends StepResult {
-  /** With the sub-skill's prefix: `sub/step`. */
+  /** The name of the step with the sub-skill's prefix: `sub/step`. */
   readonly step: string;
   readonly turn: number;
-  /** The frame it belongs to. */
+  /** The frame of the step. */
   readonly frame: number;
   readonly failures?: readonly AttemptFailure[];
 }
 
 /**
- * An append-only log that states share. Appending at the end of the newest state pushes onto the shared array, and every
- * state reads only its own first `length` items, so an older state keeps saying what it said. Appending to an older state
- * copies once. Nothing else may write to `items`.
+ * An append-only log that states share. Appending to the newest state pushes onto the shared array. Every state reads
+ * only its own first `length` items, so an older state does not change. Appending to an older state copies once. No
+ * other code may write to `items`.
  */
 export interface RecordLog {
-  /** How many older records have been moved elsewhere, and where to. */
+  /** The number of older records that were moved out, and the place of these records. */
   readonly flushed: number;
   readonly flushedRef: string | null;
   readonly length: number;
@@ -44,7 +44,7 @@ export function append(log: RecordLog, record: StepRecord): RecordLog {
   return { ...log, length: log.length + 1, items };
 }
 
-/** @param from  leaves out as many; a negative number leaves out none */
+/** @param from  how many records to leave out; a negative number leaves out no record */
 export function* recordsOf(log: RecordLog, from = 0): Generator<StepRecord> {
   for (let i = Math.max(0, from); i < log.length; i++) yield log.items[i]!;
 }

@@ -8,7 +8,7 @@ import {
   outermostSession,
 } from './session-id.ts';
 
-describe('what is an id', () => {
+describe('the form of an id', () => {
   test.each<[string, boolean, boolean]>([
     ['greeter-20260304-050607-ab12', true, true],
     ['.hidden', false, false],
@@ -28,7 +28,7 @@ describe('what is an id', () => {
   });
 });
 
-test('a session that is called says who called it, and who is outermost', () => {
+test('the id of a called session names its caller, and the outermost caller', () => {
   const inner = createChildSessionId('greeter', 3);
   const innermost = createChildSessionId(inner, 12);
   expect([inner, innermost]).toEqual(['greeter~3', 'greeter~3~12']);

@@ -1,4 +1,4 @@
-/** A visit from the first look at a step to its record. */
+/** A visit of a step, from its start to its record. */
 import type { Draft } from './draft.ts';
 import { MAX_AUTO_ADVANCE, type RetryFacts } from './facts.ts';
 import type { AttemptFailure } from './records.ts';
@@ -17,7 +17,7 @@ export interface Entry {
 
 const PARKED: Phase = Object.freeze({ kind: 'parked' });
 
-/** Makes a step current. Its limit has been looked at already. */
+/** Makes a step current. The caller has already checked its limit. */
 export function enter(draft: Draft, entry: Entry, from: Cursor | null): void {
   const twin = draft.cursors().find(({ frame, step }) => frame === entry.frame && step === entry.step);
   if (twin !== undefined) {
@@ -64,13 +64,13 @@ export function enterPhase(draft: Draft, cursor: Cursor, phase: Phase): void {
   if (command !== null) draft.ask(command);
 }
 
-/** An answer has come; for a step without a prompt, `{}`. */
+/** Processes an answer; for a step without a prompt, the answer is `{}`. */
 export function answer(draft: Draft, cursor: Cursor, raw: unknown): void {
   if (draft.stepOf(cursor).response) return enterPhase(draft, cursor, { kind: 'validating', raw });
   accept(draft, cursor, Object.freeze({}));
 }
 
-/** The answer is a response. */
+/** Accepts the answer as the response. */
 export function accept(draft: Draft, cursor: Cursor, response: unknown): void {
   if (cursor.replay !== null) return continueAfterAction(draft, cursor, response, cursor.replay, []);
   if (!draft.stepOf(cursor).action) return continueAfterAction(draft, cursor, response, {}, []);
@@ -128,12 +128,15 @@ export function actionFailed(
   );
 }
 
-/** The delay before the attempt that follows `failedAttempts` failed ones. */
+/** Returns the delay before the attempt after `failedAttempts` failed ones. */
 export function backoffMs(retry: RetryFacts, failedAttempts: number): number {
   return Math.min(retry.maxBackoffMs, retry.backoffMs * retry.backoffFactor ** (failedAttempts - 1));
 }
 
-/** A callback threw, or its action failed for good: nothing is recorded, and the step can be answered again under another turn. */
+/**
+ * Handles a callback that threw, or an action that failed for good: no record is made, and the step can be answered
+ * again under another turn.
+ */
 export function giveBack(draft: Draft, cursor: Cursor, error: ErrorFacts, message: string): void {
   const { phase } = cursor;
   if (cursor.replay !== null) {
@@ -142,7 +145,7 @@ export function giveBack(draft: Draft, cursor: Cursor, error: ErrorFacts, messag
     return draft.dropCursor(cursor.id);
   }
   if (cursor.request !== null) draft.refuse(cursor.request, draft.addressOf(cursor), 'action', message, true);
-  // A sub-skill that is called again is another one: what it did is not to be taken for what this one does.
+  // A sub-skill that is called again is a new session, and must not be confused with the earlier one.
   const called = phase.kind === 'starting-child' && phase.returns;
   const unrecorded = called || phase.kind === 'validating' || phase.kind === 'acting' || phase.kind === 'saving';
   const turn = unrecorded ? draft.nextTurn() : cursor.turn;
@@ -153,7 +156,7 @@ export function giveBack(draft: Draft, cursor: Cursor, error: ErrorFacts, messag
   draft.setCursor(cursor.id, { turn, phase: { kind: 'stuck', at, error } });
 }
 
-/** `acted` has an `actionResult` when there was an action that gave one. */
+/** Continues after the action. `acted` contains an `actionResult` if an action returned one. */
 export function continueAfterAction(
   draft: Draft,
   cursor: Cursor,
@@ -216,7 +219,7 @@ function record(
   draft.recorded.push({ cursor: cursor.id, outcome: { response, ...given, result } });
 }
 
-/** Visits are counters, so that a limit costs the same after ten thousand of them. */
+/** Visits are counters, so a limit costs the same after ten thousand of them. */
 export function countVisit(draft: Draft, cursor: Cursor, last: FrameState['last']): void {
   const frame = draft.frame(cursor.frame);
   draft.setFrame(cursor.frame, {

@@ -1,4 +1,4 @@
-/** JSON in which the order of keys says nothing: two values that hold the same have the same text. */
+/** JSON in which the order of keys does not matter: two equal values have the same text. */
 export function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_, each: unknown) =>
     typeof each === 'object' && each !== null && !Array.isArray(each)

@@ -1,6 +1,8 @@
-/** Texts of hosts, keepers, servers and users in events, failures and errors: bounded, because nothing else bounds them. */
+/**
+ * Texts of hosts, keepers, servers and users in events, failures and errors: bounded, because nothing else bounds them.
+ */
 
-/** Characters of a text that says something in words. */
+/** Characters of a text for people. */
 export const TEXT_CHARACTERS = 16 * 1024;
 
 /** Cuts a text to `TEXT_CHARACTERS`; a note at its end counts the characters left out. */

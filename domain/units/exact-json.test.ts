@@ -16,7 +16,7 @@ test.each([
   expect('value' in read && writeExactJson(read.value)).toBe(text);
 });
 
-test('lists and mappings have 200 levels at most', () => {
+test('lists and mappings have at most 200 levels', () => {
   const nested = (levels: number): string => `${'['.repeat(levels)}1${']'.repeat(levels)}`;
   expect(readExactJson(nested(201))).toHaveProperty('value');
   expect(readExactJson(nested(202))).toMatchObject({ isTooDeep: true });
@@ -29,11 +29,11 @@ test.each([
   ['"\\x"', 'there is something else at character 1'],
   ['', 'it ends too early'],
   ['['.repeat(100_000), 'its values are nested more than 200 deep'],
-])('no JSON %#', (text, problem) => {
+])('a text that is not JSON %#', (text, problem) => {
   expect(readExactJson(text)).toMatchObject({ problem });
 });
 
-test('JSON is what the built-in parser takes for it', () => {
+test('JSON is what the built-in parser accepts', () => {
   const plain = (value: unknown): unknown => {
     if (value instanceof Map) return Object.fromEntries([...value].map(([key, each]) => [key, plain(each)]));
     if (Array.isArray(value)) return value.map(plain);

@@ -1,7 +1,7 @@
-/** As JSON writes numbers. */
+/** Numbers in the form of JSON. */
 export const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-/** Whether a number that was read is perhaps not the one that was written: a whole number beyond 2^53, or too large for any. */
+/** Whether a number may differ from the number that was written: a whole number beyond 2^53, or infinity. */
 export function isRounded(value: number): boolean {
   return !Number.isFinite(value) || (Number.isInteger(value) && !Number.isSafeInteger(value));
 }
@@ -16,7 +16,9 @@ export function losesValue(text: string): boolean {
   return isRounded(value) || decimalOf(text) !== decimalOf(String(value));
 }
 
-/** The same for all ways to write a decimal number: significant digits and the power of ten of the last one. */
+/**
+ * Returns the same text for all forms of one decimal number: significant digits, and the power of ten of the last one.
+ */
 function decimalOf(text: string): string {
   const [, sign = '', whole = '', fraction = '', exponent = '0'] =
     /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?$/.exec(text) ?? [];

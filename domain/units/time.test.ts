@@ -29,11 +29,11 @@ test.each([
   '2026-12-01T09:00:00+2500',
   'tomorrow',
   '90s',
-])('%j is no time', (text) => {
+])('%j is not a time', (text) => {
   expect(parseTimeMs(text)).toBeNull();
 });
 
-test('a date says every moment up to the last, and none after it', () => {
+test('a date can represent every moment up to the last, and none after it', () => {
   for (const end of [LAST_DATE_MS, -LAST_DATE_MS]) {
     expect(isDateMs(end) && !Number.isNaN(new Date(end).getTime())).toBe(true);
     expect(isDateMs(end + Math.sign(end))).toBe(false);

@@ -1,4 +1,4 @@
-/** Bytes that a text takes in UTF-8; a lone surrogate counts as its replacement character. */
+/** Returns the number of bytes of a text in UTF-8; a lone surrogate counts as its replacement character. */
 export function utf8Length(text: string): number {
   let bytes = 0;
   for (let index = 0; index < text.length; index += 1) {
@@ -31,9 +31,9 @@ export function utf8Encode(text: string): Uint8Array {
 }
 
 /**
- * The end of a text, in at most so many bytes of UTF-8: whole lines, or the end of the last line if that is longer. A character
- * stays whole.
- * @returns `leftOutBytes`: of the text before it
+ * Returns the end of a text, in at most so many bytes of UTF-8: whole lines, or the end of the last line if that is
+ * longer. A character stays whole.
+ * @returns `leftOutBytes`: the bytes of the text before it
  */
 export function utf8Tail(text: string, mostBytes: number): { readonly text: string; readonly leftOutBytes: number } {
   let start = text.length;
@@ -53,7 +53,10 @@ export function utf8Tail(text: string, mostBytes: number): { readonly text: stri
   return { text: text.slice(from), leftOutBytes: utf8Length(text.slice(0, from)) };
 }
 
-/** As editors on Windows save a text: with its byte order mark, or with a zero byte in each character. Null: it is something else. */
+/**
+ * Detects a text that an editor on Windows saved as UTF-16, by its byte order mark or by a zero byte in each character.
+ * Null: it is another text.
+ */
 export function findUtf16(bytes: Uint8Array): 'UTF-16' | 'UTF-16LE' | 'UTF-16BE' | null {
   const [first, second] = bytes;
   if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)) return 'UTF-16';

@@ -9,7 +9,7 @@ const translated = (message: string, remedy = ''): readonly string[] => {
 };
 
 function keysOf({ keys }: MappingTable): readonly string[] {
-  // No definition is of the kind `agent`.
+  // A definition never has the kind `agent`.
   const here = Object.entries<Key>(keys).filter(([name]) => name !== 'agent');
   return here.flatMap(([name, key]) => [name, ...keysBelow(key.type)]);
 }
@@ -20,13 +20,13 @@ function keysBelow(type: ValueType): readonly string[] {
   return 'table' in type ? keysOf(type.table) : [];
 }
 
-test('each key whose name TypeScript cannot have in its style has another one here', () => {
+test('each key of a spec that is not in the style of TypeScript has another name here', () => {
   const snake = keysOf(SPEC).filter((key) => key.includes('_') && key !== 'api_version');
   expect(snake.length).toBeGreaterThan(10);
   expect(snake.filter((key) => SDK_NAMES[key] === undefined)).toEqual([]);
 });
 
-test('durations are in milliseconds, other numbers stay', () => {
+test('durations are in milliseconds, other numbers do not change', () => {
   expect(translated('`timeout_secs` of step "a" is 0.0005', 'write a number from 0.001 to 604800 (seconds)')).toEqual([
     '`timeoutMs` of step "a" is 0.5',
     'write a number from 1 to 604800000 (milliseconds)',
@@ -59,7 +59,7 @@ test('durations of an approval and a wait are in milliseconds', () => {
   ]);
 });
 
-test('only what is marked as code is a key: values stay as they are', () => {
+test('only text that is marked as code is a key: values do not change', () => {
   expect(translated('`name` of step 1 is "depends_on is timeout_secs"')).toEqual([
     '`name` of step 1 is "depends_on is timeout_secs"',
   ]);
@@ -79,7 +79,7 @@ test.each([
   expect(translated(message)).toEqual([expected]);
 });
 
-test('a line of the spec is a place in the definition', () => {
+test('a line of the spec becomes a place in the definition', () => {
   expect(translated('two steps have the name "a", the first on line 7')).toEqual([
     'two steps have the name "a", the first at x.ts:70:1',
   ]);
@@ -89,6 +89,6 @@ test.each([
   ['write `run: "ls | wc"`', 'write `"ls | wc"`'],
   ["write `run: 'echo \"it''s\"'`", 'write `"echo \\"it\'s\\""`'],
   ['write `run: …`', 'write `…`'],
-])('a command with a shell is written as TypeScript has it: %s', (remedy, expected) => {
+])('a command with a shell is written in the form of TypeScript: %s', (remedy, expected) => {
   expect(translated('`program` of step "a" is "x"', remedy)[1]).toBe(expected);
 });

@@ -1,6 +1,9 @@
-/** What is under way of a window: its calls, or windows within. The server bounds both, and refuses the task of a workflow beyond. */
+/**
+ * Limits the calls of a window, or its inner windows, that are under way. The server limits both, and refuses a
+ * workflow task that exceeds the limit.
+ */
 
-/** The server's own bound is 2,000. */
+/** The server's own limit is 2,000. */
 const MOST_UNDER_WAY = 800;
 
 export class CallGate {
@@ -11,7 +14,7 @@ export class CallGate {
     this.#free = most;
   }
 
-  /** At once, or as soon as another call has ended. */
+  /** Runs the call at once, or as soon as another call has ended. */
   async run<T>(call: () => Promise<T>): Promise<T> {
     if (this.#free > 0) this.#free -= 1;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));

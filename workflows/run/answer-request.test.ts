@@ -27,6 +27,6 @@ test.each<[unknown, string]>([
   [{ stage: 'a', decision: 'approve', comment: 'x'.repeat(2_049) }, '`comment` of an answer'],
   [{ stage: 'a', decision: 'approve', fields: [] }, '`fields` of an answer must be an object'],
   [{ stage: 'a', decision: 'approve', fields: null }, '`fields` of an answer must be an object'],
-])('%j is not', (value, problem) => {
+])('%j is not an answer', (value, problem) => {
   expect(answerProblem(value)).toContain(problem);
 });

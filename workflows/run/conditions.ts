@@ -1,17 +1,20 @@
-/** The conditions that are being decided, and the times of waits that are being found. The server bounds how many activities of a workflow may be under way, so most wait here. */
+/**
+ * The conditions that are being decided, and the times of waits that are being found. The server limits the concurrent
+ * activities of a workflow, so most of them wait here.
+ */
 import type { ConditionResult, EvaluateCall, FindTimeCall, FoundTime } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { reasonOf } from '../activity-outcome.ts';
 
-/** Calls at once; a host decides one at a time anyway. */
+/** Concurrent calls; a host decides one at a time anyway. */
 const MOST_UNDER_WAY = 20;
 
 type Evaluate = Extract<Command, { type: 'evaluate' }>;
 type FindTime = Extract<Command, { type: 'find-time' }>;
 
 export interface ConditionIo {
-  /** The call, without what the run loop adds. */
+  /** The call; the run loop adds the other fields. */
   evaluate(call: Omit<EvaluateCall, 'runId' | 'events'>): Promise<ConditionResult>;
   findTime(call: Omit<FindTimeCall, 'runId' | 'events'>): Promise<FoundTime>;
   receive(event: MachineEvent): void;
@@ -31,7 +34,7 @@ export class Conditions {
     this.#next();
   }
 
-  /** The run has nothing to decide any more. */
+  /** Drops all of them, because the run has nothing to decide any longer. */
   drop(): void {
     this.#waiting.length = 0;
   }

@@ -25,7 +25,7 @@ export class Outbox {
     this.#sent = this.#sent.then(() => settled);
   }
 
-  /** Settles when all watched calls have. */
+  /** Resolves when all watched calls have ended. */
   settled(): Promise<void> {
     return this.#sent;
   }

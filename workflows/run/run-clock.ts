@@ -1,4 +1,6 @@
-/** The time that a run may take. It stops while nothing but waits is under way, so that a person's night costs no limit. */
+/**
+ * The time limit of a run. The clock stops while only waits are under way, so that a person's night does not use it up.
+ */
 import { CancellationScope, isCancellation, sleep } from '@temporalio/workflow';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
@@ -7,7 +9,7 @@ import { formatDurationMs } from '../../domain/units/duration.ts';
 export class RunClock {
   readonly #onOver: () => void;
   #leftMs: number;
-  /** While it runs. */
+  /** Set while the clock runs. */
   #running: { readonly sinceMs: number; readonly scope: CancellationScope } | null = null;
 
   readonly #summary: string;
@@ -41,7 +43,7 @@ export class RunClock {
     if (this.#running === null) return;
     const { sinceMs, scope } = this.#running;
     this.#running = null;
-    // At least a millisecond: what is left is never again as much as it was.
+    // At least a millisecond, so that the rest always decreases.
     this.#leftMs = Math.max(1, this.#leftMs - Math.max(1, Date.now() - sinceMs));
     scope.cancel();
   }

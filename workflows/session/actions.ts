@@ -1,4 +1,4 @@
-/** Actions of a session that are under way: each an activity that can be cancelled, whose end is an event. */
+/** The running actions of a session: each is an activity that can be cancelled, whose end is an event. */
 import { CancellationScope, isCancellation } from '@temporalio/workflow';
 import type { SessionActivities } from '../../activities/contract-session.ts';
 import type { Command } from '../../domain/step-machine/command.ts';
@@ -13,7 +13,7 @@ export class SessionActions {
   readonly #scopes = new Map<number, CancellationScope>();
   readonly #receive: (event: SessionEventBody) => void;
 
-  /** @param receive  takes how an action has ended */
+  /** @param receive  takes the event about the end of an action */
   constructor(receive: (event: SessionEventBody) => void) {
     this.#receive = receive;
   }
@@ -50,7 +50,7 @@ export class SessionActions {
     for (const cursor of cursors) this.#scopes.get(cursor)?.cancel();
   }
 
-  /** All of them. */
+  /** Cancels all of them. */
   cancel(): void {
     for (const scope of this.#scopes.values()) scope.cancel();
   }

@@ -31,7 +31,7 @@ export class SessionTimers {
       );
   }
 
-  /** Cancels those of cursors that are gone. */
+  /** Cancels the timers of cursors that are gone. */
   keep(cursors: readonly { readonly id: number }[]): void {
     for (const [key, { cursor, scope }] of this.#running) {
       if (cursors.some(({ id }) => id === cursor)) continue;
