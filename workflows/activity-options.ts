@@ -15,7 +15,8 @@ const RETRY = { initialInterval: 500, backoffCoefficient: 1.5, maximumInterval: 
 
 const COMMON = {
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  // An eagerly started task that is lost with its reply waits for a timeout: only where the heartbeat's is short.
+  // If an eagerly started task is lost with its reply, it waits for a timeout. So only `runStage` allows it, whose
+  // heartbeat timeout is short.
   allowEagerDispatch: false,
   retry: RETRY,
 } as const satisfies ActivityOptions;

@@ -19,7 +19,7 @@ function callsOf(gate: CallGate, count: number) {
   return { begun, ends, results };
 }
 
-test('no more calls than the bound are under way, and each of the others follows one that ended', async () => {
+test('no more calls than the limit are under way, and each other call follows one that ended', async () => {
   const { begun, ends, results } = callsOf(new CallGate(3), 8);
   await turn();
   expect(begun).toEqual([0, 1, 2]);

@@ -57,7 +57,7 @@ test('the status has the stages that the query names, in the order of the spec',
   expect(stagesAsked(plan, { stages: [{}] })).toMatch(/^this run has no stage/);
 });
 
-test('the largest run has an answer that the server takes, and the answer says what it left out', () => {
+test('the largest run has an answer that the server accepts, and the answer counts the outputs that it leaves out', () => {
   const name = (index: number): string => `${'n'.repeat(PLAN_LIMITS.nameLength - 5)}-${String(index).padStart(4, '0')}`;
   const ids = Array.from({ length: PLAN_LIMITS.stages }, (_, index) => name(index));
   const plan = machineOf(ids.join(' '));
