@@ -79,7 +79,7 @@ describe('a path', () => {
     expect(await tell(join(dir, 'in/up/secret'))).toMatch(/^outside/);
   });
 
-  test('that names no file, a folder, or a file that is too large is refused', async () => {
+  test('that does not exist, is a folder, or is too large is refused', async () => {
     expect(await tell(join(dir, 'in/none'))).toBe('missing: there is no such file');
     expect(await tell(join(dir, 'in'))).toBe('not-regular: it is a folder and no file');
     expect(await tell(join(dir, 'in/file'), 3)).toBe('too-large: it has 4 bytes, at most 3 are read');
@@ -108,7 +108,7 @@ describe('a path', () => {
   });
 });
 
-test('a root that became a link is judged by where it leads', () => {
+test('a root that became a link is judged by its target', () => {
   renameSync(join(dir, 'in'), join(dir, 'moved'));
   symlinkSync('moved', join(dir, 'in'));
   expect(resolveWithin(join(dir, 'in/file'), { roots: [join(dir, 'in')] })).toBe(join(dir, 'moved/file'));

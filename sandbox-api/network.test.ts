@@ -95,7 +95,7 @@ async function* broken(): AsyncGenerator<Uint8Array> {
   throw new CodedError('fence/stale', 'taken');
 }
 
-test('a new owner is an error, and letting go is the end', async () => {
+test('a new owner is an error, and letting go ends the events', async () => {
   let isLetGo = false;
   const source = {
     notices: () => broken(),

@@ -120,7 +120,7 @@ test('a command in the background is found by its id, also from another handle',
   expect(await other.commands()).toEqual([{ id: 'server', isRunning: false }]);
 });
 
-test('one process owns a VM: the newest that connected', async () => {
+test('one process owns a VM: the last that connected', async () => {
   const first = await launch();
   const second = await Sandbox.connect(first.id);
   opened.push(second);
@@ -151,7 +151,7 @@ test('a block ends its VM, unless the VM is kept', async () => {
   await expect(again.exec('echo')).rejects.toMatchObject({ code: 'vm/lost' });
 });
 
-test('files and tars go in and out', async () => {
+test('files and tars are copied in and out', async () => {
   const vm = await launch();
   await vm.writeFile('/workspace/in/a.txt', 'text');
   expect(String(await vm.readFile('/workspace/in/a.txt'))).toBe('text');

@@ -334,7 +334,7 @@ pipeline:
     expect(made.compile({ baseDir: folder })).toEqual({ plan, diagnostics });
   });
 
-  test('is one of those of another file', () => {
+  test('may be a part of another file', () => {
     const own =
       'kind: workflow\nname: l\nparts:\n  lint: { workflow: { steps: [{ name: s, run: { program: lint } }] } }\n';
     writeFileSync(join(folder, 'lib.yaml'), `${own}workflow:\n  steps:\n    - { name: out, uses: lint }\n`);

@@ -210,7 +210,7 @@ test.each<[PlanKind, () => Definition]>([
       });
     },
   ],
-])('whatever a spec of the kind %s can say can be said in TypeScript', (kind, define) => {
+])('TypeScript has every key of a spec of the kind %s', (kind, define) => {
   const { source } = define();
   const said = new Set(written(JSON.parse(source)));
   expect(pathsOf(SPEC, kind).filter((path) => !said.has(path))).toEqual([]);
