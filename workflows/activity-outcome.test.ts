@@ -55,12 +55,15 @@ const carrying = (detail: unknown): ActivityFailure =>
     }),
   );
 
-test.each([false, true])('a failure that carries its result becomes that result (cancel pending: %s)', (isCancelled) => {
-  expect(stageFailureEvent(carrying(RESULT), 'a', 'a/0/1', isCancelled)).toEqual({
-    type: 'stage-finished',
-    result: RESULT,
-  });
-});
+test.each([false, true])(
+  'a failure that carries its result becomes that result (cancel pending: %s)',
+  (isCancelled) => {
+    expect(stageFailureEvent(carrying(RESULT), 'a', 'a/0/1', isCancelled)).toEqual({
+      type: 'stage-finished',
+      result: RESULT,
+    });
+  },
+);
 
 test.each<[string, unknown]>([
   ['nothing', undefined],
