@@ -176,8 +176,8 @@ test('a definition that is being loaded starts no run', { timeout: 120_000 }, as
   expect(text).toContain('must not start a run: export it, and call `run` in a program of its own');
 });
 
-test('the program of docs/typescript.md has the results of the page', { timeout: 120_000 }, async () => {
-  const page = readFileSync(join(ROOT, 'docs/typescript.md'), 'utf8');
+test('the program of docs/reference/typescript.md has the results of the page', { timeout: 120_000 }, async () => {
+  const page = readFileSync(join(ROOT, 'docs/reference/typescript.md'), 'utf8');
   const [, program] = /```ts\n(import \{[^`]*?Pipeline[^]*?)```/.exec(page) ?? [];
   expect(program).toContain('.run(');
   const folder = mkdtempSync(join(ROOT, 'dist/.docs-'));

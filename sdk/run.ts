@@ -82,7 +82,7 @@ export interface RunResult<R = unknown> {
 /** The reason why a run has no result. */
 export class RunError extends Error {
   override readonly name = 'RunError';
-  /** An error code from docs/errors.md. */
+  /** An error code from docs/reference/errors.md. */
   readonly code: AnyErrorCode;
   /** Null: the run did not start. */
   readonly runId: string | null;

@@ -111,7 +111,7 @@ function input(value: unknown): Pick<RunRequest, 'input'> {
 }
 
 export interface PipelineFailure {
-  /** An error code from docs/errors.md. */
+  /** An error code from docs/reference/errors.md. */
   readonly code: AnyErrorCode;
   readonly message: string;
   /** The first stage that failed; null: the reason is not a stage. */

@@ -1,5 +1,5 @@
 /**
- * Notices of a VM's network door: lines of JSON that its keeper writes (docs/keeper.md, "The door"). A guest chooses
+ * Notices of a VM's network door: lines of JSON that its keeper writes (docs/reference/keeper.md, "The door"). A guest chooses
  * their number and the names in them. So each line is bounded, and only the first ones become events of their own.
  */
 import { isDateMs } from '../units/time.ts';
