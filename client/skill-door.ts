@@ -1,6 +1,6 @@
 /**
- * The door through which a skill's own transports, which hold no Temporal client, come to durable sessions: they import this file
- * of an installed Voidbox by its path. One connection for as long as the process lives.
+ * Connects a skill's own transports, which hold no Temporal client, to durable sessions. They import this file of an
+ * installed Voidbox by its path. One connection lasts as long as the process.
  */
 import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
@@ -45,9 +45,9 @@ export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';
 
 export const TAKES_VARIABLES = true;
 
-/** Whoever has the id has the session. */
+/** The id must be hard to guess, because any client that has it can use the session. */
 const ID_BYTES = 6;
-/** Calls of a client whose server is gone: the stack is brought up again in between. */
+/** The number of tries of a call whose server is gone; between two tries the stack is started again. */
 const TRIES = 3;
 
 export function openDurableSessions(
@@ -65,11 +65,11 @@ class StackSessions implements DurableSessions {
   readonly #env: Environment;
   readonly #onProgress: (line: string) => void;
   #link: Promise<ServerLink> | null = null;
-  /** Which code is to be started, among others; null where there are none. */
+  /** The hash of the code to start if the worker has several; null if it does not have to choose. */
   #codeHash: string | null = null;
-  /** An entry of the worker's that has the same code as this skill's own. */
+  /** An entry of the worker that has the same code as this skill. */
   #twin: string | null = null;
-  /** Sessions that are known to be this skill's. */
+  /** Sessions that are known to belong to this skill. */
   readonly #own = new Set<string>();
 
   constructor(skill: DurableSkill, env: Environment, onProgress: (line: string) => void) {
@@ -97,7 +97,7 @@ class StackSessions implements DurableSessions {
       const full = atMost === undefined ? null : await this.#full(atMost);
       if (full !== null) return full;
       const result = await this.#call(async (client) => {
-        // A new id is nobody else's: the try before this one has come through.
+        // No other client has a new id, so a session with it was started by the try before this one.
         const isSecond = isAgain && named === undefined;
         isAgain = true;
         return await handOverDuring(this.#env, session, this.#onProgress, () =>
@@ -171,7 +171,7 @@ class StackSessions implements DurableSessions {
       await link.tend('start');
       return link;
     } catch (error) {
-      // The next call tries anew.
+      // The next call opens the connection again.
       if (this.#link === opening) this.#link = null;
       throw error;
     }
@@ -194,7 +194,7 @@ class StackSessions implements DurableSessions {
     if (isKnownEntry(stateDir, entry)) return;
     const codeHash = this.#codeHash ?? (await this.#ownCode());
     for (const other of codeHash === null ? [] : this.#others()) {
-      // What cannot be bundled is the worker's to complain of.
+      // The worker reports an entry that cannot be bundled, so skip it here.
       const found = await loadBundle(other, stateDir).catch(() => null);
       if (found?.codeHash !== codeHash) continue;
       this.#twin = other;
@@ -215,7 +215,7 @@ class StackSessions implements DurableSessions {
     return listEntries(this.#env.stateDir).filter((one) => one !== own);
   }
 
-  /** Whether the embedded worker is told to load the skill: somebody may have named others instead meanwhile. */
+  /** Whether the embedded worker is set to load the skill. Another command may have changed the list since then. */
   #isLoaded(): boolean {
     const { stateDir, temporalConfigured } = this.#env;
     return temporalConfigured || isKnownEntry(stateDir, this.#twin ?? this.#skill.entry);
@@ -301,7 +301,10 @@ async function answerSession(
   return await advanceSession(client, session, { step, output, turn: turn ?? (await turnOf(client, session, step)) });
 }
 
-/** Of the step when it is open, else of its last visit: then the answer has come before, or is refused. */
+/**
+ * Returns the turn of the step if it is open, else that of its last visit: then the answer is a repetition or is
+ * rejected.
+ */
 async function turnOf(client: Client, session: string, step: string): Promise<number> {
   const { current, open, last, turn }: SessionView = await viewSession(client, session);
   const asked = current?.kind === 'prompt' ? [{ step: current.step, turn: current.turn }, ...(current.open ?? [])] : [];

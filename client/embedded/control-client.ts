@@ -20,12 +20,12 @@ const O_PATH = 0o10000000;
 
 export type StackReply =
   | { readonly kind: 'answer'; readonly answer: StackAnswer }
-  /** No socket, or one that nobody listens at. */
+  /** The socket does not exist, or no process listens on it. */
   | { readonly kind: 'nobody' }
-  /** Somebody listens and does not answer, or not as a stack of this folder and user. */
+  /** A process listens but does not answer, or does not answer as a stack of this folder and user. */
   | { readonly kind: 'silent' };
 
-/** Asks the stack of a folder, and believes nobody but a process of this user that says it is this folder's. */
+/** Asks the stack of a folder. Accepts only an answer of a process of this user that names this folder. */
 export async function askStack(stateDir: string, op: StackOp): Promise<StackReply> {
   let file: number;
   try {
@@ -34,7 +34,8 @@ export async function askStack(stateDir: string, op: StackOp): Promise<StackRepl
     return { kind: 'nobody' };
   }
   try {
-    // What is checked is what is connected to, whatever happens to the path meanwhile. It is short, too.
+    // Check and connect to the same file through its descriptor: the path may change in between. This path is also
+    // short.
     const found = fstatSync(file);
     if (!found.isSocket() || found.uid !== process.getuid?.()) return { kind: 'silent' };
     const folder = folderId(stateDir) ?? '';
@@ -47,7 +48,7 @@ export async function askStack(stateDir: string, op: StackOp): Promise<StackRepl
   }
 }
 
-/** The line; '' when none comes in time; null when nobody listens. */
+/** Sends the request and returns the line of the answer; '' if none arrives in time; null if no process listens. */
 function exchange(address: string, request: StackRequest): Promise<string | null> {
   return new Promise((resolve) => {
     let text = '';

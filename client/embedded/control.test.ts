@@ -45,7 +45,7 @@ test.each<[string, object]>([
   ['an address elsewhere', { info: { ...answer.info, address: 'evil.example:80' } }],
   ['a busy that is a text', { busy: 'yes' }],
   ['an info of another shape', { info: { address: '127.0.0.1:1' } }],
-])('an answer with %s is none', (_what, change) => {
+])('an answer with %s is rejected', (_what, change) => {
   expect(parseAnswer(JSON.stringify({ ...answer, ...change }))).toBeNull();
 });
 

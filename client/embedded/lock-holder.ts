@@ -1,10 +1,10 @@
-/** Who holds a state folder, as the kernel knows it: neither file nor socket has to be believed. */
+/** Finds the process that holds a state folder. It asks the kernel, so it trusts neither the file nor the socket. */
 import { readdirSync, readFileSync, statSync, type BigIntStats } from 'node:fs';
 import { stackLockFile } from './stack-info.ts';
 
 const SCRIPT = '/embedded/supervisor.js';
 
-/** The pid of this user's supervisor that has the folder's lock; null when there is none. */
+/** Returns the pid of this user's supervisor that holds the folder's lock, or null if no supervisor holds it. */
 export function lockHolder(stateDir: string): number | null {
   const lock = statSafely(stackLockFile(stateDir));
   if (lock === null) return null;
@@ -20,13 +20,13 @@ export function isLockHolder(stateDir: string, pid: number): boolean {
   return lock !== null && isSupervisor(String(pid)) && hasOpen(String(pid), lock);
 }
 
-/** Of this user, and started as a supervisor: what only tries the lock is `voidbox-vm` until it has it. */
+/** Whether this user started the process as a supervisor. A process that still tries the lock is `voidbox-vm`. */
 function isSupervisor(pid: string): boolean {
   try {
     if (statSync(`/proc/${pid}`).uid !== process.getuid?.()) return false;
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[1]?.endsWith(SCRIPT) === true;
   } catch {
-    // It has ended meanwhile.
+    // The process has ended since then.
     return false;
   }
 }

@@ -9,7 +9,7 @@ let dir: string;
 beforeEach(() => void (dir = mkdtempSync(join(tmpdir(), 'voidbox-replace-'))));
 afterEach(() => rmSync(dir, { recursive: true }));
 
-test('a file is replaced as a whole, and is readable by its owner alone', () => {
+test('a file is replaced as a whole, and only its owner can read it', () => {
   const file = join(dir, 'stack.json');
   replaceFile(file, 'first');
   replaceFile(file, 'second');

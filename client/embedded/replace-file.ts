@@ -2,7 +2,7 @@
 import { readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
-/** Leaves no half of a file behind when the disk is full; a process that is killed meanwhile leaves one. */
+/** Replaces a file. A full disk leaves no partial file; a process that is killed while it writes leaves one. */
 export function replaceFile(file: string, text: string): void {
   const next = `${file}.${process.pid}`;
   try {
@@ -14,7 +14,10 @@ export function replaceFile(file: string, text: string): void {
   }
 }
 
-/** Removes what killed processes left of the file. Only for a file that the caller alone writes, by the folder's lock. */
+/**
+ * Removes partial files that killed processes left. The caller must hold the folder's lock and be the file's only
+ * writer.
+ */
 export function removeUnfinished(file: string): void {
   for (const name of readdirSync(dirname(file)))
     if (name.startsWith(`${basename(file)}.`) && /^\d+$/.test(name.slice(basename(file).length + 1)))

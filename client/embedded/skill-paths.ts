@@ -23,12 +23,12 @@ export function skillPaths(stateDir: string): readonly string[] {
   return paths;
 }
 
-/** Of all that is loaded, links followed. */
+/** The entries of all loaded step machines, with links resolved. */
 export function listEntries(stateDir: string): readonly string[] {
   return [...new Set(skillPaths(stateDir).flatMap((path) => entriesAt(path).map((entry) => realpathSync(entry))))];
 }
 
-/** Whether the entry is among what is loaded, by its own name or with a folder. */
+/** Whether the entry is loaded, by its own name or as part of a folder. */
 export function isKnownEntry(stateDir: string, entry: string): boolean {
   return isEntryOf(skillPaths(stateDir), entry);
 }

@@ -8,16 +8,16 @@ import { packageRoot } from '../../setup/package-root.ts';
 import { logsDir, stackLockFile } from './stack-info.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
-/** Of the log of a start that failed. */
+/** The number of log lines that are shown after a failed start. */
 const LAST_LINES = 16;
-/** Of each of them: Temporal's server writes lines of several KiB. */
+/** The length to which each shown line is cut, because Temporal's server writes lines of several KiB. */
 const LINE_CHARACTERS = 400;
 const START_LOG_BYTES = 256 * 1024;
-/** `voidbox-vm lock` says so when another supervisor holds the lock. */
+/** The exit code of `voidbox-vm lock` if another supervisor holds the lock. */
 export const EXIT_LOCKED = 75;
 
 export interface SpawnedSupervisor {
-  /** The end of what it and its children said; empty when they said nothing. */
+  /** The end of what the supervisor and its children wrote; empty if they wrote nothing. */
   lastWords(): string;
   exitCode(): number | null;
 }
@@ -90,7 +90,7 @@ function stackVariables(env: Environment): Record<string, string> {
     )
       kept[name] = value;
   }
-  // Temporal's server asks for a name, and a uid without an entry in the list of users has none.
+  // Temporal's server needs a user name, and a uid that the list of users does not contain has no name.
   kept['USER'] ??= `uid-${process.getuid?.()}`;
   return kept;
 }

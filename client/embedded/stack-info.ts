@@ -11,7 +11,7 @@ export interface StackInfo {
   readonly supervisorPid: number;
   readonly serverPid: number;
   readonly workerPid: number;
-  /** Of the code that the processes run; see build-id.ts. */
+  /** The build of the code that the processes run; see build-id.ts. */
   readonly build: string;
   readonly hostId: string;
   readonly startedAtMs: number;
@@ -29,7 +29,10 @@ export function logsDir(stateDir: string): string {
   return join(stateDir, 'logs');
 }
 
-/** Of a file that anybody may have edited, or of a socket's other side. */
+/**
+ * Whether the value has the shape of `StackInfo`. It comes from a file that any program may have edited, or from a
+ * socket.
+ */
 export function isStackInfo(value: unknown): value is StackInfo {
   if (typeof value !== 'object' || value === null) return false;
   const info = value as Record<string, unknown>;
@@ -40,7 +43,7 @@ export function isStackInfo(value: unknown): value is StackInfo {
   return texts && numbers && /^127\.0\.0\.1:\d{1,5}$/.test(String(info['address']));
 }
 
-/** What the file says, true or not any more; null when it is not what is written here. */
+/** Reads what the file claims, which may be outdated. Returns null if the file does not have the expected shape. */
 export function readStackFile(stateDir: string): StackInfo | null {
   try {
     const info: unknown = JSON.parse(readFileSync(stackFile(stateDir), 'utf8'));
@@ -60,11 +63,14 @@ export function keepStackFile(stateDir: string, info: StackInfo): void {
   if (JSON.stringify(readStackFile(stateDir)) !== JSON.stringify(info)) writeStackFile(stateDir, info);
 }
 
-/** By the holder of the folder's lock. Nobody believes the file, so that one which stays does no harm. */
+/**
+ * Removes the file; only the holder of the folder's lock calls this. A file that stays does no harm, because no reader
+ * trusts it.
+ */
 export function removeStackFile(stateDir: string): void {
   try {
     rmSync(stackFile(stateDir), { force: true });
   } catch {
-    // A folder stands in its place.
+    // The path is a folder.
   }
 }

@@ -30,7 +30,7 @@ test.each([
   expect(readStackPorts(dir)).toBeNull();
 });
 
-test('a stack that moved is told with the port that was taken', () => {
+test('the description of a stack with other ports names the port that was taken', () => {
   const info = { address: '127.0.0.1:40001', uiUrl: 'http://127.0.0.1:40009' } as StackInfo;
   expect(describeMove(null, info)).toBeNull();
   expect(describeMove({ grpc: 40_001, ui: 40_009 }, info)).toBeNull();

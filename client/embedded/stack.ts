@@ -26,11 +26,11 @@ const START_LIMIT_MS = 90_000;
 const STOP_LIMIT_MS = 60_000;
 const POLL_MS = 50;
 const LOCK_AGAIN_MS = 1_000;
-/** A supervisor whose socket was removed makes it again within this; one that starts has it by then. */
+/** A supervisor creates its socket within this time: at its start, or again after the socket was removed. */
 const SOCKET_LIMIT_MS = 2_000;
-/** A supervisor that says nothing and has published nothing for so long is ended. */
+/** A supervisor that neither answers nor publishes anything for this long is ended. */
 const SILENT_LIMIT_MS = 30_000;
-/** Commands of another build are let finish what they have begun; after this they find the new stack. */
+/** The time in which commands of another build may finish; after it they find the new stack. */
 const YIELD_LIMIT_MS = 30_000;
 const YIELD_AGAIN_MS = 200;
 /** Two builds that take the stack from each other: one of them gives up. */
@@ -43,13 +43,13 @@ export interface EnsureOptions {
 }
 
 /**
- * The running stack of the state folder, started if there is none, restarted if it runs other code. No other build takes it
- * away during the next seconds.
+ * Returns the running stack of the state folder. Starts it if it does not run, and restarts it if it runs other code.
+ * No other build takes it away during the next seconds.
  * @throws SetupError when a piece is missing or the stack does not come up; CodedError `host/state-format`
  */
 export async function ensureStack(env: Environment, options: EnsureOptions = {}): Promise<StackInfo> {
   const progress = options.onProgress ?? (() => undefined);
-  // First: in a folder of another format no stack is used, and no file is read.
+  // Check the format first: in a folder of another format, no stack is used and no file is read.
   requireStateFormat(env.stateDir);
   const build = `${buildId(packageRoot())}${skillsMark(env.stateDir)}${mountsMark(env.stateDir)}`;
   const running = await useStack(env, build);
@@ -65,12 +65,12 @@ async function useStack(env: Environment, build: string): Promise<StackInfo | nu
   const running = await readStack(env);
   if (running?.build !== build) return null;
   const asked = await askStack(env.stateDir, 'use');
-  // Silent: what is known of it by other ways stands.
+  // The supervisor does not answer, so use what the lock and the file show.
   if (asked.kind === 'silent') return running;
   return asked.kind === 'answer' && asked.answer.phase === 'up' ? asked.answer.info : null;
 }
 
-/** The stack that runs now and answers; null when there is none. */
+/** Returns the stack that runs and answers now, or null if there is no such stack. */
 export async function readStack(env: Environment): Promise<StackInfo | null> {
   const until = Date.now() + SOCKET_LIMIT_MS;
   for (;;) {
@@ -94,7 +94,10 @@ async function keepIfReachable(info: StackInfo | null): Promise<StackInfo | null
   return info !== null && (await isAnswering(info.address)) ? info : null;
 }
 
-/** Stops the stack: attempts let go of their VMs, which go on, and the next stack takes them up. False when none ran. */
+/**
+ * Stops the stack and returns false if none ran. Attempts detach from their VMs, which keep running until the next
+ * stack takes them over.
+ */
 export async function stopStack(env: Environment): Promise<boolean> {
   const asked = await askStack(env.stateDir, 'stop');
   const pid = asked.kind === 'answer' ? asked.answer.pid : lockHolder(env.stateDir);
@@ -104,7 +107,7 @@ export async function stopStack(env: Environment): Promise<boolean> {
   return true;
 }
 
-/** Of a supervisor that cannot be asked, or has no time. It may be stopped: then it goes on, to its end. */
+/** Ends a supervisor that does not answer or is busy. SIGCONT wakes a suspended one, so that it can end. */
 function endKindly(pid: number): void {
   for (const signal of ['SIGTERM', 'SIGCONT'] as const) signalIfThere(pid, signal);
 }
@@ -117,7 +120,10 @@ function signalIfThere(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-/** `pid`: of the supervisor that was told to end. The next one, which another command may have started by then, is let be. */
+/**
+ * Waits until the supervisor `pid` has ended. It ignores a new supervisor that another command may have started since
+ * then.
+ */
 async function waitForEnd(env: Environment, pid: number): Promise<void> {
   const until = Date.now() + STOP_LIMIT_MS;
   for (;;) {
@@ -184,7 +190,7 @@ async function startStack(start: Start): Promise<StackInfo> {
   throw createStartError(env, `did not start within ${START_LIMIT_MS / 1000} s`, supervisor?.lastWords() ?? '');
 }
 
-/** Of one code, what differs is what `voidbox up` was told. */
+/** If the code is the same, only the settings of `voidbox up` differ. */
 function describeRestart(other: string, build: string): string {
   const codeOf = (text: string): string => text.split('+')[0]!;
   if (codeOf(other) !== codeOf(build)) return `restarting the embedded stack: it runs ${other}, this is ${build}`;

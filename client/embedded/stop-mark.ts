@@ -1,6 +1,6 @@
 /**
- * `stack.stopped`: somebody stopped the stack on purpose. A command that follows a run starts a stack again that has died;
- * one that was stopped stays down until a command is typed that needs it.
+ * `stack.stopped`: a user stopped the stack on purpose. A command that follows a run restarts a stack that has died. It
+ * leaves a stopped one down until a user types a command that needs it.
  */
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ function fileOf(stateDir: string): string {
   return join(stateDir, 'stack.stopped');
 }
 
-/** Before the stack is told to end, so that no follower finds it gone without the mark. */
+/** Marks the stack as stopped. Called before the stack ends, so that no follower finds it gone without the mark. */
 export function markStopped(stateDir: string): void {
   if (!existsSync(stateDir)) return;
   try {
@@ -23,12 +23,12 @@ export function isMarkedStopped(stateDir: string): boolean {
   return existsSync(fileOf(stateDir));
 }
 
-/** By a supervisor that starts: whoever started it wants the stack. */
+/** Removes the mark. A supervisor calls this at its start, because the command that starts it wants the stack. */
 export function clearStopMark(stateDir: string): void {
   try {
     rmSync(fileOf(stateDir), { force: true });
   } catch {
-    // A folder stands in its place: then nothing is marked for followers that look while the stack is up.
+    // The path is a folder, so followers cannot be told of a stop.
   }
 }
 

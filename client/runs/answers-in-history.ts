@@ -4,7 +4,7 @@ import { RUN_MESSAGES } from '../../workflows/messages.ts';
 import { type AnswerReceipt, type AnswerRequest, answerProblem } from '../../workflows/run/answer-request.ts';
 
 export interface AnswerInHistory {
-  /** As it was sent. Whoever reaches the server can have sent it. */
+  /** The request as it was sent. Any client that reaches the server can have sent it. */
   readonly request: AnswerRequest;
   readonly receipt: AnswerReceipt;
 }

@@ -11,10 +11,13 @@ import type { AnswerReceipt, AnswerRequest } from '../../workflows/run/answer-re
 import type { RunStatus } from '../../workflows/run/run-status.ts';
 import { isClosing } from '../sessions/update.ts';
 
-/** Of gRPC: the call's own deadline. */
+/** The gRPC status of a call that exceeds its own deadline. */
 const DEADLINE_EXCEEDED = 4;
 
-/** `refused`: the run does not take the answer; `ended`: it takes none any more; `silent`: no worker of it answers. */
+/**
+ * `refused`: the run rejects the answer. `ended`: the run accepts no more answers. `silent`: no worker of the run
+ * answers.
+ */
 export class AnswerError extends Error {
   readonly kind: 'refused' | 'ended' | 'silent';
 
@@ -44,7 +47,7 @@ async function answerItem(client: Client, runId: string, list: string, request: 
     'refused',
     `no stage ${JSON.stringify(request.stage)} of run ${runId} waits for an answer`,
   );
-  // One that it has answered knows what stands.
+  // A window that has already received the answer knows its result.
   const window = windows.find(({ asking }) => asking.includes(request.stage)) ?? windows.at(-1);
   if (window === undefined) throw nobody;
   try {
@@ -81,7 +84,7 @@ async function windowsOf(client: Client, runId: string, list: string | null): Pr
         windows.push({ workflowId, asking: await handle.query<readonly string[], []>(ITEMS_MESSAGES.asking) });
         next.push(...(await childrenOf(client, workflowId)));
       } catch (error) {
-        // It has ended meanwhile.
+        // The window has ended since then.
         if (!(error instanceof WorkflowNotFoundError)) throw error;
       }
     }
@@ -97,7 +100,7 @@ async function childrenOf(client: Client, workflowId: string): Promise<readonly 
   );
 }
 
-/** Of `items/<execution>/<instance>/<stage>/<window>`. */
+/** Whether the id `items/<execution>/<instance>/<stage>/<window>` is a window of the list. */
 function isWindowOf(workflowId: string, list: string): boolean {
   return workflowId.split('/')[3]?.replace(/~\d+$/, '') === list;
 }

@@ -1,6 +1,9 @@
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 
-/** What a client on the worker's own machine leaves for it as a mark of the run: it proves that it may write there. */
+/**
+ * The name of the mark that a client on the worker's machine writes for a run. It proves that the client may write
+ * there.
+ */
 export const CLIENT_MARK = 'client';
 
 export interface ClientMark {
@@ -23,9 +26,9 @@ export interface SourceRecord {
   readonly params: Readonly<Record<string, string>>;
   /** As `--mode` said. */
   readonly mode: 'mock' | null;
-  /** Of the environment, in place of what the spec says; absent: nothing. */
+  /** Settings from the environment that override those of the spec; absent if there are none. */
   readonly settings?: HostSettings;
 }
 
-/** A text larger than what a run takes as a spec is none that a person wrote. */
+/** The largest spec that a run accepts. No person writes a larger one. */
 export const SOURCE_BYTES = 512 * 1024;

@@ -4,14 +4,15 @@ import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 /** A call of `runCommand`. */
 export interface CommandCall {
   readonly workflowId: string;
-  /** Of the workflow's execution. */
+  /** The run id of the workflow's execution. */
   readonly runId: string;
   readonly activityId: string;
 }
 
 /**
- * `pending`: the server waits for it, whether a worker has it or not. `absent`: its workflow goes on without it, so that it is not
- * scheduled yet, or has come to an end. `over`: its workflow has ended, or the server does not know it.
+ * `pending`: the server waits for the call, whether a worker has it or not. `absent`: its workflow is running without
+ * it, because the call is not scheduled yet or has ended. `over`: its workflow has ended, or the server does not know
+ * it.
  */
 export type CommandCallState = 'pending' | 'absent' | 'over';
 

@@ -1,4 +1,6 @@
-/** What a client does with runs: start, cancel, wait, look, and repair what a terminated run could not write. */
+/**
+ * Starts, cancels, awaits and inspects runs for a client, and writes the records that a terminated run could not write.
+ */
 import {
   ActivityFailure,
   ApplicationFailure,
@@ -28,7 +30,7 @@ export interface StartOptions {
   readonly details?: string;
 }
 
-/** The id was used before: by a run that goes on, or by one that has ended. */
+/** The id was used before, by a run that is still open or by one that has ended. */
 export class RunExistsError extends Error {
   constructor(runId: string) {
     super(`run ${runId} already exists: choose another --run-id`);
@@ -54,7 +56,7 @@ export async function startRun(client: Client, { runId, request, summary, detail
   }
 }
 
-/** Asks a run to stop; false when there is none that goes on. */
+/** Asks a run to stop; returns false if no open run has this id. */
 export async function cancelRun(client: Client, runId: string): Promise<boolean> {
   try {
     await client.workflow.getHandle(runId).cancel();
@@ -147,7 +149,9 @@ function outcomeOf(cause: Error | undefined): RunOutcome {
   };
 }
 
-/** Of what a server or an operator says; it stands in events and on terminals. */
+/**
+ * The largest reason of a termination, which comes from a server or an operator. Events store it and terminals show it.
+ */
 const MOST_REASON_CHARACTERS = 2_048;
 
 function createTerminatedOutcome(reason: string): RunOutcome {

@@ -115,7 +115,7 @@ test('a run that is admitted, known here, closed or gone is not listed', async (
   expect(asked).not.toContain('known');
 });
 
-test('a failure is one bounded line, and a further page is told', async () => {
+test('a failure is one bounded line, and `hasMore` reports a further page', async () => {
   const lastFailure = {
     message: `\u001b[31ma\nb${'x'.repeat(100_000)}`,
     applicationFailureInfo: { type: 'y'.repeat(10_000) },
@@ -147,7 +147,7 @@ test('a wrapped failure without a message is listed with the message of the serv
   expect(runs[0]?.failure).toEqual({ code: 'y', message: 'Failure exceeds size limit.' });
 });
 
-test('a failure that the server made by itself has its message', async () => {
+test('a failure that only the server reports keeps its message', async () => {
   const lastFailure = { message: 'activity Heartbeat timeout', timeoutFailureInfo: {}, cause: { message: 'older' } };
   const { runs } = await listOn({ described: { one: admission({ state: 2, lastFailure }) } });
   expect(runs[0]?.failure).toEqual({ code: null, message: 'activity Heartbeat timeout' });

@@ -24,7 +24,7 @@ export interface WaitingAdmission {
   readonly nextAtMs: number | null;
   /** When a worker polled the queue last; null: it did not within the server's memory of 5 minutes, or the server does not say. */
   readonly lastPollAtMs: number | null;
-  /** Of the latest try that failed, without control characters; null: none failed. */
+  /** The failure of the latest failed try, without control characters; null if no try failed. */
   readonly failure: { readonly code: string | null; readonly message: string } | null;
 }
 
@@ -43,7 +43,7 @@ const MOST_FAILURE_CHARACTERS = 400;
 
 /** Events of a history until a worker has scheduled `admit`: start, task scheduled, started and completed, activity scheduled. */
 const EVENTS_BEFORE_ADMISSION = 5;
-/** Of gRPC. */
+/** Status codes of gRPC. */
 const INVALID_ARGUMENT = 3;
 const NOT_FOUND = 5;
 /** `PendingActivityState` of the server's API. */

@@ -83,7 +83,7 @@ describe('an answer in the light of the family', () => {
     });
   });
 
-  test('is left alone where nothing was called, or all is over', () => {
+  test('an answer stays the same if no sub-skill was called, or the session is over', () => {
     const own = prompt('own', 1);
     expect(resolveInFamily(view(own, [asking('own', 1)]), null, own)).toBe(own);
     expect(resolveInFamily({ ...family, status: 'done' }, null, own)).toBe(own);

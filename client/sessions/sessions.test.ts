@@ -1,4 +1,7 @@
-/** What a client is told of a start whose workflow had ended before it heard of the client's update. A server says so in several ways. */
+/**
+ * Tests which error a client gets if the workflow ends before it receives the client's update. Servers report this in
+ * several ways.
+ */
 import { type Client, WorkflowFailedError, WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import { expect, test } from 'vitest';
@@ -9,7 +12,10 @@ const ABORTED = 'workflow update was aborted by closing workflow';
 const closing = (type: string): Error =>
   new WorkflowUpdateFailedError('Workflow Update failed', ApplicationFailure.nonRetryable(ABORTED, type));
 
-/** A server that gives the update this answer; the workflow has ended for a reason of its own, or goes on. */
+/**
+ * A server that answers the update with this error. The workflow has failed for a reason of its own, or is still
+ * running.
+ */
 function clientWith(answer: Error, status: 'FAILED' | 'RUNNING'): Client {
   const reason = ApplicationFailure.nonRetryable('there is no skill "nothing"', 'skill/unknown');
   const handle = {
@@ -31,7 +37,7 @@ test.each<[string, Error]>([
   await expect(started).rejects.toMatchObject({ code: 'skill/unknown' });
 });
 
-test('what the server said stays where the session goes on', async () => {
+test('the error of the server is kept if the session is still running', async () => {
   const answer = new WorkflowNotFoundError(ABORTED, 's', undefined);
   await expect(startSession(clientWith(answer, 'RUNNING'), 's', { skill: 'nothing' })).rejects.toBe(answer);
 });

@@ -1,4 +1,6 @@
-/** What a client does with sessions of step machines: start, answer, look, cancel. Follows into sub-skills by itself. */
+/**
+ * Starts, answers, inspects and cancels sessions of step machines for a client. It follows sub-skills automatically.
+ */
 import { createHash, randomUUID } from 'node:crypto';
 import {
   type Client,
@@ -33,7 +35,7 @@ import {
 
 /** Starts a session and waits for its first prompt. @throws SessionExistsError, SessionFailedError */
 export async function startSession(client: Client, session: string, request: SessionRequest): Promise<SessionResult> {
-  // The server answers nobody who sends more than it takes.
+  // The server does not answer a client whose message is too large, so check the size first.
   const large = sizeProblem('the params have', request.params);
   if (large !== null) throw new SessionFailedError('skill/params', large);
   const operation = new WithStartWorkflowOperation(SESSION_WORKFLOW_TYPE, {
@@ -117,7 +119,10 @@ async function deliverAnswer(
   }
 }
 
-/** Waits until nobody works for the session's clients, and says how it stands then. @throws NoSuchSessionError */
+/**
+ * Waits until no worker is busy for the session's clients, and returns the session's state then. @throws
+ * NoSuchSessionError
+ */
 export async function settleSession(client: Client, session: string): Promise<SessionResult> {
   try {
     return await resolveAmongFamily(
@@ -132,7 +137,7 @@ export async function settleSession(client: Client, session: string): Promise<Se
   }
 }
 
-/** How the session stands, without moving it. @throws NoSuchSessionError */
+/** Returns the state of the session without changing it. @throws NoSuchSessionError */
 export async function viewSession(client: Client, session: string): Promise<SessionView> {
   try {
     const handle = client.workflow.getHandle(session);
@@ -141,7 +146,7 @@ export async function viewSession(client: Client, session: string): Promise<Sess
       handle.describe(),
     ]);
     if (status.name === 'TERMINATED') return withOutsideEnd(view);
-    // Whoever looks at a session sees what is to be answered, wherever it runs.
+    // A view shows every open prompt, also those of sub-skills.
     const inner = await Promise.all(view.childSessions.map((child) => innerView(client, child)));
     return inner.reduce(joinViews, view);
   } catch (error) {
@@ -169,7 +174,7 @@ async function resolveAmongFamily(
   return mayConcernOthers(given, result) ? resolveInFamily(await viewSession(client, session), given, result) : result;
 }
 
-/** What ended it did not tell it. */
+/** The program that ended the workflow did not tell the session, so the view must say that it is cancelled. */
 function withOutsideEnd(view: SessionView): SessionView {
   const message = 'The session was ended from outside; it takes no more answers.';
   return {
@@ -252,7 +257,10 @@ async function followAnswer(client: Client, session: string, answer: SessionAnsw
   return await returnToCaller(client, session, child, inner);
 }
 
-/** What a sub-skill's session answered, as its caller's; when it is over, what its caller goes on with. */
+/**
+ * Returns the result of a sub-skill's session as the caller's result. If the sub-skill is over, returns the caller's
+ * next result.
+ */
 async function returnToCaller(
   client: Client,
   session: string,
@@ -275,7 +283,7 @@ async function returnToCaller(
   }
 }
 
-/** Of a session whose workflow has ended: what the same answer got when it was taken. */
+/** Returns the result that the same answer had before; for a session whose workflow has ended. */
 async function findEarlierAnswer(
   client: Client,
   session: string,
@@ -291,7 +299,7 @@ async function findEarlierAnswer(
   }
 }
 
-/** Of a session whose workflow has ended. @throws NoSuchSessionError */
+/** Returns the last result of a session whose workflow has ended. @throws NoSuchSessionError */
 async function readOverResult(client: Client, session: string, step: string): Promise<SessionResult> {
   const { current, status } = await viewSession(client, session);
   if (current === null) throw new NoSuchSessionError(session);

@@ -1,4 +1,7 @@
-/** One update of a session: sent again while nobody is there to take it, and what the server refuses of itself told as a result. */
+/**
+ * Sends one update to a session. It retries while no workflow run can accept it, and returns a rejection by the server
+ * as a result.
+ */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -12,18 +15,18 @@ import type { AdvanceRequest, SessionAnswer } from '../../activities/contract-se
 import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { SESSION_MESSAGES, SESSION_REFUSED } from '../../workflows/messages.ts';
 
-/** A session that begins its history anew is away for this long at most. */
+/** A session that continues as new is unavailable for at most this long. */
 const GAP_TRIES = 20;
 const GAP_MS = 100;
-/** A server that has nothing else to do begins a sub-skill's session within some milliseconds. */
+/** An idle server starts a sub-skill's session within some milliseconds. */
 const BEGIN_PAUSE_MS = 20;
-/** One that is overloaded is not asked all the time. */
+/** The longest pause, so that an overloaded server is not asked all the time. */
 const BEGIN_PAUSE_MAX_MS = 1_000;
-/** Of gRPC. */
+/** Status codes of gRPC. */
 const RESOURCE_EXHAUSTED = 8;
 const FAILED_PRECONDITION = 9;
 
-/** One update. Between two runs of a session's workflow there is a moment in which nobody takes it: then it is sent again. */
+/** Sends one update. Between two runs of a session's workflow no run accepts it; then the update is sent again. */
 export async function updateSession(
   client: Client,
   session: string,
@@ -49,9 +52,10 @@ export async function updateSession(
 }
 
 /**
- * How the session of a sub-skill stands. Its caller names it with the command that asks the server for it, so it may not be
- * there yet: then it is waited for, as nobody but its clients brings it to its end.
- * @throws WorkflowNotFoundError when it has ended, or is never to begin
+ * Waits for the session of a sub-skill and returns its answer. Its caller names the session in the command that asks
+ * the server to start it, so the session may not exist yet. Then this function waits for it, because only clients bring
+ * a session to its end.
+ * @throws WorkflowNotFoundError if the session has ended, or will never start
  */
 export async function settleCalled(client: Client, caller: string, called: string): Promise<SessionAnswer> {
   const settle = (): Promise<SessionAnswer> => updateSession(client, called, SESSION_MESSAGES.settle, {});
@@ -84,7 +88,7 @@ async function describeWorkflow(client: Client, workflowId: string): Promise<Wor
   }
 }
 
-/** The server takes only so many updates of one run, at once and in all: 10 and 2,000, unless it is set otherwise. */
+/** The server limits the updates of one run: by default 10 at once, and 2,000 over its lifetime. */
 function toCrowdedAnswer(error: unknown, step: string): SessionAnswer | null {
   const { code, details } =
     (error instanceof Error
@@ -124,7 +128,7 @@ export function isClosing(cause: unknown): boolean {
   );
 }
 
-/** What the session's validator said to it; null for any other failure. */
+/** Returns the result with which the session's validator rejected the update; null for any other failure. */
 export function refusalIn(error: unknown): SessionResult | null {
   if (!(error instanceof WorkflowUpdateFailedError)) return null;
   const { cause } = error;

@@ -1,4 +1,4 @@
-/** What a server says about the sessions that it has, for those who clean up after them. */
+/** Lists which code the sessions of a server use, so that a clean-up deletes only unused code. */
 import type { Client } from '@temporalio/client';
 import type { SessionView } from '../../activities/contract-session.ts';
 import { SESSION_MESSAGES, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
@@ -30,7 +30,7 @@ async function codeOf(client: Client, sessions: readonly string[]): Promise<Read
       if (view.codeHash === '') return null;
       codeHashes.add(view.codeHash);
     } catch {
-      // What one session runs is not known, so nothing is known to be unused.
+      // The code of one session is unknown, so no code is known to be unused.
       return null;
     }
   }

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { handOverDuring } from './variables.ts';
 
-test('values that cannot be handed over are told, and end neither the command nor the start', async () => {
+test('values that cannot be passed are reported, and neither the command nor the start fails', async () => {
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-hand-over-'));
   onTestFinished(() => rmSync(stateDir, { recursive: true }));
   writeFileSync(join(stateDir, 'sessions'), 'no folder');

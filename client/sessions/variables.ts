@@ -13,7 +13,7 @@ export async function handOverDuring<T>(
   const opened = new AbortController();
   const reportNames = (names: readonly string[]): void =>
     onProgress(names.length === 0 ? 'passes no variables' : `passes ${names.join(', ')}`);
-  // What it cannot hand over the worker misses, and says so.
+  // If this fails, the worker lacks the variables and reports that.
   const answering = openSessionVariables(env)
     .answer(session, readableOf(env), opened.signal, reportNames)
     .catch((error: unknown) => {

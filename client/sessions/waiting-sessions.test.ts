@@ -7,7 +7,7 @@ import { listWaitingSessions } from './waiting-sessions.ts';
 const HUMAN: SessionView['open'] = [{ step: 'sign', turn: 3, phase: 'asking', human: { assignee: 'Ada', dueMs: 9 } }];
 const AGENT: SessionView['open'] = [{ step: 'work', turn: 1, phase: 'asking' }];
 
-/** Sessions by id; an error in place of what one has open. */
+/** Sessions by id, each with its open steps or with the error that its query throws. */
 function clientOf(sessions: Readonly<Record<string, SessionView['open'] | Error>>): {
   readonly client: Client;
   readonly asked: readonly string[];

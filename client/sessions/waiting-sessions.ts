@@ -30,8 +30,8 @@ export interface WaitingSessions {
 const ASKED_AT_ONCE = 8;
 
 /**
- * Asks open sessions, latest first, until as many as `limit` wait for people. It uses queries instead of a search
- * attribute, because some servers do not let the worker register attributes.
+ * Asks open sessions, latest first, until it has found `limit` sessions that wait for people. It uses queries instead
+ * of a search attribute, because some servers do not let the worker register attributes.
  */
 export async function listWaitingSessions(
   client: Client,

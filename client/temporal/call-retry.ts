@@ -1,12 +1,15 @@
 /** How soon a call that the server did not take is made again. As the SDK does it, but for a workflow that is between two runs. */
 import { defaultGrpcRetryOptions, type GrpcRetryOptions } from '@temporalio/client';
 
-/** Of gRPC. */
+/** The gRPC status of a server that is overloaded. */
 const RESOURCE_EXHAUSTED = 8;
-/** The SDK's own. */
+/** The first wait of the SDK itself. */
 const FIRST_WAIT_MS = 100;
 const FIRST_WAIT_OF_A_BUSY_SERVER_MS = 1_000;
-/** The next run begins with the task that ends the one before it. Ten tries, each 1.7 times later than the one before, are 5 s. */
+/**
+ * The next run begins with the task that ends the previous run. Ten tries, each wait 1.7 times the one before, take 5
+ * s.
+ */
 const FIRST_WAIT_BETWEEN_RUNS_MS = 20;
 
 /** For `makeGrpcRetryInterceptor`. */

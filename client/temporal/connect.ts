@@ -10,7 +10,7 @@ export interface RunsConnection {
   close(): Promise<void>;
 }
 
-/** @throws what the SDK throws when nobody answers within `timeoutMs` */
+/** @throws the SDK's error if no server answers within `timeoutMs` */
 export async function connectRuns(target: TemporalAddress, timeoutMs = 10_000): Promise<RunsConnection> {
   const interceptors = [makeGrpcRetryInterceptor(callRetry())];
   const connection = await Connection.connect({

@@ -1,9 +1,12 @@
-/** `away`: nobody answers now. `refused`: the server or what names it has to be changed. */
+/** `away`: no server answers now. `refused`: the server, or the variables that name it, must be changed. */
 export type NoServerKind = 'away' | 'refused';
 
-/** The Temporal server that was asked for does not answer, or not to this. Its own file, so that who prints errors loads no client. */
+/**
+ * The Temporal server does not answer, or rejects this client. It has its own file, so that the code that prints errors
+ * loads no client.
+ */
 export class NoServerError extends Error {
-  /** What to type or to change. */
+  /** The command to type, or the setting to change. */
   readonly remedy: string;
   readonly kind: NoServerKind;
 

@@ -1,4 +1,4 @@
-/** Who has asked a task queue for work of late. */
+/** Lists the workers that polled a task queue recently. */
 import type { Client } from '@temporalio/client';
 
 /** `TASK_QUEUE_TYPE_WORKFLOW` of the server's API. */

@@ -12,7 +12,7 @@ export interface ReachFault {
 }
 
 const LOOK_LIMIT_MS = 5_000;
-/** A server that wants a client certificate says so after its side of the handshake. */
+/** A server that requires a client certificate reports that only after its side of the handshake. */
 const ALERT_MS = 300;
 const DEFAULT_PORT = 7233;
 const PROXIES = ['grpc_proxy', 'https_proxy', 'http_proxy'];
@@ -27,7 +27,7 @@ export function addressFault({ address }: TemporalAddress): ReachFault | null {
   };
 }
 
-/** What is certainly wrong; null when nothing is found, or when a proxy stands between. */
+/** Returns a fault that is certain; null if there is none, or if a proxy is configured. */
 export async function reachFault(target: TemporalAddress, env: Environment): Promise<ReachFault | null> {
   const where = hostAndPort(target.address);
   if (where === null) return null;
@@ -66,7 +66,7 @@ interface ServerPlace {
 }
 
 async function faultWithoutTls(target: TemporalAddress, where: ServerPlace): Promise<ReachFault | null> {
-  // Nothing is sent by it: whoever the server is, it is only asked whether it speaks TLS.
+  // No data is sent over this connection. It only finds out whether the server speaks TLS, so any certificate will do.
   const refused = await handshake(
     connectTls({ ...where, ...nameOf(where), rejectUnauthorized: false }),
     'secureConnect',

@@ -8,8 +8,8 @@ import { readConfiguredAddress, embeddedAddress, type TemporalAddress } from './
 import type { Environment } from '../../setup/environment.ts';
 
 /**
- * The way to the Temporal server that runs live on: your own by `TEMPORAL_*`, else the embedded stack. It
- * outlives the death of the embedded stack: `tend` starts it again and connects anew.
+ * The connection to the Temporal server of the runs: your own by `TEMPORAL_*`, else the embedded stack. It outlives the
+ * death of the embedded stack, because `tend` starts the stack again and reconnects.
  *
  * Connections end with the process: the SDK throws outside of any call when a closed one has a call to try again.
  */
@@ -29,7 +29,7 @@ export interface ServerLink {
   tend(afterDown: 'start' | 'stay'): Promise<void>;
 }
 
-/** What of a command's context the way to the server needs. */
+/** The part of a command's context that a connection to the server needs. */
 export interface LinkContext {
   readonly env: Environment;
 }

@@ -67,7 +67,7 @@ test.each(['http://localhost:7233', 'localhost:abc', 'localhost:0', 'a b'])('%s 
   });
 });
 
-test('where nothing listens, the error says so, and which variables chose that place', async () => {
+test('if no server listens, the error reports that and names the variables that chose the address', async () => {
   const server = createServer();
   const port = await listening(server);
   await new Promise((resolve) => server.close(resolve));
@@ -91,7 +91,7 @@ test('a namespace that is not there is named, with the line that makes it', asyn
   expect(error.remedy).toContain(`temporal operator namespace create --address localhost:${port} --namespace mine`);
 });
 
-test('a key that is refused is told from one that was not given', async () => {
+test('the errors for a rejected key and for a missing key differ', async () => {
   const port = await listening(
     asServer(createServer(), { GetSystemInfo: { status: 16, message: 'Request unauthorized.' } }),
   );
@@ -105,7 +105,7 @@ test('a key that is refused is told from one that was not given', async () => {
   expect(wrong.message + wrong.remedy).not.toContain('secret-key');
 });
 
-test('a role that may not look at the namespace is let go on', async () => {
+test('a role that may not describe the namespace still connects', async () => {
   const port = await listening(
     asServer(createServer(), { DescribeNamespace: { status: 7, message: 'Request unauthorized.' } }),
   );
@@ -113,7 +113,7 @@ test('a role that may not look at the namespace is let go on', async () => {
   await (await connectOwnServer(readConfiguredAddress(env)!, env)).close();
 });
 
-test('TLS where none is spoken, and none where it is', async () => {
+test('the error names the setting if only one side uses TLS', async () => {
   const plain = await listening(asServer(createServer(), {}));
   expect(await problem({ ...at(plain), TEMPORAL_API_KEY: 'k' })).toMatchObject({
     kind: 'refused',
@@ -128,7 +128,7 @@ test('TLS where none is spoken, and none where it is', async () => {
   });
 });
 
-test('a certificate of an unknown signer is told by its code; with the signer the server is reached', async () => {
+test("the error for an unknown signer contains its code; with the signer's certificate the client reaches the server", async () => {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-tls-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
   const port = await listening(

@@ -6,7 +6,7 @@ import { addressFault, reachFault } from './reach-server.ts';
 import type { TemporalAddress } from './temporal-address.ts';
 import { callStatus, serverMessageOf } from './unavailable.ts';
 
-/** Of gRPC. */
+/** Status codes of gRPC. */
 const NOT_FOUND = 5;
 const PERMISSION_DENIED = 7;
 const UNIMPLEMENTED = 12;
@@ -14,7 +14,10 @@ const UNAUTHENTICATED = 16;
 
 const CONNECT_LIMIT_MS = 10_000;
 const CALL_LIMIT_MS = 10_000;
-/** What a plain connection found wrong may be right by a way that it does not know, such as a proxy. */
+/**
+ * The time that the SDK gets to connect after a plain connection found a fault, because it may use a proxy that the
+ * check does not know.
+ */
 const SECOND_CHANCE_MS = 2_000;
 
 /**
@@ -28,7 +31,8 @@ export async function connectOwnServer(target: TemporalAddress, env: Environment
       runs.client.workflowService.describeNamespace({ namespace: target.namespace }),
     );
   } catch (error) {
-    // A role that may start runs need not be allowed to look at the namespace: what it may not do is told by the call itself.
+    // A role that may start runs need not be allowed to describe the namespace. A call that it may not make reports
+    // that itself.
     if (callStatus(error) === PERMISSION_DENIED) return runs;
     await runs.close();
     throw (
@@ -50,7 +54,7 @@ async function reach(target: TemporalAddress, env: Environment): Promise<RunsCon
     await Promise.race([connecting.catch(() => undefined), new Promise((done) => setTimeout(done, SECOND_CHANCE_MS))]);
     throw new NoServerError(found.message, `${found.remedy}\n${choice(env)}`, found.kind);
   });
-  // Either of them is told; the other one may end later.
+  // The first failure is reported; the other promise may reject later, when no code awaits it.
   connecting.catch(() => undefined);
   fault.catch(() => undefined);
   try {
@@ -81,7 +85,7 @@ export function refusalOf(error: unknown, target: TemporalAddress, env: Environm
   );
 }
 
-/** What answers does not know the call: another program, or a proxy that does not pass gRPC on. */
+/** The server does not know the call, so it is another program, or a proxy that does not forward gRPC. */
 function toNotTemporalError(error: unknown, target: TemporalAddress, env: Environment): NoServerError | null {
   if (callStatus(error) !== UNIMPLEMENTED) return null;
   return new NoServerError(

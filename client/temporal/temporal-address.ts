@@ -31,7 +31,7 @@ export function readConfiguredAddress(env: Environment): TemporalAddress | null 
   const { connectionOptions } = config;
   const { address } = connectionOptions;
   const apiKey = typeof connectionOptions.apiKey === 'string' ? connectionOptions.apiKey : undefined;
-  // A key is somebody's secret: it is sent nowhere but to a server that was named.
+  // A key is a secret, so it is sent only to a server that was named.
   if (address === undefined && apiKey !== undefined)
     throw new SetupError(
       'An API key of Temporal is set, and no server that it is for.',

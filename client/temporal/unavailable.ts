@@ -1,19 +1,19 @@
 /** A server that has gone, as clients see it. */
 
-/** Of gRPC. */
+/** The gRPC status of a server that cannot be reached. */
 const UNAVAILABLE = 14;
 
 export function isUnavailable(error: unknown): boolean {
   return callErrorOf(error)?.code === UNAVAILABLE;
 }
 
-/** The status that a call of gRPC ended with, as a number; null for any other error. */
+/** Returns the status of a failed gRPC call as a number; null for any other error. */
 export function callStatus(error: unknown): number | null {
   const code = callErrorOf(error)?.code ?? (error as { readonly code?: unknown } | null)?.code;
   return typeof code === 'number' ? code : null;
 }
 
-/** What the connection said, rather than which call of the SDK could not be made. */
+/** Returns the message of the connection instead of the SDK's message about which call failed. */
 export function serverMessageOf(error: unknown): string {
   const { message } = callErrorOf(error) ?? {};
   const { details } = (callErrorOf(error) ?? error ?? {}) as { readonly details?: unknown };

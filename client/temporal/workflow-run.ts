@@ -1,9 +1,9 @@
-/** What the server says of one run of a workflow. */
+/** Reads the state of one workflow run from the server. */
 import { type Client, isGrpcServiceError, WorkflowNotFoundError } from '@temporalio/client';
 import type { ParentExecution } from '../../activities/deps.ts';
 import type { WorkflowRun } from '../../activities/ports/sessions.ts';
 
-/** Of gRPC. */
+/** Status codes of gRPC. */
 const INVALID_ARGUMENT = 3;
 const NOT_FOUND = 5;
 

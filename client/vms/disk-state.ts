@@ -1,4 +1,7 @@
-/** What the disk of a state folder and the keepers of its VMs say: events tell nothing of a full disk, since they cannot be written. */
+/**
+ * Reads the state of a state folder's disk from the disk and the keepers of its VMs. Events cannot report a full disk,
+ * since nothing can be written.
+ */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseVmKey, vmKeyText } from '../../domain/run/vm-key.ts';

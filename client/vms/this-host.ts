@@ -1,4 +1,4 @@
-/** What a state folder says of the host that it belongs to. */
+/** Reads which host a state folder belongs to. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isHostId } from '../../domain/run/host.ts';
@@ -7,7 +7,7 @@ export function hostIdFile(stateDir: string): string {
   return join(stateDir, 'host-id');
 }
 
-/** The id as the file has it; null where there is none, or something else. The worker of the host makes it. */
+/** Reads the id from the file, which the host's worker creates; null if the file is missing or contains no id. */
 export function readHostId(stateDir: string): string | null {
   try {
     const text = readFileSync(hostIdFile(stateDir), 'utf8').trim();

@@ -1,4 +1,7 @@
-/** The VMs of a state folder, as anybody who owns it sees them: by their run directories, and by what living keepers say. */
+/**
+ * Lists the VMs of a state folder for any process of its owner, from their run directories and the answers of living
+ * keepers.
+ */
 import { type DirectVm, directVmOf } from '../../domain/run/direct-vm.ts';
 import type { Retention } from '../../domain/run/retained-vm.ts';
 import { parseVmKey } from '../../domain/run/vm-key.ts';
@@ -22,27 +25,27 @@ export interface ListedVm {
   readonly state: RunDirStatus['state'];
   /** Null in a directory that was removed just now. */
   readonly vmKey: string | null;
-  /** Of a VM that a process uses on its own; null for one of a run. */
+  /** The process that uses the VM directly; null for a VM of a run. */
   readonly direct: DirectVm | null;
-  /** What commands take for it. Null where there is no key. */
+  /** The name that commands accept for the VM; null if it has no key. */
   readonly id: string | null;
-  /** Null for a VM of no run, as the next one. */
+  /** The run of the VM; null if it belongs to no run. */
   readonly runId: string | null;
-  /** Of the plan: the stage, or what several share. */
+  /** The scope of the plan: a stage, or the name that several stages share. */
   readonly scope: string | null;
-  /** Of its guest. */
+  /** The memory of the guest. */
   readonly memoryMib: number | null;
-  /** What a living VM does; null for one that has ended, or whose keeper does not answer. */
+  /** The activity of a living VM; null if the VM has ended, or its keeper does not answer. */
   readonly activity: VmActivity | null;
   readonly startedAtMs: number | null;
-  /** Of a living VM that a failed stage has left for a look; null: it is none. */
+  /** The retention of a living VM that a failed stage has left for inspection; null for other VMs. */
   readonly retention: Retention | null;
 }
 
-/** `running`: a command is under way in it. `idle`: none is. */
+/** `running`: a command is running in the VM. `idle`: no command is running. */
 export type VmActivity = 'starting' | 'running' | 'idle' | 'stopping';
 
-/** Every run directory below the state folder. Without VMs no keeper is looked for. */
+/** Lists every run directory below the state folder. It looks for keepers only if there are VMs. */
 export async function listVms(stateDir: string, findKeeper: () => Promise<string>): Promise<readonly ListedVm[]> {
   const dirs = await listRunDirs(vmsDir(stateDir));
   if (dirs.length === 0) return [];
@@ -80,7 +83,7 @@ async function lifeOf(dir: string): Promise<Pick<ListedVm, 'activity' | 'started
     if (state !== 'ready') return { activity: state === 'booting' ? 'starting' : 'stopping', startedAtMs };
     return { activity: execs.some((exec) => exec.state === 'running') ? 'running' : 'idle', startedAtMs };
   } catch {
-    // It has just ended, or its keeper is stopped. The list is of no use to anybody if one VM keeps it from being shown.
+    // The VM has just ended, or its keeper is stopped. One silent VM must not keep the whole list from being shown.
     return { activity: null, startedAtMs: null };
   }
 }

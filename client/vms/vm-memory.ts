@@ -2,9 +2,9 @@
 import { inspectHostMemory, vmBudgetMib } from '../../setup/machine/host-memory.ts';
 
 export interface VmMemory {
-  /** What all VMs together may take, their overhead included. */
+  /** The most memory that all VMs together may use, their overhead included. */
   readonly budgetMib: number;
-  /** Of which that is a share. */
+  /** The memory of which `budgetMib` is a share. */
   readonly totalMib: number;
   readonly availableMib: number;
   /** Folder of the cgroup whose limit `totalMib` is; null when it is the machine's memory. */
