@@ -4,15 +4,16 @@ import type { ExitCode } from './exit-code.ts';
 
 /** One command: how it is typed, and what it does. Its file is loaded only when it is typed. */
 export interface CommandModule {
-  /** Options whose value stands behind `=` alone: without one they would take the next argument. */
+  /** Options whose value must follow `=`: an option without a value would otherwise consume the next argument. */
   readonly withEquals?: readonly string[];
-  /** `--` stays among the arguments: what follows it is somebody else's command line. */
+  /** `--` stays among the arguments, because the text after it is another program's command line. */
   readonly hasSeparator?: true;
-  /** The command has no answer as JSON, so `--json` is an unknown option of it; the text says what to do instead. */
+  /** The command has no JSON output, so it rejects `--json`. The text tells the user what to do instead. */
   readonly withoutJson?: string;
-  /** The step that a user takes first if the argument is missing. */
-  readonly beforeFirst?: string;
-  /** The command runs on a state folder of any format: it does not open one, or shows or ends what runs there. */
+  /**
+   * The command accepts a state folder of any format: it does not open the folder, or only shows or ends what runs
+   * there.
+   */
   readonly takesAnyStateFormat?: true;
   configure(command: Command): void;
   execute(args: readonly string[], options: unknown, context: CliContext): Promise<ExitCode>;

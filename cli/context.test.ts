@@ -20,7 +20,7 @@ async function textOf(input: AsyncIterable<Uint8Array>): Promise<string> {
 
 const never = new AbortController().signal;
 
-test('standard input comes to its end, no faster than it is taken', async () => {
+test('standard input is read to its end, no faster than the consumer reads', async () => {
   expect(await textOf(inputOf(Readable.from(['a', Buffer.from('b')]), never))).toBe('ab');
   let made = 0;
   const endless = new Readable({
@@ -42,7 +42,7 @@ test('a folder is refused, which Node reads as an empty input', async () => {
   closeSync(fd);
 });
 
-test('at the signal it ends, also while nobody types', async () => {
+test('standard input ends at the signal, also while no input arrives', async () => {
   const typed = new PassThrough();
   const stop = new AbortController();
   const all = textOf(inputOf(typed, stop.signal));

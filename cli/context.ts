@@ -22,7 +22,7 @@ const LAST_WORK_MS = 2_000;
 /** One output of the process. */
 export interface Sink {
   readonly isTerminal: boolean;
-  /** A terminal whose cursor goes up, so that what was printed can be drawn anew. */
+  /** The terminal can move its cursor up, so that printed lines can be redrawn. */
   readonly canRedraw: boolean;
   /** Columns of the terminal now; without one there is no limit, so that a pipe gets whole lines. */
   width(): number;
@@ -33,13 +33,17 @@ export interface Sink {
   readonly style: Style;
 }
 
-/** What a command is given; nothing under `cli/commands` reaches for the process. */
+/** The input of a command; no file under `cli/commands` uses the process directly. */
 export interface CliContext extends Machine {
   /** Results and data. */
   readonly stdout: Sink;
   /** Progress, diagnostics, errors. */
   readonly stderr: Sink;
-  /** As it comes, no faster than it is taken; a terminal gives lines. It ends at the signal too. @throws AppError */
+  /**
+   * Reads input as it arrives, no faster than the consumer reads; a terminal delivers lines. It also ends at the
+   * signal.
+   * @throws AppError
+   */
   openStdin(signal: AbortSignal): AsyncIterable<Uint8Array>;
   /**
    * Calls back once the reader of an output has gone, until disposed: the process ends when what that gives has ended, after 2 s at
@@ -114,7 +118,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
     warn: async (line) => await stderr.write(`${stderr.style.yellow('warning:')} ${line}\n`),
     advise: (text) =>
       withTypedCommands(text, (ownCommand ??= writeOwnCommand(env.isStartedByNpm, host.cwd())), commands),
-    // What could not be opened was told by whoever asked for it.
+    // The caller that opened the stores has already reported the failure to open them.
     close: async () =>
       await stores?.then(
         (opened) => opened.close(),
@@ -132,7 +136,7 @@ function refuseFolder(stdin: NodeJS.ReadStream & { readonly fd?: number }): void
 async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncIterable<Uint8Array> {
   refuseFolder(stdin);
   if (signal.aborted) return;
-  // Nothing else ends a read that waits for somebody to type.
+  // Only this ends a read that waits for the user to type.
   const stop = (): unknown => stdin.destroy();
   signal.addEventListener('abort', stop, { once: true });
   try {

@@ -1,6 +1,6 @@
 import type { Fault } from '../app/app-error.ts';
 
-/** What the process's exit code says; documented in docs/reference/cli.md and kept stable. */
+/** The meanings of the exit codes; documented in docs/cli.md and kept stable. */
 export const EXIT = {
   success: 0,
   /** The run ended without success, or a bug of ours. */
@@ -15,12 +15,12 @@ export const EXIT = {
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-/** Of a command in a VM, as `voidbox exec` passes it on: any of them. */
+/** Converts the exit code of a command in a VM, which `voidbox exec` passes on; any number is possible. */
 export function toExitCode(code: number): ExitCode {
   return code as ExitCode;
 }
 
-/** Of an error that a use-case throws. */
+/** Returns the exit code for an error that a use-case throws. */
 export function exitCodeOf(fault: Fault): ExitCode {
   switch (fault) {
     case 'usage':

@@ -2,7 +2,7 @@ import { COMMAND_GROUPS, type CommandFamily } from './command-table.ts';
 import { padEnd } from './render/text/width.ts';
 import type { Style } from './render/text/style.ts';
 
-/** The text of `voidbox --help`, made from the table alone so that it loads nothing else. */
+/** Renders the text of `voidbox --help`. It uses only the table, so that it loads nothing else. */
 export function renderHelp(style: Style): string {
   const column =
     Math.max(...COMMAND_GROUPS.flatMap((group) => group.commands.map((command) => command.usage.length))) + 2;

@@ -99,7 +99,7 @@ async function runCommand(
     });
   }
   try {
-    // Without a command its options are nobody's: what is wrong is the name.
+    // An unknown command has no options to check: report only its name.
     await root.parseAsync(entry === undefined ? argv.slice(0, 1) : typed, { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;

@@ -2,7 +2,8 @@
 export type TypedName = 'voidbox' | `npx ${string}`;
 
 /**
- * Our own advice with its commands as they can be typed. Not for text that is anybody else's.
+ * Replaces `voidbox` in our own advice by the name that the user types. It must not be used for text from other
+ * sources.
  * @param commands  the names that are commands: `voidbox` before any other word is prose
  */
 export function withTypedCommands(text: string, name: TypedName, commands: readonly string[]): string {

@@ -1,13 +1,13 @@
 import { realpath } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 
-/** Of the package: what editors know of specs. */
+/** The schema in the package, which tells editors the keys of specs. */
 const SCHEMA = join('docs', 'spec.schema.json');
 
 /**
- * The first line of a spec in a folder, which tells editors where its schema is; empty where the package is not
- * installed in a project around the folder. A path of this machine is never written: a spec goes to other machines,
- * and the cache of `npx` does not stay.
+ * The first line of a spec in a folder, which tells editors where its schema is. It is empty if the package is not
+ * installed in a project around the folder. It never contains a path of this machine: a spec is copied to other
+ * machines, and the cache of `npx` does not stay.
  *
  * @param root  the folder of this package
  */

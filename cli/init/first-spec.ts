@@ -1,4 +1,7 @@
-/** What `voidbox init` writes: small enough to read at once, with one example of each thing that one needs first. */
+/**
+ * The file that `voidbox init` writes: small enough to read at once, with one example of each thing that a user needs
+ * first.
+ */
 export const FIRST_SPEC = `# A first pipeline: three steps share one micro-VM. Run it: voidbox run voidbox.yaml
 api_version: v1
 kind: workflow                 # or \`pipeline\`: each box in a VM of its own

@@ -179,7 +179,7 @@ test('the help and `--list` name them all, each with a line', async () => {
   expect(existsSync(join(dir, 'voidbox.yaml'))).toBe(false);
 });
 
-test('a name that is none is told, with the one that was meant', async () => {
+test('the error for an unknown template suggests the name that was meant', async () => {
   const typed = await typeCommand(['init', '--template', 'aproval'], dir, {});
   expect(typed.code).toBe(2);
   expect(typed.stderr).toContain('Did you mean approval?');

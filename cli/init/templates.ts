@@ -1,4 +1,4 @@
-/** What `voidbox init` can start from: the first spec, and the examples of the package. */
+/** The templates of `voidbox init`: the first spec, and the examples of the package. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { cp, lstat, readdir } from 'node:fs/promises';
 import { dirname, isAbsolute, join, relative } from 'node:path';
@@ -37,7 +37,7 @@ function aboutOf(text: string): string {
   return comment.replace(/[.:](?: .*)?$/, '');
 }
 
-/** As it stands in `file`, whose comments name how it is run. */
+/** Returns the text for `file`: comments of the template that show how to run it name that file. */
 export function textFor({ name, text }: Template, file: string): string {
   return text.replaceAll(name === 'first' ? 'voidbox run voidbox.yaml' : `examples/${name}.yaml`, (found) =>
     found.startsWith('voidbox run') ? `voidbox run ${file}` : file,

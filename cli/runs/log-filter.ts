@@ -21,7 +21,7 @@ export function parseSince(text: string): Since {
   );
 }
 
-/** Of a list that has no `seq`. */
+/** Parses a `--since` of a list whose entries have no `seq`. */
 export function parseSinceTime(text: string): Exclude<Since, { readonly seq: number }> {
   const since = /^\d{1,15}$/.test(text) ? null : parseSince(text);
   if (since !== null && !('seq' in since)) return since;

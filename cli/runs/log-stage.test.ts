@@ -57,7 +57,7 @@ test.each([
   'again#4[0]',
   'again#2',
   'review[0].each#2',
-])('%s is none', (name) => {
+])('%s is no stage of the run', (name) => {
   expect(hasStage(name, STAGES)).toBe(false);
 });
 

@@ -11,7 +11,7 @@ export interface StagesOfRun {
   readonly lists: readonly string[];
 }
 
-/** Of an item within the name of a stage. */
+/** The number of an item within the name of a stage. */
 const NUMBER = /(?:#(?:[2-9]|[1-9]\d{1,3}))?\[\d{1,6}\]/g;
 const AFTER_ID = /^(?:(?:#([2-9]|[1-9]\d{1,3}))?\[(\d{1,6})\])?(?:\.(.+))?$/s;
 

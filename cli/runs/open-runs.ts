@@ -1,6 +1,9 @@
 import type { CliContext } from '../context.ts';
 
-/** What is said beside runs that have not ended, while nothing here carries them on; null: something does, or your own server is named. */
+/**
+ * Explains why open runs make no progress: the embedded stack is not running. Null if it runs, or if your own server is
+ * configured.
+ */
 export async function explainStalledRuns(context: CliContext): Promise<string | null> {
   if (context.env.temporalConfigured) return null;
   const { readStack } = await import('../../client/embedded/stack.ts');

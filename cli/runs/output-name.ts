@@ -23,9 +23,9 @@ export function formatOutputName({ label, name }: Pick<StageOutput, 'label' | 'n
 }
 
 /**
- * The output that `text` names: `stage.output`, an output's name that only one stage has, or a stage. A stage of an item is named
- * with its item: `fixes[1].work`.
- * @throws AppError that says why there is none
+ * Finds the output that `text` names: `stage.output`, an output's name that only one stage has, or a stage. The name of
+ * a stage of an item includes the item: `fixes[1].work`.
+ * @throws AppError that explains why no output has this name
  */
 export function findOutput(
   text: string,

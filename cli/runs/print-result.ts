@@ -9,7 +9,7 @@ import { sanitize } from '../../domain/security/sanitize.ts';
 
 /** More than this is not for reading on a terminal. */
 const TERMINAL_BYTES = 64 * 1024;
-/** A result that is text and no larger than this stands in `--json` as text. */
+/** The largest text result that `--json` contains as text. */
 export const JSON_TEXT_BYTES = 1024 * 1024;
 
 /**

@@ -1,4 +1,7 @@
-/** What the commands of `voidbox session` share: the way to the server, values that are typed, results that are printed. */
+/**
+ * Shared by the commands of `voidbox session`: the connection to the server, parsing of values, and printing of
+ * results.
+ */
 import { resolve } from 'node:path';
 import type { SessionView } from '../../activities/contract-session.ts';
 import type { ErrorCode } from '../../domain/errors/codes.ts';
@@ -129,7 +132,7 @@ function exitCodeOf(result: SessionResult): ExitCode {
 
 const USAGE_CODES: ReadonlySet<string> = new Set<ErrorCode>(['skill/params', 'skill/unknown', 'skill/ambiguous']);
 
-/** @throws what was thrown, as an error with a remedy where there is one */
+/** @throws the error that it was given, with a remedy if one is known */
 export async function throwSessionError(error: unknown): Promise<never> {
   const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } =
     await import('../../client/sessions/errors.ts');

@@ -46,7 +46,7 @@ test('the message about a folder that has only code files names these files', ()
   );
 });
 
-test('a folder that does not exist or holds nothing is told so', () => {
+test('the error says whether a folder does not exist or contains no step machine', () => {
   expect(refusalOf('gone')[0]).toBe('--skills: `gone` does not exist');
   expect(refusalOf('empty')).toEqual([
     '--skills: there is no step machine at `empty`',

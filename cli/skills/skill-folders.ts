@@ -5,7 +5,7 @@ import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
 import { usageError } from '../../app/app-error.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
-/** Of the files that a message names. */
+/** The number of files that a message names. */
 const MOST_NAMED = 8;
 const WHAT_SKILLS_ARE =
   "Name a step machine's file, a folder with a skill.ts (.mts, .js, .mjs), a folder that `voidbox skill build` made for Node, or a folder of such folders.";

@@ -5,7 +5,7 @@ import { usageError } from '../../app/app-error.ts';
 
 export const WITH_HELP = `also get what only some runs need: ${OPTIONAL_PIECE_NAMES.join(', ')}`;
 
-/** @throws AppError for a name that is none */
+/** @throws AppError for a name that no optional piece has */
 export function parseExtras(names: readonly string[] | undefined): readonly OptionalPieceName[] {
   return [...new Set(names)].map((name) => {
     if (isOptionalPiece(name)) return name;

@@ -30,14 +30,14 @@ test('a block fits the terminal, where the cursor could not go up beyond the fir
   expect(renderBlock(MANY, terminal(60), { frame: 0, ctrlC: 'cancels' })).toHaveLength(17);
 });
 
-test('the last line says what Ctrl-C does, as long as somebody listens', () => {
+test('the last line shows what Ctrl-C does, as long as a handler listens', () => {
   expect(renderBlock(MANY, terminal(24), { frame: 0, ctrlC: 'again does not wait' }).at(-1)).toMatch(
     /Ctrl-C again does not wait$/,
   );
   expect(renderBlock(MANY, terminal(24), { frame: 0, ctrlC: null }).at(-1)).not.toContain('Ctrl-C');
 });
 
-/** What a run's display writes to a terminal with these variables. */
+/** Returns what a run's display writes to a terminal with these variables. */
 async function shownWith(variables: Readonly<Record<string, string>>): Promise<string> {
   let written = '';
   const write = (data: string, done: () => void): boolean => {

@@ -9,12 +9,12 @@ import { quoteStageName } from '../../app/runs/run-id.ts';
 import { renderCounts, renderStages } from '../render/runs/stages.ts';
 import { truncate } from '../render/text/width.ts';
 
-/** Shows a run while it goes on. */
+/** Shows a run while it runs. */
 export interface RunDisplay {
   /** A line about what is being done around the run: set-up, the stack, cancelling. */
   note(line: string): void;
   event(event: RunEvent, view: RunView): Promise<void>;
-  /** What Ctrl-C does from here on, where that is shown. */
+  /** Sets what Ctrl-C does from now on, if the display shows that. */
   onCtrlC(does: string): void;
   /** Leaves what was shown as it is; nothing is drawn afterwards. */
   close(): Promise<void>;
@@ -28,9 +28,12 @@ const MAX_STATE_LINES = 4;
 /** Lines that may wait for the next redraw before the writer of events is held back. */
 const MAX_WAITING_LINES = 500;
 const MAX_STAGE_LINES = 16;
-/** Of a terminal's height: the line below the stages, the cursor's line, and one of the output above. */
+/**
+ * The lines of the terminal that stages cannot use: the line below them, the cursor's line, and one line of output
+ * above.
+ */
 const OTHER_LINES = 3;
-/** Events that change what was expected. */
+/** Events that change what the user expects. */
 const REMARKABLE: ReadonlySet<RunEvent['body']['type']> = new Set([
   'run-resumed',
   'vm-lost',
@@ -82,7 +85,7 @@ function createPlainDisplay(sink: Sink, advise: Advise): RunDisplay {
 }
 
 function createLiveDisplay(sink: Sink, advise: Advise): RunDisplay {
-  // Ordinary states are seen in the block; above it stands what stages write and what is remarkable.
+  // The block shows ordinary states. Above it, print the output of stages and remarkable events.
   const printer = createEventPrinter({
     style: sink.style,
     prefix: true,
@@ -140,8 +143,9 @@ function createLiveDisplay(sink: Sink, advise: Advise): RunDisplay {
 }
 
 /**
- * The stages and the line below them, never higher than the terminal: the cursor cannot go up beyond its first line.
- * @param ctrlC what Ctrl-C does; null when nobody listens any more
+ * Renders the stages and the line below them, never higher than the terminal: the cursor cannot go up beyond its first
+ * line.
+ * @param ctrlC what Ctrl-C does; null if no handler listens
  */
 export function renderBlock(
   view: RunView,
@@ -154,7 +158,7 @@ export function renderBlock(
   const booting = view.vms.filter((vm) => vm.state === 'starting').map((vm) => sanitizeLine(vm.scope));
   const boot =
     booting.length === 0 ? '' : ` · booting ${booting.length === 1 ? `VM ${booting[0]}` : `${booting.length} VMs`}`;
-  // How it ended is said below by whoever closes the display.
+  // The caller that closes the display prints how the run ended.
   if (view.state !== 'running') return renderStages(view, options);
   const hint = now.ctrlC === null ? '' : ` · Ctrl-C ${now.ctrlC}`;
   return [

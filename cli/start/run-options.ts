@@ -1,4 +1,7 @@
-/** What `run`, `retry` and `fork` have in common: how a run is started and followed, and what of this machine it gets. */
+/**
+ * The options that `run`, `retry` and `fork` share: how a run is started and followed, and what it gets of this
+ * machine.
+ */
 import type { Command } from 'commander';
 import { newRunId } from '../../client/runs/new-id.ts';
 import type { Plan } from '../../domain/plan/plan.ts';

@@ -29,7 +29,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     // In another format other files are whole.
     const runs = format === null ? findDamaged(context) : Promise.resolve([]);
     const damaged = await runs.catch((error: unknown) => {
-      // Where a file stands in the folder's place the doctor says that instead.
+      // If a file has the path of the state folder, the doctor reports that instead.
       if (state.problem === null) throw error;
       return [];
     });

@@ -42,7 +42,8 @@ reference them; with --artifacts-now, only those stored since the oldest open ru
       );
   },
   async execute(_args, options, context) {
-    // A run that was terminated from outside ends only when somebody looks; it is not kept for ever for that.
+    // A run that was terminated from outside gets its end only when a command reads it. Repair it here, or it would be
+    // kept for ever.
     await repairRuns(await (await context.stores()).index.openRuns(), context);
     const dryRun = options.dryRun ?? false;
     const keepLast = options.keepLast ?? null;
@@ -88,7 +89,10 @@ reference them; with --artifacts-now, only those stored since the oldest open ru
   },
 });
 
-/** What was stored just now may be about to be named: with --artifacts-now that is waited for, and looked at again. */
+/**
+ * Prunes. With --artifacts-now it waits and prunes again, because a young artifact may get a reference in the next
+ * seconds.
+ */
 async function pruneRuns(options: PruneOptions, context: CliContext): Promise<PruneReport> {
   const { pruner } = await context.stores();
   const first = await pruner.prune(options);

@@ -27,7 +27,7 @@ export const command = defineCommand<Options>({
     const { inspector, index } = await context.stores();
     const damaged = await inspector.findDamaged();
     const known = await index.idsFrom('');
-    // What somebody names is theirs to judge.
+    // A run that the user names is set aside without this check, because the user has decided.
     const { ended: chosen, left } =
       options.all === true
         ? await leaveBeginning(damaged, context)

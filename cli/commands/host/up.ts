@@ -52,7 +52,8 @@ export const command = defineCommand<Options>({
     if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
     if (folders !== null) keepAllowedMounts(context.env.stateDir, folders);
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
-    // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.
+    // The stack starts without these pieces, but a user who starts it by hand wants a machine on which every run can
+    // start.
     await resolveHostPieces(context.env, { install: true, onProgress });
     await resolveOptionalPieces(context.env, extras, { install: true, onProgress });
     await makeGivenImages(options.images ?? [], context, onProgress);

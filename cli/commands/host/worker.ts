@@ -21,7 +21,7 @@ import { IMAGES_HELP, makeGivenImages } from '../../../app/start/plan-images.ts'
 import { parseExtras, WITH_HELP } from '../../start/given-extras.ts';
 import { resolveSkillFolders } from '../../skills/skill-folders.ts';
 
-/** What an operator of Temporal asks of a worker. */
+/** The help text for an operator of a Temporal server. */
 const HELP = `
 Server      TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, or a profile of temporal.toml
             (TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE). At least one must be set, and the namespace must exist. Set the
@@ -128,7 +128,7 @@ export const command = defineCommand<Options>({
       },
     );
     let isInterrupted = false;
-    // A terminal sends it to both, `kill` to this process alone.
+    // A terminal sends the signal to both processes; `kill` sends it only to this one.
     const listening = context.onInterrupt(() => {
       isInterrupted = true;
       child.kill('SIGINT');
@@ -172,7 +172,7 @@ function parseServices(texts: readonly string[]): readonly string[] {
   });
 }
 
-/** Names alone stand on a command line. @throws CodedError `host/secrets-file` */
+/** Puts only the names of variables on the command line, never values. @throws CodedError `host/secrets-file` */
 function renderLentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliContext): readonly string[] {
   const unset = allowEnv.filter((name) => env.variables[name] === undefined);
   if (unset.length > 0)
@@ -187,7 +187,10 @@ function renderLentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }
   return [...allowEnv.flatMap((name) => ['--allow-env', name]), ...(file === null ? [] : ['--secrets-file', file])];
 }
 
-/** What has to be changed is told before anything is fetched; a server that only starts as well is waited for by the worker. */
+/**
+ * Reports settings that must change before anything is fetched. The worker itself waits for a server that is still
+ * starting.
+ */
 async function checkServer(env: Environment, note: (line: string) => void): Promise<void> {
   const { readConfiguredAddress } = await import('../../../client/temporal/temporal-address.ts');
   const { connectOwnServer } = await import('../../../client/temporal/server-problem.ts');

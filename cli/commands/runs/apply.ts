@@ -20,7 +20,7 @@ interface Options {
   readonly stage?: string;
   readonly repository?: string;
   readonly partial?: boolean;
-  /** Empty: the name is that of the run and the stage. */
+  /** The name of the branch; empty for the default name, made from the run and the stage. */
   readonly branch?: string;
   readonly patch?: boolean;
   readonly check?: boolean;

@@ -8,7 +8,7 @@ import { readRecordedRun } from '../../../app/runs/recorded-run.ts';
 import { renderRunDiff } from '../../render/runs/run-diff.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 
-/** Larger outputs are compared by their hashes alone. */
+/** Larger outputs are compared only by their hashes. */
 const TEXT_BYTES = 64 * 1024;
 
 export const command = defineCommand<{ readonly json?: boolean }>({

@@ -27,7 +27,7 @@ interface Options extends BaseDirOption {
   readonly requireParams?: boolean;
 }
 
-/** Endings of what is a spec even where there is no such file, so that a wrong path is not taken for a run. */
+/** Endings of spec files. A path with such an ending counts as a spec even if the file is missing, never as a run. */
 const ENDINGS: readonly string[] = ['.yaml', '.yml', '.json', '.ts', '.mts', '.js', '.mjs'];
 
 export const command = defineCommand<Options>({

@@ -85,7 +85,7 @@ export const command = defineCommand<Options>({
         }
       }
     } finally {
-      // Of a run that is damaged, what was read before that is printed to its end.
+      // If the run is damaged, print what was read before the damage.
       await writer.end();
       listening.dispose();
     }
@@ -109,7 +109,10 @@ async function checkStage(name: string, { runId, stages: own }: RunView, context
   );
 }
 
-/** Following keeps the embedded stack alive, as `run` does: a run does not stand still while somebody looks at it. */
+/**
+ * Follows a run. This keeps the embedded stack alive, as `run` does, so that the run does not stop while a user watches
+ * it.
+ */
 async function follow(runId: string, signal: AbortSignal, writer: LogWriter, context: CliContext): Promise<ExitCode> {
   const { openServerLink } = await import('../../../client/temporal/server-link.ts');
   const { followRun } = await import('../../../app/runs/follow.ts');
@@ -142,7 +145,7 @@ interface LogPlace {
   readonly agents: readonly string[];
   /** Stages that are done for each item of a list, by what is known so far. */
   readonly itemsOf: ReadonlySet<string>;
-  /** Cursor of the last event that had happened when following began; null where nothing is followed. */
+  /** The cursor of the last event before following began; null without following. */
   readonly presentSeq: number | null;
 }
 
@@ -172,7 +175,7 @@ function createLogWriter(
   }
   const printer = createEventPrinter({
     style: stdout.style,
-    // Of a stage with items each line says of which.
+    // If the stage has items, each line names its item.
     prefix:
       options.stage === undefined ||
       [...itemsOf].some((id) => id === options.stage || options.stage!.startsWith(`${id}.`)),

@@ -21,7 +21,7 @@ interface Options {
   readonly json?: boolean;
 }
 
-/** Of a run that goes on: a service tells its output meanwhile. */
+/** Suggests the next command for a run that is still running. A service publishes its output before it ends. */
 function suggestNextCommand(view: RunView | undefined, runId: string): string {
   const serving = view?.stages.find((stage) => stage.published !== undefined && stage.state === 'running');
   return serving === undefined

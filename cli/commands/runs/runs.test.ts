@@ -66,7 +66,7 @@ test('a run that waited for its admission is as old as its workflow, and took th
   expect(runs[1]?.startedAt).toBe(new Date(nowMs - 2 * 3_600_000 - 60_000).toISOString());
 });
 
-test('lists the latest first, as many as are wanted', async () => {
+test('`runs` lists the latest runs first, up to the requested number', async () => {
   expect(await listed('-n', '4')).toEqual([
     ['r8', 'succeeded'],
     ['r7', 'succeeded'],
@@ -91,7 +91,7 @@ test('says when there are more than it lists, and how to see them', async () => 
   expect(both.code).toBe(2);
 });
 
-test('a run whose records are damaged is damaged, whatever its events come to', async () => {
+test('`runs` lists a run with damaged records as damaged, whatever state its events have', async () => {
   expect(await listed('--state', 'damaged')).toEqual(['r6', 'r3', 'r0'].map((runId) => [runId, 'damaged']));
   expect(await listed('--state', 'damaged', '-n', '2')).toHaveLength(2);
   // One page of the index is not enough for these.
@@ -142,7 +142,7 @@ test('a folder that names no run is listed under its own name, and counts', asyn
   expect((await listed('--state', 'damaged')).map(([runId]) => runId)).toEqual([hashed, 'r6', 'r3', 'r0']);
 });
 
-test('says so when no run is in a state, and when there is none at all', async () => {
+test('`runs` reports that no run has the state, and that there are no runs', async () => {
   const said = async (...options: readonly string[]): Promise<string> =>
     (await typeCommand(['runs', ...options], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
   expect(await said('--state', 'running')).toBe('No run is running.\n');

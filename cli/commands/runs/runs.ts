@@ -133,8 +133,8 @@ function sinceMsOf(since: Options['since'], context: CliContext): number | undef
 }
 
 /**
- * Page after page until enough runs are in the wanted state, so that a long past costs nothing. The index knows of the
- * events alone: a run whose records are damaged may stand in it under any state.
+ * Reads page after page until enough runs have the wanted state, so that a long history costs nothing. The index knows
+ * only events: it may list a run with damaged records under any state.
  */
 async function select(
   { state: asked, waiting, name, since, limit, all }: Options,
@@ -150,9 +150,9 @@ async function select(
     ...(name === undefined ? {} : { name }),
     ...(sinceMs === undefined ? {} : { sinceMs }),
   };
-  // What somebody ended from outside stands in the index as running until it is looked up.
+  // The index lists a run that was ended from outside as running until a command repairs it.
   if (state !== undefined && state !== 'damaged') await repairRuns(await index.openRuns(), context);
-  // One more than is shown tells whether there are more.
+  // Read one more than is shown, to find out whether there are more.
   const enough = all === true ? Number.POSITIVE_INFINITY : limit + 1;
   const chosen: RunView[] = [];
   let before: RunPosition | null = null;

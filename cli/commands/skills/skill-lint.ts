@@ -30,7 +30,7 @@ export const command = defineCommand<Options>({
       try {
         found.push(...(await codeAuthorErrors(lintSkill(entry, { cwd: context.cwd }))));
       } catch (cause) {
-        // Of the other entries everything is said first.
+        // Report the findings of all other entries first.
         notFound ??= { cause };
       }
     }

@@ -64,13 +64,13 @@ export const command = defineCommand<Options>({
     if (events && !json) throw usageError('--events is for --json', 'Add --json, or leave --events out.');
     const compiled = { ...read, plan: limitPlan(read.plan, options), written: limitPlan(read.written, options) };
     const taken = await resolveRunOptions(compiled.plan, options, context);
-    // Loaded only now: what is wrong with a spec is told without the Temporal SDK.
+    // Load this late, so that errors in a spec are reported without loading the Temporal SDK.
     const { runPlan } = await import('../../start/run-plan.ts');
     return await runPlan({ ...compiled, ...taken, events, from: null }, context);
   },
 });
 
-/** Nothing behind `=`, or no `=`: all that have one. */
+/** `--mock` with an empty value or without one means all stages that have a `mock`. */
 function parseMock(text: string, before?: MockRequest): MockRequest {
   const names = text.split(',').filter((name) => name !== '');
   if (names.length === 0 || before === 'all') return 'all';

@@ -81,7 +81,10 @@ export const command = defineCommand<Options>({
   },
 });
 
-/** What is missing here is said apart, unless the worker of your own server decides: it reads none. */
+/**
+ * Whether the documents of the plan are read. On the embedded stack, missing documents are reported separately. With
+ * your own server they stay unread, because its worker reads none.
+ */
 async function documentsOf(plan: Plan, { baseDir }: LoadedSpec, context: CliContext): Promise<'read' | 'unread'> {
   if (!context.env.temporalConfigured) return 'read';
   return (await missingAgentSkills(plan, { baseDir, allow: [] }, context)).length === 0 ? 'read' : 'unread';
@@ -98,25 +101,25 @@ function renderUnsupported(parts: readonly UnsupportedPart[], { style }: CliCont
 interface OnThisHost {
   /** On your own server the host of the worker decides. */
   readonly server: 'embedded' | 'own';
-  /** What `run` would refuse here; null when this host does not decide. */
+  /** Mounts that `run` would reject here; null if this host does not decide. */
   readonly refusedMounts: readonly Finding[] | null;
   /** Addresses that `run` asks for, or refuses without a terminal; null when this host does not decide. */
   readonly refusedAddresses: readonly Finding[] | null;
   /** Writable mounts that hold a repository; null when this host does not decide. */
   readonly writableRepositories: readonly Finding[] | null;
-  /** Of skills; null when this host does not decide. */
+  /** Missing files of skills; null if this host does not decide. */
   readonly missingFiles: readonly Finding[] | null;
-  /** Also with your own server: who starts a run reads them. */
+  /** Also set with your own server, because the client that starts a run reads the images. */
   readonly refusedImages: readonly Finding[];
-  /** Also with your own server, for the same reason: one that ends too early, or is none. */
+  /** Logins that end too early or do not exist. Also set with your own server, because the client reads them. */
   readonly refusedLogins: readonly Finding[];
-  /** Those that the plan reads; null when the worker may have values of its own. */
+  /** Variables that the plan reads; null if the worker may have values of its own. */
   readonly variables: readonly HostVariable[] | null;
 }
 
 interface HostVariable {
   readonly name: string;
-  /** Null: stages that read it get an empty value where it is not set. */
+  /** The stage that requires the variable. Null: stages that read it get an empty value if it is not set. */
   readonly demandedBy: string | null;
   readonly isSet: boolean;
 }

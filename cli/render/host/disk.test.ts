@@ -10,15 +10,15 @@ const ROOM = {
   waiting: [],
 };
 
-test('where there is room nothing is said', () => expect(describeDisk(ROOM, '/state')).toEqual([]));
+test('the description is empty if the disk has room', () => expect(describeDisk(ROOM, '/state')).toEqual([]));
 
-test('a disk that is nearly full is said with what it holds up', () => {
+test('the description of a nearly full disk names what it holds up', () => {
   expect(describeDisk({ ...ROOM, availableBytes: 100 * MIB, isLow: true }, '/state\u001b[2J')).toEqual([
     '100 MiB of 244 GiB are free on the disk of /state: no VM is started with less than 512 MiB, and writers wait',
   ]);
 });
 
-test('each VM that waits is named, with when it goes on and when it is given up', () => {
+test('the description names each VM that waits, when it continues, and when it fails', () => {
   const waiting = [
     { vmKey: 'r/s/0', runId: 'r', forMs: 130_000, limitMs: 3_600_000, availableBytes: 0, neededBytes: 16 * MIB },
   ];

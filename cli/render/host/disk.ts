@@ -3,7 +3,7 @@ import { formatDurationMs } from '../../../domain/units/duration.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { DiskState } from '../../../client/vms/disk-state.ts';
 
-/** What a full disk, or one that is nearly full, holds up; no lines where there is room. */
+/** Describes what a full or nearly full disk holds up; no lines if the disk has room. */
 export function describeDisk(disk: DiskState, stateDir: string): string[] {
   const lines = disk.waiting.map((vm) => {
     const goesOn = `continues automatically when ${formatBytes(vm.neededBytes)} are free`;

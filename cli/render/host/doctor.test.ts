@@ -33,7 +33,7 @@ function memoryLine(limitedBy: string | null): string | undefined {
   return lines.find((line) => line.includes('VMs together'))?.trim();
 }
 
-test('what VMs may take is told with what limits it', () => {
+test('the memory line names the memory for VMs and what limits it', () => {
   expect(memoryLine('/sys/fs/cgroup/a.service')).toBe(
     'memory     VMs together may take 3276 MiB (4096 MiB, the limit of the cgroup /sys/fs/cgroup/a.service, less a share for the host); 3000 MiB are available',
   );
@@ -47,7 +47,7 @@ function linesOf(report: Partial<HostReport>, state: FolderReport = STATE, disk:
   return renderDoctor({ ...REPORT, ...report }, TEMPORAL, folders, PLAIN).join('\n');
 }
 
-test('folders are told with their free space and how much of it is asked for', () => {
+test('the lines of folders show their free space and how much of it is needed', () => {
   expect(linesOf({})).toContain('  ✓ cache  /c (1.9 GiB of 3.7 GiB free; all pieces are there)\n');
   expect(linesOf({})).toContain('  ✓ state  /s (1.9 GiB of 3.7 GiB free; VMs start with 954 MiB or more)\n');
   const cache = { ...REPORT.cache, neededBytes: 2 ** 30 };
@@ -57,7 +57,7 @@ test('folders are told with their free space and how much of it is asked for', (
   );
 });
 
-test('a state folder that cannot be written is told before its disk', () => {
+test('a state folder that cannot be written is reported instead of its disk', () => {
   const low = { ...DISK, availableBytes: 1e8, isLow: true };
   expect(linesOf({}, STATE, low)).toContain(
     '  ✗ state  95 MiB of 3.7 GiB are free on the disk of /s: no VM is started',
@@ -68,7 +68,7 @@ test('a state folder that cannot be written is told before its disk', () => {
   );
 });
 
-test('Rust is quiet where it is not needed', () => {
+test('the line of Rust reports no problem if Rust is not needed', () => {
   expect(linesOf({})).toMatch(/^ {2}- rust +not needed: the keeper and the agent are built$/m);
   const rust = { ...REPORT.rust, isNeeded: true };
   expect(linesOf({ rust: { ...rust, path: '/bin/cargo', version: '1.90.0' } })).toMatch(
@@ -79,7 +79,7 @@ test('Rust is quiet where it is not needed', () => {
   );
 });
 
-test('a fix stands below what it fixes, and the same one stands there once', () => {
+test('the doctor prints each fix below the problem, and equal fixes once', () => {
   const heads = (kvm: string, isolation: string): readonly string[] =>
     linesOf({ kvm: { ...REPORT.kvm, remedy: kvm }, isolation: { ...REPORT.isolation, remedy: isolation } })
       .split('\n')

@@ -17,9 +17,11 @@ export interface TemporalReport {
   readonly namespace: string;
   readonly uiUrl: string | null;
   readonly problem: string | null;
-  /** What to change; null where there is no problem. */
+  /** The change that repairs the problem; null if there is no problem. */
   readonly remedy: string | null;
-  /** Whether a worker of your own Temporal server polls for runs; null where that is not known, and of the embedded one. */
+  /**
+   * Whether a worker of your own Temporal server polls for runs; null if that is unknown, and for the embedded server.
+   */
   readonly hasWorker: boolean | null;
 }
 
@@ -78,7 +80,7 @@ export function renderDoctor(
   ];
 }
 
-/** The machine's memory stands in the first line; a worker in a container may have less. */
+/** Describes the memory for VMs. The first line shows the machine's memory; a worker in a container may have less. */
 function describeMemory({ budgetMib, totalMib, availableMib, limitedBy }: VmMemory): string {
   const source = limitedBy === null ? "the machine's memory" : `the limit of the cgroup ${sanitizeLine(limitedBy)}`;
   return `VMs together may take ${budgetMib} MiB (${totalMib} MiB, ${source}, less a share for the host); ${availableMib} MiB are available`;

@@ -16,7 +16,7 @@ const SIGNS: Readonly<Record<StageState, readonly ['green' | 'red' | 'yellow' | 
 };
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/** @param frame  turns the sign of what runs, one step each redraw; absent where nothing is redrawn */
+/** @param frame  turns the sign of a running stage by one step each redraw; absent if the output is not redrawn */
 export function stateSign(state: StageState, style: Style, frame?: number): string {
   const [color, sign] = SIGNS[state];
   return style[color](state === 'running' && frame !== undefined ? SPINNER[frame % SPINNER.length]! : sign);

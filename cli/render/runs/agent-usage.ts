@@ -1,13 +1,13 @@
-/** What agents took: tokens and money, of a stage and of a run. */
+/** Renders the tokens and the cost of agents, for a stage and for a run. */
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { RunView, StageView } from '../../../store/run-view.ts';
 
 export interface AgentTotals {
   readonly inputTokens: number;
   readonly outputTokens: number;
-  /** Null: no stream says so. */
+  /** Null: no stream reports a cost. */
   readonly costUsd: number | null;
-  /** An agent was cut off before its stream told all that it used: the figures are the least. */
+  /** An agent was interrupted before its stream reported its whole usage, so the figures are minimums. */
   readonly isIncomplete: boolean;
 }
 

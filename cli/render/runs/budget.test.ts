@@ -28,13 +28,13 @@ function run(stage: Partial<StageView>): RunView {
   };
 }
 
-test('what is used of a budget stands before its limit, tokens first', () => {
+test('a budget shows the used part before the limit, tokens first', () => {
   const limits = { maxCostUsd: 2, maxTokens: 100_000, maxTurns: 40 };
   expect(renderBudget({ limits, used: { tokens: 41_200, turns: 3, costUsd: 0.31 } })).toBe(
     '41,200 of 100,000 tokens, 3 of 40 turns, $0.31 of $2.00',
   );
   expect(renderBudget({ limits, used: null })).toBe('100,000 tokens, 40 turns, $2.00');
-  // Nobody has said a cost so far; a cent is not rounded away.
+  // No stream has reported a cost so far, and an amount below a cent is not rounded away.
   const cheap = { maxCostUsd: 0.005 };
   expect(renderBudget({ limits: cheap, used: { tokens: 0, turns: 0, costUsd: null } })).toBe('$0.00 of $0.0050');
   expect(renderBudget({ limits: cheap, used: { tokens: 1, turns: 1, costUsd: null } })).toBe('$? of $0.0050');
@@ -58,7 +58,7 @@ test('status says what a run and its stages have used of their budgets', () => {
   });
 });
 
-test('the budget of a stage that has not begun is that of its plan; that of items is each one’s', () => {
+test('a stage that has not begun shows the budget of its plan; a stage with items shows the budget of each item', () => {
   const facts = new Map([['a', { when: null, finally: false, budget: { maxTurns: 5 }, hasItems: true }]]);
   const begun = run({ usage: { inputTokens: 5, outputTokens: 5, turns: 9 } });
   expect(renderStatus(begun, { ...OPTIONS, facts }).join('\n')).toContain('budget 5 turns for each item');

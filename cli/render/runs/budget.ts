@@ -1,4 +1,4 @@
-/** What agents may take, and what they have taken of it. */
+/** Renders the budgets of agents, and how much of them is used. */
 import type { ModelUse } from '../../../domain/agent/budget.ts';
 import type { BudgetPlan } from '../../../domain/plan/plan.ts';
 import type { ItemAgent, RunView, StageView } from '../../../store/run-view.ts';
@@ -7,18 +7,21 @@ import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 
 export interface BudgetJson {
   readonly limits: BudgetPlan;
-  /** Null: the budget is that of each item. */
+  /** The used part; null if each item has a budget of its own. */
   readonly used: { readonly tokens: number; readonly turns: number; readonly costUsd: number | null } | null;
 }
 
 type Used = NonNullable<BudgetJson['used']>;
 
-/** Null: it has none. */
+/** Returns the budget of a run; null if the run has no budget. */
 export function budgetOfRun({ budget }: Pick<RunView, 'budget'>): BudgetJson | null {
   return budget === undefined ? null : { limits: budget.limits, used: toUsed(usedOf(budget)) };
 }
 
-/** Of the latest attempt. @param facts  of a stage that has not begun. Null: it has none */
+/**
+ * Returns the budget of a stage's latest attempt; null if it has no budget.
+ * @param facts  used if the stage has not begun
+ */
 export function budgetOfStage(
   { budget, usage, items }: Pick<StageView, 'budget' | 'usage' | 'items'>,
   facts?: StageFacts,
@@ -30,7 +33,7 @@ export function budgetOfStage(
   return { limits, used: { tokens: inputTokens + outputTokens, turns, costUsd } };
 }
 
-/** Null: it has none. */
+/** Returns the budget of an item; null if the item has no budget. */
 export function budgetOfItem({ budget, used }: Pick<ItemAgent, 'budget' | 'used'>): BudgetJson | null {
   return budget === undefined ? null : { limits: budget, used: toUsed(used) };
 }
@@ -39,7 +42,9 @@ function toUsed({ inputTokens, outputTokens, turns, costUsd }: ModelUse): Used {
   return { tokens: inputTokens + outputTokens, turns, costUsd };
 }
 
-/** `41,200 of 100,000 tokens, 3 of 40 turns, $0.31 of $2.00`; of each item, and of a plan, the limits alone. */
+/**
+ * Renders `41,200 of 100,000 tokens, 3 of 40 turns, $0.31 of $2.00`; for each item, and for a plan, only the limits.
+ */
 export function renderBudget({ limits, used }: BudgetJson): string {
   const { maxTokens, maxTurns, maxCostUsd } = limits;
   const part = (most: string, taken: string): string => (used === null ? most : `${taken} of ${most}`);

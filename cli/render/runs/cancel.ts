@@ -1,4 +1,4 @@
-/** What a cancel has come to. */
+/** Renders the result of a cancel. */
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { formatRunId } from '../../../app/runs/run-id.ts';

@@ -1,9 +1,12 @@
-/** What would be taken, file by file, with what to look at before. Names are the guest's, so all of it is made harmless. */
+/**
+ * Renders the changes file by file and marks those to check first. The guest chose the names, so all of them are
+ * sanitized.
+ */
 import type { ChangedFile } from '../../../git/changed-files.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { Style } from '../text/style.ts';
 
-/** More are counted. */
+/** The number of lines; further files are only counted. */
 const MOST_LINES = 200;
 
 const SIGNS: Readonly<Record<ChangedFile['change'], string>> = {
@@ -15,7 +18,7 @@ const SIGNS: Readonly<Record<ChangedFile['change'], string>> = {
 };
 
 export function renderChangedFiles(files: readonly ChangedFile[], style: Style): string {
-  // Those that somebody should look at are never among the ones that are only counted.
+  // Files that the user should check get the lines first; they are only counted if there are more than `MOST_LINES`.
   const ordered = [...files.filter(isMarked), ...files.filter((file) => !isMarked(file))];
   const shown = new Set(ordered.slice(0, MOST_LINES));
   const lines = files.filter((file) => shown.has(file)).map((file) => line(file, style));

@@ -4,7 +4,7 @@ import type { CliContext } from '../../context.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { formatRunId } from '../../../app/runs/run-id.ts';
 
-/** What `voidbox doctor` says of runs whose files are not what was written: nothing when there are none. */
+/** Renders what `voidbox doctor` reports about runs with damaged files; no lines if there are no damaged runs. */
 export function renderDamagedRuns(damaged: readonly DamagedRun[], { advise, stdout: { style } }: CliContext): string[] {
   const lines = damaged.flatMap(({ label: name, problem }) => {
     return [

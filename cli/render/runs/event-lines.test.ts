@@ -86,7 +86,7 @@ describe('output', () => {
   });
   test('a last line without a line feed is printed at the end', () =>
     expect(lines([output('tail')])).toEqual(['[build] tail']));
-  test("a last line stands before the stage's end", () => {
+  test("the last line of a stage is printed before its end", () => {
     expect(
       lines([output('tail'), event({ type: 'stage-finished', stage: 'build', execKey: 'build/0/1', result: RESULT })]),
     ).toEqual(['[build] tail', '==> build succeeded in 1.3 s (6 B of output)']);
@@ -108,7 +108,7 @@ describe('output', () => {
     expect(printed).toHaveLength(3);
     expect(printed.join('').replaceAll('[build] ', '')).toBe('x'.repeat(40_000));
   });
-  test('one stream alone', () =>
+  test('only the selected stream is printed', () =>
     expect(lines([output('out\n'), output('err\n', { stream: 'stderr' })], { stream: 'stderr' })).toEqual([
       '[build] err',
     ]));
@@ -314,7 +314,7 @@ describe('states', () => {
     expect(lines([stopped])).toEqual(['==> vm a stopped']);
   });
 
-  test("a stage's last words stand before the line that says that its VM took it along", () => {
+  test("the last line of a stage is printed before the line about its lost VM", () => {
     const failure = { code: 'vm/lost', message: 'gone', stderrTail: '' } as const;
     expect(
       lines([output('tail'), event({ type: 'stage-failed', stage: 'build', execKey: 'build/0/1', failure })]),
@@ -337,7 +337,7 @@ describe('states', () => {
   });
 });
 
-test('what an item does stands behind its name, and its VM is not told of', () => {
+test('lines of an item begin with its name, and no line reports its VM', () => {
   const name = { stage: 'each', execKey: 'each/each~3/1' };
   const result = { ...RESULT, ...name, instance: [{ part: 'each', item: 3 }] };
   const vm = { vmKey: 'r/each/each~3/0', scope: 'each', generation: 0 };

@@ -57,7 +57,7 @@ export interface EventPrinter {
   takeStates(nowMs: number): readonly string[];
   /** The same whether they changed or not; for what is drawn again. */
   readStates(nowMs: number): readonly string[];
-  /** What unfinished lines there are, at the end. */
+  /** Returns the unfinished lines at the end. */
   flush(): readonly string[];
 }
 
@@ -75,7 +75,7 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
         return output.format(stageNameOf(body), true, toolLines(body, options.tools ?? 'none', atMs));
       }
       if (body.type === 'run-admitted') output.learn(body);
-      // A stage's last words stand before the line that says how it ended.
+      // Print the last lines of a stage before the line about its end.
       const last = stagesEndedBy(body).flatMap(output.flushStage);
       const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, PLAIN) : null;
       if (plain === null || !isWanted({ text: plain, atMs })) return last;
@@ -155,7 +155,7 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
     format,
     push(body, atMs) {
       if (options.stream !== 'both' && options.stream !== body.stream) return [];
-      // What it says comes in lines of its own.
+      // The agent's output arrives as separate events.
       if (body.stream === 'stdout' && agents.has(body.stage)) return [];
       const key = `${body.execKey} ${body.stream}`;
       const lines = streams.get(key) ?? createOutputLines(stageNameOf(body), body.stream);
@@ -173,7 +173,7 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
   };
 }
 
-/** Of each VM only the first few that differ: a guest makes as many as it likes. */
+/** The number of different refusals shown for each VM, because a guest can cause any number. */
 const SHOWN_REFUSALS = 4;
 
 /** @param seen  targets by VM */
@@ -200,7 +200,7 @@ function stagesEndedBy(body: RunEventBody): readonly string[] {
   return isEnd ? [stageNameOf(body)] : [];
 }
 
-/** What stands behind the stage in the name of an item. */
+/** The part of an item's name after the stage. */
 const ITEM = /\[\d+\].*$/s;
 
 type AgentBody = Extract<
@@ -342,7 +342,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'skill-step':
     case 'output':
       return null;
-    // Of a later build.
+    // A later build wrote this event.
     default:
       return null;
   }

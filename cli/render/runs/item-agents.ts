@@ -8,7 +8,7 @@ import { stateSign } from '../host/state-sign.ts';
 import type { Style } from '../text/style.ts';
 import { displayWidth, padEnd, truncate } from '../text/width.ts';
 
-/** A line an agent, for each list at most as many as a view has. */
+/** Renders one line for each agent, at most as many for each list as the view has. */
 export function renderItemAgents(
   { stages }: Pick<RunView, 'stages'>,
   { style, width }: { readonly style: Style; readonly width: number },

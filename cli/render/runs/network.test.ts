@@ -80,7 +80,7 @@ test('names of a guest are printed sanitized', () => {
 });
 
 describe('a run’s view', () => {
-  test('counts what was told and what was only counted, the later count in place of the earlier', () => {
+  test('the count adds reported refusals and counted ones; a later count replaces the earlier one', () => {
     const run = view(
       STARTED,
       refused('a'),
@@ -109,7 +109,7 @@ describe('a run’s view', () => {
     expect(toRunJson(view(network({ kind: 'dropped', of: 'closed' }))).network?.isIncomplete).toBe(true);
   });
 
-  test('keeps the first targets alone of a guest that asks for many', () => {
+  test('the list keeps only the first targets of a guest that asks for many', () => {
     const many = view(...Array.from({ length: 50 }, (_, index) => refused(`h${index}`)));
     expect(toRunJson(many).network).toMatchObject({ refused: 50 });
     expect(toRunJson(many).network?.refusals).toHaveLength(8);
@@ -119,7 +119,7 @@ describe('a run’s view', () => {
 describe('below a stage that failed', () => {
   const hint = (run: RunView): string[] => renderRunEnd(run, TELLING).filter((line) => /refused:|--network/.test(line));
 
-  test('stands what was refused, and what to allow where a rule is missing', () => {
+  test('the hint lists the refused connections, and what to allow if a rule is missing', () => {
     const run = view(STARTED, refused('a.example'), refused('a.example'), refused('x.example', 'closed', 80), FAILED);
     expect(hint(run)).toEqual([
       '  3 connections refused: a.example:443 (2), x.example:80',
@@ -142,7 +142,7 @@ describe('below a stage that failed', () => {
     expect(hint(view(STARTED, resolved as NetworkBody, FAILED))[1]).toContain('sandbox.services');
   });
 
-  test('stands nothing of another VM, of another stage’s time, or of a stage that succeeded', () => {
+  test('no hint shows for another VM, for another stage’s time, or for a stage that succeeded', () => {
     const other = { ...refused('a.example'), vmKey: 'r/other/0' };
     expect(hint(view(STARTED, other, FAILED))).toEqual([]);
     expect(hint(view(refused('a.example'), STARTED, FAILED))).toEqual([]);

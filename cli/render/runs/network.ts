@@ -1,4 +1,7 @@
-/** What doors of VMs did: a line for each event, a line for a run, and what a failed stage was refused. */
+/**
+ * Renders what the proxies of VMs did: a line for each event, a line for a run, and the refused connections of a failed
+ * stage.
+ */
 import { targetText } from '../../../domain/run/door-notice.ts';
 import type { RunEventBody } from '../../../domain/run/event.ts';
 import { parseVmKey } from '../../../domain/run/vm-key.ts';
@@ -36,13 +39,13 @@ export function networkLine(body: NetworkBody, style: Style): string | null {
       return style.yellow(`${vm} further ${sanitizeLine(KINDS[body.of] ?? body.of)} are not kept: there are too many`);
     case 'unwritten':
       return style.yellow(`${vm} ${countText(body.count, 'notice')} lost: the disk was full`);
-    // Of a later build.
+    // A later build wrote this event.
     default:
       return null;
   }
 }
 
-/** Of a VM for one item with the item. */
+/** Returns the name of a VM; the VM of an item includes the item. */
 function nameOfVm({ vmKey, scope }: NetworkBody): string {
   const instance = parseVmKey(vmKey)?.instance ?? [];
   return instance.length === 0

@@ -16,10 +16,10 @@ export function renderQuestion({ message, by, deadlineAtMs, onTimeout, item }: Q
   return `${sanitizeLine(message)}${notes === '' ? '' : ` (${notes})`}`;
 }
 
-/** Of items there may be as many as run at the same time. */
+/** The number of questions shown; as many items can ask as run at the same time. */
 const SHOWN_QUESTIONS = 20;
 
-/** `voidbox status`: each open question, the fields of its answer, and how it is given. */
+/** Renders for `voidbox status` each open question, the fields of its answer, and the command that answers it. */
 export function renderQuestions(
   view: RunView,
   {

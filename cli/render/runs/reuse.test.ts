@@ -10,7 +10,7 @@ function reuseOf(given: readonly string[], again: Readonly<Record<string, AgainB
   return { given: new Map(given.map((stage) => [stage, END])), again: new Map(Object.entries(again)) };
 }
 
-test('each stage that runs again has its reason, and what is only behind others stands together', () => {
+test('each stage that runs again has its reason, and stages that only depend on others share a line', () => {
   const reuse = reuseOf(['a', 'z'], {
     b: { kind: 'from' },
     c: { kind: 'after', stage: 'b' },

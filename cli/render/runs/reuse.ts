@@ -1,10 +1,10 @@
-/** What a run takes of an earlier one, and why the rest runs: before it starts. */
+/** Renders, before a run starts, which results of an earlier run it reuses, and why the other stages run. */
 import type { AgainBecause, Reuse } from '../../../domain/pipeline/reuse.ts';
 import { describeOrigin, type RunOrigin } from '../../../domain/run/origin.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { Style } from '../text/style.ts';
 
-/** Stages of one line; more are counted. */
+/** The number of stages that one line names; further stages are counted. */
 const MOST_NAMED = 20;
 
 export function renderReuse(origin: RunOrigin, { given, again }: Reuse, style: Style): readonly string[] {

@@ -18,17 +18,20 @@ interface RenderContext {
 }
 
 interface EndContext extends RenderContext {
-  /** Of all that is kept of the run; null: it is not on a disk of this host. */
+  /** The folder with all files of the run; null if it is not on a disk of this host. */
   readonly folder: string | null;
 }
 
-/** What is said when a run has ended: one line on success; else what failed, where, its last words, what to type next. */
+/**
+ * Renders the end of a run. Success is one line; a failure shows what failed, where, its last output, and what to type
+ * next.
+ */
 export function renderRunEnd(
   view: RunView,
   options: { readonly style: Style; readonly nowMs: number; readonly advise: Advise; readonly folder: string | null },
 ): string[] {
   const { style, advise, folder } = options;
-  // A run of another host, or one that was not admitted, has no stages here to be counted.
+  // A run of another host, or a run that was not admitted, has no stages here to count.
   const counts = view.stages.length === 0 ? '' : ` ${style.dim(`(${renderCounts(view, options.nowMs)})`)}`;
   const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${renderToleratedNote(view.outcome)}${counts}`;
   if (view.state === 'succeeded') return [heading];
@@ -49,7 +52,7 @@ export function renderFailures(view: RunView, telling: RenderContext): string[] 
     ...renderStageFailure(view.runId, stage, telling),
     ...renderRefusals(view, stage, telling),
   ]);
-  // A run that ended for a reason of its own says so beside what failed in it.
+  // A run that ended for a reason of its own reports that in addition to the failed stages.
   if (failure === null || (ofStages.length > 0 && where !== null)) return ofStages;
   const ofRun = renderFailure(
     view.runId,
@@ -69,14 +72,16 @@ function renderStageFailure(runId: string, stage: StageView, telling: RenderCont
   return [empty, first, ...whereOf(stage, telling.style), ...rest];
 }
 
-/** Nothing of a stage that came to no VM. */
+/** Renders the VM of a stage; no lines if the stage never had one. */
 function whereOf({ isolation, accelerator, durationMs }: StageView, style: Style): string[] {
   if (isolation === null || isolation === 'none' || accelerator === null || accelerator === '') return [];
   const after = durationMs === null ? '' : `, after ${formatDurationMs(durationMs)}`;
   return [style.dim(`  in a VM: ${sanitizeLine(isolation)}, ${sanitizeLine(accelerator)}${after}`)];
 }
 
-/** Messages name their stage, since they stand alone elsewhere; beside its name they need not. */
+/**
+ * Removes the stage's name from a message. The message needs it elsewhere, but here the line already names the stage.
+ */
 function withoutStage(message: string, stage: string): string {
   const name = `stage ${stage} `;
   return message.startsWith(name) ? message.slice(name.length) : message;
@@ -118,7 +123,7 @@ export function renderNextSteps(
     retry: `  ${renderCommand('retry', runId)}`,
   };
   const continued = canContinue(view) ? [advise(`  ${renderCommand('retry', runId, { options: '--continue' })}`)] : [];
-  // What another host has, or what was never admitted, is not to be retried from here.
+  // A run of another host, or a run that was never admitted, cannot be retried from here.
   const isHere = view.stages.length > 0;
   return [
     '',

@@ -18,7 +18,7 @@ import { type BudgetJson, budgetOfItem, budgetOfRun, budgetOfStage } from './bud
 import { networkOfRun } from './network.ts';
 import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 
-/** What `--json` says about a run. Stable: fields are added, never renamed or removed. */
+/** The `--json` form of a run. Stable: fields are added, never renamed or removed. */
 export interface RunJson {
   readonly runId: string;
   readonly name: string;
@@ -31,11 +31,11 @@ export interface RunJson {
   readonly mocked: readonly string[];
   /** Stages whose agent the mock agent plays: `run --mock-agents`. */
   readonly mockAgents: readonly string[];
-  /** Of all its agents; null: no stage is an agent that has begun. */
+  /** The totals of all agents of the run; null if no stage with an agent has begun. */
   readonly agents: AgentTotals | null;
-  /** What all its agents together may take, and what every attempt of them has taken; null: it has none. */
+  /** The budget of all agents of the run, and the usage of all their attempts; null if the run has no budget. */
   readonly budget: BudgetJson | null;
-  /** What the doors of its VMs did; null: they have told nothing, or no VM has one. */
+  /** The network use of the run's VMs; null if no VM has a proxy, or no proxy has reported yet. */
   readonly network: NetworkJson | null;
   readonly startedAt: string | null;
   readonly finishedAt: string | null;
@@ -45,7 +45,7 @@ export interface RunJson {
   /** Stages that failed with `continue_on_error`. */
   readonly tolerated: readonly string[];
   readonly output: DataRef | null;
-  /** What of the run's files is not what was written; the other fields are what could be read. */
+  /** The damage to the run's files; null if there is no damage. The other fields contain what could be read. */
   readonly damage: string | null;
 }
 
@@ -79,27 +79,30 @@ export interface StageJson {
   readonly accelerator: string | null;
   readonly failure: StageFailure | null;
   readonly usage: Readonly<Record<string, number>>;
-  /** What an attempt of its agent may take, and what the latest has taken; absent: none, or it has not begun. */
+  /**
+   * The budget of one attempt of its agent, and the usage of the latest attempt; absent without a budget or before it
+   * begins.
+   */
   readonly budget?: BudgetJson;
-  /** What it asks; null unless it waits for an answer. */
+  /** The question of the stage; null unless it waits for an answer. */
   readonly question: QuestionJson | null;
-  /** The answer to it; null: there is none. */
+  /** The answer to the question; null before an answer exists. */
   readonly answer: AnswerJson | null;
   /** Until when it waits, ISO 8601; null unless it waits for a time. */
   readonly sleepsUntil: string | null;
-  /** What became of its items; null: it is done once. */
+  /** The results of its items; null if the stage runs once, without items. */
   readonly items: ItemsJson | null;
-  /** Of a loop that was done more than once: the latest visit, from 2. */
+  /** For a loop that ran more than once: the latest visit, from 2. */
   readonly visit?: number;
-  /** What a service has published last; absent: nothing, or it is no service. */
+  /** The latest output that a service has published; absent if it has published nothing or is no service. */
   readonly published?: PublishedJson;
   /** The outputs of a failed or interrupted attempt; absent: there are no such outputs. */
   readonly partial?: readonly PartialJson[];
   /** The save that the latest attempt of its agent continues from; absent: it began from its beginning. */
   readonly resumed?: ResumedJson;
-  /** Its condition; null: none. Of `status` alone, as `finally`. */
+  /** The condition of the stage; null if it has no condition. Only `status` sets this field and `finally`. */
   readonly when?: string | null;
-  /** It runs after all others. */
+  /** Whether the stage runs after all others. */
   readonly finally?: boolean;
 }
 
@@ -150,7 +153,7 @@ export interface ItemsJson {
 }
 
 export interface ItemAgentsJson {
-  /** Of all agents of items. */
+  /** The number of attempts of all agents of items. */
   readonly attempts: number;
   /** At most 20, each with its latest attempt: those at work, then those that have ended, the nearest to their limits first. */
   readonly shown: readonly ItemAgentJson[];
@@ -186,9 +189,9 @@ export interface AnswerJson {
   readonly decision: 'approve' | 'reject';
   readonly by: string | null;
   readonly comment: string | null;
-  /** Of a rejection; null: none, or they stand in the output of the stage. */
+  /** The fields of a rejection; null if it has no fields, or if the output of the stage contains them. */
   readonly fields: FieldValues | null;
-  /** ISO 8601. */
+  /** The time in ISO 8601. */
   readonly at: string;
 }
 

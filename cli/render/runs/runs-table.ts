@@ -49,7 +49,10 @@ function noteOn(view: RunView): string {
   return [standingOf(view), from, mocked, agents].filter((part) => part !== '').join('; ');
 }
 
-/** What it asks; where it failed; of a run that ended for a reason of its own, its code: `status` has the words. */
+/**
+ * Returns the question, the failed stage, or the code of a run that ended for a reason of its own; `status` shows its
+ * message.
+ */
 function standingOf(view: RunView): string {
   const { outcome, damage, stages } = view;
   if (damage !== null) return sanitizeLine(damage);
@@ -65,7 +68,7 @@ function standingOf(view: RunView): string {
     : `failed at ${sanitizeLine(outcome.failedStage)}`;
 }
 
-/** Of a run in which nothing else is under way: the wait that ends first. */
+/** Returns the wait that ends first; undefined if a stage is running. */
 function findFirstWait(stages: RunView['stages']): RunView['stages'][number] | undefined {
   if (stages.some(({ state }) => state === 'running' || state === 'retrying')) return undefined;
   return stages

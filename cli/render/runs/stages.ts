@@ -14,16 +14,16 @@ export interface StageLinesOptions {
   readonly style: Style;
   readonly width: number;
   readonly nowMs: number;
-  /** Of the sign of running stages, one step each redraw; absent where nothing is redrawn. */
+  /** The step of the sign of running stages, one more each redraw; absent if the output is not redrawn. */
   readonly frame?: number;
   /** Most lines; stages beyond them are counted in one line, ended and waiting ones first. */
   readonly maxLines?: number;
-  /** What their plan says of them, where it is known. */
+  /** Facts of the stages from the plan, if the plan is known. */
   readonly facts?: ReadonlyMap<string, StageFacts>;
 }
 
 const MOST_MOCKED = 8;
-/** Which stages are shown when not all can be: what runs and what failed is what people look for. */
+/** The order in which stages are kept if not all fit: users look for running and failed stages first. */
 const IMPORTANCE: Readonly<Record<StageState, number>> = {
   failed: 0,
   asking: 1,
@@ -74,11 +74,11 @@ export function renderCounts(view: RunView, nowMs: number): string {
   return `${total}: ${parts.join(', ')}${mocked}${agents}${elapsed}`;
 }
 
-/** Of a run that has some: `2 of 5 stages: test, deploy`. */
+/** Renders the mocked stages of a run that has some: `2 of 5 stages: test, deploy`. */
 export function renderMockedCount({ mocked, stages }: RunView): string {
   const shown = mocked.slice(0, MOST_MOCKED).map(sanitizeLine).join(', ');
   const more = mocked.length > MOST_MOCKED ? ` and ${mocked.length - MOST_MOCKED} more` : '';
-  // Those of items are mocked under their names, and stand in no row of their own.
+  // Stages of items are mocked under their own names, and have no row in the table.
   const all = new Set([...stages.map(({ id }) => id), ...mocked]).size;
   return `${mocked.length} of ${all} ${all === 1 ? 'stage' : 'stages'}: ${shown}${more}`;
 }
@@ -143,13 +143,13 @@ function stageNotes(stage: StageView): readonly string[] {
   return parts;
 }
 
-/** What decides, or has decided, that the stage does not run. */
+/** Renders the condition that decides, or has decided, that the stage does not run. */
 function conditionNote({ state }: StageView, facts: StageFacts | undefined): readonly string[] {
   const isOpen = state === 'passed' || state === 'waiting';
   return isOpen && typeof facts?.when === 'string' ? [`when: ${sanitizeLine(facts.when)}`] : [];
 }
 
-/** `budget 1,200 of 2,000 tokens`; nothing of one that never begins. */
+/** Renders `budget 1,200 of 2,000 tokens`; nothing for a stage that never begins. */
 function budgetNote(stage: StageView, facts: StageFacts | undefined): readonly string[] {
   if (stage.state === 'skipped' || stage.state === 'passed') return [];
   const budget = budgetOfStage(stage, facts);

@@ -105,7 +105,7 @@ test('`status` names the outputs of an unsuccessful attempt, with the command th
   ]);
 });
 
-test('a run that comes from another says so, and which stages were taken over', () => {
+test('the status of a retry names the earlier run and the reused stages', () => {
   const origin = { runId: 'first\u001b[2J', kind: 'retry', from: 'b' } as const;
   const view = run([stage('a', { state: 'succeeded', givenBy: 'zero' }), stage('b')], { origin });
   const lines = renderStatus(view, OPTIONS);
@@ -213,7 +213,7 @@ const ASKING = run([
   stage('publish'),
 ]);
 
-test('what a run asks stands with its fields, the time that is left, and how it is answered', () => {
+test('the status shows a question with its fields, the time left, and how to answer it', () => {
   const lines = renderStatus(ASKING, OPTIONS);
   expect(lines.slice(lines.indexOf('') + 3)).toEqual([
     '',
@@ -232,7 +232,7 @@ test('what a run asks stands with its fields, the time that is left, and how it 
   });
 });
 
-test('a failure that is tolerated stands beside the state, in the list of runs, and in --json', () => {
+test('the state, the list of runs and --json show a tolerated failure', () => {
   const failure = {
     code: 'stage/exit-nonzero',
     message: 'stage lint ended with exit code 1',
@@ -312,7 +312,7 @@ test('each view of a run with mocked stages names the mocks', () => {
   ).toBe('run admitted on host h, 1 stage; mocked, without their work: a');
 });
 
-test('what the plan says of a stage stands beside it: its condition while it counts, and `finally`', () => {
+test('the status shows facts of the plan for a stage: its condition while it counts, and `finally`', () => {
   const stages = [
     stage('build', { state: 'succeeded' }),
     stage('ship', { state: 'passed', reason: 'its condition does not hold' }),

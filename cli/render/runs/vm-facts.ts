@@ -7,7 +7,7 @@ export interface VmFacts {
   readonly jail: string | null;
 }
 
-/** What a VM runs on, each part by its name; of `mode: mock` that there is none. */
+/** Describes the platform of a VM, each part by its name; for `mode: mock`, that there is no VM. */
 export function describeVmFacts({ isolation, accelerator, kernel, jail }: VmFacts): string {
   if (accelerator === 'mock') return 'simulated, no VM';
   const parts = [

@@ -2,7 +2,7 @@ import { sanitize, sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { LintDiagnostic } from '../../../skill-kit/lint/diagnostic.ts';
 import type { Style } from '../text/style.ts';
 
-/** In the form of compilers: place where it is known, rule, what is wrong, what to do. */
+/** Renders diagnostics as compilers do: the place if it is known, the rule, the problem, and the remedy. */
 export function renderLint(diagnostics: readonly LintDiagnostic[], style: Style): string {
   const blocks = diagnostics.map(({ rule, severity, message, remedy, file, line, column }) => {
     const place = file === undefined ? '' : `${style.bold(`${sanitizeLine(file)}:${line}:${column}`)}: `;

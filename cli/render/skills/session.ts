@@ -9,7 +9,10 @@ import type { WaitingSession } from '../../../client/sessions/waiting-sessions.t
 import type { Style } from '../text/style.ts';
 import { renderTable } from '../text/table.ts';
 
-/** What a session answered, as text. Prompts hold what others wrote, and are made harmless. `next`: what is typed to answer it. */
+/**
+ * Renders the result of a session as text. Prompts contain text of others and are sanitized. `next`: the command that
+ * answers.
+ */
 export function renderResult(session: string, result: SessionResult, next: string, style: Style): string[] {
   switch (result.kind) {
     case 'prompt': {

@@ -64,7 +64,7 @@ test('the same help is shown once, at the first of different diagnostics', () =>
   expect(text.indexOf('help:')).toBeLessThan(text.indexOf('another'));
 });
 
-test('the caret stands below the column when wide characters and tabs are before it', () => {
+test('the caret is below the column if wide characters and tabs are before it', () => {
   const lines = render([{ ...DIAGNOSTIC, line: 1, column: 5 }], '日本\t: x').split('\n');
   expect(lines[1]).toBe('  1 │ 日本 : x');
   expect(lines[2]).toBe('    │       ^');
@@ -89,7 +89,7 @@ test.each([
   ['behind wide characters and tabs', `\t\t${'日本'.repeat(60)}\t"HERE": x`, 123 + 1],
   ['at the end of a long line', `${'x'.repeat(300)} "HERE"`, 302],
   ['in a line of a MiB', `${'y'.repeat(600_000)}"HERE"${'z'.repeat(400_000)}`, 600_001],
-])('the caret of a place %s stands below it, at every width', (_what, line, column) => {
+])('the caret of a place %s is below it, at every width', (_what, line, column) => {
   for (const width of [40, 60, 80, 100, 250]) {
     const [, shown, caret] = render([{ ...DIAGNOSTIC, line: 1, column }], line, width).split('\n');
     expect(displayWidth(shown!)).toBeLessThanOrEqual(width);

@@ -7,12 +7,12 @@ import type { Style } from '../text/style.ts';
 /** A diagnostic, or what this host says of a place in the spec. */
 export type Finding = Omit<Diagnostic, 'code'> & { readonly code: Diagnostic['code'] | ErrorCode };
 
-/** Of a source line; a spec may be one line of a MiB. */
+/** The most columns of a source line, because a spec may be one line of a MiB. */
 const MAX_SOURCE_COLUMNS = 100;
-/** In less there is no room for an excerpt. */
+/** The fewest columns that have room for an excerpt. */
 const MIN_SOURCE_COLUMNS = 40;
 
-/** Further places of a diagnostic in its block. */
+/** The number of further places in the block of a diagnostic. */
 const MORE_PLACES = 8;
 
 /**
@@ -89,7 +89,7 @@ function placesOf(diagnostics: readonly Finding[], file: string): string {
   return `${places.join(', ')}${diagnostics.length > MORE_PLACES ? ', …' : ''}`;
 }
 
-/** Of several commands or choices each has a line. */
+/** Renders a remedy; each of several commands or choices has a line. */
 function remedyLines(remedy: string): string {
   return remedy.split('\n').map(sanitizeLine).join('\n        ');
 }

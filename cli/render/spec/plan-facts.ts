@@ -1,11 +1,11 @@
-/** What a stage of a plan has beside its work, in words that the summary of a spec and the graph of a plan share. */
+/** Describes the facts of a stage other than its work, for the summary of a spec and the graph of a plan. */
 import type { EachPlan, StagePlan } from '../../../domain/plan/plan.ts';
 import { answeringOf } from '../../../domain/plan/work.ts';
 import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { renderBudget } from '../runs/budget.ts';
 
-/** The list whose items the stage is done for; null: it has none. */
+/** Returns the list whose items the stage runs for; null if it has no list. */
 export function listOf({ each }: StagePlan): string | null {
   return each === undefined ? null : `for each of ${listIn(each)}`;
 }
@@ -16,7 +16,7 @@ function listIn({ list }: EachPlan): string {
   return sanitizeLine([`${name}.json`, ...list.path].join('.'));
 }
 
-/** How its items go on; empty: it has none. */
+/** Describes how the items run; empty if the stage has no items. */
 export function itemFacts({ each }: StagePlan): readonly string[] {
   if (each === undefined) return [];
   const { maxParallel, failFast, allowFailures } = each;
@@ -33,7 +33,7 @@ export function secretFacts(stage: StagePlan): readonly string[] {
   return names.length === 0 ? [] : [`${names.length === 1 ? 'secret' : 'secrets'} ${names.join(', ')}`];
 }
 
-/** What an attempt of its agent may take. */
+/** Describes the budget of one attempt of the stage's agent. */
 export function budgetFacts({ work }: StagePlan): readonly string[] {
   const budget = answeringOf(work)?.budget;
   return budget === undefined ? [] : [`budget ${renderBudget({ limits: budget, used: null })}`];

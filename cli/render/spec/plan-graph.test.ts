@@ -26,7 +26,7 @@ workflow:
     - { name: y, run: { program: y }, depends_on: [x] }
 `;
 
-test('stages of a part stand in a group of their own, parts within parts too', () => {
+test('the graph shows the stages of a part in a group of their own, also for parts within parts', () => {
   expect(renderPlanGraph(planOf(NESTED), PLAIN)).toBe(`workflow main
 
 VM (microvm), 512 MiB, 1 vCPU, no network
@@ -80,7 +80,7 @@ test('each stage is drawn once, also of parts that say to be within each other',
   for (const index of plan.stages.keys()) expect(drawn.match(new RegExp(`^ *s${index}[[{]`, 'gm'))).toHaveLength(1);
 });
 
-test('a loop stands in a group of its own, with what ends it', () => {
+test('the graph shows a loop in a group of its own, with what ends it', () => {
   const { plan } = compileText(
     `kind: pipeline
 name: main
@@ -146,7 +146,7 @@ workflow:
   );
 });
 
-test('a part that is done for each item is a group that says so', () => {
+test('the group of a part with `for_each` names its items', () => {
   const { plan } = compileText(
     `kind: pipeline
 name: main
@@ -178,7 +178,7 @@ result: the output of two
 `);
 });
 
-test('a VM that is left where a stage fails says so', () => {
+test('the graph names a VM that is kept after a failure', () => {
   const spec = `kind: workflow\nname: main\nsandbox: { keep: on-failure, keep_secs: 90 }\nworkflow: { steps: [{ name: y, run: { program: y } }] }`;
   expect(renderPlanGraph(planOf(spec), PLAIN)).toContain(
     'VM (microvm), 512 MiB, 1 vCPU, no network, left for 90s where a stage fails\n',

@@ -5,12 +5,12 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { listOf } from './plan-facts.ts';
 
 export interface PlanGroup {
-  /** Of a part; the plan's own has none. */
+  /** The title of a part's group; empty for the plan itself. */
   readonly title: string;
   readonly scopes: readonly { readonly scope: ScopePlan; readonly stages: readonly StagePlan[] }[];
-  /** Without a VM. */
+  /** Stages without a VM. */
   readonly outside: readonly StagePlan[];
-  /** Parts within. */
+  /** Parts within this one. */
   readonly parts: readonly PlanGroup[];
 }
 
@@ -33,7 +33,7 @@ export function groupsOf(plan: Plan): PlanGroup {
     const part = partOf(end.work);
     return part === null ? [] : [{ end, source: part.source, stages: new Set([...part.stages, end.id]) }];
   });
-  // A part within another has fewer stages, also in a plan that nobody compiled: so no part is within itself.
+  // A part within another has fewer stages, also in a plan that the compiler did not make. So no part is within itself.
   const smallestFirst = [...parts].sort((a, b) => a.stages.size - b.stages.size);
   const ownerOf = new Map(
     plan.stages.map(({ id }) => [id, smallestFirst.find(({ stages }) => stages.has(id)) ?? null]),

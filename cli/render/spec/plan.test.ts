@@ -3,7 +3,7 @@ import { planOf } from '../../../test/machine/plan-of.ts';
 import { renderPlanSummary } from './plan.ts';
 import { PLAIN } from '../text/style.ts';
 
-test('each stage stands with what it does, what it waits for, its condition and its VM', () => {
+test('the summary shows what each stage does, what it waits for, its condition and its VM', () => {
   const plan = planOf('a b>a c>a! d', { shared: 'a c', finally: 'd' });
   const when = { source: `stages.a.json.ok\u001b[2J && ${'x'.repeat(60)}`, stages: ['a'], params: {} };
   const stages = plan.stages.map((stage) => (stage.id === 'b' ? { ...stage, when } : stage));

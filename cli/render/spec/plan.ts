@@ -7,7 +7,7 @@ import { listOf } from './plan-facts.ts';
 import type { Style } from '../text/style.ts';
 import { padEnd } from '../text/width.ts';
 
-/** What a valid spec comes to: its stages in order, what each waits for, and the VM that it happens in. */
+/** Renders the summary of a valid spec: its stages in order, what each waits for, and the VM that it runs in. */
 export function renderPlanSummary(file: string, plan: Plan, { style }: { readonly style: Style }): string {
   const vms = plan.scopes.length === 1 ? '1 VM' : `${plan.scopes.length} VMs`;
   const stages = plan.stages.length === 1 ? '1 stage' : `${plan.stages.length} stages`;

@@ -7,7 +7,7 @@ const LOOKED_AT = 2_000;
 const LEAST_BEFORE = 12;
 
 /**
- * A line of the source, as much of it as fits around a column, and how far in the column stands.
+ * Returns as much of a source line as fits around a column, and the indent of the column in that text.
  * @param column  from 1, in UTF-16 units
  */
 export function excerpt(
@@ -22,7 +22,7 @@ export function excerpt(
   const after = toOneLine(line.slice(at, at + LOOKED_AT));
   const needed = displayWidth(before) + displayWidth(after);
   if (needed <= width) return { text: before + after, indent: displayWidth(before) };
-  // What stands at the place says more than what stands before it.
+  // The text after the column gets its room first, because it tells the reader more than the text before it.
   const room = Math.max(LEAST_BEFORE, width - Math.max(1, Math.min(displayWidth(after), Math.ceil(width / 2))));
   const shown = truncateStart(before, Math.min(room, width - 1));
   const indent = displayWidth(shown);

@@ -10,7 +10,10 @@ export interface Style {
   green(text: string): string;
   yellow(text: string): string;
   cyan(text: string): string;
-  /** One colour of several for each number, the same one for the same: tells names apart. Red says failure, and is none. */
+  /**
+   * Colours text by number, always the same colour for the same number, to tell names apart. Red is left out: it marks
+   * failures.
+   */
   hue(index: number, text: string): string;
 }
 

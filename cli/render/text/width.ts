@@ -4,14 +4,14 @@ const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|[\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
 const COMBINING = /\p{Mark}|[\u{200b}-\u{200d}]|[\u{fe00}-\u{fe0f}]/u;
 
-/** Columns that text takes on a terminal; our colour codes take none. */
+/** Returns the columns that text takes on a terminal; our colour codes take no columns. */
 export function displayWidth(text: string): number {
   let width = 0;
   for (const character of text.replace(COLOUR, '')) width += characterWidth(character);
   return width;
 }
 
-/** Cuts text to at most `columns`, with `…` where something was cut; colour codes are kept and take no room. */
+/** Cuts text to at most `columns` and marks the cut with `…`; colour codes are kept and take no columns. */
 export function truncate(text: string, columns: number): string {
   if (displayWidth(text) <= columns) return text;
   if (columns <= 0) return '';
