@@ -1,11 +1,13 @@
-/** What workflow code carries: every cached workflow pays for it, and some modules break it. */
+/**
+ * Checks the content of the workflow bundle: every cached workflow pays for its size, and some modules break workflows.
+ */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { builtinModules } from 'node:module';
 import { beforeAll, expect, test } from 'vitest';
 import { bundleWorkflows } from './bundle.ts';
 
-/** Of the code without its source map. When growth is wanted, say why in the commit that raises it. */
+/** The size of the code without its source map. A commit that raises it says why. */
 const RECORDED_BYTES = JSON.parse(readFileSync(new URL('bundle-size.json', import.meta.url), 'utf8')) as {
   readonly codeBytes: number;
 };

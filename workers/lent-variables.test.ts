@@ -22,7 +22,7 @@ test('are the allowed ones of the environment and all of the file, which goes fi
   expect(await lent.read()).toEqual({ A: 'of the environment', B: 'too', C: 'another' });
 });
 
-test('are none where nothing is said', async () => {
+test('a worker lends no variables by default', async () => {
   expect(await createLentVariables({ secretsFile: null, allowed: [], environment, undecodable: [] }).read()).toEqual(
     {},
   );
@@ -36,7 +36,7 @@ test('are refused while others may read the file', async () => {
   await expect(lent.read()).rejects.toMatchObject({ code: 'host/secrets-file' });
 });
 
-test('an allowed one that is not set is told at the start', () => {
+test('an allowed variable that is not set is reported at the start', () => {
   expect(() => createLentVariables({ secretsFile: null, allowed: ['UNSET'], environment, undecodable: [] })).toThrow(
     'The variable UNSET is to be lent to runs, and is not set here',
   );

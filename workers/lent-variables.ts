@@ -1,4 +1,7 @@
-/** What a worker of your own Temporal server lends to runs: all of its secrets file, and what is allowed of its environment. */
+/**
+ * The variables that a worker of your own Temporal server lends to runs: its whole secrets file, and allowed
+ * environment variables.
+ */
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { SetupError } from '../setup/setup-error.ts';
 import { readSecretsFile } from '../store/secrets-file.ts';

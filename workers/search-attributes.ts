@@ -8,7 +8,10 @@ const KEYWORD = 2;
 
 export type SearchAttributeServices = Pick<Connection, 'operatorService' | 'workflowService'>;
 
-/** Names of ours that the server knows when this settles. Never rejects because of the attributes alone. */
+/**
+ * Registers our search attributes and returns the names that the server knows then. A failure to register never
+ * rejects.
+ */
 export async function ensureSearchAttributes(
   connection: SearchAttributeServices,
   namespace: string,

@@ -9,7 +9,7 @@ import { createVoidboxPlugin, type VoidboxPluginOptions } from './temporal-plugi
 /** Nothing connects before the worker is made. */
 const connection = Object.create(NativeConnection.prototype) as NativeConnection;
 
-test('activities of the worker stand beside those of Voidbox', async () => {
+test('a worker keeps its own activities in addition to those of Voidbox', async () => {
   const own = (): void => undefined;
   const { activities } = await createVoidboxPlugin().configureWorker!({
     connection,
@@ -47,7 +47,7 @@ test.each<[unknown, string]>([
   [{ allowMounts: '/srv' }, '`allowMounts` must be a list of folders'],
   [{ allowKeep: 'on-failure' }, '`allowKeep` must be true or false'],
   [{ allowMount: ['/srv'] }, 'there is no option `allowMount`; there are stateDir, sandbox, allowMounts, '],
-])('options that are none are refused: %j', (options, words) => {
+])('the plugin rejects invalid options: %j', (options, words) => {
   expect(() => createVoidboxPlugin(options as VoidboxPluginOptions)).toThrow(words);
 });
 

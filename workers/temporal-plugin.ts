@@ -156,7 +156,7 @@ class VoidboxPlugin implements WorkerPlugin {
 
   async configureWorker(options: WorkerOptions): Promise<WorkerOptions> {
     const { taskQueue, activities = {} } = options;
-    // Where the connection has the plugin, it comes to the host's Worker too.
+    // If the connection has the plugin, Temporal also applies it to the host's Worker.
     if (this.#hostQueue !== null && taskQueue === this.#hostQueue) return options;
     if (this.#taskQueue !== null)
       throw new Error(

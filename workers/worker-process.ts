@@ -37,7 +37,7 @@ export interface WorkerProcessOptions {
   readonly keeper: string;
   /** Asked for when the first VM is wanted. @throws CodedError `host/not-ready` */
   readonly pieces: () => Promise<HostPieces>;
-  /** What only some VMs are made with. @throws CodedError `host/not-ready` */
+  /** Pieces that only some VMs need. @throws CodedError `host/not-ready` */
   readonly extra: FindVmExtra;
   /** Disks of images that users named. @throws CodedError `host/not-ready` */
   readonly disk: FindRootDisk;
@@ -45,7 +45,7 @@ export interface WorkerProcessOptions {
   readonly bootTimeoutMs: number | null;
   /** How long a VM waits while the disk is full; null is the keeper's own limit. */
   readonly diskFullLimitMs: number | null;
-  /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
+  /** The time that a VM lives after its last lease renewal; null: the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
   /** One's own machine: the spec's folder may be mounted, and the server is the state folder's. */
   readonly embedded: boolean;
@@ -153,17 +153,17 @@ function buildHostOptions(
     connection,
     stateDir,
     hostId,
-    // The embedded server has this host alone. What a worker puts on the queue that it works on comes back with the server's
-    // answer (eager start) instead of through another queue.
+    // The embedded server has only this host. If a worker puts a task on a queue that it polls itself, the server's
+    // answer contains the task (eager start), instead of a second queue.
     hostQueue: embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
     serverId: serverId(options),
     // The people who start runs on the embedded stack own its state folder.
     sandboxes: createHostSandboxes({ ...options, allowsExec: embedded || options.allowsExec }),
     mountPolicy: { allowedRoots: options.allowedMountRoots, allowedGit: options.allowedGit },
     starters: embedded ? 'marked' : 'any',
-    // Who may start runs there is a user of this machine, and reaches its loopback anyway.
+    // A user who may start runs there is a user of this machine, and can reach its loopback anyway.
     servicePolicy: embedded ? 'any' : options.allowedServices,
-    // Its machine is of who starts runs there, and whom the memory is missing.
+    // A user who starts runs on the embedded stack owns the machine, and its memory is what kept VMs use.
     allowsRetention: embedded || options.allowsRetention,
     durability: options.durability,
     lentVariables: options.lentVariables,

@@ -16,9 +16,9 @@ const HOST_ACTIVITY_SLOTS = 200;
 /** Actions wait for a process of their own anyway. */
 const SESSION_ACTIVITY_SLOTS = 50;
 
-/** Of a Worker whose activities hold VMs. */
+/** The options of a Worker whose activities hold VMs. */
 export const HOST_WORKER_OPTIONS = {
-  // Attempts let go at once and the next worker takes them up: there is nothing to wait for.
+  // Attempts detach at once and the next worker takes them over, so there is nothing to wait for.
   shutdownGraceTime: 0,
   shutdownForceTime: 15_000,
   // A cancel reaches an activity with the answer to a heartbeat, and its process is to be dead within 3 s.
@@ -49,7 +49,7 @@ export interface RunningWorkers {
 export function installRuntime(log: Log): void {
   Runtime.install({
     logger: new DefaultLogger('WARN', (entry) => {
-      // The host's Worker has none, on purpose.
+      // The host's Worker has no workflows, on purpose.
       if (entry.message.startsWith('No workflows registered')) return;
       log(
         entry.level === 'ERROR' ? 'error' : 'warning',

@@ -35,7 +35,7 @@ function blob(text: string): string {
   return git(repo, ['hash-object', '-w', '--stdin'], text).trim();
 }
 
-/** Of entries as they are said, whatever git thinks of them. */
+/** Writes a git tree with exactly these entries, also entries that git would reject. */
 function tree(...entries: readonly (readonly [string, string, string])[]): string {
   const bytes = entries.map(([mode, name, id]) =>
     Buffer.concat([Buffer.from(`${mode} ${name}\0`, 'latin1'), Buffer.from(id, 'hex')]),
@@ -125,12 +125,12 @@ describe('a checkout by the host', () => {
     execFileSync('diff', ['-r', '--no-dereference', '-x', '.git', mine, theirs]);
     expect(execFileSync('find', [mine, '-name', 'run.sh', '-perm', '755']).toString()).toContain('run.sh');
     expect(readlinkSync(join(mine, 'd', 'link'))).toBe('../run.sh');
-    // Plumbing, which does not refresh the index: times and sizes alone say it.
+    // A plumbing command does not refresh the index, so only times and sizes show that the file is unchanged.
     expect(git(mine, ['diff-files', '--name-only'])).toBe('');
     expect(git(mine, ['status', '--porcelain'])).toBe('');
     expect(git(mine, ['diff', '--stat'])).toBe('');
     git(mine, ['fsck', '--strict']);
-    // Of the same size.
+    // The new text has the same size as the old one.
     writeFileSync(join(mine, 'subst'), '$Format:%T$\n');
     expect(git(mine, ['status', '--porcelain'])).toBe(' M subst\n');
     git(mine, ['commit', '-qam', 'more']);

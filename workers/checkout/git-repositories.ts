@@ -20,7 +20,7 @@ export interface GitRepositoriesOptions {
   readonly stateDir: string;
   /** The PATH that git is looked up in. */
   readonly path: string;
-  /** Of the user whose credentials fetch addresses; null: none. */
+  /** The home folder of the user whose credentials fetch repositories; null: no credentials. */
   readonly home: string | null;
   /** As of `GitHost`. */
   readonly configHome?: string | null;
@@ -94,7 +94,7 @@ async function bytesOf(stream: AsyncIterable<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-/** What somebody can change is an answer. */
+/** Returns an error that a user can repair as an answer; throws every other error. */
 async function returnRefusals<T>(work: () => Promise<T>): Promise<T | Refusal> {
   try {
     return await work();

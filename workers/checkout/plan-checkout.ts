@@ -1,6 +1,6 @@
 /**
- * Whether the files of a commit can be put into a guest by the host, byte for byte as git of the guest checks them out, and the
- * index that says so. What is not sure is left to git of the guest, which refuses what it does not write.
+ * Decides whether the host can write the files of a commit into a guest, byte for byte as the guest's git would. Makes
+ * the index for them. If this is not certain, the guest's git does the checkout, and rejects what it does not write.
  */
 import { Buffer } from 'node:buffer';
 import { readFile } from 'node:fs/promises';
@@ -13,11 +13,11 @@ import { GitError, type GitHost, gitBytes } from '../../git/run-git.ts';
 
 export const CHECKOUT_LIMITS = {
   files: 100_000,
-  /** Of all files. */
+  /** The most bytes of all files together. */
   bytes: 1024 * 1024 * 1024,
-  /** Of one file: git holds it in memory. */
+  /** The most bytes of one file, because git holds it in memory. */
   fileBytes: 100 * 1024 * 1024,
-  /** Of attributes and targets of links, which are read to judge them. */
+  /** The most bytes of attributes and link targets, which are read to decide. */
   judgedBytes: 4 * 1024 * 1024,
 } as const;
 type CheckoutLimits = { readonly [Name in keyof typeof CHECKOUT_LIMITS]: number };

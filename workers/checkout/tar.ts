@@ -21,18 +21,18 @@ export interface StoredFile {
 
 export interface Checkout {
   readonly pack: StoredFile;
-  /** Of the pack. */
+  /** The index of the pack. */
   readonly packIndex: StoredFile;
-  /** As `planCheckout` made it. */
+  /** The index that `planCheckout` made. */
   readonly index: Buffer;
-  /** Of the repository itself: its `.git` but for objects and the index. */
+  /** The files of `.git`, except objects and the index. */
   readonly gitFiles: Readonly<Record<string, string>>;
   readonly nowS: number;
 }
 
 /** Entries are put together up to this. */
 const CHUNK_BYTES = 256 * 1024;
-/** The guest takes it as it writes it. */
+/** The time for the whole checkout; the guest reads the stream no faster than it writes the files. */
 const TIMEOUT_MS = 15 * 60_000;
 /**
  * Before the first change in the guest, whose clock may be behind by the second that a clock of whole seconds leaves out: a file
@@ -62,7 +62,8 @@ async function* entriesOf(host: GitHost, checkout: Checkout): AsyncGenerator<Uin
   } finally {
     await files.return();
   }
-  // The last: what was cut short has none. A second later than the files, or git would read them all to be sure.
+  // The index is the last entry, so that an interrupted checkout has no index. Its time is one second after the files,
+  // because git would otherwise read all of them to check for changes.
   yield* smallFile('.git/index', index, modifiedS + 1);
   yield endMarker();
 }

@@ -83,7 +83,7 @@ test('texts are made by the same thread, with its limits', async () => {
   });
 });
 
-test('a thread that nobody asks ends, and comes back', async () => {
+test('an idle thread ends, and the next question starts a new one', async () => {
   threads = createConditionThreads({ idleMs: 1 });
   for (let round = 0; round < 3; round += 1) {
     expect(await threads.evaluate('1 == 1', NOTHING)).toEqual({ holds: true });
@@ -91,7 +91,7 @@ test('a thread that nobody asks ends, and comes back', async () => {
   }
 });
 
-test('what a guest printed stands in a problem only in part', async () => {
+test("a problem contains only part of the guest's output", async () => {
   threads = createConditionThreads();
   const answer = await threads.evaluate(
     'stages.a.output.matches(stages.a.output)',

@@ -1,6 +1,6 @@
 /**
- * Evaluates conditions, and judges outputs, in a thread with limits of time and memory. One evaluation has a thread at a time; a thread is used again
- * after one that ended well, and ended when nobody has asked for a while.
+ * Evaluates conditions and validates outputs in a thread, with limits of time and memory. A thread handles one
+ * evaluation at a time. It is reused after an evaluation that ended well, and is ended after it was idle for a while.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -63,7 +63,7 @@ function createQueue(idleMs: number, limitMs: number): Queue {
   };
   const answerTo = async (question: Question): Promise<Answer> => {
     clearTimeout(idle);
-    // It may have ended by itself while it was idle.
+    // The thread may have ended while it was idle.
     if (kept?.hasEnded === true) kept = null;
     kept ??= await Thread.start();
     const answer = await kept.answer(question, limitMs);
@@ -174,7 +174,7 @@ class Thread {
     await this.#worker.terminate();
   }
 
-  /** What the thread has run, in steps of 10 ms. */
+  /** The CPU time that the thread has used, in steps of 10 ms. */
   #cpuMs(): number {
     const [, task, thread] = this.#name.split('/');
     try {

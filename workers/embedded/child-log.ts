@@ -1,10 +1,10 @@
-/** What a kept child says and how it ends, in a log of its own. */
+/** Writes the output of a supervised child, and how it ends, to a log of its own. */
 import type { Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
 
-/** A stack whose server or worker ends so often before the first client could use it is given up. */
+/** A stack is given up if its server or worker ends this often before the first client could use the stack. */
 const FAILED_STARTS_LIMIT = 3;
-/** What somebody is told of a child that does not start: its end, which says why. */
+/** The number of last lines that a user gets of a child that does not start; they contain the reason. */
 const LAST_LINES = 12;
 
 export interface ChildLog {

@@ -63,7 +63,7 @@ async function held(count: number, pid = process.pid): Promise<Held> {
   return { stateDir, asked, close };
 }
 
-test('a state folder that is gone is told once, and ends nothing', async () => {
+test('a deleted state folder is reported once, and the control server keeps running', async () => {
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-control-'));
   const problems: string[] = [];
   const answer = (): never => {

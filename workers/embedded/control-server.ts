@@ -1,4 +1,7 @@
-/** The supervisor's end of the socket: its user alone may connect, and it is there again when somebody removes it. */
+/**
+ * The supervisor's end of the socket. Only its user can connect, and the supervisor creates the socket again after it
+ * was removed.
+ */
 import { closeSync, constants, lstatSync, openSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { basename } from 'node:path';
@@ -15,9 +18,9 @@ import {
 
 const LOOK_MS = 500;
 const REQUEST_LIMIT_MS = 5_000;
-/** A command has begun what it does with the stack by then, or is never going to. */
+/** After this time, a command has begun to use the stack, or it never will. */
 const USE_LIMIT_MS = 15_000;
-/** A command that is turned away has read why by then. */
+/** After this time, a rejected command has read the reason. */
 const TURN_AWAY_LIMIT_MS = 1_000;
 
 export interface ControlOptions {
@@ -28,14 +31,18 @@ export interface ControlOptions {
 }
 
 interface Connections {
-  /** How many there may be; more are told so. */
+  /** The largest number of connections; further ones are rejected with a reason. */
   readonly most: number;
   readonly all: Set<Socket>;
   /** Those of commands that are about to use the stack. */
   readonly users: Set<Socket>;
 }
 
-/** The lock of the folder is held: what stands in the socket's place is of nobody that lives. @throws Error when it cannot be opened */
+/**
+ * Opens the socket. The caller holds the folder's lock, so an existing socket belongs to no living process and is
+ * replaced.
+ * @throws Error if the socket cannot be opened
+ */
 export async function openControl(options: ControlOptions): Promise<{ close(): void }> {
   // Through the descriptor: a socket's path has 107 bytes at most, and a folder may be deeper.
   const folder = openSync(options.stateDir, constants.O_RDONLY | constants.O_DIRECTORY);
@@ -94,8 +101,8 @@ async function listen(address: string, connections: Connections, options: Contro
     server.once('listening', resolve);
     server.once('error', reject);
   });
-  // The kernel lets nobody connect who may not write to the socket: its user alone may, from its first moment on. Node
-  // makes it before `listen` returns.
+  // The kernel rejects a connection from a process that may not write to the socket. The umask limits that to the user
+  // from the first moment on, because Node creates the socket before `listen` returns.
   const before = process.umask(0o177);
   server.listen({ path: address, backlog: MOST_COMMANDS });
   process.umask(before);
@@ -104,12 +111,12 @@ async function listen(address: string, connections: Connections, options: Contro
   return server;
 }
 
-/** Whatever it asks for: a command that is told nothing would take the stack for one that cannot answer. */
+/** Answers any request with the status. Without an answer, a command would assume that the stack does not respond. */
 function turnAway(socket: Socket, { users }: Connections, options: ControlOptions): void {
   const end = (): void => void socket.destroy();
   socket.on('error', end);
   const answer: StackAnswer = { ...options.answer('status', users.size), inUse: true, busy: true };
-  // Closed before its request is read, it would get an error in place of the answer.
+  // If the socket closed before its request is read, the command would get an error instead of the answer.
   socket.on('data', () => socket.end()).write(`${JSON.stringify(answer)}\n`);
   setTimeout(end, TURN_AWAY_LIMIT_MS).unref();
 }

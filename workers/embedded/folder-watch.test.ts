@@ -28,7 +28,7 @@ test.each<[string, readonly Seen[]]>([
   ['is another one', [{ dev: 1n, ino: 3n }]],
   ['is on another disk', [{ dev: 7n, ino: 2n }]],
   ['was deleted and came back as another one', ['ENOENT', { dev: 1n, ino: 9n }]],
-])('a folder that %s is gone, and that is told once, within ten seconds', (_what, looks) => {
+])('a folder that %s is gone, and the watch reports that once, within ten seconds', (_what, looks) => {
   expect(toldOf(...looks)).toBe(1);
 });
 

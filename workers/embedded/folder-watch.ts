@@ -2,9 +2,9 @@
 import { statSync } from 'node:fs';
 
 const LOOK_MS = 1_000;
-/** A folder that is moved away and back meanwhile is the same. */
+/** The number of checks that must fail: a folder that was moved away and back in between is still the same. */
 const LOOKS_WITHOUT = 3;
-/** The system says with these that nothing is there. Any other error says nothing of the folder. */
+/** The errors that mean that the path does not exist. Other errors prove nothing about the folder. */
 const NOT_THERE: readonly unknown[] = ['ENOENT', 'ENOTDIR'];
 
 interface FolderIdentity {
@@ -20,12 +20,12 @@ export interface FolderWatchOptions {
 }
 
 export interface FolderWatch {
-  /** It was deleted or moved away, or another one is in its place. */
+  /** Whether the folder was deleted, moved away, or replaced by another one. */
   isGone(): boolean;
   stop(): void;
 }
 
-/** @throws Error when it is not there to begin with */
+/** @throws Error if the folder does not exist at the start */
 export function watchFolder({
   stateDir,
   onGone,

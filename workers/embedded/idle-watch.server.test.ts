@@ -1,4 +1,6 @@
-/** What keeps a stack up, asked of real Temporal servers: Temporal Schedules in every state that a client can give them. */
+/**
+ * Tests which Temporal Schedules keep a stack up, with real servers and every state that a client can give a Schedule.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ScheduleOptions, ScheduleSpec } from '@temporalio/client';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';

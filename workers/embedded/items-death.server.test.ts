@@ -1,4 +1,7 @@
-/** The worker of the embedded stack dies with SIGKILL while windows within windows are open: the run comes to what it would have. */
+/**
+ * SIGKILL ends the worker of the embedded stack while nested windows are open. The run must still have its normal
+ * result.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -8,7 +8,7 @@ let stateDir = '';
 beforeEach(() => (stateDir = mkdtempSync(join(tmpdir(), 'voidbox-database-'))));
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
-test('a database that no server has served from is made anew, with what SQLite keeps beside it', () => {
+test("a database that no server has used is created again, together with SQLite's other files", () => {
   expect(prepareDatabase(stateDir)).toBe(false);
   for (const name of ['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'host-id'])
     writeFileSync(join(stateDir, name), 'half');

@@ -1,10 +1,13 @@
-/** Files of the stack are their user's alone, however open the folder is in which they lie. */
+/** Restricts the files of the stack to their user, even if others can read their folder. */
 import { chmodSync, lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import { databaseFiles } from './server-process.ts';
 import { logsDir, stackFile, stackLockFile } from '../../client/embedded/stack-info.ts';
 
-/** Takes the rights that a shell's umask gave to group and others. By name, because the folder may contain files of others. */
+/**
+ * Removes the rights that a shell's umask gave to group and others. It names each file, because the folder may contain
+ * files of others.
+ */
 export function restrictToOwner(stateDir: string): void {
   const files = [
     ...databaseFiles(stateDir),

@@ -12,7 +12,7 @@ export interface ChildCommand {
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd?: string;
-  /** Of the child; without one it is the parent's. */
+  /** The umask of the child; absent: the parent's. */
   readonly umask?: number;
 }
 

@@ -25,7 +25,7 @@ export async function ensureRetention(connection: Connection, namespace: string,
       config: { workflowExecutionRetentionTtl: durationOf(wantedS) },
     });
   } catch (error) {
-    // Often a full disk: runs go on, and the next start tries again.
+    // The usual cause is a full disk. Runs continue, and the next start tries again.
     log('warning', `the server keeps histories for less than ${RETENTION_DAYS} days: ${textOf(error)}`);
   }
 }

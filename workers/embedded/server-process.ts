@@ -7,9 +7,9 @@ import { DATABASE } from '../../client/embedded/database.ts';
 import type { ChildCommand } from './restarting-process.ts';
 
 /**
- * A dev server as it comes waits 40 ms per task, writes its database the slow way, and takes 10 updates of a workflow at
- * once, 2,000 in all: a session beside a running action has as many answers. It keeps the last 128,000 workflows in memory
- * for an hour, ended or not; one that it has dropped is read from the database again.
+ * With default settings, a dev server waits 40 ms per task and writes its database slowly. It also accepts only 10
+ * updates of a workflow at once and 2,000 over its lifetime, too few for a session with a long action. It keeps the
+ * last 128,000 workflows in memory for an hour, ended or not, and reads others from the database again.
  */
 const SPEED_SETTINGS = [
   ...[
@@ -26,11 +26,11 @@ const SYNCHRONOUS: Readonly<Record<Durability, string>> = { process: 'normal', p
 
 export interface ServerPorts {
   readonly grpc: number;
-  /** The HTTP API's, which cannot be closed: it answers those alone who know `httpHost`. */
+  /** The port of the HTTP API, which cannot be closed. The API answers only clients that know `httpHost`. */
   readonly http: number;
 }
 
-/** A name that no page can have its requests carry: the HTTP API refuses every other `Host`. */
+/** Returns a host name that no web page can guess: the HTTP API rejects every other `Host`. */
 export function secretHostName(): string {
   return `voidbox-${randomBytes(16).toString('hex')}`;
 }

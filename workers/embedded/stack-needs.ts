@@ -1,9 +1,12 @@
-/** What the server of a stack says of its use. */
+/** Asks the server of a stack whether the stack is still in use. */
 import { Connection } from '@temporalio/client';
 import { readHoldingSchedules, type ScheduleServer } from '../../client/embedded/schedules.ts';
 import { RUN_WORKFLOW_TYPE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 
-/** Whether it has an open run or session, or a Temporal Schedule with a next action time. @throws what the SDK throws */
+/**
+ * Whether the server has an open run or session, or a Temporal Schedule with a next action time.
+ * @throws errors of the SDK
+ */
 export async function needsStack(server: ScheduleServer): Promise<boolean> {
   if ((await openRuns(server)) > 0) return true;
   const { count, isComplete } = await readHoldingSchedules(server);

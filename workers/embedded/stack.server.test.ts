@@ -196,7 +196,7 @@ describe('what stack.json says is not believed', () => {
 });
 
 describe('the socket', () => {
-  test("is its user's alone, and there again when it is removed or replaced", { timeout: 120_000 }, async () => {
+  test("is open only to its user, and is created again after it was removed or replaced", { timeout: 120_000 }, async () => {
     const first = await start();
     const socket = socketFile(env.stateDir);
     expect(statSync(socket).mode & 0o777).toBe(0o600);
@@ -218,7 +218,7 @@ describe('the socket', () => {
     expect(isAlive(first.supervisorPid)).toBe(false);
   });
 
-  test('works in a folder whose path is longer than that of a socket may be', { timeout: 120_000 }, async () => {
+  test("works in a folder whose path is longer than a socket's path may be", { timeout: 120_000 }, async () => {
     const stateDir = join(env.stateDir, 'deep'.repeat(30), 'deeper'.repeat(10));
     const deep = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: stateDir });
     deeper.push(deep);
@@ -263,7 +263,7 @@ describe('a stack whose folder', () => {
       },
     ],
   ])(
-    '%s ends with all its processes, and leaves what is there now alone',
+    '%s ends with all its processes, and does not touch the folder that is there now',
     { timeout: 120_000 },
     async (_what, expected, take) => {
       const { supervisorPid, serverPid, workerPid } = await start();
@@ -356,11 +356,11 @@ describe('four stacks, one after the other in one folder,', () => {
     expect(last).toMatchObject({ address: moved.address, uiUrl: moved.uiUrl });
   });
 
-  test('keep histories for 30 days, in an older database too, and longer if an operator says so', () => {
+  test('keep histories for 30 days, in an older database too, and longer if an operator sets more', () => {
     expect(lives.map(({ days }) => days)).toEqual([[30, 1], [30, 90], [90], [90]]);
   });
 
-  test('keep their files for their user alone in a folder that others may look into, and older ones become so', () => {
+  test('keep their files private to their user in a folder that others can read, and make older files private', () => {
     for (const { open } of lives.slice(1)) expect(open).toEqual([]);
     expect(lives[1]!.files).toEqual(
       expect.arrayContaining(['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'stack.json', 'logs']),

@@ -1,6 +1,6 @@
 /**
- * An embedded stack while it lives: a Temporal dev server and a worker that are kept running, what is said of them, and their end.
- * Its children are tied to this process: when it dies, however it dies, they die.
+ * Runs an embedded stack from its start to its end: keeps a Temporal dev server and a worker running, and publishes
+ * their ports. The kernel ends its children when this process dies, however it dies.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -92,13 +92,13 @@ class Supervisor {
   }
 
   async run(): Promise<boolean> {
-    // Before the start: a signal ends all that has started by then.
+    // Install the handlers before the start: a signal ends every process that has started until then.
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void this.#stop(signal));
     await this.#start();
     return await this.#ended;
   }
 
-  /** Closes each door that opens while the stack stops: `#stop` does not know it. */
+  /** Starts the stack and closes each proxy that opens while the stack stops, because `#stop` does not know it. */
   async #start(): Promise<void> {
     const { stateDir } = this.#options;
     const ui = await openUiDoor({
@@ -177,7 +177,7 @@ class Supervisor {
     return startRestarting({
       env: readEnvironment().variables,
       command: async () => {
-        // The worker loads its code while the server starts, and waits for it by itself.
+        // The worker loads its code while the server starts, and waits for the server.
         while (this.#ports === null) await sleep(10);
         return workerCommand(this.#options, this.#ports);
       },
@@ -220,9 +220,9 @@ class Supervisor {
     this.#keepFile();
   }
 
-  /** The file is what people and other tools look at: what else may stand in it, it comes back. */
+  /** Writes the file again if its content has changed, because people and other tools read it. */
   #keepFile(): void {
-    // In a folder that has taken the place of this stack's, it would speak of another one.
+    // If another folder has replaced this stack's, the file would describe the wrong stack.
     if (this.#published === null || this.#stopping || this.#folder.isGone()) return;
     try {
       keepStackFile(this.#options.stateDir, this.#published);
@@ -258,7 +258,7 @@ class Supervisor {
 
   #giveUp(what: string, words: readonly string[]): void {
     if (this.#published !== null || this.#stopping) return;
-    // Whoever started the stack reads it there.
+    // The command that started the stack reads the reason from standard error.
     process.stderr.write(`${words.join('\n')}\n`);
     void this.#stop(`${what} does not start`);
   }

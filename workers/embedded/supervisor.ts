@@ -1,7 +1,7 @@
 /**
- * Entry of the one process that owns an embedded stack: it holds the state folder's lock for its life (it was started through
- * `voidbox-vm lock`), and ends itself when nobody needs it. It imports little: where too few files may be open, Node's loader
- * would end it with a stack trace.
+ * Entry of the process that owns an embedded stack. It was started through `voidbox-vm lock` and holds the state
+ * folder's lock for its life. It ends when the stack is no longer in use. It imports little: if the limit of open files
+ * is too low, Node's loader would end it with a stack trace.
  */
 import { parseArgs } from 'node:util';
 import type { StackPieces } from '../../setup/pieces/host-pieces.ts';

@@ -58,7 +58,7 @@ function voidbox(root: string, ...args: readonly string[]): Promise<Ended> {
   });
 }
 
-test('by turns: each call works, and a run in flight goes on', { timeout: 400_000 }, async () => {
+test('each call of two builds by turns works, and a run in flight continues', { timeout: 400_000 }, async () => {
   const [one, other] = builds;
   expect(await voidbox(one, 'run', 'sleep-20.yaml', '--detach', '--run-id', 'in-flight')).toMatchObject({ code: 0 });
   const second = await voidbox(other, 'run', 'sleep-1.yaml');

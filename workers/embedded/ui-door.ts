@@ -1,6 +1,6 @@
 /**
- * The port that `voidbox ps` and `run` name as the Temporal UI: checks each request (ui-guard.ts), takes data from the
- * server's HTTP API, which answers to nobody else, and pages from where pages are.
+ * The port that `voidbox ps` and `run` name as the Temporal UI. It checks each request (ui-guard.ts). It takes data
+ * from the server's HTTP API, which answers only this proxy, and pages from the UI server (ui-pages.ts).
  */
 import {
   createServer,
@@ -18,9 +18,9 @@ const HEADERS_LIMIT_MS = 10_000;
 const REQUEST_LIMIT_MS = 60_000;
 /** Reads of a running workflow wait for its next event. */
 const ANSWER_LIMIT_MS = 180_000;
-/** Of the UI's own server, about the UI and not about runs. */
+/** The settings of the UI's own server: they describe the UI and no runs. */
 const SETTINGS = '/api/v1/settings';
-/** With payloads as they are stored, which the UI decodes by itself. */
+/** Asks for payloads as they are stored, because the UI decodes them. */
 const API_TYPE = 'application/json+no-payload-shorthand';
 const TAKEN_IN = [
   'accept',
@@ -129,7 +129,7 @@ interface Upstream {
   readonly port: number;
   readonly path: string;
   readonly headers: OutgoingHttpHeaders;
-  /** What the answer is called; null as it calls itself. */
+  /** The content type of the answer; null: the type that the server sent. */
   readonly contentType: string | null;
 }
 

@@ -37,12 +37,14 @@ function isTrusted(fetchSite: string | undefined): boolean {
   return fetchSite === undefined || fetchSite === 'same-origin' || fetchSite === 'none';
 }
 
-/** Somebody follows a link to a page of the UI: it is shown to them, and to nobody else. */
+/**
+ * Whether a user follows a link to a page of the UI. The browser shows the page to the user; no other page can read it.
+ */
 function isLinkToPage({ method, target, fetchMode }: DoorRequest): boolean {
   return method === 'GET' && fetchMode === 'navigate' && !isApi(target);
 }
 
-/** Everything else of the UI is its pages, which hold no data. */
+/** Whether the path is one of the API. All other paths are pages of the UI, which contain no data. */
 export function isApi(target: string): boolean {
   return target.startsWith(API);
 }

@@ -1,7 +1,7 @@
 /**
- * The pages of the Temporal UI. They come out of the dev server's own UI server, whose interface to data asks nobody who
- * they are and cannot be switched off. So the server with the runs has none, and pages are fetched from one beside it that
- * holds no data, lives in memory, and runs while somebody looks at the UI.
+ * Serves the pages of the Temporal UI. They come from the dev server's UI server, whose data API needs no login and
+ * cannot be switched off. So the server with the runs has no UI. A second server serves the pages: it has no data,
+ * lives in memory, and runs while a user has the UI open.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
@@ -24,7 +24,7 @@ export interface UiPagesOptions {
 export interface UiPages {
   /** The port of loopback that has the pages; starts what serves them. @throws Error when that does not start */
   port(): Promise<number>;
-  /** Null while nobody looks. */
+  /** The pid of the server; null while no user has the UI open. */
   pid(): number | null;
   stop(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** What a web page in somebody's browser can do with the ports of a running stack: nothing. */
+/** Tests that a web page in a user's browser can do nothing with the ports of a running stack. */
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -48,7 +48,7 @@ function parentOf(pid: string): number | null {
   try {
     return Number(/^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
   } catch {
-    // It has ended meanwhile.
+    // The process has ended since then.
     return null;
   }
 }
@@ -90,7 +90,7 @@ const forgedActivity = {
   input: [{}],
 };
 const below = (path: string): string[] => [`/api/v1/namespaces/default${path}`, `/namespaces/default${path}`];
-/** What needs no leave of the server (preflight): these methods with these types. */
+/** Requests that a browser sends without asking the server first (preflight): these methods with these types. */
 const REQUESTS: readonly Sent[] = [
   ...[
     ...below('/workflows'),
@@ -238,7 +238,7 @@ test(
     expect(page.status).toBe(200);
     expect(await page.text()).toContain('<!doctype html>');
     const seen = await fetch(`${stack.uiUrl}/api/v1/namespaces/default/workflows/${CANARY}`);
-    // Of the run, and in no request: an answer that has it was read from the run.
+    // The id of the execution is in no request, so an answer that contains it was read from the run.
     const { runId: secret } = await runs.client.workflow.getHandle(CANARY).describe();
     expect(await seen.text()).toContain(secret);
 
@@ -265,7 +265,7 @@ test(
   },
 );
 
-test('the server schedules no activity without a workflow, even for who may reach it', async () => {
+test('the server schedules no activity without a workflow, even for a client that can reach it', async () => {
   const request = {
     namespace: 'default',
     activityId: 'alone',

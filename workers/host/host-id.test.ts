@@ -54,7 +54,7 @@ test('with a changed letter gives way to the one that the runs were admitted und
   expect(readFileSync(join(dir, 'host-id.damaged'), 'utf8')).toBe('my-host-3\n');
 });
 
-test('stays where any run names it, and is that of the newest run where it is lost', () => {
+test("the host id stays if any run names it; if it is lost, the newest run's id is used", () => {
   admitted('old', '{"hostId":"old-host"}', 1_000);
   admitted('new', '{"hostId":"new-host"}', 2_000);
   admitted('older', '{"hostId":"older-host"}', 500);

@@ -1,6 +1,6 @@
 /**
- * The id of a VM host: made once, kept in the state folder, part of the host's queue name. The runs that were admitted
- * here name it too, so that a file which is lost or damaged comes back as it was: runs that go on are this host's by that id.
+ * The id of a VM host: made once, kept in the state folder, part of the host's queue name. Runs that were admitted here
+ * contain it too. So a lost or damaged file is restored with the same id, and open runs still belong to this host.
  */
 import { randomBytes } from 'node:crypto';
 import { linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -18,7 +18,7 @@ export function hostId(stateDir: string): string {
   writeFileSync(mine, `${ofRuns ?? randomBytes(8).toString('hex')}\n`, { mode: 0o600 });
   putAside(stateDir, known);
   try {
-    // A link fails when the name exists: of two that start at once, the first one's id stands.
+    // The link fails if the name exists. If two processes start at once, the first one's id is kept.
     linkSync(mine, file);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
@@ -30,7 +30,10 @@ export function hostId(stateDir: string): string {
   return id;
 }
 
-/** What stands there and is not the id makes room; another process may have done it, and put the id there. */
+/**
+ * Renames a file that contains no id. Another process may already have done this and written the id, so the file is
+ * read again first.
+ */
 function putAside(stateDir: string, judged: string | null): void {
   if (readHostId(stateDir) !== judged) return;
   const file = hostIdFile(stateDir);

@@ -1,6 +1,7 @@
 /**
- * What a worker does on its host, whatever process it is in: stores, sandboxes and activities around a client of its server,
- * and the care for runs and VMs while it lives. A worker process of Voidbox opens one, and so does the plugin for others.
+ * Opens what a worker needs on its host, in any process: stores, sandboxes and activities for a client of its server.
+ * It also watches runs and VMs while it is open. A worker process of Voidbox opens one, and so does the plugin for
+ * other workers.
  */
 import type { Client, ConnectionLike } from '@temporalio/client';
 import { createAttemptRegistry } from '../../activities/attempt/registry.ts';
@@ -60,7 +61,7 @@ export interface HostOptions {
   /** Where git is, and whose ignore rules and credentials it has. */
   readonly git: Pick<GitRepositoriesOptions, 'path' | 'home' | 'configHome'>;
   readonly disk: PumpDisk;
-  /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
+  /** The time that a VM lives after its last lease renewal; null: the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
   /** Absent: this worker has no skills. */
   readonly stageSessions?: StageSessions;
@@ -131,7 +132,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     checkPlan,
     now: Date.now,
   };
-  // Before anything is done for those runs: what follows stands behind it.
+  // Restore the logs before any work on those runs, because new events must follow the restored ones.
   if (stores.local?.canLoseEvents === true)
     await restoreLogs({ client, events: openRuns.events, reader: stores.reader, records, log }, await openRuns.list());
   const activities = createActivities(deps);

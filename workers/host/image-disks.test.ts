@@ -5,14 +5,14 @@ import { expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { imageDisks } from './lazy-pieces.ts';
 
-test('a worker has the images of its cache alone, and says how one comes there', async () => {
+test('a worker uses only the images of its cache, and its error says how to add one', async () => {
   const cacheDir = mkdtempSync(join(tmpdir(), 'voidbox-no-images-'));
   try {
     await expect(imageDisks({ ...readEnvironment(), cacheDir })('a'.repeat(64))).rejects.toMatchObject({
       code: 'host/not-ready',
       message: expect.stringContaining('`voidbox worker --images PATH`') as string,
     });
-    // One that lost its disk.
+    // An image whose disk is missing.
     const damaged = join(cacheDir, `image-${'b'.repeat(64)}`);
     mkdirSync(damaged);
     writeFileSync(join(damaged, 'contents.json'), '{"root.ext4":4096}');

@@ -62,7 +62,7 @@ test('each of two hosts with shared records ends its own runs, and its own VMs o
       } as unknown as HostVariables,
       serverId: SERVER,
       hostId,
-      // A VM of the other host's run is here, too: its lease said so.
+      // This host's disk also has a VM of the other host's run, as its lease shows.
       listVms: async () =>
         ['of-a', 'of-b'].map((runId) => ({
           key: { runId, scope: 's', instance: [], generation: 0 },

@@ -1,7 +1,7 @@
 /**
- * Ends what no workflow will end any more: VMs of runs whose workflow was terminated or whose server is
- * gone, the sessions that their stages drove, and the terminal events that such runs lack. A VM of a run that goes on is never
- * touched, and none that is left for a look: its keeper ends it.
+ * Ends what no workflow will end: VMs of runs whose workflow was terminated or whose server is gone, and the sessions
+ * that their stages drove. It also writes the terminal events that such runs lack. It never touches a VM of an open
+ * run, nor a VM that is kept for inspection, which its keeper ends.
  */
 import type { Client } from '@temporalio/client';
 import type { CommandCaller } from '../../activities/admission/admission-record.ts';
@@ -25,7 +25,7 @@ export interface HostVm {
   readonly key: VmKey;
   readonly alive: boolean;
   readonly need: VmNeed;
-  /** It is left for a look, and ends at its time by itself; absent or null: not. */
+  /** Set if the VM is kept for inspection; its keeper ends it in time. Absent or null: not kept. */
   readonly retention?: Retention | null;
 }
 
@@ -34,15 +34,18 @@ export interface JanitorOptions {
   readonly openRuns: OpenRuns;
   readonly records: RunRecords;
   readonly hostVariables: HostVariables;
-  /** Runs of another server are left alone, those of another host to that host, but for what this one has of them. */
+  /** Runs of another server are ignored. Runs of another host are left to that host, except for VMs on this one. */
   readonly serverId: string;
   readonly hostId: string;
-  /** Run directories on this host; those that nobody needs are removed with it. */
+  /** Lists run directories on this host, and removes those that are no longer needed. */
   readonly listVms: () => Promise<readonly HostVm[]>;
   readonly release: (key: VmKey) => Promise<void>;
   /** Removes what was kept of a run's writable mounts. */
   readonly dropMounts: (runId: string) => Promise<void>;
-  /** Asks the sessions to end that stages of a run drove. @returns those that were open */
+  /**
+   * Asks the sessions that stages of a run drove to end.
+   * @returns the sessions that were open
+   */
   readonly endSessions: (runId: string) => Promise<readonly string[]>;
   readonly log: Log;
 }
@@ -67,14 +70,15 @@ export async function cleanUp(options: JanitorOptions): Promise<void> {
 
 async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
   const { client, openRuns, records, hostVariables, serverId, release, dropMounts, log } = options;
-  // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
+  // If a run's admission cannot be read, it may belong to any server. Its VMs end if this server reports that the run
+  // has ended.
   const owner = await skipDamaged(() => ownerOf(records, runId), 'damaged' as const);
   if (owner !== 'damaged' && owner?.serverId !== serverId) return;
   if (owner !== 'damaged' && owner.command !== undefined)
     return await cleanUpCommand(options, runId, owner.command, vms);
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (owner === 'damaged' && state === 'missing')) return;
-  // Before its VMs: as long as one is alive, a round that fails here is followed by another one.
+  // Write the events before the VMs end: as long as one lives, a later round repeats a round that fails here.
   if (owner !== 'damaged' && isOwner(options, owner))
     for (const session of await skipDamaged(() => options.endSessions(runId), []))
       log('info', `run ${runId} is ${state}: ending its session ${session}`);

@@ -7,8 +7,8 @@ import { findImageDisk, imageDiskDamage } from '../../setup/images/image-disk.ts
 import { resolveHostPieces, resolveOptionalPieces, SetupError } from '../../setup/resolve.ts';
 
 /**
- * Looks them up at the first call and keeps them; a failure is not kept. Nothing is installed: `voidbox run` has done that.
- * The function's promise rejects with CodedError `host/not-ready` where one is missing.
+ * Looks the pieces up at the first call and keeps them; a failure is not kept. It installs nothing, because `voidbox
+ * run` has done that. The function's promise rejects with CodedError `host/not-ready` if a piece is missing.
  */
 export function lazyPieces(env: Environment): () => Promise<HostPieces> {
   let found: Promise<HostPieces> | null = null;

@@ -14,7 +14,10 @@ const TICKET_LIFETIME_MS = 15_000;
 const ASK_AGAIN_MS = 2_000;
 /** How late a renewal may come that was begun before its VM ended. */
 const RELEASE_REMEMBERED_MS = 15 * 60_000;
-/** The worker renews once a minute what it finds alive: what it has not found for so long has ended, and nothing said so. */
+/**
+ * The lifetime of a lease. The worker renews the leases of living VMs once a minute, so an expired lease belongs to a
+ * VM that ended without a release.
+ */
 export const LEASE_LIFETIME_MS = 15 * 60_000;
 
 export interface HostDiskRoom {
@@ -26,7 +29,7 @@ export interface HostDiskRoom {
 export interface HostLeasesOptions {
   /** Where VMs that get a lease are. */
   readonly placement: Pick<Placement, 'hostId' | 'hostQueue'>;
-  /** What a VM costs beside its guest's memory: the VMM, its keeper. */
+  /** The memory that a VM needs in addition to its guest's memory: for the VMM and its keeper. */
   readonly overheadMib: number;
   /** Memory that all VMs together may take. */
   readonly budgetMib: number;

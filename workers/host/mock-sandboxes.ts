@@ -8,7 +8,7 @@ export function createMockSandboxes(): HostSandboxes {
     vmOverheadMib: () => Promise.resolve(0),
     backendFor: () => backend,
     release: (key) => backend.release(key),
-    // Mocks live in this process alone and are counted nowhere.
+    // Mocks exist only in this process, and no lease counts them.
     sweep: () => Promise.resolve([]),
     keepAlive: () => Promise.resolve(),
   };

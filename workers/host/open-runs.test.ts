@@ -73,7 +73,7 @@ function store() {
   return { events, index, records, counts, elsewhere, logs };
 }
 
-test('2,000 runs that have ended are looked at once, however often it is asked which go on', async () => {
+test('2,000 ended runs are read once, however often the open runs are listed', async () => {
   const { events, index, records, counts, elsewhere } = store();
   for (let run = 0; run < 2_000; run += 1) await elsewhere(`done-${run}`, 'here', ADMITTED, FINISHED);
   await elsewhere('open', 'here', ADMITTED);
@@ -92,7 +92,7 @@ test('2,000 runs that have ended are looked at once, however often it is asked w
   expect(counts, 'nothing more').toEqual({ pages: 3, records: 2_001 });
 });
 
-test('runs of this server that had ended before are told once, others never', async () => {
+test('`onEnded` is called once for runs of this server that had ended before, and never for others', async () => {
   const { events, index, records, elsewhere } = store();
   await elsewhere('ended', 'here', ADMITTED, FINISHED);
   await elsewhere('ended-there', 'there', ADMITTED, FINISHED);
@@ -160,7 +160,7 @@ test('what this worker admits and finishes is known at once', async () => {
   expect(counts).toEqual({ pages: 1, records: 0 });
 });
 
-test('a run that is not admitted yet is looked at again, one that cannot be read is said once and holds up no other', async () => {
+test('a run that is not admitted yet is read again; an unreadable run is logged once and delays no other run', async () => {
   const { events, index, records, elsewhere } = store();
   await elsewhere('a-damaged', 'damaged', ADMITTED);
   await elsewhere('b-damaged', 'here');

@@ -1,6 +1,6 @@
 /**
- * Which runs of this host go on: the index is asked when a worker starts and now and then, and from then on the events that
- * this worker writes tell.
+ * Tracks the open runs of this host. It reads the index when a worker starts and from time to time; in between it uses
+ * the events that this worker writes.
  */
 import type { EventLog } from '../../activities/ports/event-log.ts';
 import type { IndexedRun, RunIndex } from '../../activities/ports/run-index.ts';
@@ -27,11 +27,14 @@ export interface OpenRunsOptions {
   readonly events: EventLog;
   readonly index: RunIndex;
   readonly records: RunRecords;
-  /** Runs of another server or another host are left alone. */
+  /** Runs of another server or another host are ignored. */
   readonly serverId: string;
   readonly hostId: string;
   readonly log: Log;
-  /** For each of these runs that had ended before it was looked at first: the worker may have died behind its last event. */
+  /**
+   * Called for each run that had ended before it was read first, because the worker may have died after the run's last
+   * event.
+   */
   readonly onEnded?: (runId: string) => Promise<void>;
   readonly now?: () => number;
 }
@@ -39,7 +42,7 @@ export interface OpenRunsOptions {
 export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
   const { events, index, records, hostId, log, onEnded, now = Date.now } = options;
   const open = new Set<string>();
-  /** Ended, or another's. What neither is nor was admitted is looked at again. */
+  /** Runs that have ended or belong to another server or host. A run that is not admitted yet is read again. */
   let settled = new Set<string>();
   const unreadable = new Set<string>();
   let listedAtMs: number | null = null;
@@ -112,7 +115,10 @@ export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
   };
 }
 
-/** What work on one run gives, or `otherwise` where the run's files are damaged: that run is told of, and others go on. */
+/**
+ * Returns the result of work on one run, or `otherwise` if the run's files are damaged, so that other runs are still
+ * handled.
+ */
 export async function skipDamaged<T, U>(work: () => Promise<T>, otherwise: U): Promise<T | U> {
   try {
     return await work();

@@ -1,4 +1,7 @@
-/** What a power cut leaves: the server remembers stages that the log of their run, or the artifacts, do not have. */
+/**
+ * Tests the state after a power cut: the server remembers stages that the log of their run, or the artifacts, do not
+ * have.
+ */
 import { readFile, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -85,7 +88,7 @@ async function goOn(runId: string): Promise<void> {
 
 const LAST = '    - { name: last, run: { program: cat, stdin_from: first }, depends_on: [between] }\n';
 
-test('a result that the log lost is written again, and the run says so', { timeout: 60_000 }, async () => {
+test('a result that the log lost is written again, and the run reports that', { timeout: 60_000 }, async () => {
   const lost = await interrupted('cut-log', LAST);
   await cutLogBefore('cut-log', 'stage/first/0/1/started');
   expect(JSON.stringify(await stack.eventsOf('cut-log'))).not.toContain('stage/first/');
@@ -161,7 +164,7 @@ test('an artifact that is gone is named by the stage that needs it', { timeout: 
   });
 });
 
-test('a question and its answer that the log has lost are told again', async () => {
+test('a question and its answer that the log lost are written again', async () => {
   const runId = 'question-lost';
   worker = await stack.startWorker();
   const steps = [

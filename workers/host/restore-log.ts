@@ -1,7 +1,8 @@
 /**
- * A power cut may take the last lines of a log that was written with durability `process`, and leave the server's database with
- * the same stages ended. Nothing asks for those again, so readers would see them run for ever. What the server remembers of
- * calls that ended is written again when a worker starts: results, and the events that the workflow had sent with its calls.
+ * A power cut may remove the last lines of a log with durability `process`, while the server's database still has the
+ * same stages as ended. No workflow repeats them, so readers would see these stages run for ever. When a worker starts,
+ * it writes the results of ended calls again from the server's history. It also writes the events that the workflow
+ * sent with these calls.
  */
 import { defaultPayloadConverter, isGrpcServiceError, type Client } from '@temporalio/client';
 import { createAdmittedRuns, type AdmittedRun } from '../../activities/admission/admitted-run.ts';
@@ -28,9 +29,9 @@ const BATCH_EVENTS = 200;
 const NAMED_RESULTS = 20;
 /** Windows of one run whose calls are looked at, which has far fewer as a rule. */
 const MOST_WINDOWS = 1_000;
-/** For one run. A server that is slower is not waited for: the run goes on, and the next start looks again. */
+/** The limit for one run. A slower server is not waited for: the run continues, and the next start tries again. */
 const LIMIT_MS = 15_000;
-/** Of gRPC. */
+/** The gRPC status of an unknown workflow. */
 const NOT_FOUND = 5;
 
 export interface RestoreOptions {
@@ -76,7 +77,7 @@ async function restoreLog(
     if (item !== null) done.add(item);
   }
   const run = await createAdmittedRuns(records).get(runId);
-  // A workflow with the id of a command's run is anybody's.
+  // Any client can start a workflow with the id of a command's run, so its history proves nothing.
   if (run.command !== null) return [];
   const missing: NewRunEvent[] = [];
   const restored: string[] = [];
@@ -115,21 +116,24 @@ function namesOf(execKeys: readonly string[]): string {
 function itemDoneIn(body: RunEventBody): string | null {
   if (body.type !== 'stage-finished' || body.result.outcome !== 'succeeded') return null;
   const path = parseExecKey(body.execKey)?.instance ?? [];
-  // Of a part what ends the item, which comes last.
+  // If the stage is a part, only the end of the whole item counts, and that event comes last.
   return path.at(-1)?.part === body.stage ? instanceText(path) : null;
 }
 
 interface EndedCall {
   readonly activity: string;
   readonly argument: unknown;
-  /** Of a stage that failed: what its failure carries. */
+  /** The result; for a failed stage, the details of its failure. */
   readonly result: unknown;
   readonly hasFailed: boolean;
   readonly startedAtMs: number;
   readonly endedAtMs: number;
 }
 
-/** What the log has to hold of it. What cannot be of this run is left out: anybody who reaches the server can end an activity. */
+/**
+ * Returns the events that the log must have for a call. It drops events that cannot belong to this run, because any
+ * client that reaches the server can end an activity.
+ */
 function eventsOf(
   run: AdmittedRun,
   { activity, argument, result, hasFailed, startedAtMs, endedAtMs }: EndedCall,
@@ -139,7 +143,7 @@ function eventsOf(
   const call = argument as Readonly<Record<string, unknown>>;
   // Events that could not be appended are sent again with another call.
   if (activity === 'appendEvents') return hasFailed ? [] : checkEvents(run, call['events']);
-  // A condition that could not be decided, or a time that is none, is a failed call, and its events were written first.
+  // A condition that could not be decided, or an invalid time, is a failed call, and its events were written first.
   if (activity === 'evaluateCondition' || activity === 'findTime') return checkEvents(run, call['events']);
   if (activity === 'askApproval') return hasFailed ? [] : eventsOfQuestion(run, call, endedAtMs);
   const { stage: given, attempt } = call;
@@ -203,7 +207,10 @@ function eventsOfQuestion(
   }
 }
 
-/** Of the run's workflow, and then of its windows, and theirs, where the log may lack something of these. */
+/**
+ * Reads the calls of the run's workflow, then of its windows and their windows, if the log may lack some of their
+ * events.
+ */
 async function* callsOf(client: Client, runId: string, done: ReadonlySet<string>): AsyncGenerator<EndedCall> {
   const windows: Execution[] = [];
   const onWindow = (window: Execution, request: unknown): void => {
@@ -228,7 +235,7 @@ function isDone(request: unknown, done: ReadonlySet<string>): boolean {
 
 interface Execution {
   readonly workflowId: string;
-  /** The latest where none is said. */
+  /** The execution; absent: the latest. */
   readonly runId?: string;
 }
 
@@ -244,7 +251,8 @@ const CALLS: ReadonlySet<string | null | undefined> = new Set([
 ]);
 
 /**
- * Calls of a workflow that its history says have come to a result and whose events the log has to hold, in the order of their ends.
+ * Reads the calls of a workflow that have ended in its history and whose events the log must have, in the order of
+ * their ends.
  * @param onWindow  for each child that was started for items, with its argument
  */
 async function* readEndedCalls(

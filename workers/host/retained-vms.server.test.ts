@@ -1,4 +1,7 @@
-/** `keep: on-failure` through a real Temporal server: who may ask for it, and that a run goes on as ever. VMs are mocks. */
+/**
+ * Tests `keep: on-failure` with a real Temporal server: which runs may use it, and that a run otherwise continues as
+ * usual. VMs are mocks.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { awaitOutcome, startRun } from '../../client/runs/runs.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
@@ -68,7 +71,7 @@ async function typesOf(runId: string): Promise<readonly string[]> {
   return (await stack.eventsOf(runId)).flatMap(({ body }) => ('vmKey' in body ? [`${body.type} ${body.vmKey}`] : []));
 }
 
-test('the VM of the last attempt is left, the run ends as ever, and what stands behind it runs', async () => {
+test('the VM of the last attempt is kept, the run ends as usual, and later stages run', async () => {
   const outcome = await run(
     'left',
     `    - { name: build, ${OWN}, retry: { max_attempts: 3 }, run: { program: fail } }

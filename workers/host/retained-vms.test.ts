@@ -25,7 +25,7 @@ test('those that live are listed, oldest first, and no other VM', async () => {
   expect((await list()).map(({ key }) => key.runId)).toEqual(['old', 'new']);
 });
 
-test('VMs that wait for room and ask again and again list once in 2 s, and anew behind an end', async () => {
+test('VMs that wait for room list the kept VMs once in 2 s, and again after one has ended', async () => {
   let listings = 0;
   let nowMs = 0;
   const ended: string[] = [];
@@ -111,7 +111,7 @@ test('the clean-up of a run that has ended leaves it, and ends its other VMs', a
   expect(released).toEqual(['forgotten']);
 });
 
-test('its lease is renewed by nobody', async () => {
+test('a worker does not renew the lease of a kept VM', async () => {
   const renewed: string[] = [];
   const going = {
     workflow: {

@@ -44,7 +44,7 @@ export function createRetainedVms(
   };
 }
 
-/** Gives back the room of those that have ended by themselves or by somebody's hand. Call it now and then. */
+/** Releases the leases of kept VMs that have ended, at their time or by a command. Call it from time to time. */
 export function createRetentionWatch(
   { list }: Pick<RetainedVms, 'list'>,
   { release }: Pick<Leases, 'release'>,

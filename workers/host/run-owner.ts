@@ -8,11 +8,11 @@ import type { RunRecords } from '../../activities/ports/run-records.ts';
 export interface RunOwner {
   readonly serverId: string;
   readonly hostId: string;
-  /** Of a run of one command: the activity that stands for its workflow. */
+  /** For a run of one command: the activity that takes the role of its workflow. */
   readonly command?: CommandCaller;
 }
 
-/** Null for a run that was not admitted, as far as these records say. */
+/** Returns the owner of a run; null if these records contain no admission. */
 export async function ownerOf(records: Pick<RunRecords, 'get'>, runId: string): Promise<RunOwner | null> {
   const admission = (await records.get(runId, 'admission')) as RunOwner | null | undefined;
   if (admission === null || admission === undefined) return null;

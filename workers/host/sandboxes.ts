@@ -1,4 +1,4 @@
-/** The sandboxes of a host as a worker uses them: chosen by plan, listed, released by key alone. */
+/** The sandboxes of a host for a worker. A plan selects the backend; listing and releasing need only the key. */
 import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
 import { keepVmAlive, readHostFacts, vmRunDir } from '../../native/index.ts';
@@ -10,12 +10,12 @@ import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
 import { vmsDir } from '../../store/state-folder.ts';
 
 export interface HostSandboxes {
-  /** What each VM takes of this host beside its guest's memory. */
+  /** The memory of the host that each VM needs in addition to its guest's memory. */
   readonly vmOverheadMib: () => Promise<number>;
   readonly backendFor: (plan: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
   /** Ends a VM whatever made it. */
   readonly release: (key: VmKey) => Promise<void>;
-  /** Removes what dead VMs left and lists the rest. Who asks while it is at work gets the same answer. */
+  /** Removes what dead VMs left and lists the others. A call during a sweep gets the result of that sweep. */
   readonly sweep: () => Promise<readonly SweptHostVm[]>;
   /** Renews the lease of a living VM. */
   readonly keepAlive: (key: VmKey) => Promise<void>;
@@ -25,7 +25,7 @@ export interface HostSandboxOptions {
   readonly keeper: string;
   /** Asked for when the first VM is wanted. @throws CodedError `host/not-ready` */
   readonly pieces: () => Promise<HostPieces>;
-  /** What only some VMs are made with. @throws CodedError `host/not-ready` */
+  /** Pieces that only some VMs need. @throws CodedError `host/not-ready` */
   readonly extra: FindVmExtra;
   /** Disks of images that users named. @throws CodedError `host/not-ready` */
   readonly disk: FindRootDisk;
@@ -34,13 +34,13 @@ export interface HostSandboxOptions {
   readonly bootTimeoutMs: number | null;
   /** Null is the keeper's own limit. */
   readonly diskFullLimitMs: number | null;
-  /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
+  /** The time that a VM lives after its last lease renewal; null: the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
   /** Whether `voidbox exec` may enter VMs of stages that run. */
   readonly allowsExec: boolean;
 }
 
-/** A keeper answers at once; one that does not is stopped, or its host is. */
+/** The limit for a keeper's answer, which is immediate unless the keeper or its host is stopped. */
 const KEEP_ALIVE_LIMIT_MS = 10_000;
 
 export function createHostSandboxes({

@@ -7,7 +7,7 @@ const NEED = { memoryMib: 256, vcpus: 1, diskMib: 1_024 };
 
 type Answer = 'RUNNING' | 'TERMINATED' | 'COMPLETED' | 'unknown' | 'unreachable';
 
-/** A server that says of each run what stands in `answers`. */
+/** A server that reports for each run the state in `answers`. */
 function clientThatSays(answers: Readonly<Record<string, Answer>>): Client {
   const describe = async (runId: string): Promise<unknown> => {
     const answer = answers[runId] ?? 'unknown';
@@ -52,7 +52,7 @@ const RUNS = {
   foreign: 'RUNNING',
 } as const;
 
-test('VMs of runs that go on are kept; those of ended, unknown and foreign runs are not', async () => {
+test('leases of VMs of open runs are renewed; leases of ended, unknown and foreign runs are not', async () => {
   const { all, kept } = options(RUNS);
   await renewLeases(all);
   expect(kept).toEqual(['open']);

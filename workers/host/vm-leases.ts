@@ -1,7 +1,7 @@
 /**
- * Keeps the VMs of runs that go on. A running stage renews the lease of its VM; between two stages of a shared VM, while
- * a retry waits, and while no worker holds a stage, this does. A lease is renewed only by who has just seen the run go
- * on: without its server, and without a worker on its host, a VM ends when the lease does.
+ * Renews the leases of VMs of open runs. A running stage renews the lease of its VM. Between two stages of a shared VM,
+ * while a retry waits, and while no worker holds a stage, this loop does. It renews a lease only after the server has
+ * just reported the run as open. Without its server, or without a worker on its host, a VM ends when its lease expires.
  */
 import type { Client } from '@temporalio/client';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
@@ -14,16 +14,16 @@ import { textOf, type Log } from '../log.ts';
 import { skipDamaged } from './open-runs.ts';
 import { ownerOf } from './run-owner.ts';
 
-/** What a keeper gives where nothing else was said. */
+/** The lease that a keeper uses by default. */
 const DEFAULT_LEASE_MS = 15 * 60_000;
-/** Three renewals may fail before a VM ends. */
+/** The number of renewals in one lease: three may fail before a VM ends. */
 const RENEWALS_IN_A_LEASE = 4;
 const LONGEST_INTERVAL_MS = 60_000;
 
 export interface VmLeasesOptions {
   readonly client: Client;
   readonly records: RunRecords;
-  /** VMs of another server's runs are left alone; of this one's they may be another host's runs. */
+  /** VMs of another server's runs are ignored; VMs of this server's runs may belong to another host's runs. */
   readonly serverId: string;
   readonly listVms: () => Promise<readonly HostVm[]>;
   readonly leases: Pick<Leases, 'renew'>;
@@ -63,7 +63,7 @@ export async function countLiving({
   await Promise.all(told);
 }
 
-/** One round. What fails about one VM or run is logged and keeps no other from being renewed. */
+/** Renews all leases once. A failure for one VM or run is logged and does not affect the others. */
 export async function renewLeases(options: VmLeasesOptions): Promise<void> {
   const byRun = new Map<string, VmKey[]>();
   for (const { key, alive, retention = null } of await options.listVms()) {
@@ -84,7 +84,8 @@ export async function renewLeases(options: VmLeasesOptions): Promise<void> {
 }
 
 async function isRunOpen({ client, records, serverId }: VmLeasesOptions, runId: string): Promise<boolean> {
-  // Whose a run with a damaged admission is nobody knows: it goes on when this server says so.
+  // The owner of a run with a damaged admission is unknown, so the run counts as open if this server reports it as
+  // running.
   const owner = await skipDamaged(() => ownerOf(records, runId), 'damaged' as const);
   if (owner !== 'damaged' && owner?.serverId !== serverId) return false;
   if (owner !== 'damaged' && owner.command !== undefined)
@@ -96,7 +97,7 @@ async function renew({ keepAlive, log }: VmLeasesOptions, key: VmKey): Promise<v
   try {
     await keepAlive(key);
   } catch (error) {
-    // Most likely it has just been stopped; the next stage of a VM that is lost says so.
+    // The VM has most likely just been stopped; the next stage of a lost VM reports the loss.
     log(
       'info',
       `run ${key.runId}: the lease of its VM ${key.scope}/${key.generation} was not renewed: ${textOf(error)}`,

@@ -99,7 +99,7 @@ test('a skill that cannot be loaded is tried again when its files change and whe
   expect(tries).toBe(3);
 });
 
-test('what stands in a folder of skills and cannot be looked into costs none of them', async () => {
+test('an unreadable entry in a folder of skills hides none of the skills', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-catalog-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
   mkdirSync(join(dir, 'one'));

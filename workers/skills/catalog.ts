@@ -10,7 +10,7 @@ import type { ChildHello } from './protocol.ts';
 
 /** Files are looked at again after this; a turn in between takes what was found. */
 const FRESH_MS = 1_000;
-/** Of a hash, as it is shown and typed. */
+/** The number of digits of a hash that is shown and typed. */
 const SHOWN_DIGITS = 12;
 
 export interface LoadedSkill extends BundledSkill {
@@ -46,8 +46,8 @@ export class SkillCatalog {
   }
 
   /**
-   * @param codeHash  takes this code alone; its first digits are enough
-   * @throws CodedError `skill/unknown`, `skill/ambiguous`, or `skill/unusable` when its files are there and no skill
+   * @param codeHash  selects only this code; its first digits are enough
+   * @throws CodedError `skill/unknown`, `skill/ambiguous`, or `skill/unusable` if its files exist but contain no skill
    */
   async find(name: string, version?: string, codeHash?: string): Promise<LoadedSkill> {
     await this.#look(true);
@@ -73,7 +73,7 @@ export class SkillCatalog {
     );
   }
 
-  /** What stands under that name now; null when there is no such skill, or several. */
+  /** Returns the skill that now has that name; null if no skill or several skills have it. */
   async current(name: string): Promise<LoadedSkill | null> {
     await this.#look(false);
     const named = this.#skills().filter((skill) => skill.name === name);
@@ -176,8 +176,8 @@ function shortHash({ codeHash }: LoadedSkill): string {
 }
 
 /**
- * A bundle may have been pruned. What could not be loaded may have been corrected in a file that the catalog does not
- * watch, so the start of a session tries again.
+ * A bundle may have been pruned. A skill that could not be loaded may have been corrected in a file that the catalog
+ * does not watch, so the start of a session tries again.
  */
 function isFresh({ signature, inputs, skill }: CatalogEntry, anew: boolean): boolean {
   return (typeof skill === 'string' ? !anew : existsSync(skill.bundle)) && signature === signatureOf(inputs);

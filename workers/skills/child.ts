@@ -67,7 +67,7 @@ async function load(): Promise<SkillDefinition> {
   let offered: unknown;
   receiveOffers((definition) => (offered ??= definition));
   const loaded = (await import(pathToFileURL(bundle).href)) as { readonly default?: unknown };
-  // A built program has a default export as well, which is none of its author's.
+  // A built program also has a default export, but its author did not write it.
   const found = [loaded.default, offered].find(isSkill);
   if (found === undefined) {
     const how =
@@ -183,7 +183,7 @@ async function turn(root: SkillDefinition, request: Of<'turn'>): Promise<TurnAns
   };
 }
 
-/** Whoever answers knows the step by the name under which it was asked. */
+/** A client that answers knows the step by the name that it had in the prompt. */
 function renameStep(event: SessionEventBody, { renamedSteps = {} }: MigrationConfig): SessionEventBody {
   if (event.type !== 'advance' || !Object.hasOwn(renamedSteps, event.step)) return event;
   return { ...event, step: renamedSteps[event.step]! };
@@ -226,7 +226,8 @@ async function act(
   acting = new AbortController();
   try {
     const { event, left } = await runAction(new Place(runtime, state, command), command, acting);
-    // One request at a time: an action that does not listen is ended with its process by whoever waits for this.
+    // A process handles one request at a time. If an action ignores its signal, the worker that waits here ends the
+    // process.
     await left;
     const large = sizeProblem('what the action gave has', event);
     if (large === null) return redaction.value(event);
@@ -246,7 +247,7 @@ async function act(
 }
 
 /**
- * What was told is noted by the process that tells it: the worker may die in between without anything being told twice.
+ * The process that calls an observer also records that: the worker may die in between, and no observer is called twice.
  */
 async function observe(root: SkillDefinition, { path, event, recordsDir }: Of<'observe'>): Promise<void> {
   const folder = openSessionFolder(recordsDir);
@@ -254,7 +255,7 @@ async function observe(root: SkillDefinition, { path, event, recordsDir }: Of<'o
   const { observers } = definitionAt(root, [...path, ...event.skill]);
   const isThere = observers !== undefined && Object.hasOwn(observers, event.observer);
   const handler = (isThere ? observers[event.observer] : undefined) as ((payload: unknown) => unknown) | undefined;
-  // What an observer throws is its author's to read, and nobody else's.
+  // An error of an observer goes only to the log, for its author.
   try {
     await handler?.call(observers, payloadOf(event, folder));
   } catch (error) {
@@ -309,7 +310,10 @@ function createFailedAnswer(error: unknown): ChildAnswer {
   return error instanceof RequestError ? { failed: message, code: error.code } : { failed: message };
 }
 
-/** A thread of its own: a callback that loops hears nothing of its worker's end, and nobody else would end it then. */
+/**
+ * Watches for the worker's end in a thread of its own: a callback that loops blocks the main thread, and no other
+ * process would end it.
+ */
 function endWithWorker(): void {
   const code = `const { workerData } = require('node:worker_threads');
 let left = workerData.graceMs;
@@ -326,7 +330,7 @@ try {
   const root = await load();
   sendAnswer({ hello: { name: root.name, version: root.version, env: listDeclaredVariables(root) } });
   const lines = createInterface({ input: process.stdin, crlfDelay: Infinity });
-  // Whoever asked is gone: nobody hears what is still under way, but an observer hears its event to the end.
+  // The worker is gone, so drop the results of running requests. Only an observer gets time to handle its event.
   lines.on('close', () => {
     setTimeout(() => process.exit(0), OBSERVER_GRACE_MS).unref();
     void observing.finally(() => process.exit(0));

@@ -110,11 +110,11 @@ it('reaches no address of this host, by a number in another form or by the looku
   await expect(fetched(at('whole'), { isClosed, resolve: () => Promise.resolve(both) })).rejects.toThrow('::1');
 });
 
-it('an answer that is cut is none, and one that does not come is waited for within the limit', async () => {
+it('a truncated answer fails, and a missing answer fails after the time limit', async () => {
   await expect(fetched(at('cut'))).rejects.toBeInstanceOf(AgentSkillUnavailable);
   await expect(fetched(at('silent'), {}, 500)).rejects.toThrow('no answer within');
 });
 
-it('a certificate that nobody vouches for is none', async () => {
+it('a certificate of an unknown signer is rejected', async () => {
   await expect(fetched(at('whole'), { ca: undefined })).rejects.toThrow('certificate');
 });

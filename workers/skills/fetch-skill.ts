@@ -23,7 +23,7 @@ export interface SkillServer {
   readonly origin: string;
   readonly isClosed: (address: string) => boolean;
   readonly resolve: (host: string) => Promise<readonly LookupAddress[]>;
-  /** Of a server that signed its own certificate. */
+  /** The certificate of a server that signed its own one. */
   readonly ca?: string | undefined;
 }
 
@@ -36,7 +36,7 @@ const GITHUB: SkillServer = {
     ),
 };
 
-/** What another try would not change. */
+/** A failure that another try would not change. */
 class Final extends Error {}
 
 export function createAgentSkillFetcher(server: SkillServer = GITHUB): FetchAgentSkill {

@@ -1,4 +1,7 @@
-/** What a bundle says of itself, kept beside it: to ask takes a process, and a worker that starts has all its skills to ask. */
+/**
+ * Stores the identity of a bundle beside it. To ask the bundle takes a process, and a starting worker needs the
+ * identity of all its skills.
+ */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { envProblems } from '../../domain/step-machine/skill-variables.ts';
@@ -9,7 +12,9 @@ export interface Identity {
   readonly env: readonly string[];
 }
 
-/** Null when nobody has asked yet, or a power cut has left half an answer: then it is asked again. */
+/**
+ * Reads the identity; null if it was never written, or if a power cut left half of it. Then the bundle is asked again.
+ */
 export function readIdentity(bundle: string): Identity | null {
   try {
     const kept = JSON.parse(readFileSync(fileOf(bundle), 'utf8')) as Partial<Identity> | null;

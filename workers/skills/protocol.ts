@@ -1,6 +1,6 @@
 /**
- * What a worker and a skill's process say to each other: one JSON object a line, requests on the child's standard input,
- * answers on its descriptor 3. Standard output and error are the author's.
+ * The messages between a worker and a skill's process: one JSON object a line, requests on the child's standard input,
+ * answers on its descriptor 3. Standard output and error belong to the author.
  */
 import type { Observation, TurnOutcome } from '../../activities/contract-session.ts';
 import type { Command } from '../../domain/step-machine/command.ts';
@@ -16,13 +16,13 @@ interface SkillScoped {
   readonly path: readonly string[];
 }
 
-/** What the code sees while it works for this request, besides what every program needs. */
+/** The variables that the code sees during this request, in addition to those that every program needs. */
 interface WithVariables {
   readonly variables: Readonly<Record<string, string>>;
 }
 
 export type ChildRequest =
-  /** `params` null: those of `checked` are taken as they are. */
+  /** `params` null: the params of `checked` are used. */
   | ({
       readonly op: 'open';
       readonly params: unknown;
@@ -49,21 +49,21 @@ export type ChildRequest =
   | ({
       readonly op: 'observe';
       readonly event: Observation;
-      /** Folder of the session's files: there stands how far its observers have been told. */
+      /** The folder of the session's files, which records the last event that its observers handled. */
       readonly recordsDir: string;
     } & SkillScoped &
       WithVariables);
 
-/** Ends the action that runs. */
+/** Ends the running action. */
 export interface AbortRequest {
   readonly op: 'abort';
 }
 
-/** What the child says once, when it has loaded the skill. */
+/** The message that the child sends once, after it has loaded the skill. */
 export interface ChildHello {
   readonly name: string;
   readonly version: string;
-  /** Variables that it and its sub-skills declare. */
+  /** Variables that the skill and its sub-skills declare. */
   readonly env: readonly string[];
 }
 

@@ -6,8 +6,8 @@ import { NoSuchSessionError } from '../../client/sessions/errors.ts';
 import { askSessionToStop } from '../../client/sessions/sessions.ts';
 
 /**
- * Asks those to stop whose attempts have not ended: nobody answers them any more.
- * @returns those that were open
+ * Asks the sessions of attempts that have not ended to stop, because no stage answers them any longer.
+ * @returns the sessions that were open
  */
 export async function endSessionsOf(
   { client, reader }: { readonly client: Client; readonly reader: Pick<RunReader, 'read'> },

@@ -1,4 +1,4 @@
-/** What a step may ask of its action and of its sub-skills, in sessions on a real Temporal server. */
+/** Tests what a step can request from its action and its sub-skills, in sessions on a real Temporal server. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
@@ -177,7 +177,7 @@ test('an attempt begins when the one before it has ended, late as it may be', { 
 });
 
 test(
-  'a worker that is told to end lets go of an action, and the next one does it again',
+  'a worker that shuts down detaches from an action, and the next worker repeats it',
   { timeout: LIMIT_MS },
   async () => {
     const first = await start('let-go', 'flaky');

@@ -1,6 +1,7 @@
 /**
- * Somebody else reaches the Temporal server that sessions live on, schedules their activities with arguments of his own and starts
- * workflows that are called like sessions. He may start registered skills, as everybody may; nothing else is done for him.
+ * An attacker reaches the Temporal server of sessions, schedules their activities with chosen arguments, and starts
+ * workflows with ids of sessions. The attacker may start registered skills, like every client; every other request
+ * must fail.
  */
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -74,7 +75,7 @@ afterAll(async () => {
   await rig?.stop();
 });
 
-/** A state in which somebody has approved what nobody may approve, and the action that follows from it. */
+/** Makes a state with an approval that no client may give, and the action that follows from it. */
 async function forge(session: string): Promise<Forged> {
   const lenient = skillOf(
     {
@@ -131,7 +132,7 @@ async function runEvil(type: string, workflowId: string, attack: Attack): Promis
 
 describe('an activity of sessions', () => {
   test.each(['victim', '../../planted', 'never-opened'])(
-    'that is scheduled by itself, for session %s, does nothing',
+    'does nothing if it is scheduled without a workflow, for session %s',
     async (session) => {
       const before = entriesBelow(rig.stateDir);
       for (const { activity, argument } of await callsFor(session)) {
@@ -153,7 +154,7 @@ describe('an activity of sessions', () => {
     [SESSION_WORKFLOW_TYPE, 'unknown'],
     ['anything', 'other-type'],
   ])(
-    "that somebody else's workflow %s schedules does nothing, also for another one's session",
+    "does nothing if a foreign workflow %s schedules it, also for another session",
     async (type, session) => {
       for (const target of [session, 'victim']) {
         const outcomes = await runEvil(type, session, { taskQueue: SESSION_TASK_QUEUE, calls: await callsFor(target) });
@@ -175,7 +176,7 @@ describe('an activity of sessions', () => {
   });
 });
 
-/** What a session hands to its next run: here one whose action is to be tried again, long since. */
+/** Returns the state that a session hands to its next run: here with an action whose retry is long overdue. */
 async function carriedOf(session: string): Promise<unknown> {
   const { state, facts } = await forge(session);
   const [cursor] = state.cursors;

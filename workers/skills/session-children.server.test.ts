@@ -7,7 +7,7 @@ import { recordHistoriesOf } from '../../test/rig/runs/record-histories.ts';
 import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
 import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
-/** Three branches at once: two call a sub-skill, one asks by itself. */
+/** Three branches at once: two call a sub-skill, the third has a prompt of its own. */
 const CALLERS = `
 const inner = skill({ name: 'inner', entry: 'ask' })
   .step('ask', { prompt: 'How many?', response: z.object({ n: z.number() }), next: terminal })
@@ -52,7 +52,7 @@ async function until(what: string, holds: () => Promise<boolean>): Promise<void>
   }
 }
 
-test('answers whoever has joined with a sub-skill that runs in another branch', async () => {
+test('an answer to a joined branch returns the prompt of a sub-skill in another branch', async () => {
   await start('joined', 'callers');
   const own = (await view('joined')).open.find(({ step }) => step === 'own')!;
   const [one, other] = ['left/ask', 'right/ask'];

@@ -1,4 +1,4 @@
-/** Several clients of one session whose history begins anew all the time, on a real Temporal server. */
+/** Tests several clients of one session that continues as new all the time, on a real Temporal server. */
 import { Client, Connection, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -30,7 +30,7 @@ const BESIDE = `export default skill({ name: 'beside', entry: 'split' })
   .step('join', { next: terminal })
   .build();
 `;
-/** Tries every second until it is let go: first by itself, then for an answer. */
+/** Retries every second until the test lets it finish: first without a client, then for an answer. */
 const POLL = `const until = (file: string) => ({
   retry: { maxAttempts: 1_000, backoffMs: 1, backoffFactor: 1 },
   action: ({ idempotencyKey }) => { log(idempotencyKey); if (!existsSync(LINES + file)) throw new Error('not yet'); return file; },
@@ -113,7 +113,7 @@ test('an answer that meets the end of a history is taken by the next one, at onc
 });
 
 test(
-  'updates that the server takes no more of are a session that is busy, until its history begins anew',
+  'a session is busy while the server accepts no more updates, until it continues as new',
   { timeout: 60_000 },
   async () => {
     const first = await startSession(rig.runs.client, 'beside', { skill: 'beside' });
@@ -144,7 +144,7 @@ test(
 );
 
 test(
-  'an action that is tried for long does not keep the history from beginning anew, and whoever waits for it waits on',
+  'an action with many retries does not stop its session from continuing as new, and its client keeps waiting',
   { timeout: 90_000 },
   async () => {
     const handle = rig.runs.client.workflow.getHandle('poll');

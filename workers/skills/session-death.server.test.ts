@@ -1,6 +1,6 @@
 /**
- * What takes long of sessions on a real Temporal server: workers that are killed are missed after ten seconds, and a session has
- * thousands of turns. Each lane has a server and a worker of its own, beside the others.
+ * Slow tests of sessions on a real Temporal server: a killed worker is noticed after ten seconds, and a session has
+ * thousands of turns. Each lane has a server and a worker of its own and runs at the same time as the others.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ interface Lane extends SessionCalls {
   readonly rig: () => SessionRig;
 }
 
-/** Of the suite that asks. `recorded`: sessions whose histories the replay test has. */
+/** Starts a lane for the calling suite. `recorded`: the sessions whose histories the replay test uses. */
 function useLane(
   skills: Readonly<Record<string, string>>,
   recorded: readonly string[] = [],
@@ -50,7 +50,7 @@ async function outliveDeath({ rig: rigOf, prompt, start, answer }: Lane, point: 
     completed: { step: 'ask', response: { to: point }, result: { at: point } },
   });
   const own = rig.lines().filter((line) => line.includes(`${session}/`));
-  // Every time under the same key, so that whoever is acted upon can tell.
+  // Each attempt has the same key, so that the receiver of the action can recognize a repetition.
   expect(new Set(own.map((line) => / (\S+\/\d+\/ask)/.exec(line)?.[1])).size).toBe(1);
   expect(own.filter((line) => line.startsWith('begun'))).toHaveLength(begun);
   const { records } = await recordsOfSession(rig.runs.client, session);

@@ -92,14 +92,14 @@ test(
       retry: true,
       message: expect.stringContaining('the answer has'),
     });
-    // Those who ask the workflow itself are told the same.
+    // A client that calls the workflow directly gets the same answer.
     const raw = rig.runs.client.workflow
       .getHandle('refused')
       .executeUpdate('advance', { args: [{ turn: at.turn, step: 'ask', output: { how: ALMOST + ALMOST } }] });
     await expect(raw).rejects.toMatchObject({
       cause: { type: 'session/refused', message: expect.stringContaining('the answer has') },
     });
-    // JSON of less than the limit, that neither this process nor the workflow could write.
+    // JSON below the limit that neither this process nor the workflow could write.
     const deep: unknown = JSON.parse('['.repeat(20_000) + ']'.repeat(20_000));
     const tooDeep = {
       error: 'validation',
@@ -129,7 +129,7 @@ test(
 );
 
 test(
-  'a history that cannot begin anew beside an action takes no answers before the server ends it, and begins anew after',
+  'a session that cannot continue as new during an action rejects answers before the server would end it, and continues as new afterwards',
   { timeout: 120_000 },
   async () => {
     const at = prompt(await start('beside', {}, 'beside'));

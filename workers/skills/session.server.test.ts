@@ -26,7 +26,7 @@ import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 let rig: SessionRig;
 
 beforeAll(async () => {
-  // As many events as a session of some dozen turns has: history begins anew several times within a test.
+  // A session of some dozen turns has this many events, so that it continues as new several times within a test.
   rig = await startSessionRig(await temporalCliForTests(), [
     '--dynamic-config-value',
     'limit.historyCount.suggestContinueAsNew=400',
@@ -74,7 +74,7 @@ async function recordHistories(): Promise<void> {
 
 const { prompt, start, answer, view, until } = sessionCalls(() => rig);
 
-/** What the Temporal UI shows of it. */
+/** Returns what the Temporal UI shows for the session. */
 async function pageOf(session: string): Promise<string> {
   const { currentDetails } = (await rig.runs.client.workflow
     .getHandle(session)
@@ -82,7 +82,7 @@ async function pageOf(session: string): Promise<string> {
   return currentDetails;
 }
 
-/** What the Temporal UI shows beside each row of its history. */
+/** Returns the summaries that the Temporal UI shows in the rows of its history. */
 async function summariesOf(session: string): Promise<readonly string[]> {
   const { events } = await rig.runs.client.workflow.getHandle(session).fetchHistory();
   return (events ?? []).flatMap(({ userMetadata }) => {
@@ -330,7 +330,7 @@ describe('code that harms', () => {
   test.each([
     ['loop', /timeoutMs of 500 and did not listen/],
     ['exit', /exit code 8/],
-  ])('an action that does "%s" fails, and can be answered anew', async (how, message) => {
+  ])('an action that does "%s" fails, and its step can be answered again', async (how, message) => {
     const acting = prompt(await answer(`act-${how}`, await fresh(`act-${how}`), { said: 'x' }));
     expect(await answer(`act-${how}`, acting, { how })).toMatchObject({
       error: 'action',
@@ -355,7 +355,7 @@ test(
     expect((await recordsOfSession(rig.runs.client, 'told')).flushed).toBeGreaterThan(0);
     await answer('told', at, { n: -1 });
     await rig.runs.client.workflow.getHandle('told').result();
-    // Sessions of other tests are told of other counts.
+    // The observer also gets the counts of sessions of other tests.
     expect(rig.lines().filter((line) => line.startsWith('counted by 42 '))).toEqual([
       'counted by 42 steps, the last one is end',
     ]);
@@ -409,7 +409,7 @@ describe('code that is replaced under a live session', () => {
       expect(await cancelSession(rig.runs.client, 'blocked')).toBe(true);
       rig.writeSkill('waiter', old);
       await sleep(1_100);
-      // Whoever asks need not wait for the next try; that may have come by then.
+      // A client need not wait for the next retry; that may already have happened.
       await answer('back', { step: 'rest', turn: 2 }, {});
       await until('it has gone on', async () => (await view('back')).current?.kind === 'prompt');
     },

@@ -83,7 +83,7 @@ class ProcessSkillHost implements RunningSkillHost {
   readonly #pool: SkillPool;
   /** By hash: code says the same of itself each time. */
   readonly #identities = new Map<string, Identity>();
-  /** Pairs of a session's code and other code that may not go on with it. */
+  /** Pairs of a session's code and other code that cannot continue it. */
   readonly #refused = new Map<string, string>();
 
   constructor(options: SkillHostOptions) {
@@ -120,7 +120,7 @@ class ProcessSkillHost implements RunningSkillHost {
       const opened = (await this.#pool.run('turn', runnable, asked, this.#turnLimitMs())) as OpenAnswer;
       const { env: names } = await this.#identify(runnable);
       if (names.length === 0) return { code, ...opened };
-      // What a session calls runs with what it was handed itself.
+      // A called sub-skill runs with the variables of its root session.
       if (of.root === session)
         await this.#options.sessions.variables.waitFor(
           session,
@@ -144,7 +144,7 @@ class ProcessSkillHost implements RunningSkillHost {
         this.#refused.set(pair, outcome.message);
       }
       const kept = this.#catalog.kept(request.code.codeHash);
-      // Earlier code goes on with what it began.
+      // The earlier code continues the session that it began.
       if (kept === null) return { kind: 'refused', message: this.#refused.get(pair)! };
       return await this.#turnIn({ bundle: kept, codeHash: request.code.codeHash }, request, request.code, of);
     }
@@ -171,7 +171,7 @@ class ProcessSkillHost implements RunningSkillHost {
         limitMs,
         signal,
       )) as ActionEnd;
-      // That an action stopped when it was told to is no failure of its own: whoever lets go of it leaves it to the next attempt.
+      // An action that stopped at its signal has not failed: the next attempt repeats it.
       if (!event.ok) signal.throwIfAborted();
       return event;
     } catch (error) {
@@ -216,7 +216,7 @@ class ProcessSkillHost implements RunningSkillHost {
         );
       } catch (error) {
         if (!(error instanceof SkillProcessGone) || signal.aborted) throw error;
-        // It harms nobody but itself, and would do so again; the next event finds a new process.
+        // An observer that failed would fail again, so count its event as handled; the next event gets a new process.
         this.#options.log('warning', `observer ${event.observer} of session ${session}: ${error.message}`);
         await observed.note(session, event.number);
       }
@@ -240,7 +240,7 @@ class ProcessSkillHost implements RunningSkillHost {
         this.#turnLimitMs(),
       )) as TurnAnswer;
       if (outcome.kind === 'refused' || migrated === undefined) return outcome;
-      // What the server knows is the workflow's to say.
+      // Only the workflow knows which search attributes the server has.
       const opened = {
         code,
         ...migrated.open,
@@ -267,7 +267,7 @@ class ProcessSkillHost implements RunningSkillHost {
     await this.#options.sessions.variables.drop(session);
   }
 
-  /** What the code declares. @throws CodedError `skill/variable-missing` */
+  /** Returns the variables that the code declares. @throws CodedError `skill/variable-missing` */
   async #variablesFor(
     runnable: Runnable,
     { skill }: SkillCode,
@@ -289,12 +289,15 @@ class ProcessSkillHost implements RunningSkillHost {
     return values;
   }
 
-  /** On your own Temporal server the worker's operator sets them; the embedded worker has none of its shell. */
+  /**
+   * On your own Temporal server, the worker's operator sets the variables; the embedded worker passes none of its
+   * shell's.
+   */
   #own(): Variables {
     return this.#options.ownVariables ? this.#options.env : {};
   }
 
-  /** Other code under the session's name; null when there is none but its own. */
+  /** Returns other code under the session's skill name; null if there is only its own. */
   async #successorOf({
     skill,
     codeHash,

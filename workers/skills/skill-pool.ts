@@ -1,8 +1,10 @@
-/** Processes of skills: some for each bundle, each working for one request at a time, ended when nobody needs them. */
+/**
+ * A pool of skill processes: several for each bundle. Each handles one request at a time, and an idle process is ended.
+ */
 import type { ChildRequest } from './protocol.ts';
 import { SkillProcess, type SkillProcessOptions } from './skill-process.ts';
 
-/** Turns are short and one after the other; actions last, and each has its process for itself. */
+/** Turns are short and share a process; an action takes long and has a process to itself. */
 export type Lane = 'turn' | 'action';
 
 export interface SkillPoolOptions {

@@ -15,12 +15,12 @@ const ABORT_GRACE_MS = 2_000;
 const MOST_LINE_BYTES = 8 * 1024 * 1024;
 const MOST_HEAP_MIB = 512;
 const LAST_WORDS_CHARACTERS = 2_000;
-/** Of variables, kept out of what is printed. */
+/** The most values of variables that are redacted in output. */
 const MOST_VALUES = 256;
 
-/** The process is gone, or was ended: nothing that it was asked has an answer. */
+/** The process has ended, so none of its open requests will get an answer. */
 export class SkillProcessGone extends Error {
-  /** It ran past its limit. */
+  /** Whether the process exceeded its time limit. */
   readonly isLate: boolean;
   constructor(message: string, isLate: boolean) {
     super(message);
@@ -124,7 +124,8 @@ export class SkillProcess {
   }
 
   #keepToItself(variables: Readonly<Record<string, string>>): void {
-    // By name and value: sessions may have been handed different ones. What every program sees is no secret, declared or not.
+    // Keyed by name and value, because sessions may have different values. Variables that every program sees are not
+    // secret, declared or not.
     const secrets = Object.entries(variables).filter(([name]) => !isBaseVariable(name));
     const named = Object.fromEntries(secrets.map(([name, value]) => [`${name}=${value}`, value]));
     if (Object.keys(named).every((key) => Object.hasOwn(this.#values, key))) return;

@@ -84,7 +84,10 @@ function endOf(session: string, error: unknown): SessionEnded | null {
   return null;
 }
 
-/** Waits for a server that is away. What still runs when the signal comes is left to itself: each call may be made again. */
+/**
+ * Retries work while the server is unavailable. At the signal it abandons the running call, because each call may be
+ * repeated.
+ */
 async function retryWhileAway<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
   let stop: () => void = () => undefined;
