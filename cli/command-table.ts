@@ -5,7 +5,7 @@ export interface CommandEntry {
   /** How it is typed, without options. */
   readonly usage: string;
   readonly summary: string;
-  /** The first sentence of its own help, where the summary says too little without the list around it. */
+  /** The first sentence of its own help, if the summary is too short without the list around it. */
   readonly about?: string;
   readonly load: () => Promise<{ readonly command: CommandModule }>;
 }

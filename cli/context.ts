@@ -9,7 +9,7 @@ import { createStyle, type Style } from './render/text/style.ts';
 import { withTypedCommands, type TypedName } from './typed-name.ts';
 import { isFolderDescriptor } from '../files/folder-descriptor.ts';
 
-/** The reader of an output has gone, as in `voidbox logs | head`: no error of ours. */
+/** The reader of an output has gone, as in `voidbox logs | head`. This is not an error. */
 export class ReaderGone extends Error {
   constructor() {
     super('the reader of an output has gone');
@@ -154,7 +154,7 @@ function createSink(stream: NodeJS.WriteStream, env: Environment): Sink {
   return {
     isTerminal,
     canRedraw: isTerminal && !env.isDumbTerminal,
-    // Both are 0 on a terminal that was never told its size.
+    // Both are 0 on a terminal whose size was never set.
     width: () => (isTerminal && stream.columns > 0 ? stream.columns : Number.POSITIVE_INFINITY),
     height: () => (isTerminal && stream.rows > 0 ? stream.rows : Number.POSITIVE_INFINITY),
     write: (data) =>

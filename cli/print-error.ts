@@ -96,12 +96,12 @@ function toPrintable(error: unknown): Printable {
   return { exitCode: EXIT.runFailed, code: 'cli/bug', message: `this is a bug in voidbox: ${text}`, remedy: null };
 }
 
-/** The user ended the command, as Ctrl-C does elsewhere: nothing is to be told. */
+/** Whether the user ended the command, as with Ctrl-C; then no error is printed. */
 function isInterrupted(error: unknown): boolean {
   return error instanceof Error && error.name === 'Interrupted';
 }
 
-/** By its shape, so that light commands do not load set-up for its class. */
+/** Checks the shape instead of the class, so that light commands do not load set-up. */
 function isSetupError(error: unknown): error is Error & { readonly remedy: string | null } {
   return error instanceof Error && error.name === 'SetupError';
 }

@@ -6,7 +6,7 @@ import { renderFamilyHelp, renderFirstSteps, renderHelp } from './help.ts';
 import { printError } from './print-error.ts';
 import { readVersion } from './version.ts';
 
-/** Does what was typed and gives the exit code. Never throws: every error is printed here. */
+/** Runs what was typed and returns the exit code. Never throws: it prints every error. */
 export async function runCli(argv: readonly string[], context: CliContext): Promise<ExitCode> {
   try {
     return await dispatch(argv, context);
@@ -66,7 +66,7 @@ async function runCommand(
     .helpCommand(false)
     .exitOverride()
     .showSuggestionAfterError();
-  // Commander's own words for usage errors become a AppError below, so that --json reaches them too.
+  // Commander's text for usage errors becomes an AppError below, so that it also respects --json.
   let complaint = '';
   let withoutJson: string | undefined;
   let beforeFirst: string | undefined;

@@ -138,7 +138,7 @@ class StackSessions implements DurableSessions {
     );
   }
 
-  /** Null when the session is this skill's. */
+  /** Rejects a session of another skill; null if the session belongs to this skill. */
   async #foreign(session: string): Promise<Refused | null> {
     if (this.#own.has(session)) return null;
     const { name } = this.#skill;
@@ -152,7 +152,7 @@ class StackSessions implements DurableSessions {
     return null;
   }
 
-  /** Tried again when the server has gone: every call here gives the same when it is made twice. */
+  /** Repeats a call when the server has gone. Each call here has the same result if it is made twice. */
   async #call<T>(work: (client: Client) => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries += 1) {
       const link = await this.#connected();
@@ -232,7 +232,7 @@ class StackSessions implements DurableSessions {
     }
   }
 
-  /** Null where only a change of Voidbox helps. */
+  /** Converts an error to a refusal; null if only a change of Voidbox helps. */
   #refusalOf(error: unknown): Refused | null {
     const { entry } = this.#skill;
     const { temporalConfigured } = this.#env;
@@ -271,7 +271,7 @@ class StackSessions implements DurableSessions {
   }
 }
 
-/** As the worker bundles it: its hash is the worker's. */
+/** Bundles the skill as the worker does, so that both have the same hash. */
 async function loadBundle(entry: string, stateDir: string): Promise<BundledSkill> {
   const { bundleSkill } = await import('../skill-kit/bundle/bundle-skill.ts');
   return await bundleSkill(entry, stateDir);

@@ -1,4 +1,4 @@
-/** Where the workflows of a worker come from: the bundle that the build made, else bundled now. */
+/** Loads the workflows of a worker: from the bundle of the build, or else by bundling them now. */
 import { existsSync } from 'node:fs';
 import { dirname, extname, join } from 'node:path';
 import { bundleWorkflowCode } from '@temporalio/worker';
@@ -37,5 +37,5 @@ export async function bundleWorkflows(workflowsPath: string): Promise<string> {
 }
 
 const ignore = (): void => undefined;
-/** Webpack's statistics say nothing to users; its errors are thrown. */
+/** Drops webpack's statistics, which do not help users; its errors are thrown. */
 const SILENT = { log: ignore, trace: ignore, debug: ignore, info: ignore, warn: ignore, error: ignore };

@@ -92,7 +92,8 @@ async function buildProcessOptions(
     allowedServices: values['allow-services'],
     allowsRetention: values['allow-keep'],
     allowsExec: values['allow-exec'],
-    // To the embedded stack commands hand over what each run needs: any account of the machine may start one there.
+    // On the embedded stack, commands pass each run its variables, because any account of the machine may start a run
+    // there.
     lentVariables: values.embedded
       ? NO_LENT_VARIABLES
       : createLentVariables({
@@ -130,7 +131,7 @@ function exitWithFailure(error: unknown, log: Log): never {
   process.exit(1);
 }
 
-/** As commands say it: something outside of this process has to be changed. */
+/** The exit code of commands for a problem outside of this process. */
 const EXIT_ENVIRONMENT = 3;
 
 function indented(remedy: string): string {

@@ -121,7 +121,7 @@ class VoidboxPlugin implements WorkerPlugin {
         `createVoidboxPlugin: there is no option \`${unknown}\`; there are ${Object.keys(OPTIONS).join(', ')}`,
       );
     const { sandbox, allowMounts = [], allowGit = [], allowServices = [], allowEnv = [] } = options;
-    // From JavaScript anything may come, and a word that is not known must not mean a VM.
+    // JavaScript callers may pass any value, and an unknown word must not mean a VM.
     if (sandbox !== undefined && sandbox !== 'mock')
       throw new TypeError(`createVoidboxPlugin: \`sandbox\` is ${JSON.stringify(sandbox)}; it is 'mock' or left out`);
     if (!Array.isArray(allowMounts) || allowMounts.some((folder) => typeof folder !== 'string'))
@@ -169,7 +169,7 @@ class VoidboxPlugin implements WorkerPlugin {
       );
     this.#taskQueue = taskQueue;
     const connection = options.connection ?? (this.#ownConnection = await NativeConnection.connect());
-    // The context of an activity is found by the copy of the SDK that runs it.
+    // Only the copy of the SDK that runs an activity finds its context.
     if (!(connection instanceof NativeConnection))
       throw new Error(
         'the Worker and Voidbox have different copies of the Temporal SDK: install every @temporalio package in the version that voidbox names as its peer, and compare `npm ls @temporalio/worker`',

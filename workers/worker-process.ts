@@ -27,7 +27,7 @@ import { ensureRetention } from './embedded/retention.ts';
 import { rejectOnStop } from './stop-signals.ts';
 import { installRuntime, type RunningWorkers, startWorkers } from './workers.ts';
 
-/** A server that starts at the same time, or comes back, is waited for. */
+/** The time in which the worker waits for a server that starts at the same time, or comes back. */
 const SERVER_LIMIT_MS = 60_000;
 
 export interface WorkerProcessOptions {
@@ -54,7 +54,7 @@ export interface WorkerProcessOptions {
   /** Repositories of the network that runs of any client may fetch, as HOST/PATH. */
   readonly allowedGit: readonly string[];
   readonly allowedServices: readonly string[];
-  /** Whether runs may leave VMs of failed stages for a look. */
+  /** Whether runs may keep VMs of failed stages for inspection. */
   readonly allowsRetention: boolean;
   /** Whether `voidbox exec` may enter VMs of stages that run. */
   readonly allowsExec: boolean;
@@ -68,11 +68,11 @@ export interface WorkerProcessOptions {
   readonly log: Log;
   /** Ends the process's work, and its start at any moment. */
   readonly stop: AbortSignal;
-  /** Told once it polls these task queues. */
+  /** Called once, when the worker polls these task queues. */
   readonly onReady: (hostId: string, taskQueues: readonly string[]) => void;
 }
 
-/** How what has been started ends. */
+/** Functions that end what the worker has started. */
 type Ends = (() => unknown)[];
 
 /** Works until `stop` aborts. @throws when a Worker fails, CodedError `host/state-format`, and the reason of `stop` if it aborts before the Workers poll */
@@ -85,7 +85,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   }
 }
 
-/** The last one first. One that fails keeps no other from its end. */
+/** Ends the last one first. A failure does not stop the others from ending. */
 async function endAll(ends: Ends): Promise<void> {
   const end = ends.pop();
   if (end === undefined) return;

@@ -21,7 +21,7 @@ export const HOST_WORKER_OPTIONS = {
   // Attempts detach at once and the next worker takes them over, so there is nothing to wait for.
   shutdownGraceTime: 0,
   shutdownForceTime: 15_000,
-  // A cancel reaches an activity with the answer to a heartbeat, and its process is to be dead within 3 s.
+  // A cancel reaches an activity with the answer to a heartbeat, and its process must end within 3 s.
   maxHeartbeatThrottleInterval: 1_000,
   defaultHeartbeatThrottleInterval: 1_000,
   maxConcurrentActivityTaskExecutions: HOST_ACTIVITY_SLOTS,

@@ -1,7 +1,7 @@
 /**
- * `mounts.json`: host folders, besides that of the spec, from which the runs that `voidbox run` starts on the embedded stack of a
- * state folder may mount. It lies beside what the stack keeps, so only its user can write it, and each worker of the stack is
- * started with it.
+ * `mounts.json`: further host folders, besides that of the spec, from which runs that `voidbox run` starts on the
+ * embedded stack may mount. The file is in the state folder, so only its user can write it. Each worker of the stack
+ * starts with these folders.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,10 @@ function fileOf(stateDir: string): string {
   return join(stateDir, 'mounts.json');
 }
 
-/** Absolute, links followed. @throws SetupError when the file is there and is not what is written here: nothing is guessed */
+/**
+ * Reads absolute paths with links resolved.
+ * @throws SetupError if the file exists but is malformed, because no folder is guessed
+ */
 export function readAllowedMounts(stateDir: string): readonly string[] {
   const file = fileOf(stateDir);
   let text: string;
@@ -55,7 +58,7 @@ export function keepAllowedMounts(stateDir: string, folders: readonly string[]):
   replaceFile(fileOf(stateDir), `${JSON.stringify({ folders: withoutNested(folders) }, null, 2)}\n`);
 }
 
-/** In one order, and without those that lie in another: the same permission is the same worker. */
+/** Sorts the folders and drops nested ones, so that equal permissions give the same worker. */
 function withoutNested(folders: readonly string[]): readonly string[] {
   const all = [...new Set(folders)].sort();
   return all.filter((folder) => !all.some((other) => other !== folder && contains(other, folder)));

@@ -13,7 +13,7 @@ import {
 } from './control.ts';
 
 const ANSWER_LIMIT_MS = 3_000;
-/** Enough to connect and to start something; the supervisor has a limit too. */
+/** Long enough for a command to connect and start its work; the supervisor has a limit too. */
 const USE_MS = 10_000;
 /** Linux's O_PATH, which Node does not name: the file itself, not opened. */
 const O_PATH = 0o10000000;

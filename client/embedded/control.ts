@@ -5,7 +5,7 @@ import { isStackInfo, type StackInfo } from './stack-info.ts';
 
 /**
  * `use`: a command is about to use the stack; it does so while the connection is open.
- * `stop`: the stack ends. `yield`: the same for a stack of another build, not while a command is about to use this one.
+ * `stop`: the stack ends. `yield`: a stack of another build ends, but not while a command is about to use it.
  */
 export type StackOp = 'status' | 'use' | 'stop' | 'yield';
 
@@ -14,17 +14,17 @@ export interface StackAnswer {
   readonly phase: 'starting' | 'up' | 'stopping';
   readonly pid: number;
   readonly build: string;
-  /** Which folder the stack is of: a socket may have been brought here from another one. */
+  /** The folder of the stack. It is checked because a socket may have been moved here from another folder. */
   readonly folder: string;
-  /** `yield` was refused. */
+  /** Whether the stack is in use: set if that rejects a `yield`, and in each `busy` answer. */
   readonly inUse: boolean;
   /** What is published; null until the stack is up. */
   readonly info: StackInfo | null;
-  /** As many commands as it holds are connected: nothing was done but this said, and the stack is in use. */
+  /** The supervisor has as many connections as it accepts, so it did nothing but answer. The stack is in use. */
   readonly busy?: true;
 }
 
-/** So many commands at once are connected to a stack. */
+/** The most commands that are connected to a stack at once. */
 export const MOST_COMMANDS = 1_024;
 
 export const REQUEST_BYTES = 1_024;
@@ -36,7 +36,7 @@ export function socketFile(stateDir: string): string {
   return join(stateDir, 'stack.sock');
 }
 
-/** The folder's identity, which no other path and no copy of it has; null when it is not there. */
+/** Returns the folder's identity, which no other path and no copy has; null if the folder does not exist. */
 export function folderId(stateDir: string): string | null {
   const found = lstatSafely(`${stateDir}/.`);
   return found === null ? null : `${found.dev}:${found.ino}`;
@@ -52,7 +52,7 @@ function lstatSafely(path: string): BigIntStats | null {
 
 export interface StackRequest {
   readonly op: StackOp;
-  /** The stack of another folder than this one does nothing. */
+  /** The folder that the request is for. A stack of another folder does nothing. */
   readonly folder: string;
 }
 

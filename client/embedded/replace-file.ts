@@ -1,4 +1,4 @@
-/** Files of the state folder that are replaced as a whole: written beside themselves, then renamed. */
+/** Replaces files of the state folder as a whole: writes a new file in the same folder, then renames it. */
 import { readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 

@@ -1,4 +1,4 @@
-/** Starting a supervisor: detached, with nothing of the shell that it outlives, and the lock of its folder. */
+/** Starts a supervisor: detached, without the variables of the shell, and with the lock of its folder. */
 import { spawn } from 'node:child_process';
 import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ export interface SpawnedSupervisor {
 export function spawnSupervisor(env: Environment, pieces: StackPieces, build: string): SpawnedSupervisor {
   mkdirSync(logsDir(env.stateDir), { recursive: true, mode: 0o700 });
   const logFile = join(logsDir(env.stateDir), 'supervisor-start.log');
-  // Appended: the client that comes second must not wipe out what the first one's supervisor says.
+  // Append, so that a second client does not erase the output of the first one's supervisor.
   const log = openSync(logFile, 'a', 0o600);
   if (fstatSync(log).size > START_LOG_BYTES) ftruncateSync(log);
   const logFrom = fstatSync(log).size;
@@ -69,18 +69,21 @@ function readLastLines(file: string, from: number): string {
       .map(shortenLine)
       .join('\n');
   } catch {
-    // A log that is gone says nothing; the error names its folder in any case.
+    // The log is gone. The error names its folder in any case.
     return '';
   }
 }
 
-/** The end of a line says what went wrong more often than its middle. */
+/** Shortens a line but keeps its end, which names the problem more often than its middle. */
 function shortenLine(line: string): string {
   if (line.length <= LINE_CHARACTERS) return line;
   return `${line.slice(0, LINE_CHARACTERS / 2)} … ${line.slice(-LINE_CHARACTERS / 2)}`;
 }
 
-/** The stack outlives the shell that started it: it gets what programs need to run, and none of that shell's secrets. */
+/**
+ * Selects the variables for the stack: those that programs need, and none of the shell's secrets, because it outlives
+ * the shell.
+ */
 function stackVariables(env: Environment): Record<string, string> {
   const kept: Record<string, string> = createMapping();
   for (const [name, value] of Object.entries(env.variables)) {

@@ -1,4 +1,7 @@
-/** `stack.json`: what a running embedded stack says about itself, for people and tools. Commands ask its socket. */
+/**
+ * `stack.json`: the facts that a running embedded stack publishes for people and tools. Commands ask its socket
+ * instead.
+ */
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { replaceFile } from './replace-file.ts';
@@ -53,12 +56,12 @@ export function readStackFile(stateDir: string): StackInfo | null {
   }
 }
 
-/** A folder that is gone does not come back by it. */
+/** Writes the file; does not create the folder again if it was deleted. */
 export function writeStackFile(stateDir: string, info: StackInfo): void {
   replaceFile(stackFile(stateDir), `${JSON.stringify(info, null, 2)}\n`);
 }
 
-/** Writes it again where it says something else. */
+/** Writes the file again if its content has changed. */
 export function keepStackFile(stateDir: string, info: StackInfo): void {
   if (JSON.stringify(readStackFile(stateDir)) !== JSON.stringify(info)) writeStackFile(stateDir, info);
 }

@@ -13,7 +13,7 @@ export function stackPortsFile(stateDir: string): string {
   return join(stateDir, 'stack-ports.json');
 }
 
-/** Null where no stack has been, or the file is not what is written here. */
+/** Reads the ports; null if no stack has run yet, or if the file is malformed. */
 export function readStackPorts(stateDir: string): StackPorts | null {
   try {
     const ports = JSON.parse(readFileSync(stackPortsFile(stateDir), 'utf8')) as { grpc?: unknown; ui?: unknown } | null;
@@ -30,7 +30,7 @@ export function keepStackPorts(stateDir: string, ports: StackPorts): void {
   replaceFile(stackPortsFile(stateDir), `${JSON.stringify({ grpc: ports.grpc, ui: ports.ui })}\n`);
 }
 
-/** What to tell of a stack that has other ports than the one before it; null when it has the same. */
+/** Describes a stack that has other ports than the one before it; null if the ports are the same. */
 export function describeMove(before: StackPorts | null, { address, uiUrl }: StackInfo): string | null {
   if (before === null) return null;
   const moves = [

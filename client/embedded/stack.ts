@@ -33,7 +33,7 @@ const SILENT_LIMIT_MS = 30_000;
 /** The time in which commands of another build may finish; after it they find the new stack. */
 const YIELD_LIMIT_MS = 30_000;
 const YIELD_AGAIN_MS = 200;
-/** Two builds that take the stack from each other: one of them gives up. */
+/** The number of tries against another build that also takes the stack; after it this build gives up. */
 const MAX_DRAINS = 8;
 
 export interface EnsureOptions {
@@ -78,7 +78,8 @@ export async function readStack(env: Environment): Promise<StackInfo | null> {
     if (asked.kind === 'answer') return asked.answer.phase === 'up' ? await keepIfReachable(asked.answer.info) : null;
     const holder = lockHolder(env.stateDir);
     if (holder === null) return null;
-    // It lives, says the kernel: its socket is coming, or it is stopped, or older than sockets. Then the file tells.
+    // The kernel shows that the supervisor lives. Its socket may not exist yet, or it is stopped, or it is an old build
+    // without one. Then use the file.
     if (asked.kind === 'silent' || Date.now() > until)
       return await keepIfReachable(readPublished(holder, env.stateDir));
     await sleep(POLL_MS);
@@ -177,7 +178,8 @@ async function startStack(start: Start): Promise<StackInfo> {
     // 0: it was up, and another client has stopped it before this one saw it.
     if (supervisor !== null && code !== null && code !== EXIT_LOCKED && code !== 0)
       throw createStartError(env, `ended with ${code} while it started`, supervisor.lastWords());
-    // Another client's supervisor has the lock, and gives it up if it can't start either: then ours says why.
+    // Another client's supervisor has the lock. It releases the lock if it cannot start either; then ours reports the
+    // reason.
     if (supervisor === null || (code !== null && Date.now() > lockAgainMs)) {
       if (supervisor === null) progress('starting the embedded stack');
       supervisor = spawnSupervisor(env, pieces, build);
@@ -219,10 +221,10 @@ async function drain(env: Environment, build: string): Promise<void> {
   await stopStack(env);
 }
 
-/** With the last words of what did not start: they say more than any exit code. */
+/** Contains the last output of the process that did not start, because that explains more than an exit code. */
 function createStartError(env: Environment, how: string, words: string): SetupError {
   const room = readDiskRoom(env.stateDir);
-  // A supervisor without room for its first file has no words either.
+  // A supervisor without room for its first file leaves no output either.
   const remedy = room.isLow
     ? `Free space on the disk of ${env.stateDir}, which has ${formatBytes(room.availableBytes)} free: \`voidbox prune\` deletes old runs.`
     : `Its logs are in ${logsDir(env.stateDir)}.`;

@@ -1,4 +1,7 @@
-/** Answers that a run took, as its history on the server has them: also those of a run whose log lies on another host, or was pruned. */
+/**
+ * Reads the answers that a run accepted from its history on the server. This also works if the run's log is on another
+ * host or was pruned.
+ */
 import { type Client, defaultPayloadConverter } from '@temporalio/client';
 import { RUN_MESSAGES } from '../../workflows/messages.ts';
 import { type AnswerReceipt, type AnswerRequest, answerProblem } from '../../workflows/run/answer-request.ts';
@@ -15,7 +18,7 @@ type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
 /** Events of one page. A history has at most 51,200, and few of them are updates. */
 const PAGE_EVENTS = 1_000;
 
-/** The last answer of each stage, in the order of the stages' first ones. No worker has to run for it. */
+/** Returns the last answer of each stage, in the order of the stages' first answers. It needs no running worker. */
 export async function readAnswersInHistory(client: Client, runId: string): Promise<readonly AnswerInHistory[]> {
   const requests = new Map<string, AnswerRequest>();
   const answers = new Map<string, AnswerInHistory>();

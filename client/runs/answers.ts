@@ -1,4 +1,4 @@
-/** Answers to stages that ask: the update of a run's workflow, and what its refusals say. */
+/** Answers stages that ask, by an update of the run's workflow, and explains its rejections. */
 import {
   ApplicationFailure,
   type Client,
@@ -28,7 +28,7 @@ export class AnswerError extends Error {
   }
 }
 
-/** A stage of an item, which is named as `review[3].ok`, is answered by the window of its list. @throws AnswerError */
+/** Answers a stage. The window of the list answers a stage of an item, such as `review[3].ok`. @throws AnswerError */
 export async function answerStage(client: Client, runId: string, request: AnswerRequest): Promise<AnswerReceipt> {
   return translateErrors(runId, async () => {
     const list = LIST_OF_ITEM.exec(request.stage)?.[0];

@@ -15,18 +15,18 @@ export interface ClientMark {
   readonly allowGit?: readonly string[];
 }
 
-/** Record of a run that this machine's embedded stack has: what it was compiled of. */
+/** The name of a record on this machine, for runs of the embedded stack: the source that a run was compiled from. */
 export const SOURCE_RECORD = 'source';
 
 export interface SourceRecord {
   /** Full path of the spec or definition; null: standard input. */
   readonly path: string | null;
-  /** Null of a definition, and of a text of more than `SOURCE_BYTES`. */
+  /** The text of the spec; null for a definition, and for a text of more than `SOURCE_BYTES`. */
   readonly text: string | null;
   readonly params: Readonly<Record<string, string>>;
-  /** As `--mode` said. */
+  /** The value of `--mode`. */
   readonly mode: 'mock' | null;
-  /** Settings from the environment that override those of the spec; absent if there are none. */
+  /** Settings from the environment that override those of the spec; absent if the environment sets nothing. */
   readonly settings?: HostSettings;
 }
 

@@ -1,11 +1,13 @@
-/** Which mounts of a plan this host would refuse. The worker decides at admission; this tells its decision before a run is started. */
+/**
+ * Lists the mounts of a plan that this host would reject. The worker decides at admission; this predicts its decision.
+ */
 import { readdir, realpath } from 'node:fs/promises';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { findRepositoryAround } from '../../files/find-repository.ts';
 import { contains } from '../../domain/language/text/paths.ts';
 
 export interface RefusedMount {
-  /** As the plan has it: absolute. */
+  /** The path in the plan, absolute. */
   readonly hostPath: string;
   /** Scopes that mount it; empty: a stage works in it as a repository. */
   readonly scopes: readonly string[];
@@ -55,7 +57,7 @@ export async function findRefusedMounts(
   return refused;
 }
 
-/** The repository that a folder lies in; null: it is a repository itself, or lies in none. */
+/** Returns the repository that contains a folder; null if it is a repository itself, or is in no repository. */
 async function findTopOf(folder: string): Promise<string | null> {
   const names = new Set(await readdir(folder).catch(() => []));
   const isBare = names.has('HEAD') && names.has('objects') && names.has('refs');

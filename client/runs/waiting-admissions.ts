@@ -85,7 +85,10 @@ interface OpenRuns {
   readonly hasMore: boolean;
 }
 
-/** Admission sets the attribute of the state. A server without our attributes lists the latest of all open runs. */
+/**
+ * Admission sets the attribute of the state. Without our attributes, the server can only list the latest open runs of
+ * any state.
+ */
 async function listOpenRuns(client: Client): Promise<OpenRuns> {
   const open = `WorkflowType = '${RUN_WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'`;
   try {
@@ -111,7 +114,7 @@ async function readPolls(client: Client, taskQueue: string): Promise<Polls> {
   try {
     return { known: true, lastMs: await readLastPollTime(client, taskQueue) };
   } catch {
-    // A role that may list runs need not be allowed to look at a task queue.
+    // A role that may list runs need not be allowed to describe a task queue.
     return { known: false };
   }
 }
@@ -193,13 +196,15 @@ function describeAdmission(
 
 type Failure = NonNullable<NonNullable<Described['pendingActivities']>[number]['lastFailure']>;
 
-/** The server keeps a failure of more than 4 KiB, cut, as the cause of one of its own, which only says that it is too large. */
+/**
+ * Returns the original failure. The server wraps a failure of more than 4 KiB, cut, in one that only reports its size.
+ */
 function unwrapFailure(failure: Failure): Failure {
   const { serverFailureInfo, cause } = failure;
   return serverFailureInfo && cause ? { ...cause, message: cause.message || (failure.message ?? '') } : failure;
 }
 
-/** A pair of surrogates stays whole. */
+/** Cuts a text without splitting a pair of surrogates. */
 function boundText(text: string): string {
   return sanitizeLine(text.slice(0, MOST_FAILURE_CHARACTERS).replace(/[\uD800-\uDBFF]$/, ''));
 }

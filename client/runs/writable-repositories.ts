@@ -11,7 +11,7 @@ export interface WritableRepository {
   readonly git: 'protected' | 'writable';
 }
 
-/** By their top folders: repositories further below are not looked for. */
+/** Checks only the top folders of mounts, not repositories further below. */
 export async function findWritableRepositories(plan: Plan): Promise<readonly WritableRepository[]> {
   const found = new Map<string, WritableRepository>();
   for (const { mode, source, git = 'protected' } of plan.scopes.flatMap(({ sandbox }) => sandbox.mounts))

@@ -1,4 +1,4 @@
-/** How calls about sessions of step machines fail. */
+/** The errors of calls about sessions of step machines. */
 import {
   ApplicationFailure,
   CancelledFailure,
@@ -51,7 +51,7 @@ export function failureOf(error: unknown): unknown {
   return error;
 }
 
-/** A workflow of another type has the id, or none. Anything else is what it was. */
+/** Converts the error if no workflow, or one of another type, has the id; returns any other error unchanged. */
 export function toNoSuchSessionError(session: string, error: unknown): unknown {
   return error instanceof WorkflowNotFoundError || error instanceof QueryNotRegisteredError
     ? new NoSuchSessionError(session)

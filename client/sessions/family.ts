@@ -1,4 +1,4 @@
-/** A session and those of the sub-skills that it calls, seen and answered as one. */
+/** Combines a session and the sessions of the sub-skills that it calls, so that clients see and answer one session. */
 import type { SessionView } from '../../activities/contract-session.ts';
 import type { SessionResult, OpenStep, PromptResult } from '../../domain/step-machine/result.ts';
 
@@ -9,7 +9,7 @@ export interface GivenAnswer {
   readonly output: unknown;
 }
 
-/** With the addresses that clients of the caller use. */
+/** Prefixes the steps of a result, so that they are the addresses that clients of the caller use. */
 export function prefixResult(result: SessionResult, prefix: string): SessionResult {
   if (result.kind === 'done' || result.kind === 'redirect') return result;
   const named = { ...result, step: prefix + result.step };

@@ -14,7 +14,7 @@ export interface ListedSession {
   readonly endedAtMs: number | null;
 }
 
-/** Latest first; sessions of sub-skills are part of those that call them and left out. */
+/** Lists sessions, latest first. It omits sessions of sub-skills, because they are part of their callers. */
 export async function listSessions(
   client: Client,
   { limit, state, skill }: { readonly limit: number; readonly state?: SessionListState; readonly skill?: string },

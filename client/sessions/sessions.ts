@@ -59,7 +59,7 @@ export async function startSession(client: Client, session: string, request: Ses
   }
 }
 
-/** The workflow had ended before it heard of the update: what the server says then is no reason. */
+/** Whether the workflow ended before it received the update. Then the server's error is not the reason. */
 function isPassedBy(error: unknown): boolean {
   return (
     error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause))
@@ -81,7 +81,10 @@ export async function endOfSession(client: Client, session: string): Promise<Ses
   }
 }
 
-/** A start would wait for one in silence. @throws NoSessionWorkerError when none has asked for work of late */
+/**
+ * Rejects a start without a worker, because it would wait silently.
+ * @throws NoSessionWorkerError if no worker has polled recently
+ */
 export async function requireWorker(client: Client): Promise<void> {
   if ((await readLastPollTime(client, SESSION_TASK_QUEUE)) === null) throw new NoSessionWorkerError();
 }
@@ -154,7 +157,10 @@ export async function viewSession(client: Client, session: string): Promise<Sess
   }
 }
 
-/** With the addresses that its caller's clients use; null while it is not there. */
+/**
+ * Returns the view of a called session with the addresses that its caller's clients use; null before the session
+ * exists.
+ */
 async function innerView(client: Client, { session, prefix }: ChildSession): Promise<SessionView | null> {
   try {
     return prefixView(await viewSession(client, session), prefix);
@@ -208,7 +214,7 @@ export async function cancelSession(client: Client, session: string): Promise<bo
   }
 }
 
-/** As `cancelSession`, without waiting for its worker, which may be away. */
+/** Like `cancelSession`, but does not wait for the session's worker, which may be away. */
 export async function askSessionToStop(client: Client, session: string): Promise<boolean> {
   const handle = client.workflow.getHandle(session);
   try {
@@ -224,7 +230,7 @@ export async function askSessionToStop(client: Client, session: string): Promise
 }
 
 async function childOf(client: Client, session: string, step: string): Promise<ChildSession | null> {
-  // Addresses of sub-skills have a slash; most answers need not ask.
+  // Only addresses of sub-skills contain a slash, so most answers need no query.
   if (!step.includes('/')) return null;
   const { childSessions } = await viewOf(client, session);
   return childSessions.find(({ prefix }) => step.startsWith(prefix)) ?? null;

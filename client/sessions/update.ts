@@ -120,7 +120,7 @@ async function isBetweenRuns(client: Client, session: string, error: unknown): P
   return (await describeWorkflow(client, session))?.status.name === 'RUNNING';
 }
 
-/** The server's own words for an update that its workflow's run did not live to finish. */
+/** Whether the error is the server's message for an update that its run did not finish. */
 export function isClosing(cause: unknown): boolean {
   return (
     cause instanceof ApplicationFailure &&

@@ -1,4 +1,4 @@
-/** How soon a call that the server did not take is made again. As the SDK does it, but for a workflow that is between two runs. */
+/** Decides how soon a rejected call is repeated: as the SDK does, except for a workflow that is between two runs. */
 import { defaultGrpcRetryOptions, type GrpcRetryOptions } from '@temporalio/client';
 
 /** The gRPC status of a server that is overloaded. */
@@ -19,6 +19,6 @@ export function callRetry(): GrpcRetryOptions {
 
 function firstWaitMs({ code, details }: { readonly code: number; readonly details: string }): number {
   if (code !== RESOURCE_EXHAUSTED) return FIRST_WAIT_MS;
-  // The server's words for an update that came while a run continues as new: it is no load, and over at once.
+  // The message for an update while a run continues as new. The server is not overloaded, and the state ends at once.
   return details.includes('workflow is closing') ? FIRST_WAIT_BETWEEN_RUNS_MS : FIRST_WAIT_OF_A_BUSY_SERVER_MS;
 }

@@ -1,4 +1,4 @@
-/** A client of the run's Temporal server. Light: no worker code behind it. */
+/** A client of the run's Temporal server. It loads quickly, because it imports no worker code. */
 import { Client, Connection, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectionOptions, type TemporalAddress } from './temporal-address.ts';

@@ -1,4 +1,7 @@
-/** Why a server cannot be reached. It opens a connection beside gRPC, which reports every such fault as a deadline. */
+/**
+ * Explains why a server cannot be reached. It opens its own connection, because gRPC reports every such fault as a
+ * deadline.
+ */
 import { connect as connectTcp, isIPv6, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Environment } from '../../setup/environment.ts';
@@ -17,7 +20,7 @@ const ALERT_MS = 300;
 const DEFAULT_PORT = 7233;
 const PROXIES = ['grpc_proxy', 'https_proxy', 'http_proxy'];
 
-/** What is wrong with the text of the address; null when nothing is. */
+/** Returns the fault in the text of the address; null if there is no fault. */
 export function addressFault({ address }: TemporalAddress): ReachFault | null {
   if (hostAndPort(address) !== null) return null;
   return {
@@ -27,7 +30,7 @@ export function addressFault({ address }: TemporalAddress): ReachFault | null {
   };
 }
 
-/** Returns a fault that is certain; null if there is none, or if a proxy is configured. */
+/** Returns a fault that is certain; null if no fault is certain, or if a proxy is configured. */
 export async function reachFault(target: TemporalAddress, env: Environment): Promise<ReachFault | null> {
   const where = hostAndPort(target.address);
   if (where === null) return null;

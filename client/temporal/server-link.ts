@@ -11,7 +11,7 @@ import type { Environment } from '../../setup/environment.ts';
  * The connection to the Temporal server of the runs: your own by `TEMPORAL_*`, else the embedded stack. It outlives the
  * death of the embedded stack, because `tend` starts the stack again and reconnects.
  *
- * Connections end with the process: the SDK throws outside of any call when a closed one has a call to try again.
+ * Connections stay open until the process ends: the SDK throws outside of any call if a closed one has a call to retry.
  */
 export interface ServerLink {
   readonly isEmbedded: boolean;
@@ -20,7 +20,7 @@ export interface ServerLink {
   /** Page of a run in the Temporal UI; null when the server's UI is not known. */
   runUrl(runId: string): string | null;
   client(): Client;
-  /** Does a call that gives up within seconds: after the stack's death the old address is never going to answer. */
+  /** Makes a call that gives up within seconds: after the stack's death the old address never answers. */
   briefly<T>(call: (client: Client) => Promise<T>): Promise<T>;
   /**
    * Brings the embedded stack up again if it has died; does nothing on your own server.
@@ -90,7 +90,9 @@ async function linkToStack(first: StackInfo, context: LinkContext, options: Link
   };
 }
 
-/** A command of another build may take the stack away between two steps of this one, or it dies: then there is another. */
+/**
+ * Connects again if the stack ends between two steps: another build may take it away, or it dies, and a new one starts.
+ */
 async function connectToStack(
   first: StackInfo,
   context: LinkContext,

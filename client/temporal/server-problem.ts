@@ -1,4 +1,4 @@
-/** Why a Temporal server that the environment names does not serve a command, in words that say what to change. */
+/** Explains why a configured Temporal server does not serve a command, and what to change. */
 import type { Environment } from '../../setup/environment.ts';
 import { connectRuns, type RunsConnection } from './connect.ts';
 import { NoServerError } from './no-server.ts';
@@ -102,7 +102,10 @@ function createAwayError(target: TemporalAddress, env: Environment, words: strin
   );
 }
 
-/** The SDK has an error for it where it knows the call; other calls end with the server's words. */
+/**
+ * Whether the namespace is missing. The SDK has an error class for calls that it knows; for other calls, check the
+ * message.
+ */
 function isNamespaceMissing(error: unknown, status: number | null): boolean {
   if (error instanceof Error && error.name === 'NamespaceNotFoundError') return true;
   return status === NOT_FOUND && /\bNamespace .* is not found/.test(serverMessageOf(error));

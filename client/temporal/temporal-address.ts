@@ -47,7 +47,7 @@ export function readConfiguredAddress(env: Environment): TemporalAddress | null 
 
 function loadConfig(env: Environment): ConnectConfig {
   const file = env.variables['TEMPORAL_CONFIG_FILE'];
-  // The loader takes a file that is not there for an empty one, and localhost would be asked without a word.
+  // The loader treats a missing file as empty, and would silently use localhost.
   if (file && !existsSync(file))
     throw new SetupError(
       `TEMPORAL_CONFIG_FILE names ${file}, which does not exist.`,

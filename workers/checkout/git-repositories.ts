@@ -1,4 +1,7 @@
-/** The `Repositories` port by git of this host. Its temporary repositories lie in the state folder, whose disk is watched. */
+/**
+ * Implements the `Repositories` port with git of this host. Temporary repositories are in the state folder, whose disk
+ * is watched.
+ */
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';

@@ -47,7 +47,7 @@ export async function planCheckout(
     return { index: await plan(host, repository, commit, limits) };
   } catch (error) {
     if (error instanceof Unfit) return { unfit: error.message };
-    // Names that git does not take into an index, and lists that are too long.
+    // Git rejects some names in an index, and a list may be too long.
     if (error instanceof GitError && (error.reason === 'failed' || error.reason === 'too-large'))
       return { unfit: error.detail };
     throw error;
@@ -123,7 +123,7 @@ function judgeNames(entries: readonly IndexEntry[]): void {
   }
 }
 
-/** Also what another file system would take for `.git`, as git judges it. */
+/** Whether another file system would treat the name as `.git`; git has the same check. */
 function isGitsOwn(part: string): boolean {
   const text = Buffer.from(part, 'latin1')
     .toString('utf8')

@@ -51,7 +51,7 @@ async function* entriesOf(host: GitHost, checkout: Checkout): AsyncGenerator<Uin
   const entries = readIndex(index);
   setTime(index, entries, modifiedS);
   const files = withRepository(host, checkout, (gitDir) => filesOf(host, gitDir, index, entries, modifiedS));
-  // Git of the host starts while the guest takes the objects.
+  // Start git on the host while the guest reads the objects.
   const first = files.next();
   first.catch(() => undefined);
   try {

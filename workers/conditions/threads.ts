@@ -37,7 +37,7 @@ export function createConditionThreads({ idleMs = IDLE_MS }: { readonly idleMs?:
     evaluate: (source, values) => conditions.ask({ source, values }) as Promise<ConditionAnswer>,
     evaluateTexts: async (sources, values) => {
       const answer = (await conditions.ask({ sources, values })) as TextsAnswer;
-      // A limit that is reached is of all sources together.
+      // A limit applies to all sources together, so report it for the first one.
       return 'problem' in answer ? { ...answer, source: answer.source ?? 0 } : answer;
     },
     checkOutput: (schema, text) => outputs.ask({ schema, text }) as Promise<OutputAnswer>,
@@ -108,7 +108,7 @@ class Thread {
     // Also in tests, which run from sources: the thread is started by Node alone.
     const worker = new Worker(join(packageRoot(), 'dist/workers/conditions/thread.js'), {
       resourceLimits: { maxOldGenerationSizeMb: EXPRESSION_LIMITS.memoryMib, maxYoungGenerationSizeMb: 16 },
-      // It gets the texts that it needs, and nothing of this process.
+      // The thread gets the texts that it needs, but no variables of this process.
       env: {},
       argv: [],
       execArgv: [],
@@ -150,7 +150,7 @@ class Thread {
       ]);
       limit.abort();
       if (now !== 'late') return await this.#answerOf(now);
-      // By the thread's own clock: on a busy host a condition takes long that costs little.
+      // Use the thread's own clock: on a busy host even a cheap condition takes long.
       if (this.#cpuMs() - before >= limitMs) {
         await this.end();
         return { problem: `it takes more than ${limitMs} ms` };
@@ -182,7 +182,7 @@ class Thread {
       const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
       return (Number(fields[11]) + Number(fields[12])) * 10;
     } catch {
-      // It has just ended, which is heard.
+      // The thread has just ended; its `exit` event follows.
       return 0;
     }
   }

@@ -12,7 +12,10 @@ export interface ChildLog {
   ended(how: string, nextStartMs: number): void;
 }
 
-/** Writes down what a child says and how it ends; at the third end, `onFailures` gets that and its last words. */
+/**
+ * Logs the output of a child and how it ends. At the third end it calls `onFailures` with the reason and the last
+ * output.
+ */
 export function childLog(
   what: string,
   logFile: string,

@@ -69,7 +69,7 @@ export async function openControl(options: ControlOptions): Promise<{ close(): v
         `${socketFile(options.stateDir)} was ${now === null ? 'removed' : 'replaced'} and is there again`,
       );
     } catch (error) {
-      // The folder may be gone, or closed to everybody: told once, and looked for again.
+      // The folder may be gone or closed to this user: report it once, and try again.
       const text = `${socketFile(options.stateDir)}: ${(error as Error).message}`;
       if (text !== problem) options.onProblem(text);
       problem = text;

@@ -1,4 +1,4 @@
-/** Whether the state folder is still the one that the stack was started for. */
+/** Watches whether the state folder is still the one that the stack was started for. */
 import { statSync } from 'node:fs';
 
 const LOOK_MS = 1_000;

@@ -10,7 +10,7 @@ export interface IdleWatch {
   readonly idleLimitMs: number;
   readonly namespace: string;
   readonly address: () => string | null;
-  /** When a command last said that it is going to use the stack. */
+  /** The time at which a command last announced that it will use the stack. */
   readonly lastUsedMs: () => number;
   readonly log: Log;
   readonly stop: (why: string) => Promise<void>;

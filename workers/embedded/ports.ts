@@ -6,7 +6,7 @@ export async function freePort(): Promise<number> {
   return port!;
 }
 
-/** Different ones: each is held until all are found, since the kernel may give one that was let go again. */
+/** Finds different ports: it holds each until all are found, because the kernel may return a released one again. */
 export async function freePorts(count: number): Promise<number[]> {
   const held: Server[] = [];
   try {

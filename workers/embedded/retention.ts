@@ -9,7 +9,7 @@ const DAY_S = 86_400;
 type NamespaceConfig = NonNullable<Parameters<Connection['workflowService']['updateNamespace']>[0]['config']>;
 type Duration = NonNullable<NamespaceConfig['workflowExecutionRetentionTtl']>;
 
-/** Its type wants a Long, whose package is not among ours; what encodes it takes numbers too. */
+/** The type requires a Long, whose package we do not have; the encoder also accepts numbers. */
 function durationOf(seconds: number): Duration {
   return { seconds } as unknown as Duration;
 }

@@ -1,4 +1,4 @@
-/** How the Temporal dev server of the embedded stack is started, and what that leaves open. */
+/** Builds the command of the embedded stack's Temporal dev server, and closes what it would leave open. */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { Durability } from '../../setup/environment.ts';
@@ -21,7 +21,7 @@ const SPEED_SETTINGS = [
   ...pragma('journal_mode=wal'),
 ];
 
-/** With the write-ahead log `normal` survives the death of processes, and `full` a power cut. */
+/** In the write-ahead log, `normal` survives the death of processes, and `full` also a power cut. */
 const SYNCHRONOUS: Readonly<Record<Durability, string>> = { process: 'normal', power: 'full' };
 
 export interface ServerPorts {
@@ -75,7 +75,7 @@ function devServer(pieces: StackPieces, flags: Readonly<Record<string, string | 
   return ['tie', '--', pieces.temporalCli, 'server', 'start-dev', ...given];
 }
 
-/** The dev server opens what a web page could use; none of it is used here. */
+/** The settings that close what the dev server opens and a web page could use. */
 function closedSettings(httpHost: string): string[] {
   return [
     'activity.enableStandalone=false',

@@ -196,27 +196,33 @@ describe('what stack.json says is not believed', () => {
 });
 
 describe('the socket', () => {
-  test("is open only to its user, and is created again after it was removed or replaced", { timeout: 120_000 }, async () => {
-    const first = await start();
-    const socket = socketFile(env.stateDir);
-    expect(statSync(socket).mode & 0o777).toBe(0o600);
-    rmSync(socket);
-    expect(await readStack(env)).toEqual(first);
-    rmSync(socket);
-    expect(await start()).toEqual(first);
-    rmSync(socket);
-    const stranger = createServer((connection) => connection.end('{"voidbox":"stack","phase":"up"}\n')).listen(socket);
-    onTestFinished(() => void stranger.close());
-    expect(await start()).toEqual(first);
-    await until(
-      "the socket to be the stack's again",
-      async () => (await askStack(env.stateDir, 'status')).kind === 'answer',
-      5_000,
-    );
-    rmSync(socket);
-    expect(await stopStack(env)).toBe(true);
-    expect(isAlive(first.supervisorPid)).toBe(false);
-  });
+  test(
+    'is open only to its user, and is created again after it was removed or replaced',
+    { timeout: 120_000 },
+    async () => {
+      const first = await start();
+      const socket = socketFile(env.stateDir);
+      expect(statSync(socket).mode & 0o777).toBe(0o600);
+      rmSync(socket);
+      expect(await readStack(env)).toEqual(first);
+      rmSync(socket);
+      expect(await start()).toEqual(first);
+      rmSync(socket);
+      const stranger = createServer((connection) => connection.end('{"voidbox":"stack","phase":"up"}\n')).listen(
+        socket,
+      );
+      onTestFinished(() => void stranger.close());
+      expect(await start()).toEqual(first);
+      await until(
+        "the socket to be the stack's again",
+        async () => (await askStack(env.stateDir, 'status')).kind === 'answer',
+        5_000,
+      );
+      rmSync(socket);
+      expect(await stopStack(env)).toBe(true);
+      expect(isAlive(first.supervisorPid)).toBe(false);
+    },
+  );
 
   test("works in a folder whose path is longer than a socket's path may be", { timeout: 120_000 }, async () => {
     const stateDir = join(env.stateDir, 'deep'.repeat(30), 'deeper'.repeat(10));

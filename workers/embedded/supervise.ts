@@ -31,7 +31,7 @@ const NAMESPACE = 'default';
 const FILE_CHECK_MS = 1_000;
 /** The command that started the stack looks every 50 ms whether it is up. */
 const FIRST_USE_MS = 3_000;
-/** The worker lets go of its attempts within this; the server then writes its database. */
+/** The worker detaches from its attempts within this time; then the server writes its database. */
 const WORKER_GRACE_MS = 20_000;
 const SERVER_GRACE_MS = 10_000;
 /** How the line begins that a worker prints when it polls. */
@@ -230,7 +230,7 @@ class Supervisor {
         keepStackPorts(this.#options.stateDir, { grpc: this.#ports.grpc, ui: this.#ui.port });
       this.#fileProblem = null;
     } catch (error) {
-      // Often a full disk. The stack is up all the same, and the file comes once there is room.
+      // The usual cause is a full disk. The stack stays up, and writes the file once there is room.
       if (this.#fileProblem !== textOf(error)) this.#log('warning', `stack.json cannot be written: ${textOf(error)}`);
       this.#fileProblem = textOf(error);
     }

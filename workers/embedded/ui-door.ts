@@ -167,7 +167,7 @@ function pass(
     );
     upstream.once('timeout', () => upstream.destroy(new Error(`no answer within ${ANSWER_LIMIT_MS / 1000} s`)));
     upstream.once('error', reject);
-    // A reader that has gone leaves nothing behind it.
+    // Close the upstream request when the reader has gone.
     outgoing.once('close', () => {
       upstream.destroy();
       resolve();

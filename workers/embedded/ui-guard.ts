@@ -25,7 +25,7 @@ export function refusal(request: DoorRequest, port: number): string | null {
   if (!request.target.startsWith('/')) return 'the target of a request here is a path';
   const isWrite = WRITES.has(request.method);
   if (!isWrite && !READS.has(request.method)) return `${request.method} is not done here`;
-  // Browsers send it with each write; what is no browser has the server's own port.
+  // Browsers send an Origin with each write; other clients can use the server's own port.
   if (isWrite && request.origin === undefined) return 'a request that changes something names its Origin';
   if (request.origin !== undefined && request.origin !== `http://${request.host}`)
     return 'requests of other origins are refused';

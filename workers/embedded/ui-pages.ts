@@ -22,7 +22,7 @@ export interface UiPagesOptions {
 }
 
 export interface UiPages {
-  /** The port of loopback that has the pages; starts what serves them. @throws Error when that does not start */
+  /** Returns the loopback port of the pages, and starts their server if needed. @throws Error if it does not start */
   port(): Promise<number>;
   /** The pid of the server; null while no user has the UI open. */
   pid(): number | null;

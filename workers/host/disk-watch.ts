@@ -7,7 +7,7 @@ import { textOf, type Log } from '../log.ts';
 
 /** A full disk is met by writers at once; until the ballast is given up their tries are repeated anyway. */
 const LOOK_INTERVAL_MS = 1_000;
-/** How long output waits for room: as long as the VM that it comes from. */
+/** The time that output waits for room: as long as its VM waits. */
 const WAIT_LIMIT_MS = 60 * 60 * 1000;
 
 export interface DiskWatch {

@@ -11,7 +11,7 @@ export function hostId(stateDir: string): string {
   const file = hostIdFile(stateDir);
   const known = readHostId(stateDir);
   const ofRuns = idOfRuns(stateDir, known);
-  // One that no run was admitted under, where they name another, is a damaged one: a changed letter makes an id as good.
+  // If the runs name another id, this one is damaged: a changed letter still makes a valid id.
   if (known !== null && (ofRuns === null || ofRuns === known)) return known;
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   const mine = `${file}.${process.pid}`;
@@ -44,7 +44,9 @@ function putAside(stateDir: string, judged: string | null): void {
   }
 }
 
-/** `known` where a run was admitted under it, else the id of the newest admission; null where none says one. */
+/**
+ * Returns `known` if a run was admitted under it, else the id of the newest admission; null if no admission names one.
+ */
 function idOfRuns(stateDir: string, known: string | null): string | null {
   let newest: string | null = null;
   for (const id of openLocalStore({ stateDir })?.admittingHosts() ?? []) {

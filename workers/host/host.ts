@@ -45,16 +45,16 @@ export interface HostOptions {
   readonly connection: ConnectionLike & SearchAttributeServices;
   readonly stateDir: string;
   readonly hostId: string;
-  /** Takes what touches this host. */
+  /** The queue of activities that use this host. */
   readonly hostQueue: string;
-  /** Names the server in what is kept of its runs. */
+  /** Identifies the server in the records of its runs. */
   readonly serverId: string;
   readonly sandboxes: HostSandboxes;
   readonly mountPolicy: MountPolicy;
   /** `marked`: only a mark in the state folder proves the owner. `any`: starters are not distinguished. */
   readonly starters: 'marked' | 'any';
   readonly servicePolicy: ServicePolicy;
-  /** Whether runs may leave VMs of failed stages for a look. */
+  /** Whether runs may keep VMs of failed stages for inspection. */
   readonly allowsRetention: boolean;
   readonly durability: Durability;
   readonly lentVariables: LentVariables;
@@ -73,9 +73,12 @@ export interface Host {
   readonly activities: Activities;
   /** For the queue that hosts share; see `guardByHost`. */
   readonly sharedActivities: Activities;
-  /** Says what is taken up again, then keeps the VMs of open runs and cleans up now and then. Returns how to stop it. */
+  /**
+   * Announces resumed runs, then renews the VMs of open runs and cleans up from time to time. Returns a function that
+   * stops it.
+   */
   care(): Promise<() => void>;
-  /** Behind the last activity. */
+  /** Call it after the last activity has ended. */
   close(): Promise<void>;
 }
 

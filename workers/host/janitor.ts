@@ -92,11 +92,11 @@ async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly 
     return await hostVariables.drop(runId);
   }
   const repaired = await repairRun(client, openRuns.events, runId, { missingIsGone: true }).catch((error: unknown) => {
-    // It has ended, and its log takes no last event any more: there is nothing left to look after.
+    // The run has ended and its damaged log accepts no last event, so nothing is left to do.
     if (isCodedError(error) && error.code === 'store/damaged') return null;
     throw error;
   });
-  // Behind its VMs: no stage copies anything back any more.
+  // Drop the mounts after the VMs, because no stage copies changes back any longer.
   await dropMounts(runId);
   await hostVariables.drop(runId);
   if (repaired === null) return openRuns.ended(runId);
@@ -134,7 +134,7 @@ function endOfCommand(message: string): NewRunEvent {
   };
 }
 
-/** Tells the readers of each unfinished run that this worker has taken it up. */
+/** Writes an event to each unfinished run, which reports that this worker has resumed it. */
 export async function announceResumed(
   events: EventLog,
   runIds: readonly string[],

@@ -26,7 +26,7 @@ export function lazyExtras(env: Environment): FindVmExtra {
   return async (name) => (await resolveOptionalPieces(env, [name], { install: false }).catch(throwNotReady)).get(name)!;
 }
 
-/** Those of this host's cache. A plan names a disk by its hash, and nothing that it says leads to another file. */
+/** Finds disks in this host's cache. A plan names a disk by its hash, so it can select no other file. */
 export function imageDisks(env: Environment): FindRootDisk {
   return async (sha256) => {
     const found = await findImageDisk(env, sha256);

@@ -12,7 +12,7 @@ import { formatBytes } from '../../domain/units/bytes.ts';
 /** How long a waiting VM keeps its place without asking again. */
 const TICKET_LIFETIME_MS = 15_000;
 const ASK_AGAIN_MS = 2_000;
-/** How late a renewal may come that was begun before its VM ended. */
+/** The longest delay of a renewal that began before its VM ended. */
 const RELEASE_REMEMBERED_MS = 15 * 60_000;
 /**
  * The lifetime of a lease. The worker renews the leases of living VMs once a minute, so an expired lease belongs to a
@@ -51,7 +51,7 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
   const { overheadMib, budgetMib } = options;
   const { hostId: host, hostQueue: queue } = options.placement;
   const held = new Map<string, HeldLease>();
-  /** Waiting keys in ticket order, with the time of their last asking. */
+  /** Waiting keys in ticket order, with the time of their last request. */
   const waiting = new Map<string, number>();
   /** Keys that were released, with the time, oldest first. */
   const released = new Map<string, number>();
@@ -119,7 +119,7 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
   };
 }
 
-/** Below it no guest boots: the least that a spec may say. */
+/** The smallest memory that a spec may set, because no guest boots with less. */
 const LEAST_GUEST_MIB = 128;
 
 function remedy(roomMib: number): string {

@@ -1,4 +1,4 @@
-/** The sandboxes of a worker that was told to simulate all: it needs no piece of a VM, and makes none. */
+/** The sandboxes of a worker that simulates everything: they need no pieces and start no VMs. */
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
 import type { HostSandboxes } from './sandboxes.ts';
 

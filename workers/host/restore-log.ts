@@ -27,7 +27,7 @@ import { textOf, type Log } from '../log.ts';
 const BATCH_EVENTS = 200;
 /** Exec keys in one message. */
 const NAMED_RESULTS = 20;
-/** Windows of one run whose calls are looked at, which has far fewer as a rule. */
+/** The most windows of one run whose calls are read; a run usually has far fewer. */
 const MOST_WINDOWS = 1_000;
 /** The limit for one run. A slower server is not waited for: the run continues, and the next start tries again. */
 const LIMIT_MS = 15_000;
@@ -162,7 +162,7 @@ function eventsOf(
   }
   const answered = readStageResult(result, stage, execKey);
   if (answered === null || (hasFailed && answered.outcome !== 'failed')) return [];
-  // The end of a stage with items brings none.
+  // The end of a stage with items has no events.
   const sent = checkEvents(run, call['events'] ?? []);
   const finishedId = EVENT_ID.attempt(execKey, 'finished');
   if (known.has(finishedId)) return sent;
@@ -202,7 +202,7 @@ function eventsOfQuestion(
     const request = askRequest(run, call);
     return [...request.events, createAskEvent(request, askedAtMs)];
   } catch {
-    // Not of this run's workflow.
+    // The call does not belong to this run's workflow.
     return [];
   }
 }
@@ -217,7 +217,7 @@ async function* callsOf(client: Client, runId: string, done: ReadonlySet<string>
     if (windows.length < MOST_WINDOWS && !isDone(request, done)) windows.push(window);
   };
   yield* readEndedCalls(client, { workflowId: runId }, onWindow);
-  // It grows while it is walked.
+  // The list grows during the loop.
   for (const window of windows) yield* readEndedCalls(client, window, onWindow);
 }
 

@@ -1,4 +1,6 @@
-/** VMs of this host that failed stages have left for a look, by their run directories: of whatever worker, and before this one began. */
+/**
+ * Lists the VMs of this host that failed stages have kept for inspection, from their run directories, for all workers.
+ */
 import type { Leases } from '../../activities/ports/leases.ts';
 import type { RetainedVm, RetainedVms } from '../../activities/ports/retained-vms.ts';
 import type { VmKey } from '../../activities/ports/sandbox.ts';
@@ -16,7 +18,7 @@ export function createRetainedVms(
   let listed: { readonly vms: Promise<readonly RetainedVm[]>; readonly atMs: number } | null = null;
 
   async function list(): Promise<readonly RetainedVm[]> {
-    // A listing that was under way may have passed over what was left since: the one behind it has not.
+    // The current listing may have missed a VM that was kept during it; the next listing has not.
     await listVms();
     const retained = (await listVms()).flatMap(({ key, alive, retention = null }): RetainedVm[] =>
       alive && retention !== null ? [{ key, ...retention }] : [],

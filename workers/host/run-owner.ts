@@ -20,7 +20,7 @@ export async function ownerOf(records: Pick<RunRecords, 'get'>, runId: string): 
   return { serverId, hostId, ...(command === undefined ? {} : { command }) };
 }
 
-/** Whether `host` looks after the run until its last event. */
+/** Whether `host` is responsible for the run until its last event. */
 export function isOwner(host: Pick<RunOwner, 'serverId' | 'hostId'>, owner: RunOwner): boolean {
   return owner.serverId === host.serverId && owner.hostId === host.hostId;
 }

@@ -116,7 +116,7 @@ export function keepLeases(options: VmLeasesOptions, intervalMs: number): () => 
   return () => stops.forEach((stop) => stop());
 }
 
-/** From now on, one at a time. */
+/** Repeats the work from now on, one round at a time. */
 function repeatEvery(intervalMs: number, work: () => Promise<void>): () => void {
   let busy = false;
   const round = (): void => {

@@ -8,7 +8,7 @@ import { textOf, type Log } from '../log.ts';
 import { type BundledSkill, bundleFile, bundleSkill, signatureOf } from '../../skill-kit/bundle/bundle-skill.ts';
 import type { ChildHello } from './protocol.ts';
 
-/** Files are looked at again after this; a turn in between takes what was found. */
+/** Files are checked again after this time; until then, a turn uses the previous result. */
 const FRESH_MS = 1_000;
 /** The number of digits of a hash that is shown and typed. */
 const SHOWN_DIGITS = 12;
@@ -30,7 +30,7 @@ export interface CatalogOptions {
   /** Each is a skill's entry, a skill's folder, or a folder of such folders. */
   readonly paths: readonly string[];
   readonly stateDir: string;
-  /** Loads the code once and says what it is. @throws CodedError `skill/unusable` */
+  /** Loads the code once and returns its identity. @throws CodedError `skill/unusable` */
   readonly identify: (bundled: BundledSkill) => Promise<ChildHello>;
   readonly log: Log;
 }
@@ -95,7 +95,7 @@ export class SkillCatalog {
     );
   }
 
-  /** Path of a bundle that was made at some time; null when it is not here. */
+  /** Returns the path of a bundle that was made earlier; null if it is not on this host. */
   kept(codeHash: string): string | null {
     if (!isSha256(codeHash)) return null;
     const file = bundleFile(this.#options.stateDir, codeHash);

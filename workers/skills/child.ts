@@ -39,7 +39,7 @@ import {
 } from './protocol.ts';
 import { openSessionFolder, type SessionFolder } from '../../store/open-session-stores.ts';
 
-/** Less than the heartbeat timeout after which another worker tells what was not noted. */
+/** Shorter than the heartbeat timeout, after which another worker calls observers of unrecorded events again. */
 const OBSERVER_GRACE_MS = 5_000;
 
 type StartChild = Extract<Command, { readonly type: 'start-child' }>;
@@ -88,7 +88,7 @@ function isSkill(value: unknown): value is SkillDefinition {
   );
 }
 
-/** Those of the request that is worked for. */
+/** Redacts the values of the current request. */
 let redaction: Redaction = redactionOf({});
 
 function optionsOf(handshake: Partial<Handshake>, state?: SessionState, recordsDir?: string): RuntimeOptions {

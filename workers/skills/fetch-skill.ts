@@ -1,4 +1,4 @@
-/** Fetches documents of repositories on GitHub over HTTPS, and of nothing that trusts this host's network. */
+/** Fetches documents of GitHub repositories over HTTPS, and never from an address inside this host's network. */
 import { Buffer } from 'node:buffer';
 import { lookup as lookUp, type LookupAddress } from 'node:dns';
 import type { IncomingMessage } from 'node:http';
@@ -91,7 +91,7 @@ function targetOf(location: string, from: URL): URL {
   return url;
 }
 
-/** The address that is looked at is the one that is dialled: a name has no second lookup. */
+/** Connects to the address that was checked, without a second lookup of the name. */
 async function ask({ isClosed, resolve, ca }: SkillServer, url: URL, signal: AbortSignal): Promise<IncomingMessage> {
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   const addresses = isIP(host) === 0 ? await resolve(host) : [{ address: host, family: isIP(host) }];

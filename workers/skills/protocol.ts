@@ -73,7 +73,7 @@ export interface OpenAnswer {
   readonly observers: readonly string[];
 }
 
-/** Other code's session, before the event: what this code makes of it. */
+/** The answer to a turn. It also contains the migrated state if other code opened the session. */
 export interface TurnAnswer {
   readonly outcome: Exclude<TurnOutcome, { readonly kind: 'crashed' }>;
   readonly migrated?: { readonly open: OpenAnswer; readonly state: SessionState; readonly event: SessionEventBody };

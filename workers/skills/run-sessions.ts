@@ -1,4 +1,4 @@
-/** Sessions of step machines that stages of a run drove, by what the run's events say. */
+/** Finds the sessions of step machines that stages of a run drove, in the run's events. */
 import type { Client } from '@temporalio/client';
 import type { RunReader } from '../../activities/ports/run-reader.ts';
 import { sessionOfStage } from '../../activities/attempt/work/step-machine.ts';

@@ -153,16 +153,13 @@ describe('an activity of sessions', () => {
   test.each([
     [SESSION_WORKFLOW_TYPE, 'unknown'],
     ['anything', 'other-type'],
-  ])(
-    "does nothing if a foreign workflow %s schedules it, also for another session",
-    async (type, session) => {
-      for (const target of [session, 'victim']) {
-        const outcomes = await runEvil(type, session, { taskQueue: SESSION_TASK_QUEUE, calls: await callsFor(target) });
-        for (const outcome of outcomes) expect(outcome).toMatch(/^session\/foreign: /);
-      }
-      expect(rig.lines()).toEqual([]);
-    },
-  );
+  ])('does nothing if a foreign workflow %s schedules it, also for another session', async (type, session) => {
+    for (const target of [session, 'victim']) {
+      const outcomes = await runEvil(type, session, { taskQueue: SESSION_TASK_QUEUE, calls: await callsFor(target) });
+      for (const outcome of outcomes) expect(outcome).toMatch(/^session\/foreign: /);
+    }
+    expect(rig.lines()).toEqual([]);
+  });
 
   test('that a workflow schedules which took the id of an ended session does nothing', async () => {
     await startSession(rig.runs.client, 'ended', { skill: 'payer', params: { most: 5 } });

@@ -1,4 +1,4 @@
-/** Which code answers for a session, and what becomes of what it says. */
+/** Decides which code runs for a session, and handles its answers. */
 import type {
   ActionRequest,
   ObserveRequest,
@@ -34,10 +34,10 @@ import { markUse } from '../../store/server-mark.ts';
 import { SkillPool } from './skill-pool.ts';
 import { SkillProcess, SkillProcessGone, type SkillProcessOptions, SkillRequestFailed } from './skill-process.ts';
 
-/** Callbacks decide; what takes longer is an action. */
+/** The limit for callbacks, which only decide; longer work belongs in an action. */
 const TURN_LIMIT_MS = 10_000;
 const OBSERVER_LIMIT_MS = 60_000;
-/** An action ends itself at its timeout; one that does not even get to do that is ended. */
+/** An action ends itself at its timeout; after this time the worker ends its process. */
 const TIMEOUT_GRACE_MS = 2_000;
 
 export interface SkillHostOptions {
@@ -61,7 +61,7 @@ export interface SkillHostSessions {
 }
 
 export interface RunningSkillHost extends SkillHost {
-  /** The code that lies at a path. @throws CodedError `skill/unknown`, `skill/unusable` */
+  /** Returns the code at a path. @throws CodedError `skill/unknown`, `skill/unusable` */
   identify(path: string): Promise<SkillCode>;
   close(): void;
 }
@@ -81,7 +81,7 @@ class ProcessSkillHost implements RunningSkillHost {
   readonly #options: SkillHostOptions;
   readonly #catalog: SkillCatalog;
   readonly #pool: SkillPool;
-  /** By hash: code says the same of itself each time. */
+  /** Identities by hash, because the same code always has the same identity. */
   readonly #identities = new Map<string, Identity>();
   /** Pairs of a session's code and other code that cannot continue it. */
   readonly #refused = new Map<string, string>();

@@ -59,7 +59,7 @@ export class SkillProcess {
   readonly #child: ChildProcess;
   #waiting: Waiter | null = null;
   #words = '';
-  /** Values that it was handed so far: what it prints may come late. */
+  /** Values of variables that the process has received so far, because its output may arrive late. */
   #values: Readonly<Record<string, string>> = createMapping();
   #redaction: Redaction = redactionOf({});
   #gone: SkillProcessGone | null = null;
@@ -75,7 +75,7 @@ export class SkillProcess {
       },
     );
     const { stdin, stdout, stderr } = this.#child;
-    // A child that has just ended takes no more input; its end is heard of below.
+    // A child that has just ended accepts no more input; the handler below notices its end.
     stdin!.on('error', () => undefined);
     for (const stream of [stdout!, stderr!]) {
       createInterface({ input: stream, crlfDelay: Infinity }).on('line', (written) => {
@@ -86,7 +86,7 @@ export class SkillProcess {
     }
     this.#readAnswers(this.#child.stdio[ANSWER_FD] as Readable);
     this.#child.once('error', (error) => this.#ended(error.message));
-    // `close` comes when its last words have been read.
+    // `close` is emitted after the last output has been read.
     this.#child.once('close', (code, signal) =>
       this.#ended(signal === null ? `exit code ${code}` : `signal ${signal}`),
     );

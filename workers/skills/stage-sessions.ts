@@ -1,4 +1,4 @@
-/** Sessions as stages drive them: the worker is a client of its server, and says what its skills are. */
+/** Sessions for stages: the worker is a client of its own server, and identifies the code of its skills. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import type { SessionEnded, SessionStanding, StageSessions } from '../../activities/ports/stage-sessions.ts';
@@ -76,7 +76,7 @@ async function readStanding(
   }
 }
 
-/** Null: no end of the session. */
+/** The end of a session, or null if the error does not mean an end. */
 function endOf(session: string, error: unknown): SessionEnded | null {
   if (error instanceof SessionFailedError) return { kind: 'unopened', code: error.code, message: error.message };
   if (error instanceof NoSuchSessionError)

@@ -10,7 +10,7 @@ const INTERVAL_MS = 20_000;
 export interface VariableSweepOptions {
   readonly variables: SessionVariables;
   readonly serverId: string;
-  /** Whether the server has a session of that id that has not ended. */
+  /** Whether the server has an open session with that id. */
   readonly isOpen: (session: string) => Promise<boolean>;
   readonly log: Log;
 }

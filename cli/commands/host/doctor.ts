@@ -26,7 +26,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     ]);
     const format = stateFormatProblem(stateDir);
     const state = folder.problem === null && format !== null ? reportOtherFormat(folder, format) : folder;
-    // In another format other files are whole.
+    // In a folder of another format, other files are valid, so check none.
     const runs = format === null ? findDamaged(context) : Promise.resolve([]);
     const damaged = await runs.catch((error: unknown) => {
       // If a file has the path of the state folder, the doctor reports that instead.
@@ -77,7 +77,9 @@ async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {
   };
 }
 
-/** By the way that `run` takes. Loaded only here: without your own Temporal server the doctor needs no Temporal SDK. */
+/**
+ * Checks the server as `run` does. Loaded only here: without your own Temporal server the doctor needs no Temporal SDK.
+ */
 async function inspectOwnServer(env: CliContext['env']): Promise<TemporalReport> {
   const { readConfiguredAddress } = await import('../../../client/temporal/temporal-address.ts');
   const { connectOwnServer, refusalOf } = await import('../../../client/temporal/server-problem.ts');

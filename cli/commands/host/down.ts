@@ -18,7 +18,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   async execute(_args, options, context) {
     const { env } = context;
     markStopped(env.stateDir);
-    // Only a server that runs can say it.
+    // Only a running server can report its schedules.
     const schedules = await readSchedules(env);
     const stopped = await stopStack(env);
     const retained = await listRetainedVms(env.stateDir, keeperOf(context));

@@ -34,7 +34,7 @@ export const command = defineCommand<Options>({
     const vms = (await listVms(env.stateDir, findKeeper)).filter((vm) => options.all || vm.state === 'running');
     const disk = await readDiskState(env.stateDir, null);
     const problem = stateFormatProblem(env.stateDir);
-    // In another format the file may say something else.
+    // In another format the file may have another meaning.
     const allowed = problem === null ? readAllowedMounts(env.stateDir) : [];
     const schedules = await schedulesOf(stack);
     if (options.json) {

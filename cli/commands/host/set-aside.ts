@@ -61,7 +61,7 @@ export const command = defineCommand<Options>({
   },
 });
 
-/** @throws AppError for a name of no run, of several, or of one that is well */
+/** @throws AppError for a name that no run or several runs have, or for an undamaged run */
 function choose(name: string, damaged: readonly DamagedRun[], known: readonly string[]): DamagedRun {
   const exact = damaged.find((run) => run.label === name);
   if (exact !== undefined) return exact;

@@ -107,7 +107,7 @@ export const command = defineCommand<Options>({
     const retention = options.allowKeep ? ['--allow-keep'] : [];
     const entry = options.allowExec ? ['--allow-exec'] : [];
     const form = options.json ? ['--json'] : [];
-    // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
+    // Start a separate process, so that the command line never loads the worker. A signal to the group reaches both.
     const child = spawn(
       process.execPath,
       [

@@ -29,11 +29,11 @@ interface Options {
   readonly json?: boolean;
 }
 
-/** What is known of a run's outputs, and of those that its plan declares. */
+/** The outputs of a run, and those that its plan declares. */
 interface Found {
   readonly view: RunView;
   readonly outputs: readonly StageOutput[];
-  /** Null where the plan cannot be read. */
+  /** Null if the plan cannot be read. */
   readonly plan: Plan | null;
   readonly artifacts: ArtifactStore;
 }
@@ -226,7 +226,7 @@ async function print(
   return EXIT.success;
 }
 
-/** `damaged`: its bytes are gone or are no tar. Those that are not the ones of its hash are found when it is fetched. */
+/** `damaged`: its bytes are missing or are no tar. Bytes with a wrong hash are detected when they are fetched. */
 type Kind = 'file' | 'folder' | 'damaged';
 
 async function kindOf(output: StageOutput, plan: Plan | null, artifacts: ArtifactStore): Promise<Kind> {

@@ -42,7 +42,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (link === null) throw new Error('the embedded stack was not started');
     const wasRunning = await link.briefly((client) => cancelRunOrRest(client, runId));
     if (before?.damage !== undefined && before.damage !== null) {
-      // Its events tell nothing any more; the server knows.
+      // The events of a damaged run may lack the end, but the server knows it.
       const { state } = await link.briefly((client) => describeRun(client, runId));
       return await printCancel({ runId, state: wasRunning ? 'cancelling' : state, wasRunning }, options, context);
     }

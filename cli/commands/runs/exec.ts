@@ -73,7 +73,7 @@ export const command = defineCommand<Options>({
   },
 });
 
-/** The remedies of these codes are for stages, whose scope starts again, and whose author writes a spec. */
+/** The remedies of these codes are meant for authors of specs, so replace them here. */
 function explain(error: unknown, runId: string): unknown {
   if (!isCodedError(error)) return error;
   if (error.code === 'run/too-large')

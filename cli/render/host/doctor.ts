@@ -86,7 +86,7 @@ function describeMemory({ budgetMib, totalMib, availableMib, limitedBy }: VmMemo
   return `VMs together may take ${budgetMib} MiB (${totalMib} MiB, ${source}, less a share for the host); ${availableMib} MiB are available`;
 }
 
-/** Never cut: the path is what the doctor is asked for. */
+/** Renders a piece. The path is never cut, because users run the doctor to see it. */
 function renderPiece(
   piece: PieceReport,
   { nameWidth, versionWidth }: { readonly nameWidth: number; readonly versionWidth: number },

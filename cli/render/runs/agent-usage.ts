@@ -13,7 +13,7 @@ export interface AgentTotals {
 
 const MOST_NAMES = 8;
 
-/** Null: no stage is an agent that has said anything. */
+/** Sums the usage of all agents; null if no agent has reported usage. */
 export function agentTotals({ stages }: Pick<RunView, 'stages'>): AgentTotals | null {
   const used = stages.map(({ usage }) => usage).filter(({ turns }) => turns !== undefined);
   if (used.length === 0) return null;

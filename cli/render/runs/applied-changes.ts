@@ -1,4 +1,7 @@
-/** The news and the end of `apply`, for people. Names are the guest's or the repository's, so all of it is made harmless. */
+/**
+ * Renders the progress and the result of `apply`. The guest or the repository chose the names, so all of them are
+ * sanitized.
+ */
 import { quoteArgument } from '../../../domain/security/typed-argument.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { AppliedChanges, ApplyNotice } from '../../../app/runs/apply-changes.ts';

@@ -86,7 +86,7 @@ describe('output', () => {
   });
   test('a last line without a line feed is printed at the end', () =>
     expect(lines([output('tail')])).toEqual(['[build] tail']));
-  test("the last line of a stage is printed before its end", () => {
+  test('the last line of a stage is printed before its end', () => {
     expect(
       lines([output('tail'), event({ type: 'stage-finished', stage: 'build', execKey: 'build/0/1', result: RESULT })]),
     ).toEqual(['[build] tail', '==> build succeeded in 1.3 s (6 B of output)']);
@@ -314,7 +314,7 @@ describe('states', () => {
     expect(lines([stopped])).toEqual(['==> vm a stopped']);
   });
 
-  test("the last line of a stage is printed before the line about its lost VM", () => {
+  test('the last line of a stage is printed before the line about its lost VM', () => {
     const failure = { code: 'vm/lost', message: 'gone', stderrTail: '' } as const;
     expect(
       lines([output('tail'), event({ type: 'stage-failed', stage: 'build', execKey: 'build/0/1', failure })]),

@@ -28,11 +28,14 @@ export interface EventPrinterOptions {
   /** Which events have a line about states (`==> build started`), besides output. */
   readonly states: (body: RunEventBody) => boolean;
   readonly stream: 'stdout' | 'stderr' | 'both';
-  /** All that doors of VMs told; otherwise only what was refused, each target once, and the first few of a VM. */
+  /**
+   * Prints every event of the proxies. Otherwise only refusals are printed: each target once, and only the first few of
+   * a VM.
+   */
   readonly everyRefusal?: boolean;
   /** The time of each line before it, in UTC: of the piece of output in which it begins. */
   readonly timestamps?: boolean;
-  /** Whether a line is printed, judged by what it says without colours, name and time; all are when absent. */
+  /** Whether a line is printed, decided by its text without colours, name and time; absent: every line. */
   readonly isWanted?: (line: PlainLine) => boolean;
   /** How much of what an agent's tools print; absent: nothing. */
   readonly tools?: ToolLines;
@@ -93,7 +96,10 @@ function withTime(line: string, atMs: number, { style, timestamps }: EventPrinte
   return timestamps === true ? `${style.dim(timeText(atMs))} ${line}` : line;
 }
 
-/** Says of one event after the other whether it has no line, although lines about states are wanted. */
+/**
+ * Returns a function that decides for one event after the other whether it has no line, although state lines are
+ * wanted.
+ */
 function createHiddenEvents({ everyRefusal }: EventPrinterOptions): (body: RunEventBody) => boolean {
   // A VM that never came is released all the same, and then nothing has stopped.
   const begunVms = new Set<string>();
@@ -102,7 +108,7 @@ function createHiddenEvents({ everyRefusal }: EventPrinterOptions): (body: RunEv
   return (body) => {
     if (body.type === 'run-admitted') isFromTheStart = true;
     if (body.type === 'network') return everyRefusal !== true && !isNewRefusal(body, refusals);
-    // Each lives for one item, of which other lines tell.
+    // This VM exists for one item, and other lines report the item.
     if (body.type !== 'vm-lost' && 'vmKey' in body && (parseVmKey(body.vmKey)?.instance.length ?? 0) > 0) return true;
     if (body.type === 'vm-starting') begunVms.add(body.vmKey);
     return body.type === 'vm-stopped' && isFromTheStart && !begunVms.has(body.vmKey);
@@ -187,7 +193,7 @@ function isNewRefusal(body: Extract<RunEventBody, { type: 'network' }>, seen: Ma
   return true;
 }
 
-/** A host's clock may be anything that a number can say. */
+/** Formats a time. A host's clock may have any value. */
 export function timeText(atMs: number): string {
   const time = new Date(atMs);
   return Number.isNaN(time.getTime()) ? String(atMs) : time.toISOString();
@@ -266,7 +272,7 @@ function renderMockedNote(mocked: readonly string[] = []): string {
   return mocked.length === 0 ? '' : `; mocked, without their work: ${mocked.map(sanitizeLine).join(', ')}`;
 }
 
-/** One line on what an event says, null when it says nothing to people. */
+/** Renders one line for an event; null if the event has no meaning for people. */
 export function renderStateLine(body: RunEventBody, style: Style): string | null {
   switch (body.type) {
     case 'run-admitted':

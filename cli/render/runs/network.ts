@@ -18,7 +18,7 @@ type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
 
 const KINDS: Readonly<Record<string, string>> = { refused: 'refusals', closed: 'ends of connections' };
 
-/** Null for a kind of a later build. */
+/** Null for an event kind of a later build. */
 export function networkLine(body: NetworkBody, style: Style): string | null {
   const vm = `vm ${sanitizeLine(nameOfVm(body))}:`;
   switch (body.kind) {
@@ -73,7 +73,7 @@ export function renderNetwork({ connections, refused, sentBytes, receivedBytes, 
   return `${countText(connections, 'connection')} (${bytes}), ${refused.toLocaleString('en-US')} refused${rest}`;
 }
 
-/** Most targets of a line, which may each be as long as a guest makes them. */
+/** The most targets in a line. A guest can make each as long as it likes. */
 const SHOWN_TARGETS = 3;
 
 /** Below a stage that failed: what its VM was refused while it ran. */

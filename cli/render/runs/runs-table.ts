@@ -20,7 +20,7 @@ export function renderRuns(
     const atMs = startOfRun(view) ?? view.finishedAtMs;
     const started = atMs === null ? '-' : formatAge(options.nowMs - atMs);
     const until = view.finishedAtMs ?? (view.damage === null ? options.nowMs : null);
-    // The wait for the admission is no time of the run.
+    // The wait for admission does not count as time of the run.
     const took = view.startedAtMs === null || until === null ? '-' : formatDurationMs(until - view.startedAtMs);
     return [
       shortenRunId(sanitizeLine(view.runId)),
