@@ -46,11 +46,11 @@ export interface CliContext extends Machine {
    */
   openStdin(signal: AbortSignal): AsyncIterable<Uint8Array>;
   /**
-   * Calls back once the reader of an output has gone, until disposed: the process ends when what that gives has ended, after 2 s at
-   * the latest. Without a listener it ends at once.
+   * Calls back once the reader of an output has gone, until disposed. The process ends after the callback's promise has
+   * settled, after 2 s at the latest. Without a listener it ends at once.
    */
   onReaderGone(callback: () => Promise<unknown>): { dispose(): void };
-  /** For the process: what its end waits for; null: nothing. */
+  /** Returns the promise that the end of the process must wait for; null if it need not wait. */
   readerGone(): Promise<void> | null;
   /** Calls back for each Ctrl-C until disposed; without a listener Ctrl-C ends the process with 130. */
   onInterrupt(callback: () => void): { dispose(): void };

@@ -15,7 +15,7 @@ interface Printable {
   readonly remedy: string | null;
 }
 
-/** Prints an error to standard error, as text or as one line of JSON, and gives the exit code that it means. */
+/** Prints an error to standard error, as text or as one line of JSON, and returns its exit code. */
 export async function printError(
   error: unknown,
   options: { readonly context: CliContext; readonly json: boolean },
@@ -42,7 +42,10 @@ export async function printError(
   return exitCode;
 }
 
-/** Your own Temporal server, having let a client in, may refuse one of its calls. */
+/**
+ * Converts the error if your own Temporal server rejects a call, which can happen even after it has accepted the
+ * connection.
+ */
 async function ownServerRefusal(error: unknown, { env }: CliContext): Promise<Error | null> {
   if (!env.temporalConfigured || callStatus(error) === null) return null;
   const { refusalOf } = await import('../client/temporal/server-problem.ts');

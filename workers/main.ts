@@ -1,7 +1,7 @@
 /**
- * Entry of a worker process: `node dist/workers/main.js`, by the supervisor or on a host of a shared server. It imports little:
- * where too few files may be open, Node's loader would end it with a stack trace. The rest comes from a bundle, which takes half
- * the time of its modules (docs/adr/0037-the-command-line-is-bundled.md).
+ * Entry of a worker process: `node dist/workers/main.js`, started by the supervisor or on a host of a shared server. It
+ * imports little: if the limit of open files is too low, Node's loader would end it with a stack trace. The rest is in
+ * a bundle, which loads in half the time of its modules (docs/adr/0037-the-command-line-is-bundled.md).
  */
 import { createRequire } from 'node:module';
 import { join } from 'node:path';

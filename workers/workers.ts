@@ -1,6 +1,6 @@
 /**
- * The Workers of a host in one process: workflows on the shared queue, everything of the host on its own (and on the shared
- * one, for runs that admission sent there), and sessions of skills where skills are loaded.
+ * The Workers of a host in one process. They poll the shared queue for workflows, and the host's own queue for its
+ * activities. They also poll the shared queue for runs that admission sent there, and sessions if skills are loaded.
  */
 import { NativeConnection, Runtime, Worker, DefaultLogger, type WorkerOptions } from '@temporalio/worker';
 import type { Activities } from '../activities/contract.ts';

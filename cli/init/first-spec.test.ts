@@ -9,7 +9,7 @@ function planFor(who: string): Plan {
   return plan!;
 }
 
-/** All that a plan starts, and the variables that it gives to it. */
+/** Returns all commands of a plan, with their variables. */
 function commandsOf({ stages }: Plan): readonly { readonly command: readonly string[]; readonly env: unknown }[] {
   return stages.flatMap(({ work }) =>
     work.kind === 'command' ? [{ command: [work.program, ...work.args], env: work.env }] : [],

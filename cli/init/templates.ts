@@ -13,11 +13,11 @@ export interface Template {
   /** One line. */
   readonly about: string;
   readonly text: string;
-  /** Where the example lies, whose folders it mounts; null: it mounts none. */
+  /** The folder of the example, if its spec mounts folders; null if it mounts none of them. */
   readonly folder: string | null;
 }
 
-/** `examples/` in sorted order, behind the default. */
+/** Returns the default template, then those of `examples/` in sorted order. */
 export function readTemplates(folder: string = join(packageRoot(), 'examples')): readonly Template[] {
   const files = readdirSync(folder)
     .filter((file) => file.endsWith('.yaml'))
@@ -31,7 +31,7 @@ export function readTemplates(folder: string = join(packageRoot(), 'examples')):
   return [first, ...examples].map((template) => ({ ...template, about: aboutOf(template.text) }));
 }
 
-/** The first sentence of the first comment. */
+/** Returns the first sentence of the first comment. */
 function aboutOf(text: string): string {
   const comment = /^# ?(.*)/.exec(text)?.[1] ?? '';
   return comment.replace(/[.:](?: .*)?$/, '');

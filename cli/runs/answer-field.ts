@@ -1,7 +1,7 @@
 import { usageError } from '../../app/app-error.ts';
 import { quote, shorten } from '../../domain/units/quote.ts';
 
-/** `--field NAME=VALUE` of `approve` and `reject`, beside those before it. @throws AppError */
+/** Adds a `--field NAME=VALUE` of `approve` and `reject` to the previous ones. @throws AppError */
 export function addField(
   text: string,
   fields: Readonly<Record<string, string>> = {},

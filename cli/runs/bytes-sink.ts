@@ -1,4 +1,4 @@
-/** Passes on the bytes of a command in a VM, for `exec`. */
+/** Writes the output of a command in a VM, for `exec`. */
 import { sanitize } from '../../domain/security/sanitize.ts';
 import type { Sink } from '../context.ts';
 
@@ -7,12 +7,12 @@ export interface BytesSink {
   end(): Promise<void>;
 }
 
-/** A line without an end is shown once it has so many characters. */
+/** An unfinished line is shown once it has this many characters. */
 const LINE_CHARACTERS = 64 * 1024;
-/** It is also shown after this time: it may be a question that waits for its answer. */
+/** An unfinished line is also shown after this time, because it may be a question that waits for an answer. */
 const LINE_MS = 1_000;
 
-/** The bytes as they are into a pipe or a file; on a terminal made safe, a line at a time. */
+/** Writes bytes unchanged to a pipe or a file; on a terminal it sanitizes them, a line at a time. */
 export function bytesSink(sink: Pick<Sink, 'isTerminal' | 'write'>): BytesSink {
   if (!sink.isTerminal) return { write: (bytes) => sink.write(bytes), end: () => Promise.resolve() };
   const decoder = new TextDecoder();

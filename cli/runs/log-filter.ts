@@ -1,11 +1,11 @@
-/** Which part of a run's log is asked for: `--since`, `--tail`, `--grep`. */
+/** The filters of a run's log: `--since`, `--tail`, `--grep`. */
 import { InvalidArgumentError } from 'commander';
 import { parseDurationMs } from '../../domain/units/duration.ts';
 
 /** Lines that `--tail` holds in memory, each of at most 16,384 characters. */
 export const MAX_TAIL_LINES = 10_000;
 
-/** After an event's number, or from a moment on. */
+/** The start of the output: after an event's number, or from a moment on. */
 export type Since = { readonly seq: number } | { readonly agoMs: number } | { readonly atMs: number };
 
 /** `412`, `10m`, `2026-11-23T08:00:00Z`; a time without a zone is in UTC. */
@@ -39,7 +39,7 @@ export function parseGrep(text: string): string {
   throw new InvalidArgumentError('It is a text that a line has to contain.');
 }
 
-/** Holds back what is older than the last lines that were asked for, until the present is reached. */
+/** Holds back all but the last requested lines, until all present events are read. */
 export class Tail {
   readonly #most: number;
   #held: string[] | null = [];
@@ -48,16 +48,16 @@ export class Tail {
     this.#most = most;
   }
 
-  /** What is to be printed now. */
+  /** Returns the lines to print now. */
   push(lines: readonly string[]): readonly string[] {
     if (this.#held === null) return lines;
     this.#held.push(...lines);
-    // Not for each line: that would move all of them.
+    // Trim rarely, because each trim moves all lines.
     if (this.#held.length > 2 * this.#most) this.#held = this.#last(this.#held);
     return [];
   }
 
-  /** From now on everything is printed as it comes. */
+  /** Returns the held lines; from then on `push` returns every line at once. */
   release(): readonly string[] {
     const held = this.#last(this.#held ?? []);
     this.#held = null;

@@ -1,13 +1,16 @@
-/** The stage whose lines are printed, as people write it: `resize`, `resize[3]`, `review[3].lint`, `review[3].lint[0]`, `review.lint`, of a later visit of a loop `resize#2[3]`. */
+/**
+ * Selects the stage whose lines are printed. A user types `resize`, `resize[3]`, `review[3].lint`, `review[3].lint[0]`
+ * or `review.lint`, and for a later visit of a loop `resize#2[3]`.
+ */
 import { stageNameOf } from '../../domain/run/attempt.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { StageView } from '../../store/run-view.ts';
 
 export interface StagesOfRun {
   readonly own: readonly Pick<StageView, 'id' | 'items' | 'attempt'>[];
-  /** Those that a part has for each item, under their names in the plan: `review.lint`. */
+  /** Stages that a part has for each item, under their names in the plan: `review.lint`. */
   readonly ofItems: readonly string[];
-  /** Those of these that have items themselves. */
+  /** The stages among `ofItems` that have items themselves. */
   readonly lists: readonly string[];
 }
 

@@ -17,7 +17,10 @@ export interface DeclaredOutputs {
 /** Names in a message. */
 const MOST_NAMES = 10;
 
-/** As it can be typed: `tables` where only one stage has it, else `build.tables`; a stage's own output is named after it. */
+/**
+ * Returns the name that a user can type: `tables` if only one stage has it, else `build.tables`. A stage's own output
+ * has its name.
+ */
 export function formatOutputName({ label, name }: Pick<StageOutput, 'label' | 'name'>): string {
   return sanitizeLine(name === null ? label : `${label}.${name}`);
 }

@@ -25,7 +25,7 @@ export async function printResult(
   await printBytes(artifacts.open(ref), ref.sizeBytes, context, hint);
 }
 
-/** As `printResult`, of bytes that are part of an artifact. */
+/** Like `printResult`, for bytes that are part of an artifact. */
 export async function printBytes(
   bytes: AsyncIterable<Uint8Array>,
   sizeBytes: number,

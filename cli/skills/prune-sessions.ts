@@ -9,7 +9,10 @@ export interface SessionPruneReport extends SkillPruneReport {
 
 const NOTHING = { sessions: [], skills: [] } as const;
 
-/** Files of sessions that are over, and code that none runs. Only their server knows which those are: without it they stay. */
+/**
+ * Removes files of ended sessions, and code that no session runs. Only their server knows which these are, so without
+ * it they stay.
+ */
 export async function pruneSessionFiles(
   context: CliContext,
   options: Omit<SkillPruneOptions, 'nowMs'>,

@@ -84,7 +84,7 @@ export async function resolveRunOptions(
   };
 }
 
-/** Where a spec's images may lie, as far as options say. */
+/** Returns the folders in which a spec's images may be, as the options set them. */
 export function resolveImagePlaces(
   { image = {}, allowMounts = [] }: Pick<RunOptions, 'image' | 'allowMounts'>,
   { cwd }: CliContext,

@@ -27,7 +27,7 @@ export interface RunPlanOptions extends Omit<StartRequest, 'mayAsk'> {
   readonly events?: boolean;
 }
 
-/** Starts a run, with whatever of the machine and the stack is missing, and follows it to its end. */
+/** Starts a run and follows it to its end. First it installs missing pieces and starts the stack. */
 export async function runPlan(options: RunPlanOptions, context: CliContext): Promise<ExitCode> {
   const display = createRunDisplay(context.stderr, context.advise);
   try {
@@ -91,7 +91,7 @@ async function follow(
       onLowDisk: (disk) => display.note(`retrying: ${describeLowDisk(disk, context.env.stateDir)}`),
     });
     await display.close();
-    // Its worker removes them, unless that is on another host.
+    // The run's worker removes the variables, unless it is on another host.
     if (view.outcome !== null && view.seq === 0) await (await context.stores()).hostVariables.drop(runId);
     if (view.outcome === null) {
       await context.stderr.write(
@@ -105,7 +105,7 @@ async function follow(
   }
 }
 
-/** The stack may be dead at the very moment of Ctrl-C: following brings it back, cancelling waits for that. */
+/** Cancels a run. If the stack dies at that moment, following restarts it, and the cancel waits for that. */
 async function cancelWhilePossible(
   runId: string,
   link: ServerLink,

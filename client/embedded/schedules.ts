@@ -1,6 +1,6 @@
 /**
- * Temporal Schedules that still have something to start. Their server has to run at that time, so an embedded stack that has one
- * stays up, and `voidbox up`, `ps` and `down` name them.
+ * Finds Temporal Schedules that will still start something. Their server must run at that time, so an embedded stack
+ * with one stays up, and `voidbox up`, `ps` and `down` name them.
  */
 import { Connection } from '@temporalio/client';
 
@@ -42,7 +42,7 @@ export async function readHoldingSchedules({ address, namespace }: ScheduleServe
   }
 }
 
-/** As `readHoldingSchedules`; null if the server does not answer in time. */
+/** Like `readHoldingSchedules`; null if the server does not answer in time. */
 export async function findHoldingSchedules(server: ScheduleServer): Promise<HoldingSchedules | null> {
   return await readHoldingSchedules(server).catch(() => null);
 }

@@ -60,7 +60,7 @@ async function answerItem(client: Client, runId: string, list: string, request: 
   }
 }
 
-/** The list that the name of an item's stage begins with. */
+/** Matches the list at the beginning of the name of an item's stage. */
 const LIST_OF_ITEM = /^[^[\]#]+(?=(?:#\d+)?\[)/;
 
 interface WindowOfItems {
@@ -70,8 +70,8 @@ interface WindowOfItems {
 }
 
 /**
- * The open windows of a run, and those within these, the outermost first.
- * @param list  the run's stage whose items they are; null: of every list
+ * Returns the open windows of a run, and the windows within them, the outermost first.
+ * @param list  the run's stage that has the items; null: every list
  */
 async function windowsOf(client: Client, runId: string, list: string | null): Promise<readonly WindowOfItems[]> {
   const windows: WindowOfItems[] = [];

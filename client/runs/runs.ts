@@ -172,9 +172,9 @@ export interface RepairOptions {
 }
 
 /**
- * Appends the terminal event that a run lacks because its workflow ended without writing it. Returns the
- * outcome it wrote; null when there was nothing to repair. A run that the server does not know may live on
- * another one: only who knows that it was this server's (`missingIsGone`) may take it for ended.
+ * Appends the terminal event that a run lacks because its workflow ended without writing it. Returns the outcome it
+ * wrote; null when there was nothing to repair. Another server may know a run that this server does not. So only a
+ * caller that knows that the run was this server's (`missingIsGone`) may treat it as ended.
  */
 export async function repairRun(
   client: Client,
@@ -199,7 +199,10 @@ export async function repairRun(
   return added > 0 ? recorded : null;
 }
 
-/** Only the fields of an event, because the reply of a workflow also has the text of the output, which a log of events must not keep. */
+/**
+ * Returns only the fields of an event. The reply of a workflow also has the text of the output, which the log must not
+ * contain.
+ */
 function pickRecordedOutcome({ state, failedStage, failure, output, tolerated }: RunOutcome): RunOutcome {
   return { state, failedStage, failure, output, ...(tolerated === undefined ? {} : { tolerated }) };
 }

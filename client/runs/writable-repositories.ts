@@ -5,7 +5,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { isDotGit, isRepositoryLayout, REPOSITORY_PARTS } from '../../domain/security/git-names.ts';
 
 export interface WritableRepository {
-  /** As the plan has it. */
+  /** The path in the plan. */
   readonly hostPath: string;
   /** Whether a copy back writes the repository's own files. */
   readonly git: 'protected' | 'writable';

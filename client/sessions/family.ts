@@ -66,7 +66,7 @@ export function mayConcernOthers(given: GivenAnswer | null, result: SessionResul
   return result.kind === 'prompt' && (result.step.includes('/') || given?.step.includes('/') === true);
 }
 
-/** @param view  of the whole family. @returns what one of them answered, in its light */
+/** Returns the answer of one member as the whole family sees it. @param view  of the whole family */
 export function resolveInFamily(
   { current, open, childSessions, status }: SessionView,
   given: GivenAnswer | null,

@@ -28,7 +28,7 @@ export async function listSessions(
   return found;
 }
 
-/** As `listSessions`, one by one. */
+/** Like `listSessions`, one by one. */
 export async function* eachSession(
   client: Client,
   { state, skill }: { readonly state?: SessionListState; readonly skill?: string },

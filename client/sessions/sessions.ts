@@ -90,14 +90,15 @@ export async function requireWorker(client: Client): Promise<void> {
 }
 
 /**
- * Waits until the session has gone on. A refusal is a result like any other. The same answer, sent again, gets what it got.
+ * Answers a step and waits for the session's next result. A rejection is a result, too. A repeated answer gets its
+ * first result.
  * @throws NoSuchSessionError
  */
 export async function advanceSession(client: Client, session: string, given: GivenAnswer): Promise<SessionResult> {
   return await resolveAmongFamily(client, session, given, await deliverAnswer(client, session, given));
 }
 
-/** The session, or that of the sub-skill that the step belongs to. */
+/** Sends the answer to the session, or to the session of the sub-skill that the step belongs to. */
 async function deliverAnswer(
   client: Client,
   session: string,

@@ -29,7 +29,7 @@ const ATTEMPT_MS = 2_000;
 const PAUSE_MS = 100;
 
 /**
- * As `connectRuns`, for a server that is only just starting: tries until `limitMs` is over.
+ * Like `connectRuns`, for a server that may still be starting: tries until `limitMs` is over.
  * @throws the reason of `stop` within one attempt, if it aborts
  */
 export async function connectWhenUp(

@@ -8,7 +8,10 @@ const CALL_LIMIT_MS = 5_000;
 /** A worker polls at least once a minute: after this time it has ended, or the clocks differ. */
 export const QUIET_MS = 90_000;
 
-/** When a worker asked for workflow tasks last, by the server's clock; null when none has within its memory of 5 minutes. */
+/**
+ * Returns when a worker last polled for workflow tasks, by the server's clock; null if none did within its memory of 5
+ * minutes.
+ */
 export async function readLastPollTime(client: Client, taskQueue: string): Promise<number | null> {
   const { pollers } = await client.withDeadline(Date.now() + CALL_LIMIT_MS, () =>
     client.workflowService.describeTaskQueue({

@@ -69,8 +69,8 @@ function loadConfig(env: Environment): ConnectConfig {
 }
 
 /**
- * Names a server in what is kept of runs and sessions: they belong to the server that knows them, and a worker or client
- * of another one must not judge them by its own. `target` null: the embedded server.
+ * Returns the name of a server in records of runs and sessions. They belong to the server that knows them, and a worker
+ * or client of another server must not judge them. `target` null: the embedded server.
  */
 export function serverIdOf(target: TemporalAddress | null): string {
   return target === null ? 'embedded' : `${target.address}/${target.namespace}`;

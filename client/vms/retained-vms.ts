@@ -21,7 +21,7 @@ export interface RetainedVmHere extends ListedVm {
 
 type FindKeeper = () => Promise<string>;
 
-/** Those that live, oldest first. */
+/** Lists the living retained VMs, oldest first. */
 export async function listRetainedVms(stateDir: string, findKeeper: FindKeeper): Promise<readonly RetainedVmHere[]> {
   const retained = (await listVms(stateDir, findKeeper)).flatMap((vm): RetainedVmHere[] => {
     const { runId, vmKey, retention } = vm;

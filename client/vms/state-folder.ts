@@ -1,11 +1,11 @@
-/** The state folder for a command that writes to it. */
+/** Opens the state folder for a command that writes to it. */
 import { makeOwnFolder } from '../../setup/cache/own-folder.ts';
 import { isDiskFull } from '../../store/disk-room.ts';
 import { keepStateFormat } from '../../store/state-format.ts';
 
 /**
- * Makes an absent folder, and gives one without contents its number. On a full disk the folder stays without one: the process that
- * writes its contents fails for the same reason, and its error names the disk.
+ * Creates a missing folder, and writes the format number into an empty one. On a full disk it skips the number: the
+ * process that writes the first content fails for the same reason, and its error names the disk.
  * @throws SetupError if the folder cannot be made or written, or is another user's; CodedError `host/state-format`
  */
 export function openStateFolder(stateDir: string): void {

@@ -25,7 +25,7 @@ export interface GitRepositoriesOptions {
   readonly path: string;
   /** The home folder of the user whose credentials fetch repositories; null: no credentials. */
   readonly home: string | null;
-  /** As of `GitHost`. */
+  /** See `GitHost`. */
   readonly configHome?: string | null;
 }
 

@@ -1,6 +1,7 @@
 /**
- * A repository as git of a guest would have checked it out, as one tar: its files, its objects, and an index that knows the files,
- * so that nothing runs in the guest. Made of the pack as it is read; nothing but the pack is on the host's disk, and not for long.
+ * Writes a repository as one tar, as the guest's git would have checked it out: its files, its objects, and an index
+ * that knows the files, so that nothing runs in the guest. It reads the pack as a stream. Only the pack is on the
+ * host's disk, for a short time.
  */
 import { Buffer } from 'node:buffer';
 import { createWriteStream } from 'node:fs';
@@ -35,12 +36,12 @@ const CHUNK_BYTES = 256 * 1024;
 /** The time for the whole checkout; the guest reads the stream no faster than it writes the files. */
 const TIMEOUT_MS = 15 * 60_000;
 /**
- * Before the first change in the guest, whose clock may be behind by the second that a clock of whole seconds leaves out: a file
- * that changes is then told by its time. No longer, because builds compare times.
+ * Dates files before the first change in the guest, whose clock of whole seconds may be behind by one second. Then the
+ * time of a changed file differs. It is no longer, because builds compare times.
  */
 const BEFORE_S = 2;
 
-/** @throws GitError, and what the files throw */
+/** @throws GitError, and errors of the files */
 export async function* writeCheckout(host: GitHost, checkout: Checkout): AsyncGenerator<Uint8Array, void, void> {
   yield* joinChunks(entriesOf(host, checkout));
 }
@@ -104,7 +105,7 @@ async function* filesOf(
   }
 }
 
-/** The repository goes when the reader is done with it, or goes away. */
+/** Removes the repository after the reader has finished or stopped reading. */
 async function* withRepository(
   host: GitHost,
   { pack, packIndex }: Checkout,

@@ -1,6 +1,6 @@
 /**
- * The Temporal server makes its tables only where no database lies yet. A first start that is cut off (a full disk, a
- * kill) leaves a file without them, with which no later start succeeds. So a new database counts as unfinished until a
+ * The Temporal server creates its tables only if no database exists. If a full disk or a kill interrupts the first
+ * start, a file without tables stays, and every later start fails. So a new database counts as unfinished until a
  * server has served from it.
  */
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { databaseFiles } from './server-process.ts';
 
 const MARK = 'temporal.db.unfinished';
 
-/** Before each start of a server. True: an unfinished database was removed. */
+/** Call it before each start of a server. Returns true if it removed an unfinished database. */
 export function prepareDatabase(stateDir: string): boolean {
   const mark = join(stateDir, MARK);
   const isUnfinished = existsSync(mark);
@@ -18,7 +18,10 @@ export function prepareDatabase(stateDir: string): boolean {
   return isUnfinished;
 }
 
-/** Once a server has served, before any client learns of it: from now on the database holds what was asked of it. */
+/**
+ * Marks the database as finished. Call it once a server has served and before a client learns of it, because clients
+ * then write to it.
+ */
 export function keepDatabase(stateDir: string): void {
   rmSync(join(stateDir, MARK), { force: true });
 }

@@ -59,7 +59,7 @@ async function schedulesOf(rig: Rig, command: string): Promise<HoldingSchedules 
   return (JSON.parse(stdout) as { schedules: HoldingSchedules | null }).schedules;
 }
 
-/** As a command starts it, with another limit. */
+/** Starts a stack as a command does, with another limit. */
 async function startShortLived(rig: Rig): Promise<ChildProcess> {
   const env = readEnvironment(rig.env);
   const pieces = await resolveStackPieces(env, { install: false });

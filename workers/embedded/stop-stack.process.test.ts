@@ -9,7 +9,10 @@ import { readEnvironment } from '../../setup/environment.ts';
 import { stopStack } from '../../client/embedded/stack.ts';
 import { stackLockFile } from '../../client/embedded/stack-info.ts';
 
-/** As the kernel shows a supervisor: by its script and the lock file that it has open. Told to end, the first one is followed by a second. */
+/**
+ * Looks like a supervisor to the kernel: it has the script's name and the lock file open. After a stop of the first
+ * one, a second follows.
+ */
 const SUPERVISOR = `
 const { openSync } = require('node:fs');
 const { spawn } = require('node:child_process');

@@ -1,6 +1,7 @@
 /**
- * Which requests the door of the Temporal UI lets in. A browser sends requests to loopback for any page that asks it to: a
- * foreign page has a foreign `Origin`, and one whose name was made to point here (DNS rebinding) a foreign `Host`.
+ * Decides which requests the proxy of the Temporal UI accepts. A browser sends requests to loopback for any page that
+ * asks for them. A foreign page has a foreign `Origin`, and a page with a name that was made to resolve here (DNS
+ * rebinding) has a foreign `Host`.
  */
 export interface DoorRequest {
   readonly method: string;

@@ -13,7 +13,7 @@ for (const { network, prefix } of CLOSED_NETWORKS) addNetwork(closedV4, closedV6
 for (const address of GUARDED_ADDRESSES) closedV4.addAddress(address);
 
 /**
- * @param address  a number, as a lookup gives it
+ * @param address  an IP address from a lookup
  * @param interfaces  the networks that this host is directly connected to
  */
 export function isClosedAddress(

@@ -21,7 +21,7 @@ export function lazyPieces(env: Environment): () => Promise<HostPieces> {
   };
 }
 
-/** As `lazyPieces`, of what only some VMs are made with. */
+/** Like `lazyPieces`, for pieces that only some VMs need. */
 export function lazyExtras(env: Environment): FindVmExtra {
   return async (name) => (await resolveOptionalPieces(env, [name], { install: false }).catch(throwNotReady)).get(name)!;
 }

@@ -1,7 +1,7 @@
 /**
- * Leases of one host, kept by its worker in memory. Only guest memory is bounded: what VMs were promised, and what each costs
- * beside it. A disk is sparse, so what it may grow to is not set aside; but no VM is started on a disk that is nearly full.
- * vCPUs are shared by time: more of them than the host has make VMs slower.
+ * Leases of one host, which its worker keeps in memory. Only memory is bounded: that of the guests, and the overhead of
+ * each VM. A disk is sparse, so its possible growth is not reserved, but no VM starts on a nearly full disk. VMs share
+ * vCPUs by time: more vCPUs than the host has make VMs slower.
  */
 import type { Placement } from '../../activities/contract.ts';
 import type { Leases, VmNeed } from '../../activities/ports/leases.ts';

@@ -1,6 +1,6 @@
 /**
- * Whose a run is: the server whose workflow it is, and the host that admitted it. That its records can be read here says nothing
- * of it, because several hosts may read the same ones.
+ * The owner of a run: the server of its workflow, and the host that admitted it. Readable records do not prove
+ * ownership, because several hosts may read the same ones.
  */
 import type { CommandCaller } from '../../activities/admission/admission-record.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';

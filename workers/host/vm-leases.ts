@@ -41,8 +41,8 @@ export function renewalIntervalMs(leaseMs: number | null): number {
 }
 
 /**
- * One round: tells the authority of every VM that lives here. It takes room for as long as it does, whatever has become of its
- * run, and also while the server cannot be asked about that.
+ * Renews the memory lease of every living VM of this host, once. A living VM needs its memory whatever the state of its
+ * run is, and also while the server does not answer.
  */
 export async function countLiving({
   leases,
@@ -63,7 +63,7 @@ export async function countLiving({
   await Promise.all(told);
 }
 
-/** Renews all leases once. A failure for one VM or run is logged and does not affect the others. */
+/** Renews the keeper leases of VMs of open runs, once. It logs a failure for one VM or run, and continues with the others. */
 export async function renewLeases(options: VmLeasesOptions): Promise<void> {
   const byRun = new Map<string, VmKey[]>();
   for (const { key, alive, retention = null } of await options.listVms()) {

@@ -81,7 +81,7 @@ export class SkillCatalog {
   }
 
   /**
-   * The skill that lies there: its entry, or the folder of one.
+   * Returns the skill at a path: its entry, or the folder of one.
    * @throws CodedError `skill/unknown`, or `skill/unusable` when it cannot be loaded
    */
   async at(path: string): Promise<LoadedSkill> {

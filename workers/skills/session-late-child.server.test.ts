@@ -22,7 +22,7 @@ export default skill({ name: 'nested', entry: 'go' })
 
 let rig: SessionRig;
 beforeAll(async () => {
-  // How often it looks for what it is to begin, each second.
+  // The number of times each second that the server looks for new sessions to start.
   const slow = ['--dynamic-config-value', 'history.transferProcessorMaxPollRPS=2'];
   rig = await startSessionRig(await temporalCliForTests(), slow);
   rig.writeSkill('nested', NESTED);

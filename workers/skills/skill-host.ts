@@ -369,7 +369,10 @@ function codeOf({
   return { skill: name, version, codeHash };
 }
 
-/** A called session says which workflow it is itself, and not which one its outermost caller is. */
+/**
+ * Returns who receives the variables. A called session knows the execution of its own workflow, but not that of its
+ * root's.
+ */
 function receiver(session: string, { root, firstRun }: VariablesOf): Receiver {
   return { session: root, firstRun: root === session ? firstRun : null };
 }

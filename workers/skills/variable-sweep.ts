@@ -1,6 +1,6 @@
 /**
- * A session drops the values of variables that it was handed when it ends. One that was terminated, or whose client died before it
- * was started, does nothing any more: its values are dropped here.
+ * Drops the variables of sessions that cannot drop them. A session drops its own when it ends. A session that was
+ * terminated, or whose client died before the start, no longer runs.
  */
 import type { SessionVariables } from '../../activities/ports/session-stores.ts';
 import { textOf, type Log } from '../log.ts';

@@ -244,7 +244,10 @@ function isDamage(error: unknown): error is Error {
     : error instanceof Error && error.message.startsWith('tar: ');
 }
 
-/** A tar says nothing of it: one file by the name that the plan says is that file, all else what lies in a folder. */
+/**
+ * Reads the kind of an output. A tar does not contain it, so one file with the name of the plan is a file, and anything
+ * else is a folder.
+ */
 async function readKind(
   { stage, name, isFile, ref }: StageOutput,
   plan: Plan | null,

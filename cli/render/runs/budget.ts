@@ -56,7 +56,10 @@ export function renderBudget({ limits, used }: BudgetJson): string {
   return parts.join(', ');
 }
 
-/** Claude Code tells its cost at the end of its turn, and of models that it has no price for never. */
+/**
+ * Renders the cost, or `$?`: Claude Code reports a cost only at the end of a turn, and never for a model without a
+ * price.
+ */
 function costIn(used: BudgetJson['used']): string {
   const { costUsd = null, turns = 0 } = used ?? {};
   return costUsd === null && turns > 0 ? '$?' : dollars(costUsd ?? 0);
@@ -66,7 +69,7 @@ function count(value: number): string {
   return value.toLocaleString('en-US');
 }
 
-/** In cents, and in hundredths of them where it would be read as less than it is. */
+/** Renders dollars in cents, or with four digits if cents would round the amount. */
 function dollars(usd: number): string {
   const isWholeCents = Math.abs(usd * 100 - Math.round(usd * 100)) < 1e-6;
   return `$${usd.toFixed(usd >= 1 || isWholeCents ? 2 : 4)}`;

@@ -25,7 +25,7 @@ export interface EventPrinterOptions {
   readonly style: Style;
   /** Prefix of each output line; `logs --stage` leaves it out. */
   readonly prefix: boolean;
-  /** Which events have a line about states (`==> build started`), besides output. */
+  /** Decides which events have a state line (`==> build started`), in addition to output. */
   readonly states: (body: RunEventBody) => boolean;
   readonly stream: 'stdout' | 'stderr' | 'both';
   /**
@@ -33,28 +33,31 @@ export interface EventPrinterOptions {
    * a VM.
    */
   readonly everyRefusal?: boolean;
-  /** The time of each line before it, in UTC: of the piece of output in which it begins. */
+  /** Prints before each line its time in UTC: that of the piece of output in which the line begins. */
   readonly timestamps?: boolean;
   /** Whether a line is printed, decided by its text without colours, name and time; absent: every line. */
   readonly isWanted?: (line: PlainLine) => boolean;
-  /** How much of what an agent's tools print; absent: nothing. */
+  /** How much of the output of an agent's tools is printed; absent: nothing. */
   readonly tools?: ToolLines;
-  /** What is printed below a stage's question; nothing when absent. */
+  /** Returns the line below a stage's question; absent: no line. */
   readonly answerHint?: (stage: string) => string;
-  /** Stages whose work is an agent: what that says is printed, and not the stream that it comes in. Learnt as the next one. */
+  /**
+   * Stages with an agent: their agent events are printed instead of their standard output. The run's first event adds
+   * to them.
+   */
   readonly agents?: readonly string[];
-  /** In the order of the spec, by which stages get their colours; learnt from the run's first event when absent. */
+  /** The stages in the order of the spec, which decides their colours; absent: read from the run's first event. */
   readonly stages?: readonly string[];
 }
 
 /**
  * Turns events into append-only lines, and holds the unfinished last line of each stream until it is finished. Callers
- * may ask how such a line grows, for a prompt without an end or a bar of progress.
+ * may read such a line as it grows, for a prompt without a line feed or a progress bar.
  */
 export interface EventPrinter {
   push(event: RunEvent): readonly string[];
   /**
-   * States of lines that have grown for a second, if they changed since the last call; for what is only appended to.
+   * Returns states of lines that have grown for a second, if they changed since the last call; for append-only output.
    * @param nowMs  of a clock of this process that only goes forward
    */
   takeStates(nowMs: number): readonly string[];
@@ -115,11 +118,11 @@ function createHiddenEvents({ everyRefusal }: EventPrinterOptions): (body: RunEv
   };
 }
 
-/** Lines of what stages print, each behind the name of its stage. */
+/** Formats the output of stages, each line after the name of its stage. */
 interface OutputPrinter {
   push(body: OutputBody, atMs: number): readonly string[];
   format(stage: string, isDim: boolean, lines: readonly PlainLine[]): readonly string[];
-  /** The run's first event says which stages there are. */
+  /** Reads from the run's first event which stages exist. */
   learn(body: Extract<RunEventBody, { type: 'run-admitted' }>): void;
   /** Unfinished lines of one stage. */
   flushStage(stage: string): readonly string[];

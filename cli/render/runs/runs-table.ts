@@ -34,7 +34,10 @@ export function renderRuns(
   return renderTable(['RUN', 'STATE', 'STAGES', 'STARTED', 'TOOK', ''], rows, options);
 }
 
-/** An id may have 1,000 bytes: its beginning, by which it can be named, and its end, by which schedules tell runs apart. */
+/**
+ * Shortens an id, which may have 1,000 bytes. The beginning is enough to name the run, and the end differs between runs
+ * of a schedule.
+ */
 export function shortenRunId(runId: string): string {
   const characters = [...runId];
   return characters.length <= MAX_ID_CHARACTERS

@@ -95,7 +95,7 @@ export function renderStatus(
     : lines;
 }
 
-/** First of all: what follows is only what could be read. */
+/** Renders the damage first, because the other lines contain only what could be read. */
 function renderDamage(view: RunView, damage: string, style: Style, advise: Advise): string[] {
   return [
     style.red(sanitizeLine(damage)),

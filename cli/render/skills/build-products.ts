@@ -1,4 +1,7 @@
-/** New files that look like products of a build, folder by folder. Names are the guest's, so all of it is made harmless. */
+/**
+ * Renders new files that look like products of a build, folder by folder. The guest chose the names, so all of them are
+ * sanitized.
+ */
 import type { BuildProduct } from '../../../git/build-products.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { countOf } from '../runs/changed-files.ts';

@@ -47,7 +47,7 @@ export function renderResult(session: string, result: SessionResult, next: strin
 
 export function renderSession(view: SessionView, next: string, style: Style): string[] {
   const { session, current } = view;
-  // One that was not opened runs no code.
+  // A session that was not opened runs no code.
   const code =
     view.codeHash === ''
       ? ''

@@ -4,7 +4,7 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { excerpt } from '../text/excerpt.ts';
 import type { Style } from '../text/style.ts';
 
-/** A diagnostic, or what this host says of a place in the spec. */
+/** A diagnostic, or a finding of this host about a place in the spec. */
 export type Finding = Omit<Diagnostic, 'code'> & { readonly code: Diagnostic['code'] | ErrorCode };
 
 /** The most columns of a source line, because a spec may be one line of a MiB. */
@@ -16,9 +16,9 @@ const MIN_SOURCE_COLUMNS = 40;
 const MORE_PLACES = 8;
 
 /**
- * Diagnostics in the form of compilers: place, what is wrong, the line with a caret below the column, what to do. The same diagnostic
- * at several places has one block with these places, and the same help is shown once.
- * `sources` are the texts of files, by the names that diagnostics have for them; without one there is no excerpt.
+ * Renders diagnostics as compilers do: the place, the problem, the line with a caret below the column, and the remedy.
+ * The same diagnostic at several places has one block with all places, and the same help is shown once. `sources` are
+ * the texts of files, by the names that diagnostics have for them; a file without a text has no excerpt.
  */
 export function renderDiagnostics(
   diagnostics: readonly Finding[],
@@ -37,7 +37,7 @@ export function renderDiagnostics(
   return [...blocks, summarise(diagnostics, options.style)].join('\n');
 }
 
-/** Those that differ only in their place, in the order of the first of each. */
+/** Groups diagnostics that differ only in their place, in the order of the first of each group. */
 function groupsOf(diagnostics: readonly Finding[]): readonly (readonly [Finding, ...Finding[]])[] {
   const groups = new Map<string, [Finding, ...Finding[]]>();
   for (const diagnostic of diagnostics) {

@@ -1,4 +1,4 @@
-/** Parameters that a run must still give, for commands that read a spec and start nothing. */
+/** Help for commands that read a spec and start nothing, about parameters that a run must still set. */
 
 export const REQUIRE_PARAMS_HELP = 'parameters without a default and without a value are errors';
 
