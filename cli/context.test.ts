@@ -52,7 +52,7 @@ test('standard input ends at the signal, also while no input arrives', async () 
   expect(await textOf(inputOf(new PassThrough(), AbortSignal.abort()))).toBe('');
 });
 
-test('one that cannot be read is an error, and not an end', async () => {
+test('unreadable standard input is an error instead of an end', async () => {
   const broken = new Readable({
     read() {
       this.destroy(new Error('EIO: i/o error, read'));

@@ -10,7 +10,7 @@ test('commands in our advice are named as they can be typed', () => {
   );
 });
 
-test('what is no command, or has its npx, stays', () => {
+test('text that is no command, or already has npx, does not change', () => {
   for (const text of ['npx voidbox up', 'bug in voidbox: x', 'bin/voidbox run', 'a voidbox runner'])
     expect(withTypedCommands(text, 'npx voidbox', COMMAND_NAMES)).toBe(text);
 });

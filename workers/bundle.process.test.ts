@@ -22,7 +22,7 @@ beforeAll(async () => {
   ({ sources } = JSON.parse(Buffer.from(map, 'base64').toString('utf8')) as { readonly sources: readonly string[] });
 }, 60_000);
 
-test('it holds our workflow code, and no library that validates, parses or stores', () => {
+test('the bundle has our workflow code, and no library that validates, parses or stores', () => {
   expect(sources.some((source) => source.includes('workflows/run/run.ts'))).toBe(true);
   expect(sources.some((source) => source.includes('domain/pipeline/machine.ts'))).toBe(true);
   const libraries = new Set(sources.flatMap((source) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1] ?? []));
@@ -39,7 +39,7 @@ test('it holds our workflow code, and no library that validates, parses or store
   ).toEqual([]);
 });
 
-test('it asks for no module of Node', () => {
+test('the bundle imports no module of Node', () => {
   const asked = [...code.matchAll(/\brequire\(["']([^"']+)["']\)/g)].map((match) => match[1] ?? '');
   const ofNode = asked.filter((name) => name.startsWith('node:') || builtinModules.includes(name));
   // The SDK provides these two inside the sandbox.
@@ -50,7 +50,7 @@ test('it asks for no module of Node', () => {
   ).toEqual([]);
 });
 
-test('it has not outgrown its recorded size by more than a tenth', () => {
+test('the bundle is at most a tenth larger than its recorded size', () => {
   expect(code.length).toBeLessThan(RECORDED_BYTES.codeBytes * 1.1);
   // A record that is far too large would let growth pass.
   expect(code.length).toBeGreaterThan(RECORDED_BYTES.codeBytes * 0.8);

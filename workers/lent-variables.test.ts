@@ -14,7 +14,7 @@ afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 const environment = { A: 'of the environment', B: 'too', KEY: 'not allowed' };
 
-test('are the allowed ones of the environment and all of the file, which goes first and may change', async () => {
+test('a worker lends the allowed environment variables and the whole file, which takes precedence and may change', async () => {
   writeFileSync(secretsFile, 'B=filed\nC=filed', { mode: 0o600 });
   const lent = createLentVariables({ secretsFile, allowed: ['A', 'B'], environment, undecodable: [] });
   expect(await lent.read()).toEqual({ A: 'of the environment', B: 'filed', C: 'filed' });
@@ -28,7 +28,7 @@ test('a worker lends no variables by default', async () => {
   );
 });
 
-test('are refused while others may read the file', async () => {
+test('a worker rejects a secrets file that others may read', async () => {
   writeFileSync(secretsFile, 'B=filed', { mode: 0o600 });
   const lent = createLentVariables({ secretsFile, allowed: [], environment, undecodable: [] });
   await lent.read();

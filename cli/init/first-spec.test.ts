@@ -16,7 +16,7 @@ function commandsOf({ stages }: Plan): readonly { readonly command: readonly str
   );
 }
 
-test('what `init` writes has no mistake, and a parameter reaches its script as a variable only', () => {
+test('the spec of `init` is valid, and a parameter reaches its script only as a variable', () => {
   const [ada, hostile] = [planFor('ada'), planFor('$(rm -rf /workspace)"; exit 1')].map(commandsOf);
   expect(hostile!.map(({ command }) => command)).toEqual(ada!.map(({ command }) => command));
   expect(hostile!.at(-1)!.env).toEqual([

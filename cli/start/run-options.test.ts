@@ -9,7 +9,7 @@ import { resolveRunOptions } from './run-options.ts';
 
 const NOW_MS = Date.UTC(2026, 10, 24, 12);
 
-test('what is handed over for a run is what its plan names, and when a login among it ends', async () => {
+test('a run gets only the variables that its plan names, and the expiry of its login', async () => {
   const home = mkdtempSync(join(tmpdir(), 'voidbox-run-options-'));
   onTestFinished(() => rmSync(home, { recursive: true }));
   mkdirSync(join(home, '.claude'));

@@ -12,7 +12,7 @@ beforeEach(() => {
   onTestFinished(() => rmSync(stateDir, { recursive: true }));
 });
 
-test('what is kept replaces what was, and folders in another one are left out', () => {
+test('new folders replace the old ones, and nested folders are dropped', () => {
   expect([readAllowedMounts(stateDir), mountsMark(stateDir)]).toEqual([[], '']);
   keepAllowedMounts(stateDir, ['/srv/data/in', '/srv', '/srv/data', '/srv', '/home/ada', '/srv-old']);
   expect(readAllowedMounts(stateDir)).toEqual(['/home/ada', '/srv', '/srv-old']);

@@ -25,7 +25,7 @@ test('a file that cannot be replaced leaves nothing beside itself', () => {
   expect(readdirSync(dir)).toEqual(['stack.json']);
 });
 
-test('what killed processes left of a file goes, and nothing else', () => {
+test('only partial files of killed processes are removed', () => {
   const others = ['stack.json', 'stack.json.bak', 'stack.json.1x', 'stack-ports.json.17', 'stack.lock'];
   for (const name of [...others, 'stack.json.10865', 'stack.json.3']) writeFileSync(join(dir, name), '{');
   removeUnfinished(join(dir, 'stack.json'));

@@ -23,13 +23,16 @@ function clientWith(missing: number, caller: 'RUNNING' | 'TERMINATED', pending =
   return { workflow: { getHandle: (id: string) => handles[id] } } as unknown as Client;
 }
 
-test.each([0, 1, 2, 3, 8])('is waited for: not there at the first %i looks', async (missing) => {
-  expect(await settleCalled(clientWith(missing, 'RUNNING'), 's', 's~1')).toEqual(ASKED);
-});
+test.each([0, 1, 2, 3, 8])(
+  'a client waits for a session that does not exist at the first %i checks',
+  async (missing) => {
+    expect(await settleCalled(clientWith(missing, 'RUNNING'), 's', 's~1')).toEqual(ASKED);
+  },
+);
 
 test.each<[string, Client]>([
   ['its caller was ended before', clientWith(-1, 'TERMINATED')],
   ['the server does not have it to begin', clientWith(-1, 'RUNNING', ['s~2'])],
-])('is not waited for: %s', async (_what, client) => {
+])('a client does not wait for a session: %s', async (_what, client) => {
   await expect(settleCalled(client, 's', 's~1')).rejects.toThrow(WorkflowNotFoundError);
 });

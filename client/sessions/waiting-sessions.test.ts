@@ -38,7 +38,7 @@ function clientOf(sessions: Readonly<Record<string, SessionView['open'] | Error>
   return { client: client as unknown as Client, asked };
 }
 
-test('those that wait for people are found, with whom and until when', async () => {
+test('the list shows sessions that wait for people, for whom and until when', async () => {
   const { client } = clientOf({ a: AGENT, b: HUMAN, c: [...AGENT, ...HUMAN] });
   const { sessions, unasked } = await listWaitingSessions(client, { limit: 20 });
   const waiting = [{ step: 'sign', turn: 3, assignee: 'Ada', dueMs: 9 }];
@@ -56,7 +56,7 @@ test('no more are asked than are needed, save those that are asked at once', asy
   expect(asked).toHaveLength(16);
 });
 
-test('one that does not answer is named, and hides no other', async () => {
+test('a session that does not answer is named, and hides no other', async () => {
   const { client } = clientOf({ mute: new Error('Query timed out'), b: HUMAN });
   const { sessions, unasked } = await listWaitingSessions(client, { limit: 20 });
   expect(sessions.map(({ session }) => session)).toEqual(['b']);

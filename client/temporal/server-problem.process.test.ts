@@ -144,7 +144,7 @@ test("the error for an unknown signer contains its code; with the signer's certi
   expect(known.message).toContain('who are you');
 });
 
-test('what answers without knowing the calls is no Temporal server', async () => {
+test('a server that does not know the calls is reported as no Temporal server', async () => {
   const port = await listening(asServer(createServer(), { DescribeNamespace: { status: 12, message: 'not here' } }));
   expect(await problem(at(port))).toMatchObject({
     kind: 'refused',

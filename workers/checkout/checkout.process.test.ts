@@ -99,7 +99,7 @@ function plan(id: string, limits = {}) {
 }
 
 describe('a checkout by the host', () => {
-  it('is what git checks out, byte for byte, and git finds nothing changed without reading a file', async () => {
+  it("equals git's checkout byte for byte, and git finds no change without reading a file", async () => {
     const deep = `${'d/'.repeat(60)}deep`;
     mkdirSync(join(repo, 'd/'.repeat(60)), { recursive: true });
     for (const [name, text] of [
@@ -138,7 +138,7 @@ describe('a checkout by the host', () => {
     expect(readdirSync(host.scratch!)).toEqual([]);
   });
 
-  it('leaves no folder behind where its reader goes away', async () => {
+  it('leaves no folder if its reader stops', async () => {
     writeFileSync(join(repo, 'big'), 'x'.repeat(3_000_000));
     git(repo, ['add', '.']);
     git(repo, ['commit', '-qm', 'first']);
@@ -180,7 +180,7 @@ describe('git of the guest checks out', () => {
     expect(await plan(commit(make()))).toEqual({ unfit: expect.stringMatching(why) });
   });
 
-  it('what is deeper than a tar goes, and more than a limit', async () => {
+  it('paths too deep for a tar, and more than a limit', async () => {
     let deep = tree([FILE, 'x', blob('x')]);
     for (let depth = 0; depth < 128; depth += 1) deep = tree(['40000', 'd', deep]);
     expect(await plan(commit(deep))).toEqual({ unfit: expect.stringMatching(/not a name that a tar carries/) });

@@ -87,11 +87,15 @@ test('a stack that as many commands use as it holds says that it is in use', { t
     });
 });
 
-test('with one less, it does as it is asked', { timeout: 60_000 }, async () => {
-  const { stateDir, asked } = await held(MOST_COMMANDS - 1);
-  const { answer } = (await askStack(stateDir, 'yield')) as { readonly answer: StackAnswer };
-  expect([asked, answer.inUse, answer.busy]).toEqual([['yield'], true, undefined]);
-});
+test(
+  'the control server handles a request if it has one connection less than its limit',
+  { timeout: 60_000 },
+  async () => {
+    const { stateDir, asked } = await held(MOST_COMMANDS - 1);
+    const { answer } = (await askStack(stateDir, 'yield')) as { readonly answer: StackAnswer };
+    expect([asked, answer.inUse, answer.busy]).toEqual([['yield'], true, undefined]);
+  },
+);
 
 test('a stack that is busy is stopped all the same', { timeout: 60_000 }, async () => {
   const supervisor = spawn('sleep', ['600']);

@@ -232,7 +232,7 @@ describe('the socket', () => {
     expect(await askStack(stateDir, 'status')).toMatchObject({ kind: 'answer', answer: { phase: 'up', info } });
   });
 
-  test('takes lines of its own shape, and hangs up on others', { timeout: 120_000 }, async () => {
+  test('accepts valid lines, and disconnects on others', { timeout: 120_000 }, async () => {
     const first = await start();
     for (const text of [
       'GET / HTTP/1.1\r\n\r\n',
@@ -349,7 +349,7 @@ describe('four stacks, one after the other in one folder,', () => {
     rmSync(own.stateDir, { recursive: true, force: true });
   });
 
-  test('have the ports of the one before; one that is taken is replaced, and told', () => {
+  test('keep the ports of the previous stack; a taken port is replaced and reported', () => {
     const [first, second, moved, last] = lives.map(({ info }) => info) as [StackInfo, StackInfo, StackInfo, StackInfo];
     const [grpc, ui] = [first.address, first.uiUrl];
     expect(second).toMatchObject({ address: grpc, uiUrl: ui });
@@ -384,7 +384,7 @@ test('a supervisor that is stopped is seen, and ends when it shall', { timeout: 
   await until('the processes to end', () => ![first.supervisorPid, first.serverPid, first.workerPid].some(isAlive));
 });
 
-test('starts in a folder whose name means something in a URI', { timeout: 120_000 }, async () => {
+test('a stack starts in a folder whose name has special characters of a URI', { timeout: 120_000 }, async () => {
   const stateDir = join(env.stateDir, 'a #b?c%41&mode=memory');
   const odd = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: stateDir });
   deeper.push(odd);

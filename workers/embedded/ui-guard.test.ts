@@ -11,7 +11,7 @@ const page: DoorRequest = {
 };
 const refused = (change: Partial<DoorRequest>): string | null => refusal({ ...page, ...change }, 8000);
 
-test('lets in the pages of the UI and what they ask for', () => {
+test('the guard accepts the pages of the UI and their requests', () => {
   expect(refused({})).toBeNull();
   expect(refused({ host: 'localhost:8000', fetchSite: 'none', fetchMode: 'navigate' })).toBeNull();
   expect(refused({ target: '/api/v1/namespaces', fetchSite: 'same-origin', fetchMode: 'cors' })).toBeNull();
@@ -42,7 +42,7 @@ test.each<[string, Partial<DoorRequest>]>([
   ['a name with the right beginning', { host: '127.0.0.1:8000.evil.example' }],
   ['another port', { host: '127.0.0.1:8001' }],
   ['no Host', { host: undefined }],
-])('refuses the Host of %s', (_what, change) => {
+])('the guard rejects the Host of %s', (_what, change) => {
   expect(refused(change)).toContain('Host');
 });
 
@@ -52,11 +52,11 @@ test.each<[string, Partial<DoorRequest>]>([
   ['the other name of this machine', { method: 'POST', origin: 'http://localhost:8000' }],
   ['a sandboxed frame', { method: 'POST', origin: 'null' }],
   ['another site that reads', { origin: 'http://evil.example' }],
-])('refuses the Origin of %s', (_what, change) => {
+])('the guard rejects the Origin of %s', (_what, change) => {
   expect(refused(change)).toContain('other origins');
 });
 
-test('refuses writes without an Origin, other methods and targets that are no path', () => {
+test('the guard rejects writes without an Origin, other methods and targets that are no path', () => {
   expect(refused({ method: 'POST' })).toContain('Origin');
   expect(refused({ method: 'OPTIONS' })).toContain('OPTIONS');
   expect(refused({ method: 'CONNECT' })).toContain('CONNECT');

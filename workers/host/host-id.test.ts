@@ -17,7 +17,7 @@ function admitted(runId: string, record: string, atSeconds?: number): void {
   if (atSeconds !== undefined) utimesSync(file, atSeconds, atSeconds);
 }
 
-test('is made once and then stays', () => {
+test('the host id is made once and then stays', () => {
   const id = hostId(dir);
   expect(id).toMatch(/^[0-9a-f]{16}$/);
   expect(hostId(dir)).toBe(id);
@@ -28,7 +28,7 @@ test.each<[string, string | null]>([
   ['is lost', null],
   ['is empty', ''],
   ['holds something else', '\0garbage $$'],
-])('comes back from the runs that were admitted under it when its file %s', (_, content) => {
+])('the host id is restored from the runs that were admitted under it if its file %s', (_, content) => {
   admitted('a', '{"half');
   admitted('b', '{"hostId":"../x"}');
   admitted('c', '{"hostId":"my-host-1"}');
@@ -39,14 +39,14 @@ test.each<[string, string | null]>([
   expect(existsSync(aside) ? readFileSync(aside, 'utf8') : null).toBe(content);
 });
 
-test('is a new one where no run says the old one, also in the place of a folder', () => {
+test('the host id is new if no run names the old one, also if its path is a folder', () => {
   mkdirSync(join(dir, 'host-id'));
   const id = hostId(dir);
   expect(id).toMatch(/^[0-9a-f]{16}$/);
   expect(hostId(dir)).toBe(id);
 });
 
-test('with a changed letter gives way to the one that the runs were admitted under', () => {
+test('a host id with a changed letter is replaced by the id of the admitted runs', () => {
   admitted('a', '{"hostId":"my-host-1"}');
   writeFileSync(join(dir, 'host-id'), 'my-host-3\n');
   expect(hostId(dir)).toBe('my-host-1');

@@ -20,7 +20,7 @@ test.each(Object.entries(VM_OVERHEAD_MIB))(
   },
 );
 
-test('what does not fit is refused with what would', async () => {
+test('a request that does not fit is rejected, and the error says what would fit', async () => {
   await expect((await hostOf(1_024, VM_OVERHEAD_MIB.tcg)).grant(key('a'), SANDBOX_DEFAULTS)).rejects.toThrow(
     /^scope a needs 896 MiB \(512 MiB of guest memory and 384 MiB for the VM itself\), the host has 819 MiB for VMs: lower memory_mb to 435 or less$/,
   );

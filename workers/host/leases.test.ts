@@ -28,7 +28,7 @@ describe('the leases of one host', () => {
   });
 });
 
-test('what can never fit says what would', async () => {
+test('a request that can never fit is rejected, and the error says what would fit', async () => {
   await expect(createHostLeases(HOST).grant(key('huge'), { ...NEED, memoryMib: 5_000 })).rejects.toMatchObject({
     message:
       'scope huge needs 5150 MiB (5000 MiB of guest memory and 150 MiB for the VM itself), the host has 500 MiB for VMs: lower memory_mb to 350 or less',

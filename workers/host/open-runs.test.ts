@@ -138,7 +138,7 @@ test('runs that are listed again later are looked at only where they are new', a
   expect(counts.records).toBe(52);
 });
 
-test('what this worker admits and finishes is known at once', async () => {
+test('runs that this worker admits and finishes are known at once', async () => {
   const { events, index, records, counts } = store();
   const openRuns = createOpenRuns({
     events,

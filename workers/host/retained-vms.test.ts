@@ -16,7 +16,7 @@ function vmOf(runId: string, retainedAtMs: number | null, alive = true): HostVm 
   return { key: keyOf(runId), alive, need: { memoryMib: 1, vcpus: 1, diskMib: 1 }, retention };
 }
 
-test('those that live are listed, oldest first, and no other VM', async () => {
+test('only living kept VMs are listed, oldest first', async () => {
   const vms = [vmOf('new', 2), vmOf('running', null), vmOf('dead', 0, false), vmOf('old', 1)];
   const { list } = createRetainedVms(
     () => Promise.resolve(vms),

@@ -58,7 +58,7 @@ test('leases of VMs of open runs are renewed; leases of ended, unknown and forei
   expect(kept).toEqual(['open']);
 });
 
-test('while the server does not answer nothing is kept, so that a VM ends with its lease', async () => {
+test('no lease is renewed while the server does not answer, so that a VM ends with its lease', async () => {
   const { all, kept, said } = options({ open: 'unreachable' });
   await renewLeases(all);
   expect(kept).toEqual([]);

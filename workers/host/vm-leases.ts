@@ -63,7 +63,7 @@ export async function countLiving({
   await Promise.all(told);
 }
 
-/** Renews the keeper leases of VMs of open runs, once. It logs a failure for one VM or run, and continues with the others. */
+/** Renews the keeper leases of VMs of open runs, once. A failure for one VM or run is logged; the others continue. */
 export async function renewLeases(options: VmLeasesOptions): Promise<void> {
   const byRun = new Map<string, VmKey[]>();
   for (const { key, alive, retention = null } of await options.listVms()) {

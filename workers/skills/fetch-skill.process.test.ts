@@ -92,7 +92,7 @@ it.each([
   ['metadata', '169.254.169.254 is 169.254.169.254, an address of this host or of a private network'],
   ['six', 'of a private network'],
   ['rebound', 'inside.example is 192.168.7.7'],
-])('refuses what is %s', async (name, reason) => {
+])('the fetch of the document "%s" fails', async (name, reason) => {
   await expect(fetched(at(name))).rejects.toThrow(reason);
 });
 

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { keepIdentity, readIdentity } from './identity-file.ts';
 
-it('what a bundle says of itself is kept, and asked again where that is damaged', () => {
+it('the identity of a bundle is stored, and asked again if the file is damaged', () => {
   using folder = new TemporaryFolder();
   const bundle = folder.file('skill.mjs');
   expect(readIdentity(bundle)).toBeNull();

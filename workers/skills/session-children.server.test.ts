@@ -63,7 +63,7 @@ test('an answer to a joined branch returns the prompt of a sub-skill in another 
   expect(await answer('joined', last, { n: 100 })).toMatchObject({ kind: 'done', finalOutput: { sum: 111 } });
 });
 
-test('shows what all its sub-skills ask, takes answers to any of them, and names what is due by the addresses that clients use', async () => {
+test('a session shows the prompts of all its sub-skills, accepts answers to any of them, and names steps by the addresses that clients use', async () => {
   await start('siblings', 'callers');
   const all = (of: PromptResult): string[] => [of.step, ...(of.open ?? []).map(({ step }) => step)].toSorted();
   // Sub-skills begin one after the other.

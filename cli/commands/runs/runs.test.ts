@@ -76,7 +76,7 @@ test('`runs` lists the latest runs first, up to the requested number', async () 
   expect(await listed()).toHaveLength(9);
 });
 
-test('says when there are more than it lists, and how to see them', async () => {
+test('`runs` reports that there are more runs than it lists, and how to see them', async () => {
   const said = async (...options: readonly string[]): Promise<string> =>
     (await typeCommand(['runs', ...options], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
   const more = 'The latest 4 are shown. More: voidbox runs --limit N; all: voidbox runs --all\n';
@@ -101,7 +101,7 @@ test('`runs` lists a run with damaged records as damaged, whatever state its eve
   expect(await listed('--state', 'failed')).toEqual([]);
 });
 
-test('lists runs of a spec, and those that started since a moment', async () => {
+test('`runs` lists runs of a spec, and runs that started since a moment', async () => {
   const { events, close } = await openStores({ stateDir: dir });
   for (const [runId, name, atMs] of [
     ['sales-1', 'sales', Date.now() - 3 * 3_600_000],
@@ -152,7 +152,7 @@ test('`runs` reports that no run has the state, and that there are no runs', asy
   expect(await said('--waiting')).toBe('No run waits for an answer.\n');
 });
 
-test('without a server the runs that wait for admission are not known, and no error', async () => {
+test('`runs` without a server succeeds, and does not know the runs that wait for admission', async () => {
   const { code, stdout, stderr } = await typeCommand(['runs', '--json', '-n', '1'], dir, {
     HOME: dir,
     VOIDBOX_STATE_DIR: dir,
@@ -171,7 +171,7 @@ test('without a server the runs that wait for admission are not known, and no er
   expect(await typed('--state', 'failed')).toBe('No run is failed.\n');
 });
 
-test('says beside runs that have not ended that nothing carries them on', async () => {
+test('`runs` reports that no stack continues the open runs', async () => {
   const { events, close } = await openStores({ stateDir: dir });
   await events.append('open', [{ ...noticeEvent('a'), atMs: Date.now() }]);
   await close();

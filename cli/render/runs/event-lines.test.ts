@@ -112,7 +112,7 @@ describe('output', () => {
     expect(lines([output('out\n'), output('err\n', { stream: 'stderr' })], { stream: 'stderr' })).toEqual([
       '[build] err',
     ]));
-  test('without prefixes and states', () => {
+  test('output is printed without prefixes and states on request', () => {
     expect(
       lines([event({ type: 'stage-started', stage: 'build', execKey: 'build/0/1', attempt: 1 }), output('a\n')], {
         prefix: false,

@@ -169,7 +169,7 @@ describe('a run’s log', () => {
     return events(bodies).flatMap((event) => printer.push(event));
   };
 
-  test('shows each refused target once, the first few of a VM, and all only where they are asked for', () => {
+  test('shows each refused target once, only the first few of a VM, and all of them on request', () => {
     const bodies = [refused('a'), refused('a'), closed(1), ...['b', 'c', 'd', 'e', 'f'].map((host) => refused(host))];
     expect(lines(bodies, false).map((line) => line.replace(/^==> vm main: (\w):.*$/, '$1'))).toEqual([
       'a',

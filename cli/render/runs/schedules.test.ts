@@ -33,7 +33,7 @@ test('the line of an incomplete list names that it is incomplete', () => {
   expect(renderStoppedSchedules(none, STOPPED)[0]).toContain('more than 1,000');
 });
 
-test('without schedules there is no line, and a server that did not answer is named', () => {
+test('no schedules have no line, and a server that did not answer is named', () => {
   const none = { count: 0, isComplete: true, next: [] };
   expect(renderSchedules(none, NOW_MS)).toEqual([]);
   expect(renderStoppedSchedules(none, STOPPED)).toEqual([]);

@@ -100,13 +100,13 @@ test.each([
   }
 });
 
-test('what is cut of a line is marked on its side', () => {
+test('a cut line has a mark on the side of the cut', () => {
   const shown = render([{ ...DIAGNOSTIC, line: 1, column: HERE }], LONG, 60).split('\n')[1]!;
   expect(shown).toMatch(/^ {2}1 │ …a+", "日本語日本語", "HERE", "b+…$/);
   const end = render([{ ...DIAGNOSTIC, line: 1, column: LONG.length }], LONG, 60).split('\n')[1]!;
   expect(end).toMatch(/^ {2}1 │ ….*\} \}$/);
 });
 
-test('without the text there is no excerpt', () => {
+test('a diagnostic without the text of its file has no excerpt', () => {
   expect(render([DIAGNOSTIC], null).split('\n')[1]).toBe('  help: Name one of: a.');
 });
