@@ -1,6 +1,6 @@
 import type { Fault } from '../app/app-error.ts';
 
-/** The meanings of the exit codes; documented in docs/cli.md and kept stable. */
+/** The meanings of the exit codes; documented in docs/reference/cli.md and kept stable. */
 export const EXIT = {
   success: 0,
   /** The run ended without success, or a bug of ours. */
