@@ -10,6 +10,8 @@ export interface CommandModule {
   readonly hasSeparator?: true;
   /** The command has no JSON output, so it rejects `--json`. The text tells the user what to do instead. */
   readonly withoutJson?: string;
+  /** The step that a user takes first if the argument is missing. */
+  readonly beforeFirst?: string;
   /**
    * The command accepts a state folder of any format: it does not open the folder, or only shows or ends what runs
    * there.

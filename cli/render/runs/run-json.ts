@@ -35,7 +35,7 @@ export interface RunJson {
   readonly agents: AgentTotals | null;
   /** The budget of all agents of the run, and the usage of all their attempts; null if the run has no budget. */
   readonly budget: BudgetJson | null;
-  /** The network use of the run's VMs; null if no VM has a proxy, or no proxy has reported yet. */
+  /** The network use of the run's VMs; null if no VM has a door, or no door has reported yet. */
   readonly network: NetworkJson | null;
   readonly startedAt: string | null;
   readonly finishedAt: string | null;
