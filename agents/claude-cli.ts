@@ -2,18 +2,20 @@
 import { AGENT_HOME, AGENT_WORKSPACE, type AgentCommand, type AgentTask } from './provider.ts';
 import { mcpServers, skillFiles, skillsBelow } from './skills.ts';
 
-/** Nothing but the model is asked for. */
+/** The command line calls no host but the model's. */
 const QUIET = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1', DISABLE_AUTOUPDATER: '1' };
 
-/** What its tool WebFetch does first is a call of another host than the model's. */
+/** Without this, the tool WebFetch first calls a host other than the model's. */
 const SETTINGS = '{"skipWebFetchPreflight":true}';
 
-/** Those of a project it looks for from its working folder up to the top of a repository, so none above that. */
+/**
+ * Claude Code looks for a project's skills from its working folder up to the top of the repository, and not above it.
+ */
 const CLAUDE_SKILLS = `${AGENT_HOME}/.claude/skills`;
 
 export const CLAUDE_SESSIONS = `${AGENT_HOME}/.claude/projects`;
 
-/** It refuses 0, which less than a millionth would be. */
+/** Claude Code rejects 0, to which an amount below a millionth would be rounded. */
 function dollars(usd: number): string {
   return Math.max(1e-6, usd).toFixed(6);
 }
@@ -31,7 +33,7 @@ export function claudeCommand(
       '--output-format',
       'stream-json',
       '--verbose',
-      // The VM is the fence, not a question to somebody who is not there.
+      // The VM is the boundary, because no user is present to answer questions about permissions.
       '--dangerously-skip-permissions',
       ...(model === null ? [] : ['--model', model]),
       '--settings',
@@ -41,7 +43,7 @@ export function claudeCommand(
         : ['--mcp-config', `${AGENT_WORKSPACE}/.mcp.json`, '--strict-mcp-config']),
       ...(outputSchema === undefined ? [] : ['--json-schema', JSON.stringify(outputSchema)]),
       ...(maxTurns === undefined ? [] : ['--max-turns', String(maxTurns)]),
-      // What it counts with are its own provider's prices.
+      // Claude Code counts its budget with the prices of its own provider.
       ...(maxCostUsd === undefined || llm?.price !== undefined ? [] : ['--max-budget-usd', dollars(maxCostUsd)]),
       ...(resume === null ? [] : ['--resume', resume]),
     ],

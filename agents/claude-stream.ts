@@ -1,4 +1,6 @@
-/** What `claude --output-format stream-json` prints: one JSON object a line, the last of them of type `result`. */
+/**
+ * Reads the output of `claude --output-format stream-json`: one JSON object a line; the last one has the type `result`.
+ */
 import {
   amountOf,
   countOf,
@@ -21,13 +23,13 @@ import {
 } from './stream.ts';
 import { largestUse, describeMissingPrice, sumOfCounts, sumOfUse, useSince } from '../domain/agent/budget.ts';
 
-/** What a result that is an error came of, by its `subtype`. */
+/** The budget that an error result ran out of, by its `subtype`. */
 const BUDGETS = {
   error_max_turns: { code: 'agent/budget-turns', what: 'made more turns than its `max_turns`' },
   error_max_budget_usd: { code: 'agent/budget-cost', what: 'cost more than its `max_cost_usd`' },
 } as const;
 
-/** Prices that are no guess: Claude Code's own, and those that somebody set for its users. */
+/** Sources of prices that are not estimates: Claude Code's own list, and the prices that an administrator sets. */
 const PRICE_LISTS: readonly unknown[] = ['list', 'managed'];
 const MOST_UNPRICED = 4;
 
@@ -220,7 +222,7 @@ function finalUsage(result: Fields, soFar: AgentUsage): AgentUsage {
   };
 }
 
-/** A session that goes on has the cost of its earlier commands in `total_cost_usd`. */
+/** In a resumed session, `total_cost_usd` includes the cost of earlier commands. */
 function costOf(result: Fields, cost: CostOfCalls, unpriced: readonly string[]): number | null {
   if (cost === 'none') return 0;
   if (cost === 'unknown' || unpriced.length > 0) return null;
@@ -233,7 +235,7 @@ function usesOfModels(result: Fields, member: string): readonly (readonly [strin
   return Object.entries(fieldsOf(result[member])).map(([model, use]) => [model, fieldsOf(use)]);
 }
 
-/** It counts a model that it does not know by the price of one that it knows. */
+/** Claude Code counts a model that it does not know with the price of one that it knows. */
 function unpricedModels(result: Fields): readonly string[] {
   return usesOfModels(result, 'modelUsage')
     .filter(([, { costBasis }]) => costBasis !== undefined && !PRICE_LISTS.includes(costBasis))

@@ -22,7 +22,7 @@ function command(task: AgentTask): AgentCommand {
   return {
     ...codexCommand(task, server, [
       '-c',
-      // What the account may use is asked there; the token goes to no other server than the one that is named.
+      // Codex asks this server for the limits of the account. The token goes only to the server that `baseUrl` names.
       `chatgpt_base_url=${JSON.stringify(baseUrl.replace(/\/codex\/?$/, ''))}`,
     ]),
     links: file === null ? [] : [{ guestPath: `${AGENT_HOME}/.codex/auth.json`, target: file.guestPath }],

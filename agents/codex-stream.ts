@@ -1,4 +1,6 @@
-/** What `codex exec --json` prints: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`. */
+/**
+ * Reads the output of `codex exec --json`: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`.
+ */
 import { countOf, type Fields, fieldsOf, listOf, parseLine, formatValue, textOf, textOfParts } from './fields.ts';
 import { largestUse } from '../domain/agent/budget.ts';
 import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, type SessionBytes } from './stream.ts';
@@ -9,7 +11,7 @@ export function createCodexStream(): AgentStream {
   let usage: AgentUsage = NO_USAGE;
   let hasEnded = false;
   let failure: string | null = null;
-  /** A turn that failed tells no usage. */
+  /** A failed turn reports no usage. */
   let isUsageFinal = false;
 
   return {
@@ -33,7 +35,7 @@ export function createCodexStream(): AgentStream {
         case 'turn.completed':
           hasEnded = true;
           isUsageFinal = true;
-          // Of the session so far.
+          // The event reports the usage of the whole session so far.
           usage = largestUse(usage, { ...usageOfCodex(fieldsOf(event['usage'])), turns: usage.turns + 1 });
           return [{ kind: 'usage', usage }];
         case 'turn.failed':
@@ -72,7 +74,10 @@ function withEnd(sayings: readonly AgentSaying[]): readonly AgentSaying[] {
 const CALLS = ['function_call', 'custom_tool_call', 'local_shell_call'];
 const OUTPUTS = ['function_call_output', 'custom_tool_call_output'];
 
-/** The stream and the session name a call differently. One without its output Codex takes for aborted when the session goes on. */
+/**
+ * Counts calls, because the stream and the session name a call differently. On resume, Codex treats a call without
+ * output as aborted.
+ */
 function hasNoOpenCall(sessions: SessionBytes): boolean {
   const count = (types: readonly string[]): number =>
     types.reduce((sum, type) => sum + occurrencesOf(`"type":"${type}"`, sessions), 0);
@@ -121,7 +126,7 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
       );
     case 'web_search':
       return tool('web_search', item['query']);
-    // Its thoughts and lists stand in the transcript, and an `error` in an item is a warning.
+    // The transcript has reasoning and to-do lists; an `error` item is a warning.
     case 'reasoning':
     case 'todo_list':
     case 'error':
@@ -137,13 +142,16 @@ function outputOfMcp({ result, error }: Fields): string {
   return text === '' ? (textOf(fieldsOf(error)['message']) ?? '') : text;
 }
 
-/** What a line of a session's file says of the whole session. Null: nothing. */
+/** Reads the session's total use from a line of its file. Null: the line reports no use. */
 export function sessionUseOfCodex(line: string): AgentUsage | null {
   const total = tokenCountOfCodex(line)?.['total_token_usage'];
   return total === undefined ? null : { ...usageOfCodex(fieldsOf(total)), turns: 0 };
 }
 
-/** Of a line of a session's file: what a call of the model took, and the session so far. Null: the line says nothing of it. */
+/**
+ * Reads from a line of a session's file the use of one model call and of the session so far. Null: the line has
+ * neither.
+ */
 export function tokenCountOfCodex(line: string): Fields | null {
   const event = parseLine(line);
   const payload = event?.['type'] === 'event_msg' ? fieldsOf(event['payload']) : {};

@@ -80,8 +80,9 @@ function renderKeyedServer({ baseUrl }: NonNullable<AgentTask['llm']>): TomlTabl
 const SERVER_STARTUP_S = 120;
 
 /**
- * Codex hands a variable on by its own name alone, so a shell renames those of the host; no value stands in an argument. A
- * server that is required is waited for; else the model's first call has no tools of it, and the agent may end without them.
+ * Codex passes a variable on only under its own name, so a shell renames variables of the host. No argument contains a
+ * value. Codex waits for a required server. Otherwise the model's first call would lack the server's tools, and the
+ * agent might end without them.
  */
 function serverSetting({ name, command, args, env, handed }: McpServer): string {
   const renamed = Object.entries(handed);

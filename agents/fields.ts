@@ -29,7 +29,7 @@ export function amountOf(value: unknown): number | null {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
 }
 
-/** Of objects and lists in one another: what walks over a value calls itself for each. */
+/** Limits nested objects and lists, because code that walks a value calls itself for each level. */
 export const MOST_NESTED = 500;
 
 /** @returns null for a line that is no JSON object, or one that is nested deeper than `MOST_NESTED` */
@@ -43,7 +43,7 @@ export function parseLine(line: string): Fields | null {
   }
 }
 
-/** Of JSON; of other texts it may say anything. */
+/** The result is meaningful only for JSON. */
 function isNestedDeeper(text: string, most: number): boolean {
   let depth = 0;
   let isString = false;

@@ -1,20 +1,20 @@
 /** From bytes to lines. Characters may be cut anywhere between two pieces, and a line has a most. */
 
 export interface StreamLine {
-  /** Of the line's first byte in the stream. */
+  /** The offset of the line's first byte in the stream. */
   readonly offset: number;
-  /** Null: it is longer than a line may be. */
+  /** Null: the line is longer than the limit. */
   readonly text: string | null;
 }
 
 export interface LineReader {
   push(bytes: Uint8Array): readonly StreamLine[];
-  /** What stands behind the last line break. */
+  /** Returns the text after the last line break. */
   end(): readonly StreamLine[];
 }
 
 const LINE_BREAK = 0x0a;
-/** What is no UTF-8 becomes U+FFFD: a line of JSON never has it. */
+/** Bytes that are not UTF-8 become U+FFFD, which no line of JSON contains. */
 const decoder = new TextDecoder();
 
 export function createLineReader(mostBytes: number): LineReader {
@@ -22,7 +22,7 @@ export function createLineReader(mostBytes: number): LineReader {
   let held = new Uint8Array(0);
   let heldBytes = 0;
   let isTooLong = false;
-  /** Of the line that is being read. */
+  /** The offset of the line that is being read. */
   let offset = 0;
 
   const hold = (bytes: Uint8Array): void => {

@@ -1,4 +1,4 @@
-/** What a provider needs, by the domain, is what its file in this folder calls. */
+/** Compares what the domain says a provider needs with what its file in this folder calls. */
 import { posix } from 'node:path';
 import { expect, it } from 'vitest';
 import { agentPartsOf, cliOf, llmInGuest } from '../domain/agent/agent-cli.ts';
@@ -57,7 +57,7 @@ it('a login that is a file lies in the guest’s memory, where its command line 
   expect(credentialFileOf({ llm: llm('codex-personal') })?.name).toBe('CODEX_AUTH_JSON');
 });
 
-it('Codex by a subscription asks one server alone, the one that is named', () => {
+it('Codex with a subscription calls only the configured server', () => {
   const argsOf = (baseUrl: string | null): string => {
     const plan = llm('codex-personal', { baseUrl });
     const task = { prompt: '', llm: plan, skills: [], outputSchema: undefined, limits: {}, resume: null };

@@ -1,14 +1,14 @@
-/** What an agent is asked: the author's prompt, what lies beside it, and where the answer goes. */
+/** Composes the prompt of an agent: the author's text, the input, and where to write the output. */
 
 export interface PromptParts {
   readonly prompt: string;
-  /** The first bytes of its input; null: it has none. */
+  /** The first bytes of the agent's input; null: the agent gets no input. */
   readonly input: Uint8Array | null;
-  /** Where it writes its output; null: its last message is it. */
+  /** The file for the agent's output; null: its last message is the output. */
   readonly outputFile: string | null;
 }
 
-/** Of the input, within the prompt. */
+/** The most bytes of the input that the prompt contains. */
 export const INPUT_IN_PROMPT_BYTES = 4_000;
 
 export function composePrompt({ prompt, input, outputFile }: PromptParts): string {
@@ -22,7 +22,7 @@ function inputNote(input: Uint8Array): string {
   return `\n\nThe output of the previous stage:\n${text}\n\nIt is also at /workspace/input.json, whole.`;
 }
 
-/** A character that the cut went through is left out. Null: the input is no text. */
+/** Drops a character that the cut splits. Null: the input is not text. */
 function textIn(bytes: Uint8Array): string | null {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: true });

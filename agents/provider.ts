@@ -1,4 +1,7 @@
-/** What a provider is: how its command line is called, what it reads, what it prints. One file for each, listed in `registry.ts`. */
+/**
+ * The interface of a provider: how to call its command line, and how to read its output. `registry.ts` lists one file
+ * for each provider.
+ */
 import type { AgentCli } from '../domain/agent/agent-cli.ts';
 import type { AgentSkill, JsonValue, LlmPlan, LlmProvider } from '../domain/plan/plan.ts';
 import type { AgentStream, AgentUsage } from './stream.ts';
@@ -7,11 +10,11 @@ export interface AgentTask {
   readonly prompt: string;
   readonly llm: LlmPlan | null;
   readonly skills: readonly AgentSkill[];
-  /** What the answer has to be, as JSON; undefined: anything. */
+  /** The JSON Schema of the answer; undefined: any answer is allowed. */
   readonly outputSchema: JsonValue | undefined;
   /** What is left for this command of those limits that its command line keeps itself. */
   readonly limits: OwnLimits;
-  /** The session that goes on; null: a new one. */
+  /** The session to resume; null: start a new one. */
   readonly resume: string | null;
 }
 
@@ -45,11 +48,11 @@ export interface AgentProvider {
   readonly name: LlmProvider;
   /** As `cliOf` says; the mock agent plays each of them. */
   readonly cli: AgentCli;
-  /** Where its command line keeps the sessions that it can go on with. */
+  /** The folder in which the command line keeps the sessions that it can resume. */
   readonly sessionFolder: string;
   /**
-   * The tokens that its stream tells are of the whole session, those of earlier commands among them: what a line of the session's
-   * file says of that. Absent: they are of the command alone.
+   * Reads the use of the whole session from a line of the session's file. Present if the stream reports tokens of the
+   * whole session, including earlier commands. Absent: the stream reports tokens of this command only.
    */
   readonly sessionUse?: (line: string) => AgentUsage | null;
   command(task: AgentTask): AgentCommand;

@@ -1,6 +1,7 @@
 /**
- * The file in which a command line keeps its session: there the use of each call of the model stands as soon as the call has ended.
- * Codex's stream tells it at the end of a turn alone, and Claude's stream counts what a call writes by its first token.
+ * Reads the file in which a command line keeps its session. The file has the use of each model call as soon as the call
+ * ends. Codex's stream reports use only at the end of a turn. Claude's stream counts only the first token that a call
+ * writes.
  */
 import { fieldsOf, parseLine, textOf } from './fields.ts';
 import { type AgentUsage, NO_USAGE } from './stream.ts';
@@ -11,7 +12,7 @@ import type { AgentCli } from '../domain/agent/agent-cli.ts';
 
 /** Adds up the lines that it is given. */
 export interface SessionReader {
-  /** What was used in all; null: the line says nothing of it. */
+  /** Returns the total use so far; null: the line reports no use. */
   line(text: string): AgentUsage | null;
 }
 
@@ -24,12 +25,12 @@ const PATTERNS: Readonly<Record<AgentCli, string>> = {
 /** As both command lines make them; nothing else comes into a pattern. */
 const SESSION_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Where the file is not there by then, the command line keeps it elsewhere. */
+/** If the file does not exist after this time, the command line keeps it elsewhere. */
 const FILE_LIMIT_SECONDS = 60;
 
 /**
- * Puts out what is in the file of a session and what comes to it, until it is ended.
- * @param from  `end`: what comes after a first line `ready`
+ * Prints the file of a session and what is appended to it, until the program is stopped.
+ * @param from  `end`: print a first line `ready`, then only what is appended
  * @returns arguments of a shell; null for a text that is no id of a session
  */
 export function sessionFollower(cli: AgentCli, sessionId: string, from: 'start' | 'end'): readonly string[] | null {
@@ -65,7 +66,10 @@ export function createSessionReader(cli: AgentCli): SessionReader {
   return cli === 'codex' ? codexReader() : claudeReader();
 }
 
-/** Each line of a message has the use of all of it. The most that one said stands: who works there can write lines of its own. */
+/**
+ * Each line of a message reports the use of the whole message. The reader keeps the largest value, because the guest's
+ * user can add forged lines to the file.
+ */
 function claudeReader(): SessionReader {
   let before = NO_USAGE;
   let current = NO_USAGE;
@@ -75,7 +79,7 @@ function claudeReader(): SessionReader {
       const event = parseLine(text);
       const message = fieldsOf(event?.['message']);
       if (event?.['type'] !== 'assistant' || message['usage'] === undefined) return null;
-      // What the command line itself has put there, as when a call has failed.
+      // The command line itself writes such messages, for example when a call has failed.
       if (message['model'] === '<synthetic>') return null;
       const id = textOf(message['id']);
       const said = usageOfClaude(fieldsOf(message['usage']));
@@ -87,7 +91,7 @@ function claudeReader(): SessionReader {
   };
 }
 
-/** A line that repeats the total is of no further call. */
+/** A line that repeats the total belongs to no further call. */
 function codexReader(): SessionReader {
   let sum = NO_USAGE;
   let total = '';

@@ -1,4 +1,4 @@
-/** What of an agent's skills lies in its guest, and what of them is said on its command line. */
+/** Tests the files of an agent's skills in its guest, and the arguments that its command line gets for them. */
 import { expect, it } from 'vitest';
 import { AGENT_DEFAULTS } from '../domain/plan/defaults.ts';
 import type { AgentSkill, AgentWork, LlmProvider } from '../domain/plan/plan.ts';
@@ -40,7 +40,7 @@ it('two servers that read one variable each have it by a name of its own, which 
   expect(hostVariablesOf([{ work }])).toEqual(['ANTHROPIC_API_KEY', 'TOKEN']);
 });
 
-it('Claude is told the name of a server’s variable, which it fills in itself', () => {
+it('Claude gets the name of a server’s variable, whose value it fills in itself', () => {
   const file = called('claude', [STYLE, MARKET]).files.find(({ guestPath }) => guestPath.endsWith('.mcp.json'));
   expect(JSON.parse(file!.text)).toEqual({
     mcpServers: {
@@ -74,7 +74,7 @@ it('a document lies where each command line looks for skills, with the front mat
     expect(places(provider)).toEqual([at, '/home/sandbox/.agents/skills/style/SKILL.md']);
 });
 
-it('Claude’s settings and servers are named on its command line, also where it goes on with a session', () => {
+it('Claude’s command line names its settings and servers, also in a resumed session', () => {
   const llm = { provider: 'claude' as const, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
   for (const resume of [null, 'of-before']) {
     const task = { prompt: 'x', llm, skills: [MARKET], outputSchema: undefined, limits: {}, resume };

@@ -13,7 +13,7 @@ export interface McpServer {
   readonly handed: Readonly<Record<string, string>>;
 }
 
-/** Documents of the agent, each at both places, and `.mcp.json` where it has servers. */
+/** The agent's documents, each at both places, and `.mcp.json` if the agent has servers. */
 export function skillFiles(skills: readonly AgentSkill[]): readonly GuestFile[] {
   const servers = mcpServers(skills);
   return [
@@ -93,7 +93,7 @@ function withFrontMatter(name: string, content: string): string {
   return `---\nname: ${name}\ndescription: ${description}\n---\n\n${content}`;
 }
 
-/** Claude fills in variables of its own; the values themselves stand in no file. */
+/** Claude fills in variables itself, so no file contains their values. */
 function mcpJson(servers: readonly McpServer[]): string {
   const entries = servers.map(({ name, command, args, env, handed }) => {
     const filled = Object.entries(handed).map(([key, handedAs]) => [key, `\${${handedAs}}`]);

@@ -1,16 +1,16 @@
-/** What an agent says while it works, whatever its command line: each provider's stream is read into this. */
+/** The events of an agent at work. Each provider's stream is read into these types. */
 import type { ErrorCode } from '../domain/errors/codes.ts';
 
 export const STREAM_LIMITS = {
-  /** Of a line of the stream; a longer one is passed over and counted. */
+  /** The bytes of one line; a longer line is skipped and counted. */
   lineBytes: 4 * 1024 * 1024,
-  /** Told of one command; what comes after them stands in the transcript alone. */
+  /** The events of one command; later ones are only in the transcript. */
   events: 10_000,
-  /** UTF-16 code units of what a tool was called with, or said when it failed. */
+  /** UTF-16 code units of a tool's arguments, or of its error text. */
   detailCharacters: 500,
   /** Bytes of UTF-8 of what a call of a tool printed, from its end. */
   toolOutputBytes: 16 * 1024,
-  /** UTF-16 code units of a message that is told; the last one is the output, and whole. */
+  /** UTF-16 code units of a reported message. The last message is the output and is never cut. */
   textCharacters: 8 * 1024,
   /** UTF-16 code units of names: tools, models, sessions. */
   nameCharacters: 200,
@@ -20,7 +20,7 @@ export interface AgentUsage {
   /** All that the model read, cached or not. */
   readonly inputTokens: number;
   readonly outputTokens: number;
-  /** Of `inputTokens`. */
+  /** The part of `inputTokens` that the provider read from its cache. */
   readonly cachedInputTokens: number;
   /** Calls of the model that the stream shows. */
   readonly turns: number;
@@ -28,7 +28,7 @@ export interface AgentUsage {
   readonly costUsd: number | null;
 }
 
-/** Files of sessions, one behind the other, as a tar has them. A `Buffer` is one. */
+/** Files of sessions, one after the other, as in a tar. A `Buffer` fits this type. */
 export interface SessionBytes {
   includes(words: string): boolean;
   indexOf(words: string, from?: number): number;
@@ -38,7 +38,7 @@ export type EndCheck = (sessions: SessionBytes) => boolean;
 
 export type AgentSaying =
   | { readonly kind: 'text'; readonly text: string }
-  /** @remarks `failed`: it is told when it has failed, beside the call itself where the stream has both. */
+  /** @remarks `failed`: reported when the call has failed, in addition to the call itself if the stream has both */
   | { readonly kind: 'tool'; readonly tool: string; readonly detail: string; readonly failed: boolean }
   /** The whole output of a tool call. `tool` is empty if the stream does not name the tool. */
   | { readonly kind: 'tool-output'; readonly tool: string; readonly text: string }
@@ -52,7 +52,10 @@ export type AgentSaying =
   /** So far. */
   | { readonly kind: 'usage'; readonly usage: AgentUsage };
 
-/** Texts and names are whole: who tells them takes secrets out and then cuts them, because half a secret is not found. */
+/**
+ * Texts and names are whole. The code that reports them removes secrets first and cuts afterwards, because half a
+ * secret is not found.
+ */
 export interface AgentOutcome {
   /** Null: the stream never said. */
   readonly sessionId: string | null;

@@ -242,19 +242,19 @@ describe('the stream of claude', () => {
     const { sayings, outcome } = read(createClaudeStream(), lines.join('\n'));
     expect(outcome.usage).toMatchObject({ inputTokens: 30, outputTokens: 3, turns: 3 });
     expect(sayings.filter(({ kind }) => kind === 'usage')).toHaveLength(3);
-    // What somebody prints who makes up names costs no memory without end, and each name counts.
+    // Ids that a guest makes up do not use unlimited memory, and each one counts as a turn.
     const forged = Array.from({ length: 5_000 }, (_, index) => said(`${index}${'x'.repeat(1_000)}`, 'text'));
     expect(read(createClaudeStream(), forged.join('\n')).outcome.usage.turns).toBe(5_000);
   });
 
-  it('a session that goes on costs what its own calls cost: the total has those of earlier commands', () => {
+  it('the cost of a resumed session counts only its own calls, though the total includes earlier commands', () => {
     const costOf = (own: unknown): number | null => {
       const total = { type: 'result', subtype: 'success', is_error: false, total_cost_usd: 0.5 };
       const text = JSON.stringify({ ...total, model_usage_since_last_result: own });
       return read(createClaudeStream(), text).outcome.usage.costUsd;
     };
     expect(costOf({ a: { costUSD: 0.125 }, b: { costUSD: 0.25 } })).toBe(0.375);
-    // A version that does not tell them, and what somebody made up.
+    // A version without this member, and forged values, fall back to the total.
     for (const none of [undefined, null, 7, [], {}, { a: null }, { a: { costUSD: -1 } }, { a: { costUSD: '1' } }])
       expect(costOf(none)).toBe(0.5);
   });
@@ -358,7 +358,7 @@ describe('the end of a call', () => {
   const endOf = (stream: AgentStream, line: object): Extract<AgentSaying, { readonly kind: 'tool-ended' }> =>
     stream.line(JSON.stringify(line)).find((saying) => saying.kind === 'tool-ended')!;
 
-  it('stands in a session of claude once its result does', () => {
+  it('a tool call has ended in a session of claude once its result is in the file', () => {
     const content = [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'x' }];
     const { isIn } = endOf(createClaudeStream(), { type: 'user', message: { content } });
     const call = JSON.stringify({ message: { content: [{ type: 'tool_use', id: 'toolu_1' }] } });
@@ -366,7 +366,7 @@ describe('the end of a call', () => {
     expect(isIn!(Buffer.from(`${call}\n${JSON.stringify({ message: { content } })}`))).toBe(true);
   });
 
-  it('stands in a session of codex once each call has its output', () => {
+  it('a tool call has ended in a session of codex once each call has its output', () => {
     const item = { type: 'command_execution', command: 'x', exit_code: 0 };
     const { isIn } = endOf(createCodexStream(), { type: 'item.completed', item });
     const lineOf = (type: string): string => JSON.stringify({ type: 'response_item', payload: { type, call_id: 'c' } });
@@ -422,7 +422,7 @@ describe('the reader of lines', () => {
     }
   });
 
-  it('passes over a line that is too long, and goes on behind it', () => {
+  it('the reader skips a line that is too long and continues after it', () => {
     const reader = createLineReader(4);
     const lines = [
       ...reader.push(new TextEncoder().encode('1234\n123')),

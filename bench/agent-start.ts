@@ -19,7 +19,10 @@ const KEY_OF_NOBODY = { ANTHROPIC_API_KEY: 'sk-of-nobody', OPENAI_API_KEY: 'sk-o
 
 export interface AskedModel extends AsyncDisposable {
   readonly port: number;
-  /** Of the first call since it was asked before; milliseconds of `performance.now()`. @throws Error when there was none */
+  /**
+   * Returns when the first call since the last question arrived, in milliseconds of `performance.now()`.
+   * @throws Error if no call arrived
+   */
   takeFirstCallMs(): number;
 }
 

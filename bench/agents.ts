@@ -1,6 +1,6 @@
 /**
- * What an agent's stage costs beside its command line: the mock agent as a stage, and the same call of it by hand, in turn in one
- * VM. By hand means a command of a shell in the VM, which takes the time itself.
+ * Measures what an agent's stage costs in addition to its command line. In one VM, the mock agent runs in turn as a
+ * stage and by hand. By hand means a shell command in the VM, which takes the time itself.
  */
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

@@ -30,7 +30,10 @@ export function cliArms(bin: string, workDir: string): readonly Arm<'cpuMs' | 'w
 const TIMED =
   'unset NODE_EXTRA_CA_CERTS; TIMEFORMAT="%U %S %R"; time "$@" >/dev/null 2>/dev/null || echo "exit code $?" >&2';
 
-/** Of one process, to its end, without NODE_EXTRA_CA_CERTS in its environment; its output goes nowhere. @throws when it fails */
+/**
+ * Measures one process to its end, without NODE_EXTRA_CA_CERTS in its environment. The output is discarded.
+ * @throws Error if the process fails
+ */
 export async function measureProcess(argv: readonly string[]): Promise<{ cpuMs: number; wallMs: number }> {
   const { stderr } = await run('bash', ['-c', TIMED, 'bash', ...argv]);
   if (stderr.includes('exit code')) throw new Error(`${argv.join(' ').slice(0, 200)}: ${stderr.trim()}`);

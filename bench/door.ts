@@ -1,4 +1,4 @@
-/** What a program of a guest gets through the door of its VM. */
+/** Measures a guest program's throughput through the proxy ("door") of its VM. */
 import { Buffer } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,7 +9,7 @@ const never = new AbortController().signal;
 /** As many as may come in a second. */
 const CONNECTIONS = 50;
 
-/** `command` prints so many bytes, which go into a file as those of `writeFile` do. */
+/** `command` prints `sizeBytes` bytes, which a shell writes to a file, because `writeFile` also writes a file. */
 export function downloadArm(name: string, vm: Sandbox, command: string, sizeBytes: number): Arm<'mbPerS'> {
   const path = '/workspace/door.bin';
   return {

@@ -1,7 +1,7 @@
 /**
- * What items of a list cost beside the work that they do: a run of one stage with many items and one long stage beside it,
- * against a bare workflow that fans out as many activities of the same duration, as many at a time, with one long activity.
- * Whole runs are measured, not slopes: the list, the windows' starts and the merge of the results are part of what items cost.
+ * Measures what list items cost in addition to their work. One run has a stage with many items and one long stage. A
+ * bare workflow with the same number of activities, duration and concurrency, and one long activity, is the comparison.
+ * Each round measures a whole run: the list, the starts of windows and the merge of results are part of the cost.
  */
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
@@ -10,11 +10,11 @@ import { type Arm, processCpuMs } from './measure.ts';
 export type ItemsMeasure = 'wallSeconds' | 'workerCpuMsPerItem' | 'serverCpuMsPerItem';
 
 export const ITEMS_WIDTH = 50;
-/** Of the command of an item, and of a bare activity. */
+/** The duration of an item's command, and of a bare activity. */
 export const ITEM_MS = 5;
 /** Run before anything is counted, as for stages. */
 const WARM_UP_ITEMS = 2_000;
-/** Of the stage beside the items, for each item: it ends before they do, whatever carries them. */
+/** The duration of the long stage for each item. It ends before the items do, in both arms. */
 const LONG_MS_PER_ITEM = 1;
 
 export function longMs(items: number): number {

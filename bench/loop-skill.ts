@@ -7,7 +7,7 @@ const NOTE = 'n'.repeat(40);
 
 export const LOOP_STEP = 'loop';
 
-/** Of about 60 bytes. */
+/** Returns an answer of about 60 bytes. */
 export function loopAnswer(index: number): { readonly index: number; readonly note: string } {
   return { index, note: NOTE };
 }

@@ -101,7 +101,7 @@ function vmsOf(stateDir: string): readonly LiveVm[] {
   return found;
 }
 
-/** The QEMU process below a keeper: between them stand the jail's processes. */
+/** Returns the pid of the QEMU process below a keeper; the jail's processes are in between. */
 function qemuBelow(keeperPid: number): number | null {
   const children = new Map<number, number[]>();
   const names = new Map<number, string>();

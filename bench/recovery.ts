@@ -40,7 +40,7 @@ export function recoveryArm(
       const { workerPid } = JSON.parse(readFileSync(join(stateDir, 'stack.json'), 'utf8')) as { workerPid: number };
       process.kill(workerPid, 'SIGKILL');
       const began = performance.now();
-      // What the dead worker had stored in its last moment is not a sign of life.
+      // Output that the dead worker stored in its last moment does not show that the run continues.
       await sleep(100);
       const stored = await readLastSeq(reader, runId, killedAfter);
       await nextOutput(reader, runId, stored, 120_000);

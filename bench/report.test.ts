@@ -12,7 +12,7 @@ function figure(title: string, value: number): Figure {
   };
 }
 
-test('a figure that is taken again replaces its section alone, and says when', () => {
+test('a figure that is measured again replaces only its own section and shows the date', () => {
   const page = renderReport([figure('(a) one', 1), figure('(b) two', 2), figure('(c) three', 3)], LANE, '2026-01-01');
   const again = replaceFigures(page, [figure('(b) two', 9)], { ...LANE, loads: ['load 7'] }, '2026-02-02');
   const section = /^## \(b\)[^]*?(?=^## )/m;

@@ -26,7 +26,7 @@ export interface Figure {
   readonly method: string;
   readonly rows: readonly FigureRow[];
   readonly goals: readonly Goal[];
-  /** What explains a goal that is met or missed. */
+  /** Ratios that explain why a goal is met or missed. */
   readonly ratios?: readonly Ratio[];
 }
 
@@ -41,7 +41,7 @@ export interface Lane {
 
 export interface Page {
   readonly title: string;
-  /** What writes the page. */
+  /** The command that writes the page. */
   readonly command: string;
   /** Lines on where and how the figures were taken. */
   readonly facts: readonly string[];

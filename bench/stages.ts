@@ -12,12 +12,12 @@ import { type Arm, processCpuMs } from './measure.ts';
 export type StageMeasure = 'msPerStage' | 'workerCpuMsPerStage' | 'eventsPerStage' | 'bytesPerStage';
 
 /**
- * Run before anything is counted. A worker serves for days, and until V8 has compiled what a stage goes through, whoever has more
- * code pays more: after 100 stages a stage costs twice what it does after 2,000.
+ * The number of stages that run before the measurement. A worker serves for days. Until V8 has compiled the code of a
+ * stage, the arm with more code is slower. After 100 stages, a stage costs twice what it costs after 2,000.
  */
 export const WARM_UP_STAGES = 2_000;
 
-/** Of how many stages a short and a long run are. */
+/** The number of stages in a short and in a long run. */
 export interface RunLengths {
   readonly short: number;
   readonly long: number;

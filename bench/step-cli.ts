@@ -14,7 +14,7 @@ import { type AdvanceMeasure, count, sessionAt } from './steps.ts';
 /** Advances in a round. */
 const SAMPLE = 3;
 
-/** Of a client that appends what it is given; or of one that drops checkpoints, for comparison. */
+/** Measures a client that appends the lines it receives, or, for comparison, one that drops checkpoints. */
 export async function statelessArm(
   steps: number,
   script: string,
@@ -88,7 +88,7 @@ export function startArm(name: string, script: string): Arm<AdvanceMeasure> {
   return { name, round: () => sample(() => measureProcess([script, 'start'])) };
 }
 
-/** What any process of Node costs, beside it. */
+/** Measures the cost of an empty Node process, for comparison. */
 export function nodeArm(): Arm<AdvanceMeasure> {
   return {
     name: '`node -e 0`, for comparison',
@@ -96,7 +96,10 @@ export function nodeArm(): Arm<AdvanceMeasure> {
   };
 }
 
-/** The same where Node has certificates to read: as many as it holds itself, the usual size of a system's bundle. */
+/**
+ * Measures the same process with certificates to read. Node's own root certificates have the usual size of a system's
+ * bundle.
+ */
 export function nodeWithCertificatesArm(workDir: string): Arm<AdvanceMeasure> {
   const file = join(workDir, 'certificates.pem');
   writeFileSync(file, rootCertificates.join('\n'));

@@ -109,7 +109,7 @@ async function historyOf(handle: WorkflowHandle): Promise<{ readonly events: num
   };
 }
 
-/** Of a worker and the processes of its skills. */
+/** Returns the CPU time of a worker and the processes of its skills. */
 function cpuOf(workerPid: number): number {
   return [workerPid, ...childrenOf(workerPid)].reduce((sum, pid) => sum + processCpuMs(pid), 0);
 }

@@ -5,11 +5,11 @@ import { buildSkill } from '../skill-kit/bundle/build-skill.ts';
 import { packageRoot } from '../setup/package-root.ts';
 
 export interface StepScripts {
-  /** Of the skill that loops: its source. */
+  /** The source of the looping skill. */
   readonly entry: string;
-  /** Of the skill that loops: its code as it was built. */
+  /** The built code of the looping skill. */
   readonly script: string;
-  /** `scripts/run` of two skills that differ in the library of their schemas alone. */
+  /** `scripts/run` of two skills that differ only in the library of their schemas. */
   readonly zod: string;
   readonly arktype: string;
 }

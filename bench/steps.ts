@@ -1,6 +1,6 @@
 /**
- * What one advance of a step machine costs in this process, by the number of steps of its session. The mean over a whole
- * session, so that anything that grows shows.
+ * Measures what one advance of a step machine costs in this process, by the number of steps in its session. The mean
+ * covers a whole session, so that it shows costs that grow with the session.
  */
 import { recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
 import type { SessionState } from '../domain/step-machine/state.ts';

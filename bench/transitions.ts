@@ -1,4 +1,4 @@
-/** What a transition of the run machine costs, in CPU time of this process: no server and no VM. */
+/** Measures what a transition of the run machine costs in CPU time of this process, without a server or a VM. */
 import type { MachinePlan, MachineStage } from '../domain/pipeline/machine-plan.ts';
 import type { Command } from '../domain/pipeline/command.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';

@@ -47,7 +47,7 @@ export async function warmVm(
   };
 }
 
-/** What the arm before it left to be written is no cost of this one. */
+/** Syncs the disk first, because pending writes of the previous arm must not count for this one. */
 export function onIdleDisk<T extends string>(vm: Sandbox, { name, round }: Arm<T>): Arm<T> {
   return {
     name,

@@ -43,7 +43,7 @@ async function* speak(step: SpokenStep, context: StepContext): AsyncGenerator<St
   yield { type: 'message_stop' };
 }
 
-/** What a block begins with, and what then comes. */
+/** The type of a content block, and the deltas that follow its start. */
 interface Block {
   readonly type: string;
   readonly deltas: AsyncIterable<Readonly<Record<string, unknown>>> | Iterable<Readonly<Record<string, unknown>>>;

@@ -1,7 +1,7 @@
 /**
- * A model server without a model: it answers as the Responses API of OpenAI and the Messages API of Anthropic do, streaming, by a
- * script. What a script says is decided by the conversation it is asked with, so that agents may come in any number and order, and
- * one that is started anew begins anew.
+ * A model server without a model. It streams scripted answers as OpenAI's Responses API and Anthropic's Messages API
+ * do. The script chooses an answer by the conversation in the request. So agents may connect in any number and order,
+ * and a restarted agent starts from the beginning.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -35,7 +35,7 @@ export interface FakeModel extends AsyncDisposable {
 
 const BODY_BYTES = 16 * 1024 * 1024;
 
-/** @param tls  its key and certificate, in PEM: it speaks https alone */
+/** @param tls  key and certificate in PEM; with it, the server accepts only https */
 export async function startFakeModel(
   script: ModelScript,
   tls?: { readonly key: string; readonly cert: string },
@@ -43,7 +43,7 @@ export async function startFakeModel(
   const requests: ModelRequest[] = [];
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     answer(script, requests, request, response).catch((error: unknown) => {
-      // Of a mistake in a script: no command line asks again after it.
+      // A mistake in a script gets status 400, after which no command line retries.
       if (!response.headersSent) response.writeHead(400, { 'content-type': 'text/plain' });
       response.end(String(error));
     });

@@ -49,7 +49,7 @@ async function* speak(step: SpokenStep, context: StepContext): AsyncGenerator<St
   yield { type: 'response.completed', response: { id, usage: USAGE } };
 }
 
-/** What comes of a message before it is whole. */
+/** Streams the part of a message that comes before the whole message. */
 async function* onTheWay(
   index: number,
   { id, content, ...begun }: Message,

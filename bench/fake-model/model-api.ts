@@ -1,19 +1,21 @@
-/** What the fake model says, whatever API it is asked by. */
+/** The answers of the fake model, independent of the API of the request. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** What the model does when it is asked. */
+/** One step of the script: the model speaks, or rejects the call. */
 export type ModelStep = SpokenStep | Refusal;
 
 /** An answer, or its beginning. */
 export type SpokenStep =
-  /** Where `everyMs` is given, a word at a time, so far apart. */
+  /** With `everyMs`, the model sends one word at a time, at this interval. */
   | { readonly say: string; readonly everyMs?: number }
   /**
    * In a shell of the agent, as a call of the tool that its command line offers for that; `saying` comes before it, at the pace of
    * `everyMs`.
    */
   | { readonly run: string; readonly saying?: string; readonly everyMs?: number }
-  /** Of another tool that its command line offers: `mcp__SERVER__TOOL` for one of an MCP server, whatever the API does with the name. */
+  /**
+   * A call of another tool that the command line offers. `mcp__SERVER__TOOL` names a tool of an MCP server, in any API.
+   */
   | { readonly call: string; readonly input: unknown }
   /** The value that a schema asks for, in the way that the command line wants it. */
   | { readonly answer: unknown }
@@ -54,13 +56,13 @@ export type StreamEvent = Fields & { readonly type: string };
 
 /** One API of models. */
 export interface ModelApi {
-  /** The field of a request that has what was said so far. */
+  /** The field of a request that contains the conversation so far. */
   readonly conversation: string;
   /** Answers of the model in it. */
   turnOf(conversation: readonly Fields[]): number;
   /** The body of a refusal. */
   errorOf(refusal: Refusal): Fields;
-  /** Of a `cut` step, those before the cut. */
+  /** Returns the events of a step; for a `cut` step, only the events before the cut. */
   speak(step: SpokenStep, context: StepContext): AsyncIterable<StreamEvent>;
 }
 

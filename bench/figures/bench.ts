@@ -1,4 +1,4 @@
-/** What figures are taken with. */
+/** The settings and workers that figures are measured with. */
 import { join } from 'node:path';
 import type { Environment } from '../../setup/environment.ts';
 import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
@@ -8,12 +8,12 @@ import { type BenchProcess, startNode } from '../servers.ts';
 export interface Bench {
   readonly env: Environment;
   readonly pieces: HostPieces;
-  /** Our own kernel beside Debian's, where it is built. */
+  /** Our own kernel, compared with Debian's; null if it is not built. */
   readonly ownKernel: HostPieces | null;
   readonly root: string;
   readonly workDir: string;
   readonly rounds: number;
-  /** Of the figure of items; fewer are for a quick look. */
+  /** The number of items in the figure of items; use fewer for a quick run. */
   readonly items: number;
   readonly say: (line: string) => void;
 }

@@ -1,4 +1,4 @@
-/** What the dev image costs: to make, to boot, and to start the command lines of agents on it. */
+/** Measures the cost of the dev image: building it, booting it, and starting the command lines of agents on it. */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AGENT_LAYERS } from '../../activities/ports/agent-layers.ts';

@@ -1,4 +1,7 @@
-/** What the door of a VM carries: bytes against files into the same VM, and what a connection costs. */
+/**
+ * Measures the proxy ("door") of a VM: its throughput compared with files into the same VM, and the cost of a
+ * connection.
+ */
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
@@ -112,7 +115,7 @@ function writeFigure({ files, service, tunnel, proxy, connect }: DoorMeasures): 
   };
 }
 
-/** Of the files only what is written: what comes through the door goes the same way. */
+/** Keeps only the write speed of files, because bytes through the door go the same way. */
 function toThroughput(files: ReturnType<typeof fileArm>): Arm<'mbPerS'> {
   return { name: files.name, round: async () => ({ mbPerS: (await files.round()).writeMbPerS }) };
 }

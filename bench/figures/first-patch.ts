@@ -14,7 +14,7 @@ export async function firstPatchFigure(bench: Bench): Promise<Figure> {
   const home = join(folder, 'home');
   mkdirSync(home, { recursive: true });
   const { HOME = '/root', PATH, LANG, NODE_EXTRA_CA_CERTS, ...others } = bench.env.variables;
-  // What the toolchain of Rust and a proxy of the machine need; nothing else of this user's.
+  // Keeps only the variables that the Rust toolchain and a proxy of this machine need.
   const machine = Object.fromEntries(
     Object.entries(others).filter(([name]) => /^(RUSTUP_|HTTPS?_PROXY|NO_PROXY|SSL_|npm_config_)/i.test(name)),
   );

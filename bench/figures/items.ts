@@ -1,4 +1,4 @@
-/** What items of a list cost, beside a long stage. */
+/** Measures the cost of list items while a long stage runs. */
 import { join } from 'node:path';
 import {
   ITEM_MS,

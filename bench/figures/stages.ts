@@ -1,4 +1,4 @@
-/** What a stage costs, one after the other and side by side. */
+/** Measures the cost of stages, in a row and in parallel. */
 import { join } from 'node:path';
 import { type ArmResult, interleave, measurePairedRatio, spread } from '../measure.ts';
 import type { Figure, FigureRow } from '../report.ts';

@@ -1,4 +1,4 @@
-/** What a VM costs: its boot, a command in it, files in and out. */
+/** Measures the cost of a VM: its boot, a command in it, files in and out. */
 import { join } from 'node:path';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createQemuBackend } from '../../sandbox/micro-vm/qemu/backend.ts';

@@ -1,4 +1,4 @@
-/** What a workspace costs: a repository into a guest, beside the same files as a tar. */
+/** Measures the cost of a workspace: a repository into a guest, compared with the same files as a tar. */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
@@ -82,7 +82,7 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
   }
 }
 
-/** Of text that is compressed as text is. */
+/** Creates a repository of text that compresses as well as usual text does. */
 function makeRepository({ workDir }: Bench): string {
   const folder = join(workDir, 'repository');
   mkdirSync(folder);
