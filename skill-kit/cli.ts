@@ -59,7 +59,10 @@ async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void
   process.exit(code);
 }
 
-/** A full disk, or a pipe whose reader has gone. What was done stays done; of a session, the next call gives the result again. */
+/**
+ * Reports a full disk, or a pipe whose reader has gone. Completed work stays; for a session, the next call returns the
+ * result again.
+ */
 function nobodyReads({ message }: Error): void {
   process.stderr.write(`error: the result cannot be written to standard output: ${message}\n`);
   process.exit(1);

@@ -12,12 +12,12 @@ import type {
 } from '../../domain/step-machine/definition.ts';
 import { refuse } from './refuse.ts';
 
-/** What question tools can show. */
+/** Limits of the agents' tools for questions. */
 const HEADER_CHARACTERS_MAX = 12;
 const OPTIONS_MIN = 2;
 const OPTIONS_MAX = 4;
 
-/** What `act.askUser` takes. */
+/** The options of `act.askUser`. */
 export type AskUserInput = Omit<AskStructuredConfig, 'kind'> | Omit<AskOpenConfig, 'kind'>;
 
 export const act: ActBuilder = Object.freeze({

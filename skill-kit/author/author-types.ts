@@ -1,4 +1,7 @@
-/** What authors write, typed: the erased shapes of domain/step-machine/definition.ts with the types of one skill put in. */
+/**
+ * The types of a definition that authors write: the erased shapes of domain/step-machine/definition.ts with the types
+ * of one skill.
+ */
 import type {
   ActBuilder,
   ActionCall,
@@ -61,7 +64,7 @@ export interface ActionContext<
   readonly params: TParams;
 }
 
-/** What `action()` takes. */
+/** The options of `action()`. */
 export interface ActionConfig<TInput extends AnySchema = AnySchema, TOutput extends AnySchema = AnySchema> {
   readonly name: string;
   readonly input: TInput;
@@ -84,7 +87,8 @@ export type InferActionResult<TAction> =
       : never;
 
 /**
- * What `save` may give back. Keys that are no sub-stores are forbidden by name: a generic return type would accept them.
+ * The values that `save` may return. The type forbids keys that are not sub-stores by name, because a generic return
+ * type would accept them.
  */
 export type SaveReturn<TStores, TSave = never> =
   | (object & { readonly step?: unknown } & { readonly [K in keyof TStores]?: DeepPartial<TStores[K]> } & {
@@ -105,8 +109,8 @@ type Next<TResponse, TAction, TStore, TParams, TNext extends AnyTarget> =
   | Terminal;
 
 /**
- * What all steps have. Each type is a parameter of its own: TypeScript does not infer what `save` and `next` return if the parameters
- * are members of one type.
+ * The parts that all steps have. Each type is a separate parameter: TypeScript does not infer what `save` and `next`
+ * return if the parameters are members of one type.
  */
 export interface StepBody<
   TParams,
@@ -188,7 +192,7 @@ interface AskingStep<
   readonly parallel?: undefined;
   readonly next: Next<ResponseOf<TResponse>, ActionResultOf<TAction>, TStore, TParams, TNext>;
 }
-/** Without a prompt nobody answers, so there is no response either. */
+/** A step without a prompt gets no answer, so its callbacks get no response. */
 interface SilentStep<
   TParams,
   TStore,
@@ -226,7 +230,7 @@ interface ForkingStep<
   readonly parallel: { readonly branches: readonly TBranch[]; readonly join: TJoin };
 }
 
-/** What `.step()` takes, with what is inferred from it. */
+/** The options of `.step()`, with the types that are inferred from them. */
 export type StepOptions<
   TParams,
   TStore,
@@ -245,7 +249,7 @@ export type StepOptions<
   | SilentStep<TParams, TStore, TStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry>
   | ForkingStep<TParams, TStore, TStores, TResponse, TInput, TAction, TSave, TOther, TExpiry, TBranch, TJoin>;
 
-/** What `.extend()` puts over a shared step. */
+/** The options of a shared step that `.extend()` overrides. */
 export interface StepOverrides<
   TParams,
   TStore,
@@ -264,7 +268,7 @@ export interface StepOverrides<
 }
 
 declare const shape: unique symbol;
-/** A step made by `step()`; its types travel in a property that exists for the compiler alone. */
+/** A step made by `step()`. A property that exists only for the compiler carries its types. */
 export interface StepDefinition<
   TResponse = unknown,
   TAction = unknown,

@@ -29,7 +29,7 @@ export function checkSkillDefinition(definition: SkillDefinition): void {
   if (!name) refuse(new Error('skill: name is required'), definition);
   const mistakes = diagnose(definition).filter(({ severity }) => severity === 'error');
   if (mistakes.length === 0) return;
-  // Without a first step there is no skill to find mistakes in: that alone is said.
+  // Without a first step there is no graph to check, so this is the only mistake to report.
   if (!entry || Object.keys(steps).length === 0) checkSteps(`skill "${name}"`, entry, steps);
   refuse(new SkillDefinitionError(name, mistakes), definition);
 }

@@ -22,12 +22,14 @@ import type {
 } from './store-types.ts';
 
 declare const shape: unique symbol;
-/** A module with the types of its steps, in a property that exists for the compiler alone. */
+/** A module with the types of its steps, in a property that exists only for the compiler. */
 export interface TypedModule<TSteps extends AnyRan, TEdges, TEntry extends string> extends ModuleDefinition {
   readonly [shape]?: { readonly steps: TSteps; readonly edges: TEdges; readonly entry: TEntry };
 }
 
-/** Sub-stores of a module's steps are those of the skills that register it, which it does not know. */
+/**
+ * The sub-stores of a module's steps belong to the skills that register it, and the module does not know their types.
+ */
 type AnyStores = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
 export class ModuleBuilder<TEntry extends string = string, TSteps extends AnyRan = never, TEdges = never> {

@@ -1,4 +1,4 @@
-/** Puts the target of whoever uses a shared step where the step says `__parent__`: in every field and form that a target has. */
+/** Replaces `__parent__` in a shared step with the target that the skill gives, in every field and form of a target. */
 import { PARENT_TARGET, type StepConfig, type TransitionContext } from '../../domain/step-machine/definition.ts';
 
 export function resolveParent(config: StepConfig, next: string): StepConfig {

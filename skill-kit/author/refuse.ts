@@ -1,12 +1,12 @@
 /**
- * How builders refuse what an author wrote: they throw. While lint loads a skill they note it and go on instead, so that one
- * run shows every mistake. By a global name, for a skill that was bundled has its own copy of this file.
+ * Builders throw to reject an author's mistake. While lint loads a skill, they record the mistake and continue, so that
+ * one run shows every mistake. The recorder has a global name, because a bundled skill has its own copy of this file.
  */
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 
 export interface Refusal {
   readonly error: Error;
-  /** What was built all the same. */
+  /** The definition that was built despite the mistake. */
   readonly definition: SkillDefinition | null;
 }
 
@@ -27,7 +27,7 @@ export class StepDefinitionError extends Error {
   }
 }
 
-/** @throws the error, unless refusals are noted: then whoever calls goes on as well as it can */
+/** @throws the error, unless mistakes are recorded; then the caller continues as well as it can */
 export function refuse(error: Error, definition: SkillDefinition | null = null): void {
   const note = (globalThis as NotingGlobal)[NOTED];
   if (note === undefined) throw error;

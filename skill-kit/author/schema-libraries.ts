@@ -1,7 +1,7 @@
 /**
- * `z` and `type` for plain Node. Loading ArkType costs half a second of CPU, zod a tenth; a skill that uses one is not to pay
- * for the other, and a module's exports cannot be loaded one by one. So each is a stand-in that loads its library when it is
- * first used. Bundlers take index.bundled.ts instead, where they see plain re-exports and drop what is not used.
+ * `z` and `type` for plain Node. Loading ArkType costs half a second of CPU, and zod a tenth. A skill that uses one
+ * must not pay for the other, and a module's exports cannot be loaded one by one. So each is a proxy that loads its
+ * library on first use. Bundlers use index.bundled.ts instead, whose plain re-exports they can drop if unused.
  */
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
@@ -10,14 +10,17 @@ import type { z as zod } from 'zod';
 
 const require = createRequire(import.meta.url);
 
-/** The instance that `import` gives, not a second copy: authors import these libraries by themselves, too. */
+/**
+ * Returns the instance that `import` returns, because authors also import these libraries directly and a second copy
+ * would not match.
+ */
 function load<T>(library: string, name: string): T {
   return (require(fileURLToPath(import.meta.resolve(library))) as Record<string, T>)[name] as T;
 }
 
 /**
- * Stands for an object or function that is loaded when somebody does anything with it.
- * @param target  has the shape that decides what can be done: only a function can be called
+ * Returns a proxy for an object or function that is loaded on first use.
+ * @param target  has the shape that decides which operations are possible: only a function can be called
  */
 function createLazily<T extends object>(target: object, make: () => T): T {
   let made: T | undefined;

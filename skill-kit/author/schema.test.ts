@@ -53,7 +53,7 @@ describe('checkMade', () => {
     });
   });
 
-  it('takes away nothing else, and leaves alone what it does not have to change', () => {
+  it('removes nothing else, and does not change a value without need', () => {
     const seen: unknown[] = [];
     const spy: AnySchema = {
       '~standard': { version: 1, vendor: 'by-hand', validate: (value) => (seen.push(value), { value }) },
@@ -106,7 +106,7 @@ describe('inputJsonSchema', () => {
     expect(outputJsonSchema(bare)).toBeNull();
   });
 
-  it('differs from the output where a transform stands between', () => {
+  it('differs from the output if the schema has a transform', () => {
     const schema = z.object({ n: z.string().pipe(z.coerce.number()) });
     expect(inputJsonSchema(schema)).toMatchObject({ properties: { n: { type: 'string' } } });
     expect(outputJsonSchema(schema)).toMatchObject({ properties: { n: { type: 'number' } } });

@@ -1,6 +1,6 @@
 /**
- * What step machines ask of a schema, for every library that speaks Standard Schema: check a value now, and say as JSON
- * Schema what may go in. No schema library is imported here.
+ * Checks values against schemas of every library that implements Standard Schema, and describes accepted input as JSON
+ * Schema. No schema library is imported here.
  */
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import {
@@ -25,7 +25,7 @@ export const JSON_SCHEMA_TARGET = 'draft-2020-12';
 export function checkValue<S extends AnySchema>(schema: S, value: unknown, where: string): Checked<InferOutput<S>> {
   const result = schema['~standard'].validate(value);
   if (isPromise(result)) {
-    // Nobody awaits it: what it rejects with is the schema's business, and must not end the process.
+    // No code awaits this promise. Without a handler, its rejection would end the process.
     result.then(undefined, () => undefined);
     throw new Error(
       `${where}: the schema (${schema['~standard'].vendor}) validates asynchronously, and answers are checked synchronously. Remove the async refinement or transform; do that work in the step's action.`,
@@ -59,9 +59,10 @@ function withoutUndefined(value: unknown): unknown {
 }
 
 /**
- * What the schema accepts, as JSON Schema, with defaults. Transforms (ArkType's morphs, zod's `transform`) are described by
- * what goes into them, because that is what an agent has to write; what JSON Schema cannot say becomes `{}`.
- * @returns null when the library has no JSON Schema for it at all
+ * Returns the JSON Schema of the input that the schema accepts, with defaults. Transforms (ArkType's morphs, zod's
+ * `transform`) are described by their input, because an agent writes the input. Types that JSON Schema cannot express
+ * become `{}`.
+ * @returns null if the library cannot export this schema as JSON Schema
  */
 export function inputJsonSchema(schema: AnySchema): Record<string, unknown> | null {
   if (hasToJsonSchema(schema)) {

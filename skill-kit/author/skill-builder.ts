@@ -1,4 +1,4 @@
-/** The builder of skills. At run time it collects; what a callback may read of the store is worked out by its type alone. */
+/** The builder of skills. At run time it only collects; types decide what a callback may read of the store. */
 import type {
   Frontmatter,
   MigrationConfig,
@@ -47,13 +47,13 @@ export type SkillBuilderConfig<
     readonly description?: string | undefined;
     /** Words that should make an agent choose the skill; added to the description. */
     readonly triggers?: readonly string[] | undefined;
-    /** Stands before the preamble: who the agent is in this skill. */
+    /** The text before the preamble, which tells the agent its role in this skill. */
     readonly system?: string | undefined;
     readonly params?: TParams | undefined;
-    /** What `save` writes beside results, by name. */
+    /** The sub-stores that `save` writes in addition to results, by name. */
     readonly stores?: TStores | undefined;
     readonly observers?: ObserverMap | undefined;
-    /** What the skill gives in the end. */
+    /** The schema of the skill's final output. */
     readonly finalOutput?: AnySchema | undefined;
     /** Versions whose sessions this one takes over. */
     readonly migrations?: readonly MigrationConfig[] | undefined;
@@ -69,7 +69,10 @@ export type SkillBuilderConfig<
 /** Params of a skill that declares none. */
 export type AnyParams = Readonly<Record<string, unknown>>;
 
-/** In place of a builder: a step that stands above was typed as if `Step` did not lead to it. */
+/**
+ * The type that replaces a builder if a step was declared before `Step`, which leads to it, so that its types lack that
+ * path.
+ */
 export interface DeclareBefore<Step extends string, Target> {
   readonly 'declare this step': Step;
   readonly 'above the step that it leads to': Target;
@@ -218,7 +221,7 @@ export class SkillBuilder<
     return this as never;
   }
 
-  /** Adds the steps of a module. `next` is where they go on that say `__parent__`. */
+  /** Adds the steps of a module. `next` replaces the target `__parent__` in them. */
   register<MSteps extends AnyRan, MEdges, const MEntry extends string, const TNext extends string>(
     module: TypedModule<MSteps, MEdges, MEntry>,
     { next }: { readonly next: TNext },
@@ -314,7 +317,7 @@ export function skill<
   return new SkillBuilder(config);
 }
 
-/** What agents choose by: the description, and the triggers behind it. */
+/** The text by which agents choose a skill: the description, then the triggers. */
 function describe(description: string | undefined, triggers: readonly string[] = []): string | undefined {
   if (triggers.length === 0) return description;
   const keywords = `Trigger keywords: ${triggers.join(', ')}`;

@@ -1,4 +1,4 @@
-/** Steps and actions that stand on their own, to be used in several skills. */
+/** Builders of steps and actions that several skills can use. */
 import type { StepConfig as ErasedStepConfig, StoreAccessor } from '../../domain/step-machine/definition.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import { refuse } from './refuse.ts';
@@ -39,7 +39,7 @@ export function step<
   return defineStep(eraseTypes(config));
 }
 
-/** What the compiler knows of a step ends here; the engine checks what callbacks return. */
+/** Drops the compile-time types of a step; the engine checks what callbacks return. */
 export function eraseTypes(config: object): ErasedStepConfig {
   return config as ErasedStepConfig;
 }
@@ -49,7 +49,10 @@ function checkNext({ next, parallel }: ErasedStepConfig): void {
   refuse(new Error('step: next is required. Name the step that comes next, or end the skill with next: terminal.'));
 }
 
-/** As `step`, without types and without a look at `next`: what builders call, who find a missing one by the step's name. */
+/**
+ * Makes a step without types and without a check of `next`. Builders call this and report a missing `next` with the
+ * step's name.
+ */
 export function defineStep(config: ErasedStepConfig): StepDefinition<never, never, never, never> {
   return Object.freeze({
     kind: 'step',

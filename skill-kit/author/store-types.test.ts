@@ -1,7 +1,7 @@
 /**
- * What the compiler must know about stores. `tsc -b` compiles this file with the tests (`npm run check`, and libraries.process.test.ts
- * in `npm test`): a line below `@ts-expect-error` that compiles is an error, and so is any other that does not. At run time the
- * tests show that the skills written here can be built.
+ * Tests what the compiler knows about stores. `tsc -b` compiles this file with the tests (`npm run check`, and
+ * libraries.process.test.ts in `npm test`). A line below `@ts-expect-error` must not compile, and every other line
+ * must. At run time the tests show that these skills can be built.
  */
 import { type } from 'arktype';
 import { describe, expect, expectTypeOf, it } from 'vitest';
@@ -46,7 +46,7 @@ describe('narrowing of store.steps', () => {
       .build();
   });
 
-  it('makes branches optional, guarantees what stands before them, and promotes where they meet', () => {
+  it('makes branches optional, guarantees what comes before them, and promotes where they meet', () => {
     skill({ name: 's', entry: 'root' })
       .step('root', {
         prompt: 'R',
@@ -183,7 +183,7 @@ describe('narrowing of store.steps', () => {
       .step('b', { prompt: 'B', response: Text, next: 'late' })
       .step('late', {
         prompt({ store }) {
-          // @ts-expect-error nobody may have answered a
+          // @ts-expect-error a may have no answer
           void store.steps.a.text;
           return 'L';
         },
@@ -310,7 +310,7 @@ describe('sub-stores', () => {
       .step('root', { prompt: 'R', response: Text, next: 'init' })
       .step('init', {
         prompt({ store }) {
-          // @ts-expect-error nobody has written env
+          // @ts-expect-error env is not written yet
           void store.env.host;
           return 'I';
         },

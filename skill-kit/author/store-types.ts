@@ -1,12 +1,12 @@
 /**
- * What a step's callbacks know about the store, as types: which results are there on every path to the step, which only on
- * some, and which parts of sub-stores have been written by then.
+ * Types of what a step's callbacks know about the store: results that exist on every path to the step, results that
+ * exist on some paths, and the parts of sub-stores that are already written.
  *
- * A builder carries two unions. `Ran` is a step that has been declared, with its result. `Edge` is a transition to a step that
- * has not, with the names of all steps that have certainly run when it is taken; when that step is declared, its edges are
- * taken out, and what certainly has run by then is the intersection of their sets. So a chain of any length has one edge at a
- * time. Unions, and names that are looked up only where a callback reads them, keep long skills quick to check: with one
- * object type that grows by a property per step the compiler compares all its properties each time.
+ * A builder carries two unions. `Ran` is a declared step with its result. `Edge` is a transition to a step that is not
+ * declared yet, with the names of all steps that have certainly run before it. Declaring that step removes its edges.
+ * The intersection of their sets is what has certainly run. So a chain of any length has one edge at a time. Unions,
+ * with names that are looked up only if a callback reads them, keep long skills quick to check. With one object type
+ * that grows by a property per step, the compiler would compare all properties each time.
  */
 import type { AnySchema, InferOutput } from '../../domain/step-machine/schema.ts';
 import type { StepResult } from '../../domain/step-machine/definition.ts';
@@ -62,7 +62,10 @@ export type StepsView<TSteps extends AnyRan, TGuaranteed extends string> = {
 } & StepsMethods<TSteps>;
 type ResultIn<TSteps, Name> = TSteps extends { readonly name: Name; readonly result: infer Result } ? Result : never;
 
-/** No interface: of these the compiler does not see that they fit an index signature, as that of `StepsAccessor`. */
+/**
+ * Not an interface, because the compiler does not match interfaces to an index signature such as that in
+ * `StepsAccessor`.
+ */
 type StepsMethods<TSteps extends AnyRan> = {
   /** The results of all visits, oldest first. */
   all<K extends TSteps['name']>(step: K): ResultIn<TSteps, K>[];
@@ -71,7 +74,7 @@ type StepsMethods<TSteps extends AnyRan> = {
   readonly history: readonly StepResult[];
 };
 
-/** What callbacks get as `store`. */
+/** The type of `store` in callbacks. */
 export type StoreView<TSteps extends AnyRan, TGuaranteed extends string, TStores> = {
   readonly steps: StepsView<TSteps, TGuaranteed>;
 } & (keyof TStores extends never
@@ -199,7 +202,7 @@ export type ResponseOf<TResponse> = [TResponse] extends [never]
     : never;
 export type ActionResultOf<TAction> = [TAction] extends [never] ? undefined : TAction;
 
-/** What every way through `save` writes to sub-stores. */
+/** The sub-store keys that every path through `save` writes. */
 export type WritesOf<TSave> = [TSave] extends [never]
   ? unknown
   : [Exclude<TSave, object>] extends [never]

@@ -63,7 +63,7 @@ function contentOf(folder: string): Record<string, string> {
   );
 }
 
-/** Of the files in `bin/`, those that the program loads when it needs them; and all others. */
+/** Splits files in `bin/` into the parts that the program loads on demand, and all others. */
 function partsOf(name: string, files: readonly string[]): [string[], string[]] {
   const part = new RegExp(`(^|/)${name}\\.part-[\\w-]{8}\\.[cm]js(?: 0)?$`);
   return [files.filter((file) => part.test(file)), files.filter((file) => !part.test(file))];
@@ -140,7 +140,7 @@ describe('the examples, built', () => {
     expect(others.toSorted()).toEqual(
       [`/SKILL.md 0`, `/package.json 0`, `/bin/${name}.cjs 0`, `/scripts/run ${0o111}`].toSorted(),
     );
-    // What serves MCP and durable sessions stands apart from what every call loads.
+    // The code for MCP and durable sessions is in parts, so that other calls do not load it.
     expect(parts.length).toBeGreaterThan(1);
     for (const text of Object.values(contentOf(join(out, name))))
       expect(Buffer.from(text, 'base64').toString()).not.toContain(ROOT);
@@ -212,7 +212,7 @@ describe('the examples, built', () => {
     expect(await run('sh', ['run', 'topics'], { cwd: join(out, 'elsewhere/scripts') })).toMatchObject({ code: 0 });
   });
 
-  it('say what is missing where there is no Node, or an old one', async () => {
+  it('say what is missing if there is no Node, or an old one', async () => {
     using folder = new TemporaryFolder();
     const script = join(out, 'release-approval/scripts/run');
     expect(await run('/bin/sh', [script, 'start'], { path: folder.path })).toMatchObject({
@@ -260,7 +260,7 @@ describe('a skill with references and a package of its own', () => {
   const out = (): string => folder.file('out/reader');
   it('is built from a source that cannot be written, which is not touched, into one that can', async () => {
     for (const path of foldersIn(source())) chmodSync(path, 0o555);
-    // Whoever made a file there and removed it again would have changed the folder's time, root too.
+    // Creating and removing a file would change the folder's time, even for root.
     const times = (): number[] => foldersIn(source()).map((path) => statSync(path).mtimeMs);
     const before = times();
     await mustBuild(source(), out());
@@ -317,7 +317,7 @@ describe('a skill with references and a package of its own', () => {
     expect(readdirSync(folder.file('out'))).toEqual(['reader']);
   });
 
-  it('may be built where its source stands, when that is said', async () => {
+  it('may be built into its own source folder if `-o` names it', async () => {
     cpSync(source(), folder.file('reader'), { recursive: true });
     expect(await build('reader', 'reader', [], { cwd: folder.path })).toMatchObject({
       code: 2,
@@ -437,7 +437,7 @@ chmod 755 "$5"
       put('fake/bun', FAKE, 0o755);
       await mustBuild(source(), out(), ['--mode', 'bun', '--single'], { path: path() });
       expect(calls()).toEqual([expect.stringContaining(`--target=bun-${process.platform}-${process.arch} `)]);
-      // Stands for the executable: a Node in its place that runs the same code.
+      // The executable is a Node that runs the same code.
       const node = join(out(), 'bin/node');
       cpSync(process.execPath, node);
       const code = folder.file('alone/code.mjs');
@@ -474,12 +474,12 @@ chmod 755 "$5"
         expect(ended).toMatchObject({ signal: `SIG${signal}` });
         expect([readdirSync(dirname(out())), contentOf(out())]).toEqual(before);
         const bun = `/proc/${readFileSync(folder.file('fake/pid'), 'utf8').trim()}/cmdline`;
-        // What has ended has no command line, even while nobody has taken notice of its end.
+        // An ended process has no command line, even before its parent has waited for it.
         await expect.poll(() => (existsSync(bun) ? readFileSync(bun, 'utf8') : '')).toBe('');
       },
     );
 
-    it('says where to get bun when there is none', async () => {
+    it('says where to get bun if it is not installed', async () => {
       const result = await build(source(), out(), ['--mode', 'bun'], { path: folder.path });
       expect(result).toMatchObject({
         code: 3,
@@ -540,7 +540,7 @@ describe('other skills', () => {
     expect(JSON.parse(stdout)).toMatchObject({ kind: 'done', finalOutput: ['TypeError', 'undefined'] });
   });
 
-  it('one whose code fails when it is loaded says so when it is called', async () => {
+  it('one whose code fails while loading reports the failure when it is called', async () => {
     using folder = new TemporaryFolder();
     writeFileSync(
       folder.file('skill.ts'),
@@ -607,7 +607,7 @@ describe('other skills', () => {
 
   it('lint comes first: an error means that nothing is written', async () => {
     using folder = new TemporaryFolder();
-    // What the builders would have refused, made without them.
+    // A definition made by hand, with mistakes that the builders would reject.
     writeFileSync(
       folder.file('skill.mjs'),
       "export default { kind: 'skill', name: 'bare', description: 'd', version: '1.0.0', entry: 'a', steps: { a: { kind: 'step', config: { prompt: 'A', next: 'gone' } } } };",

@@ -52,7 +52,7 @@ export interface BuildReport {
   readonly folder: string;
   /** Paths in it, of all that the build wrote. */
   readonly files: readonly string[];
-  /** What its author may want to know. */
+  /** Remarks for the author. */
   readonly notes: readonly string[];
 }
 
@@ -90,7 +90,8 @@ async function fillFolder(
   const version = versionOf(source);
   checkTarget(target, force);
   const existing = readExistingPackage(target);
-  // A skill may be built where its source stands: what is shipped is there, and the source's.
+  // If a skill is built into its source folder, the folder already has the shipped files, and they belong to the
+  // source.
   const shipped = realpathSync(source.folder) === target ? [] : SHIPPED;
   let files: readonly string[] = [];
   await replaceFolder(target, ownPaths(definition.name, shipped), async (folder, interrupted) => {
@@ -199,7 +200,7 @@ function notesOn(definition: Buildable): readonly string[] {
     : [`SKILL.md has ${fields.join(', ')}, which agentskills.io does not define: strict hosts may refuse the skill`];
 }
 
-/** A shell that stands in the folder would see an empty one. */
+/** Warns about a shell in the replaced folder, which would see an empty folder. */
 function notesOnPlace(target: string, cwd: string): readonly string[] {
   const isInside = cwd === target || cwd.startsWith(target + sep);
   return isInside ? ['the folder that you are in has been replaced: `cd "$PWD"` leads to the new one'] : [];

@@ -1,6 +1,6 @@
 import type { Buildable } from '../../domain/step-machine/definition.ts';
 
-/** What a skill's entry exports by default, when it is what the builders make; else what is wrong with it. */
+/** Returns a skill entry's default export if the builders made it; otherwise the reason why it cannot be built. */
 export function toBuildable(found: unknown): Buildable | string {
   const { kind, build } = (found ?? {}) as { readonly kind?: unknown; readonly build?: unknown };
   if (kind === 'skill' || kind === 'reference') return found as Buildable;

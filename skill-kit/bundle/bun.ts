@@ -13,7 +13,7 @@ export function isBunTarget(text: string): text is BunTarget {
   return BUN_TARGETS.some((target) => target === text);
 }
 
-/** What `bun` is called with. */
+/** Returns the arguments of `bun`. */
 export function compileArguments(code: string, target: BunTarget, executable: string): readonly string[] {
   return ['build', '--compile', `--target=bun-${target}`, '--outfile', executable, code];
 }

@@ -1,4 +1,4 @@
-/** Sessions name the code that they run by its hash, and go on with the file that was kept of it. */
+/** Sessions name their code by its hash, and continue with the stored file of that code. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { builtinModules } from 'node:module';

@@ -18,7 +18,7 @@ export interface Program {
   readonly main: string;
   /** Further modules, by the names under which it imports them. */
   readonly modules?: Readonly<Record<string, string>>;
-  /** What they do to the code of packages. */
+  /** Plugins that change the code of packages. */
   readonly plugins?: readonly Plugin[];
 }
 
@@ -42,9 +42,12 @@ export class BundleError extends CodedError {
 }
 
 export interface BundleOptions {
-  /** Code that stands around the entry; without it the entry is bundled as it is. */
+  /** Code that wraps the entry; without it, the entry is bundled as it is. */
   readonly program?: Program | null;
-  /** Whoever loads the bundle wants the definition: an entry that calls `main` hands it over and serves nothing. */
+  /**
+   * True if a worker loads the bundle for its definition: then an entry that calls `main` hands the definition over and
+   * serves nothing.
+   */
   readonly forWorker?: boolean;
   /** Modules that stay outside, by the names under which they are imported: the URL of each. */
   readonly external?: Readonly<Record<string, string>>;
@@ -78,9 +81,9 @@ export async function bundle(
 }
 
 /**
- * As CommonJS, which Node starts with some 20 ms of CPU less; code that awaits at its top level, asks `import.meta` for more
- * than where it is, or looks whether it is CommonJS, can only be said as ES modules.
- * @param name  what all files are called, before their endings
+ * Bundles as CommonJS, which Node starts with some 20 ms less CPU. Some code needs ES modules: code that awaits at its
+ * top level, reads more of `import.meta` than its location, or tests for CommonJS.
+ * @param name  the name of all files, without their endings
  * @throws BundleError, a CodedError `skill/unusable`, with every mistake
  */
 export async function bundleProgram(
@@ -143,14 +146,15 @@ async function generateBundle(
       ],
       transform: {
         target: `node${LEAST_NODE}`,
-        // CommonJS packages look for their files by these; where there is one file, they are that file's.
+        // CommonJS packages find their files by these variables; in a single bundle they name that bundle's folder and
+        // file.
         ...(output.format === 'esm'
           ? { define: { __dirname: 'import.meta.dirname', __filename: 'import.meta.filename' } }
           : {}),
       },
     });
     try {
-      // What its author wrote as an ES module is strict in every format.
+      // The author's ES modules are strict code in every output format.
       const { output: files } = await made.generate({ ...output, strict: true });
       const [first, ...others] = files;
       if (unresolved.length === 0)
@@ -192,7 +196,7 @@ function outside(external: Readonly<Record<string, string>>): Plugin {
   };
 }
 
-/** Modules that stand in no file. */
+/** Serves modules that exist in no file. */
 function virtual({ main, modules = {} }: Program): Plugin {
   const texts: Readonly<Record<string, string>> = { ...modules, [PROGRAM]: main };
   return {
@@ -202,7 +206,7 @@ function virtual({ main, modules = {} }: Program): Plugin {
   };
 }
 
-/** A skill runs with the skill-kit of whoever bundles it. */
+/** A skill runs with the skill-kit of the installation that bundles it. */
 function resolution(forWorker: boolean): Resolution {
   const root = packageRoot();
   const kit = join(root, 'dist/skill-kit');

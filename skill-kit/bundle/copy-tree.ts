@@ -5,7 +5,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { copyFileWithin, FileRefusal } from '../../files/open-file.ts';
 
 /**
- * Links are copied as what they lead to: the copy goes where there is nothing of that.
+ * Copies a link as its target, because the target does not exist where the copy is used.
  * @throws CodedError `skill/unusable` for a link to a folder that it lies in, or to nothing, for what is no file, and for what cannot be read
  */
 export function copyTree(from: string, to: string, around: readonly string[] = []): void {
@@ -34,7 +34,7 @@ function copyFile(from: string, to: string, mode: number): void {
   }
 }
 
-/** What cannot be read is the source's fault, not that of the folder that is filled. */
+/** Reports unreadable files as a fault of the source, not of the target folder. */
 function reading<T>(path: string, work: () => T): T {
   try {
     return work();

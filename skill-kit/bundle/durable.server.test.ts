@@ -37,7 +37,7 @@ function run(state: string, program: string, args: readonly string[]): Promise<s
   });
 }
 
-it.each(['ran', 'built'])('go on from call to call, and name a file that stays: %s', async (how) => {
+it.each(['ran', 'built'])('continue from call to call, and name a file that stays: %s', async (how) => {
   if (how === 'built') await run(how, process.execPath, [BIN, 'skill', 'build', 'source', '-o', 'reader']);
   const source = folder.file(how === 'built' ? 'reader/bin/reader.cjs' : 'source/skill.ts');
   const call = async (...args: string[]): Promise<Record<string, unknown>> => {

@@ -4,7 +4,7 @@ import { extname, join, resolve } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 
 const CODE = ['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs'];
-/** What marks a folder as that of one skill; the first that is there counts. */
+/** Files that mark a folder as a skill's folder; the first that exists is the entry. */
 const SKILL_FILES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
 /** Like a skill of agentskills.io is called. */
 const BUILT_PROGRAM = /^[a-z0-9-]+\.[cm]js$/;
@@ -16,7 +16,10 @@ export function entryOfSkillFolder(folder: string): string | null {
   return findFirstFile(folder, SKILL_FILES) ?? findBuiltProgram(folder);
 }
 
-/** What `skill build` makes for Node: of the files in `bin/` all but one are parts, whose names have a further dot. */
+/**
+ * Finds the program that `skill build` makes for Node. All other files in `bin/` are parts, whose names have a further
+ * dot.
+ */
 function findBuiltProgram(folder: string): string | null {
   const isBuilt =
     statOf(join(folder, 'SKILL.md'))?.isFile() === true && statOf(join(folder, 'bin'))?.isDirectory() === true;
@@ -26,7 +29,7 @@ function findBuiltProgram(folder: string): string | null {
 }
 
 /**
- * @param path  a skill's entry, or the folder that it stands in
+ * @param path  a skill's entry, or the folder that contains it
  * @returns the entry's full path, not that of a link to it
  * @throws CodedError `skill/not-found`
  */
@@ -49,7 +52,7 @@ export function findEntry(path: string, cwd: string): string {
 }
 
 /**
- * The skill that somebody names as such: as `findEntry`, and a folder that `skill build` made.
+ * Finds the skill that a user names: as `findEntry`, and also in a folder that `skill build` made.
  * @param path  absolute
  * @throws CodedError `skill/not-found`
  */
@@ -58,7 +61,7 @@ export function entryNamed(path: string): string {
   return (isFolder ? entryOfSkillFolder(path) : null) ?? findEntry(path, '/');
 }
 
-/** What the entry imports is looked for beside the file that a link leads to, so its references are as well. */
+/** Follows a link, because imports of the entry resolve from the link's target, so its references must too. */
 function followLink(file: string): string {
   return lstatSync(file).isSymbolicLink() ? realpathSync(file) : file;
 }
@@ -73,7 +76,10 @@ function statOf(path: string): Stats | undefined {
   }
 }
 
-/** Those of a skill's entry, a skill's folder (its source, or built for Node), or a folder of such folders; none where there is nothing. `path`: absolute. */
+/**
+ * Returns the entries at an absolute path: an entry, a skill's folder (its source, or built for Node), or a folder of
+ * such folders. The list is empty if the path has no skills.
+ */
 export function entriesAt(path: string): string[] {
   const found = statOf(path);
   if (found === undefined) return [];
@@ -86,7 +92,7 @@ export function entriesAt(path: string): string[] {
     .sort();
 }
 
-/** Links to files, and folders that are somebody else's, stand among those of skills: none of them is to cost the others. */
+/** A folder of skills may also contain links to files and unreadable folders; they must not hide the other skills. */
 function entryWithin(folder: string): string | null {
   try {
     return entryOfSkillFolder(folder);

@@ -15,9 +15,9 @@ const NO_VERSION = '0.0.0';
 export interface Head {
   readonly definition: Buildable;
   readonly version: string;
-  /** What the skill needs to run, where its author says nothing. */
+  /** The requirements of the skill, if its author does not set them. */
   readonly needs: string;
-  /** Which program made it, e.g. `voidbox 1.0.0`. */
+  /** The program that made the skill, e.g. `voidbox 1.0.0`. */
   readonly builtWith: string;
 }
 
@@ -80,7 +80,7 @@ function listAllowedTools(definition: Buildable): readonly string[] {
   return [...new Set(['Bash(scripts/run:*)', 'Read', ...tools, ...own])];
 }
 
-/** What the skill's server offers. */
+/** Returns the tools that the skill's server offers. */
 export function mcpTools(definition: Buildable): readonly string[] {
   if (definition.kind === 'reference') return ['topics', 'topic'];
   return ['start', 'advance', ...(hasTopics(definition) ? ['topics', 'topic'] : [])];
@@ -115,7 +115,10 @@ function field(key: string, value: Value): readonly string[] {
   return [`${key}:`, ...value.map((one) => `  - ${quoteYaml(one)}`)];
 }
 
-/** JSON's strings are YAML's, but for characters that YAML wants escaped. Some readers cut at the first `---`, wherever it stands. */
+/**
+ * JSON's strings are YAML's, except for characters that YAML requires escaped. `---` is escaped as well, because some
+ * readers cut at the first one.
+ */
 function quoteYaml(text: string): string {
   return JSON.stringify(text)
     .replaceAll('---', '-\\u002d-')

@@ -101,7 +101,7 @@ describe('ArkType in a program that runs for one call', () => {
     expect(lazy.test(built.code)).toBe(true);
   });
 
-  it('is left as it is where it does these things in another way', async () => {
+  it('is not changed if it does these things in another way', async () => {
     const program = { main: "import 'arktype';" };
     const changed = {
       name: 'another-arktype',

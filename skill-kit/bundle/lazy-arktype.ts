@@ -8,10 +8,13 @@ import { join } from 'node:path';
 import type { Plugin } from 'rolldown';
 import { packageRoot } from '../../setup/package-root.ts';
 
-/** It names classes of the web, for which Node loads its HTTP client. Of its modules, those that name them: all that is said of them stands in the first. */
+/**
+ * The modules of ArkType that name web classes, for which Node loads its HTTP client. `KINDS` is the one that lists
+ * them.
+ */
 const KINDS = /\/node_modules\/@ark\/util\/.*\/objectKinds\.js$/;
 const NAMING = /\/node_modules\/(?:@ark\/util\/.*\/objectKinds|arktype\/.*\/keywords\/FormData)\.js$/;
-/** Where a class is told from others that are called like it. */
+/** The expression by which ArkType tells a class from others with the same name. */
 const SAME_CLASS = 'builtinConstructors[constructorName] === ctor';
 
 interface Postponement {
@@ -24,7 +27,7 @@ interface Postponement {
 const SCOPE = /\/node_modules\/@ark\/schema\/.*\/scope\.js$/;
 const POSTPONEMENTS: readonly Postponement[] = [
   {
-    // Each scope binds all types that are built in to itself, whether it uses them or not; its keywords alone are 33 scopes.
+    // Each scope binds all built-in types to itself, even unused ones, and the keywords have 33 scopes.
     id: SCOPE,
     eager: /this\.intrinsic =\s*(\$ark\.intrinsic \?\s*flatMorph\([^;]*?: \{\});/g,
     lazy: `Object.defineProperty(this, 'intrinsic', { configurable: true, get: () => this.cacheGetter('intrinsic', $1) });`,
@@ -36,7 +39,7 @@ const POSTPONEMENTS: readonly Postponement[] = [
     lazy: `Object.defineProperty(this, '_json', { configurable: true, get: () => this.cacheGetter('_json', $1) });`,
   },
   {
-    // What tells the members of a union apart is for the code that is compiled of it.
+    // Only compiled code needs the discriminants of a union.
     id: /\/node_modules\/@ark\/schema\/.*\/roots\/union\.js$/,
     eager: /discriminant = (this\.discriminate\(\));/g,
     lazy: 'discriminant = this.$.resolvedConfig.jitless ? null : $1;',

@@ -170,7 +170,7 @@ describe('loading a skill from its source', () => {
     });
   });
 
-  it('says so when a file stands where a folder was meant', async () => {
+  it('rejects a path below a file', async () => {
     const entry = put('skill.ts', GREETER);
     await expect(loadSkill(join(entry, 'more'))).rejects.toMatchObject({
       code: 'skill/not-found',

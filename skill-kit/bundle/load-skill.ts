@@ -12,11 +12,11 @@ import { temporaryFolder } from './temporary-folder.ts';
 import { guardLoading } from './while-loading.ts';
 
 export interface LoadedSource {
-  /** Its callbacks are those of the bundle: their texts have no types any more. */
+  /** Its callbacks come from the bundle, so their source texts have no types. */
   readonly definition: Buildable;
   /** Full path. */
   readonly entry: string;
-  /** Where `references/` stands. */
+  /** The folder that contains `references/`. */
   readonly folder: string;
   /** Full paths of all files that the entry imports, itself included, packages too. */
   readonly modules: readonly string[];

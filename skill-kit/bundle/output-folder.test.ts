@@ -19,7 +19,7 @@ function put(name: string, text = name): void {
 const taken = (force = false): void => checkTarget(folder.file('out'), force);
 
 describe('a folder that is to be built into', () => {
-  it('may be missing, empty, hold a package.json alone, or be built', () => {
+  it('may be missing, empty, hold only a package.json, or be built', () => {
     taken();
     mkdirSync(folder.file('out'));
     taken();
@@ -34,7 +34,7 @@ describe('a folder that is to be built into', () => {
     ['out/notes.txt', 'x'],
     ['out/SKILL.md', '---\nname: by-hand\n---\n'],
     ['out/SKILL.md', `---\nname: by-hand\n---\n\n  ${BUILT_WITH}: in the text\n`],
-  ])('is left alone when it holds %s (%j), unless forced', (name, text) => {
+  ])('is left untouched if it holds %s (%j), unless forced', (name, text) => {
     put(name, text);
     expect(() => taken()).toThrow(expect.objectContaining({ code: 'skill/output-taken' }) as Error);
     taken(true);
@@ -74,7 +74,7 @@ describe('replacing a folder', () => {
     expect(readdirSync(folder.path)).toEqual(['out']);
   });
 
-  it('takes along what came to stand there while it was being filled', async () => {
+  it('keeps a file that was added while the new folder was being filled', async () => {
     put('out/SKILL.md', 'old');
     await replaceFolder(folder.file('out'), own, async (next) => {
       await fill(next);
@@ -83,7 +83,7 @@ describe('replacing a folder', () => {
     expect(readdirSync(folder.file('out')).toSorted()).toEqual(['SKILL.md', 'late.txt']);
   });
 
-  it('meets another build that has put its folder there meanwhile', async () => {
+  it('replaces the folder of another build that finished first', async () => {
     put('out/LICENSE');
     let rounds = 0;
     const meeting = (path: string): boolean => {
@@ -118,7 +118,7 @@ describe('replacing a folder', () => {
     const failing = replaceFolder(
       folder.file('out'),
       () => {
-        // Somebody's file in the place that was left for a moment.
+        // A file appears at the path during the moment in which it is empty.
         put('out');
         throw new Error('stop');
       },

@@ -24,7 +24,7 @@ export function resolveTarget(folder: string): string {
 }
 
 /**
- * A folder may be filled when there is none, when it holds nothing but a package.json, or when a build filled it before.
+ * Checks that a folder may be filled: it is missing, holds only a package.json, or was filled by an earlier build.
  * @throws CodedError `skill/output-taken`
  */
 export function checkTarget(folder: string, force: boolean): void {
@@ -47,11 +47,11 @@ function isBuilt(folder: string): boolean {
 }
 
 /**
- * Fills a folder beside the target and puts it in the target's place. What stands in the target and is not `own` comes along.
- * Several may do so at once: the last one's is what stays, and nothing of what comes along is lost.
- * @param own  of a path in the folder, with `/`: whether it is the build's, who writes it anew or leaves it out
- * @param fill  may take as long as it likes: the target is as it was meanwhile. A signal that is to end this process aborts
- *   what it is handed, and ends the process when everything has been cleared away
+ * Fills a new folder next to the target and then replaces the target with it. Files in the target that are not `own`
+ * are kept. Several builds may do so at once: the last build's folder remains, and no kept file is lost.
+ * @param own  tells whether a path in the folder (with `/`) belongs to the build, which writes it again or drops it
+ * @param fill  may take any time, because the target is unchanged until it ends. A signal that would end this process
+ * aborts the given signal, and ends the process once all temporary files are removed
  */
 export async function replaceFolder(
   target: string,
@@ -65,7 +65,8 @@ export async function replaceFolder(
   const interruption = new Interruption();
   try {
     const next = join(beside, 'next');
-    // mkdtemp's 0700 is right while it is being made; the skill is for whoever may read the folder around it.
+    // mkdtemp's 0700 is right while the folder is being filled. The result must be readable by all users who can read
+    // its parent.
     mkdirSync(next, { mode: 0o755 });
     await fill(next, interruption.signal);
     interruption.signal.throwIfAborted();
@@ -144,7 +145,7 @@ function exchange(target: string, next: string, beside: string, own: (path: stri
   for (let round = 0; ; round += 1) {
     const before = join(beside, `before-${round}`);
     if (attemptUnless(() => moves.move(target, before), 'ENOENT')) moveForeignFiles(before, next, own, moves);
-    // Another build's folder may stand there by now; that is replaced in turn.
+    // Another build's folder may exist there now; the next round replaces it.
     if (attemptUnless(() => renameSync(next, target), 'ENOTEMPTY', 'EEXIST')) return;
   }
 }
@@ -160,7 +161,7 @@ function attemptUnless(work: () => void, ...codes: readonly string[]): boolean {
   }
 }
 
-/** Moved, not copied: there is one of each, whoever else builds here. */
+/** Moves files instead of copying them, so that each exists once, even if another build runs at the same time. */
 function moveForeignFiles(from: string, to: string, own: (path: string) => boolean, moves: Moves, prefix = ''): void {
   for (const entry of readdirSync(from, { withFileTypes: true })) {
     const path = `${prefix}${entry.name}`;

@@ -6,8 +6,8 @@ import { inputJsonSchema } from '../author/schema.ts';
 import { readPackageFile } from './package-file.ts';
 
 /**
- * What stands in the folder's package.json, under what the skill says of its package, under its name and version. The JSON Schema of
- * its params stands there too: who gives them values compares them with it, without running the skill's code.
+ * Returns the folder's package.json: the skill's own package fields, then its name and version. It also contains the
+ * JSON Schema of the skill's params, so that a caller can check values without running the skill's code.
  */
 export function packageJson(
   definition: Buildable,
@@ -27,7 +27,7 @@ export function packageJson(
   return `${JSON.stringify(isEmpty ? all : { ...all, voidbox }, null, 2)}\n`;
 }
 
-/** Undefined: it has none, or its library exports no JSON Schema. */
+/** Undefined: the skill has no params, or its schema library exports no JSON Schema. */
 function paramsSchema(definition: Buildable): Readonly<Record<string, unknown>> | undefined {
   if (definition.kind === 'reference' || definition.params === undefined) return undefined;
   return inputJsonSchema(definition.params) ?? undefined;

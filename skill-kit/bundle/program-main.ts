@@ -1,4 +1,4 @@
-/** What the program of a skill does, built or run from its source: the one that program.ts writes calls it. */
+/** Runs the program of a skill, built or from its source. The program that program.ts writes calls this. */
 import { main, referenceMain } from '../cli.ts';
 import { type RunOrigin, setRunOrigin } from './run-origin.ts';
 import { toBuildable } from './buildable.ts';

@@ -1,4 +1,4 @@
-/** The code that stands around a skill's entry and makes a program of it. */
+/** Writes the code that wraps a skill's entry and makes a program of it. */
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { packageRoot } from '../../setup/package-root.ts';
@@ -35,7 +35,7 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
     ...(base === 'above-script' ? ["import { fileURLToPath } from 'node:url';"] : []),
     ...(base === 'above-executable' ? ["import { dirname } from 'node:path';"] : []),
     ...(typeof base === 'string' ? [] : ['loaded();']),
-    // Not awaited at the top level, which CommonJS has none of; what it rejects with ends the process all the same.
+    // CommonJS has no top-level await, so this is not awaited; a rejection still ends the process.
     `void runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))}${origin});`,
   ];
   return {
@@ -50,7 +50,7 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
   };
 }
 
-/** What libraries say when they are loaded would stand before the answer, or within a protocol. */
+/** Without this, output that libraries print while loading would precede the answer or break a protocol. */
 function stdoutClaim(): string {
   return `import { claimStdout } from ${JSON.stringify(join(packageRoot(), 'dist/skill-kit/cli/own-stdout.js'))};\nclaimStdout();`;
 }
@@ -84,7 +84,7 @@ function renderJitlessImport(config: string, index: number): string {
   return `import { configure as configure${index} } from ${JSON.stringify(config)};\nconfigure${index}({ jitless: true });`;
 }
 
-/** Of each copy of ArkType among the modules, the file that configures it. */
+/** Returns the configuration file of each copy of ArkType among the modules. */
 function arktypeConfigs(modules: readonly string[]): readonly string[] {
   const own = modules.filter((path) => path.includes('/node_modules/arktype/'));
   return [...new Set(own.map((path) => createRequire(path).resolve('arktype/config')))];

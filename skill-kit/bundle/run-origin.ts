@@ -1,6 +1,6 @@
 /**
- * What `voidbox skill run` made this program of. Its script is a file that is gone when the call is over, so whoever comes back
- * to the skill later, as a worker does for durable sessions, has to be told of the source.
+ * The source from which `voidbox skill run` made this program. The script is a temporary file that is deleted after the
+ * call. A worker of durable sessions loads the skill later, so it needs the source.
  */
 export interface RunOrigin {
   /** Full path of the skill's source. */

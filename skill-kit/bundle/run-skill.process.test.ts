@@ -56,7 +56,7 @@ it('runs from a folder that cannot be written, reads references there, and leave
   expect(readdirSync(folder.file('source')).toSorted()).toEqual(['package.json', 'references', 'skill.ts']);
 });
 
-it('goes on with a session while the source is the same, and refuses it when that has changed', async () => {
+it('continues a session while the source is the same, and refuses it when that has changed', async () => {
   const started = JSON.parse((await run('start', '--session', 'new')).stdout) as { sessionId: string; file: string };
   expect(JSON.parse(readFileSync(started.file, 'utf8').split('\n')[0]!)).toMatchObject({ skill: 'reader' });
   const advance = ['advance', '--session', started.sessionId, '--step', 'read', '--output', '{"text":"a"}'];

@@ -9,8 +9,8 @@ import { programOf } from './program.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 /**
- * Runs what `skill build` would make, in a process of its own with this one's standard streams; references are read from the
- * source's folder. The same source is the same code, so that sessions go on from call to call.
+ * Runs what `skill build` would make in a separate process with this process's standard streams. References are read
+ * from the source's folder. The same source gives the same code, so that sessions continue from call to call.
  * @param path  the entry, or the folder of the skill
  * @param args  as the built skill takes them
  * @returns its exit code, or 128 and the number of the signal that ended it
@@ -36,7 +36,7 @@ export async function runFromSource(path: string, args: readonly string[], cwd: 
 /** Lives until its child has ended, so that the child's code is there as long as it may be needed. */
 async function run(args: readonly string[], cwd: string): Promise<number> {
   const child = spawn(process.execPath, args, { cwd, stdio: 'inherit' });
-  // A terminal's Ctrl-C reaches the child by itself; it says what that means.
+  // A terminal's Ctrl-C reaches the child directly, and the child decides what it means.
   const ignore = (): void => undefined;
   const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
   process.on('SIGINT', ignore);

@@ -130,7 +130,7 @@ describe('what agentskills.io refuses', () => {
     expect(problems.map((text) => text.includes(problem ?? 'none'))).toEqual(problem === null ? [] : [true]);
   });
 
-  it('is said all at once', () => {
+  it('reports all problems at once', () => {
     expect(complianceProblems(one({ name: 'A B', description: '' }), 'x')).toHaveLength(2);
   });
 });
@@ -185,7 +185,7 @@ describe('the body of SKILL.md', () => {
     expect(body).toContain('- `rules`: The rules');
   });
 
-  it("is the author's own where there is one", () => {
+  it("is the author's own text if the author wrote one", () => {
     expect(written(one({ skillMd: '# Mine\n' })).body).toBe('\n\n# Mine\n');
     expect(written(one({ skillMd: ({ name }: { name: string }) => `I am ${name}` } as never)).body).toBe(
       '\n\nI am greeter\n',

@@ -3,7 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 
-/** For code that is made of a source and run from there. @throws CodedError `skill/unusable` where there is no place for it */
+/**
+ * Makes a folder for code that is generated from a source and run from there. @throws CodedError `skill/unusable` if
+ * the folder cannot be created
+ */
 export async function temporaryFolder(): Promise<string> {
   try {
     return await mkdtemp(join(tmpdir(), 'voidbox-source-'));

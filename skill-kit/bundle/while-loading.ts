@@ -16,7 +16,7 @@ export async function guardLoading<T>(load: () => Promise<T>): Promise<T> {
     giveUp = () =>
       reject(new Error('it waits for something that never comes; look at what is awaited outside of functions'));
   });
-  // Nothing is left that could go on: without this the process would end in silence.
+  // No pending work keeps the process alive; without this, it would end without a message.
   process.once('beforeExit', giveUp);
   begin();
   try {

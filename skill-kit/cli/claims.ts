@@ -1,13 +1,13 @@
 /**
- * Who may move a session on. The session's state has a number, and whoever wants to write state n+1 first claims that number:
- * a symbolic link `<session>.lock.<n+1>.<k>` whose target names the owner. Making a link is atomic, fails when there is one,
- * and needs nothing but a file system: neither `flock`, which skills on other people's machines cannot count on, nor a socket,
- * which agents' sandboxes forbid. (The store's compare-and-append needs no lock at all, but lets losers run to the end: here
- * that would run an action twice.)
+ * Decides which process may advance a session. The session's state has a number, and a process that wants to write
+ * state n+1 first claims that number: a symbolic link `<session>.lock.<n+1>.<k>` whose target names the owner. Creating
+ * a link is atomic, fails if the link exists, and needs only a file system. It needs no `flock`, which other users'
+ * machines may lack, and no socket, which agents' sandboxes forbid. (The store's compare-and-append needs no lock, but
+ * there losers run to the end: here that would run an action twice.)
  *
- * Taking over from a dead owner never removes its link, for that could remove another's that has just been made. The successor
- * makes the link with the next k. Links are removed only after the state that they were for has been written, and whoever gets
- * one looks at the state's number once more: so a link that was made too late claims nothing.
+ * A successor of a dead owner never removes its link, because it could remove another process's new link. The successor
+ * makes the link with the next k. Links are removed only after their state has been written. A process that gets a link
+ * checks the state's number again, so a link that was made too late claims nothing.
  */
 import { readlinkSync, rmSync, symlinkSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -22,7 +22,7 @@ export interface Claim {
   abandon(): void;
 }
 
-/** The state as it stands: its number, and which claim wrote it. */
+/** The current state: its number, and the claim that wrote it. */
 export interface HeldClaim {
   readonly number: number;
   readonly claim: number;
@@ -33,13 +33,13 @@ const held = new Set<string>();
 
 const FIRST_WAIT_MS = 5;
 const LONGEST_WAIT_MS = 200;
-/** How long one that nobody can see is given to finish. */
+/** The time limit for an owner whose process is not visible from here. */
 const UNSEEN_LIMIT_MS = 5_000;
 export const CLAIM_LIMIT_MS = 600_000;
 
 /**
  * @param base  path of the session's files without their endings
- * @throws {Error} when somebody else holds the claim for longer than `limitMs`, or may hold it and cannot be seen
+ * @throws {Error} if another process holds the claim for longer than `limitMs`, or may hold it and is not visible
  */
 export async function claimNext(base: string, standing: () => HeldClaim, limitMs = CLAIM_LIMIT_MS): Promise<Claim> {
   const startedAt = performance.now();
@@ -57,7 +57,7 @@ export async function claimNext(base: string, standing: () => HeldClaim, limitMs
   };
   for (;;) {
     const { number, claim: writer } = standing();
-    // Whoever wrote this state may not have told its client yet.
+    // The process that wrote this state may not have answered its client yet.
     const before = claimPath(base, number, writer);
     const last = ownerOf(before);
     if (last !== null && livenessHere(before, last) !== 'dead') {

@@ -24,7 +24,7 @@ import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/vms/blocking-pipe
 import { linesOf, TemporaryFolder, type Ran } from '../../test/rig/skills/skill-command.ts';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
-/** `a` writes its key to a file, then waits until a gate is opened, unless there is none. */
+/** `a` writes its key to a file, then waits until a gate is opened, if the skill has a gate. */
 const SKILL = `
   import { appendFileSync, existsSync } from 'node:fs';
   import { setTimeout as delay } from 'node:timers/promises';
@@ -189,7 +189,7 @@ it('a process that waits for a killed one continues instead of it', async () => 
   expect(new Set(keys()).size).toBe(1);
 });
 
-it('a result whose writer died before it stood in the file is put there, once', async () => {
+it('if the writer dies before it adds a result to the file, the next call adds the result once', async () => {
   const session = await start();
   write(session.file, 1);
   expect(await session.advance().ended).toEqual(told(4));
@@ -335,7 +335,7 @@ it('a promise that is never settled is an error, not a silent success', async ()
   });
 });
 
-it('a result that nobody can take is an error of one line', async () => {
+it('a result that cannot be written is an error of one line', async () => {
   const said = (command: string): Promise<string> =>
     new Promise((resolve) =>
       execFile('sh', ['-c', command, process.execPath, folder.file('skill.mjs')], (_error, _stdout, stderr) =>
@@ -350,7 +350,7 @@ it('a result that nobody can take is an error of one line', async () => {
   );
 });
 
-it('defect: starting a skill that uses zod alone loads no ArkType', async () => {
+it('defect: starting a skill that only uses zod loads no ArkType', async () => {
   const env = { NODE_V8_COVERAGE: folder.file('coverage') };
   expect((await run(['start'], { env }).ended).code).toBe(0);
   const [name = ''] = readdirSync(folder.file('coverage'));

@@ -67,7 +67,7 @@ function topicOutput(topics: Topics, [command, ...args]: readonly string[], refs
 
 async function outcomeOf(command: Command, call: SkillCall): Promise<Outcome> {
   const { session, turn } = call.flags.text;
-  // A durable session has got them at its start, and answers to it need none.
+  // A durable session gets its variables at its start, so `advance` of one does not need them.
   if (command === 'start' || (command === 'advance' && !isDurable(command, call.flags)))
     call.io.enter?.(call.definition);
   if (isDurable(command, call.flags)) return await durableOutcome(command, call);
@@ -82,7 +82,7 @@ async function outcomeOf(command: Command, call: SkillCall): Promise<Outcome> {
   }
 }
 
-/** What finds Voidbox is loaded for those who ask for it. */
+/** Loads the code that finds Voidbox only for commands that need it. */
 async function durableOutcome(command: Command, call: SkillCall): Promise<Outcome> {
   const { advanceDurable, cleanupDurable, startDurable } = await import('./durable.ts');
   switch (command) {

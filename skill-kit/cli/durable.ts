@@ -22,7 +22,7 @@ export async function startDurable(call: SkillCall): Promise<Outcome> {
   );
 }
 
-/** With neither step nor output: how the session stands. @throws {Error} with its remedy */
+/** Without a step and an output, shows the state of the session. @throws {Error} with its remedy */
 export async function advanceDurable(call: SkillCall): Promise<Outcome> {
   const { flags, inputs } = call;
   const { step } = flags.text;

@@ -33,13 +33,13 @@ export interface Flags {
   readonly subagent: boolean;
   readonly durable: boolean;
   readonly help: boolean;
-  /** What was given and means nothing, for a warning. */
+  /** Arguments without a meaning, for a warning. */
   readonly ignored: readonly string[];
   /** Words that belong to no flag. */
   readonly surplus: readonly string[];
 }
 
-/** A value is taken as it stands, even when it starts with `--`. Of a flag that is given twice the last counts. */
+/** Takes a value literally, even if it starts with `--`. If a flag is repeated, the last value counts. */
 export function parseFlags(args: readonly string[]): Flags {
   const options = Object.fromEntries(TEXT_FLAGS.map((name) => [name, { type: 'string' as const }]));
   const { values, tokens } = parseArgs({

@@ -123,7 +123,7 @@ describe('a long history', () => {
     },
   );
 
-  it('is folded anew where it was changed, also before the checkpoint', async () => {
+  it('is folded again if it was changed, also before the checkpoint', async () => {
     const history = await grown(80, LINES);
     const changed = history.map((entry, at) => (at === 3 ? { ...entry, response: { value: 1_000 } } : entry));
     const [{ prompt }, count] = await savesOf(() => advance(LINES(changed), 1));
@@ -131,14 +131,14 @@ describe('a long history', () => {
     expect(prompt).toContain(`{"value":${2 * ((80 * 81) / 2 + 996 + 1)}}`);
   });
 
-  it('goes on from an earlier checkpoint when its client went back', async () => {
+  it('continues from an earlier checkpoint when its client went back', async () => {
     const history = await grown(150, LINES);
     const [{ prompt }, count] = await savesOf(() => advance(LINES(history.slice(0, 100)), 1));
     expect(count).toBeLessThan(40);
     expect(prompt).toBe((await advance(LINES(history.slice(0, 100).map(bare)), 1)).prompt);
   });
 
-  it('is folded anew for other params, another version and other code', async () => {
+  it('is folded again for other params, another version and other code', async () => {
     using folder = new TemporaryFolder();
     const script = folder.file('skill.mjs');
     writeFileSync(script, 'one');
@@ -176,7 +176,7 @@ describe('a long history', () => {
     expect((JSON.parse(stdout) as Printed).completed.checkpoint?.entries).toBe(entries);
   });
 
-  it('gets none where it does not say what folding gave', async () => {
+  it('gets no checkpoint if it lacks the results of folding', async () => {
     const history = (await grown(63, LINES)).map(bare);
     const without = history.map(({ step, response }) => ({ step, response }));
     expect((await advance(LINES(history), 1)).completed.checkpoint).toMatchObject({ entries: 69 });
@@ -187,7 +187,7 @@ describe('a long history', () => {
     ).toBeUndefined();
   });
 
-  it('gets none as an argument, which may be a model’s to write', async () => {
+  it('gets no checkpoint as an argument, which a model may have to write', async () => {
     const history = (await grown(70, LINES)).map(bare);
     const argv = [
       'advance',

@@ -1,8 +1,8 @@
 /**
- * The history that a client carries. Folding all of it with each call would cost more with every step, so now and then a call
- * writes what folding has given so far into the record that its client appends anyway: a checkpoint. Later calls fold what
- * comes behind the last one. Nothing is kept here, and a client that drops checkpoints, or writes its history anew in other
- * words, only loses their speed: one counts only for exactly the text that it was made of.
+ * The history that a client carries. Folding all of it in each call would cost more with every step. So some calls
+ * write the result of folding so far into the record that the client appends anyway: a checkpoint. Later calls fold
+ * only what comes after the last checkpoint. Nothing is stored here. A client that drops checkpoints, or rewrites its
+ * history, only loses speed, because a checkpoint counts only for the exact text it was made from.
  */
 import { createHash } from 'node:crypto';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
@@ -17,13 +17,13 @@ const ENTRIES_BETWEEN = 64;
 /** A larger one would make the history grow faster than its steps do. */
 const LARGEST_BYTES = 16 * 1024;
 
-/** What folding the first `entries` gave. */
+/** The result of folding the first `entries`. */
 export interface Checkpoint {
   readonly format: 1;
   readonly entries: number;
-  /** Of the history's text, without what closes it. */
+  /** The length of the history's text, without its closing characters. */
   readonly chars: number;
-  /** Of that text, and of whatever else folding it depends on. */
+  /** The digest of that text and of everything else that folding it depends on. */
   readonly digest: string;
   readonly stores: Readonly<Record<string, unknown>>;
   readonly visits: Readonly<Record<string, number>>;
@@ -33,7 +33,7 @@ export interface Checkpoint {
 export interface History {
   /** What is to be folded, oldest first. */
   readonly entries: readonly unknown[];
-  /** What comes before that; null: nothing. */
+  /** The checkpoint before that; null: there is no checkpoint. */
   readonly base: Checkpoint | null;
   /** The records that `base` stands for. */
   older(): readonly StepRecord[];
@@ -126,7 +126,7 @@ function linesBehind(text: string, where: string, holds: (checkpoint: Checkpoint
 
 const LINE_END = /^\r?\n/;
 const KEY = '"checkpoint"';
-/** What an agent answers may name it as well. */
+/** An agent's answer may also contain this text, so several matches are tried. */
 const CANDIDATES = 16;
 
 function newest(

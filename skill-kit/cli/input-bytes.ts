@@ -1,4 +1,4 @@
-/** What a client hands in, which may be a device or a pipe that never ends. */
+/** Reads a client's input, which may be a device or a pipe that never ends. */
 import { resolve } from 'node:path';
 import { readNamedFile } from '../../files/named-file.ts';
 

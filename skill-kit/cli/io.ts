@@ -1,4 +1,4 @@
-/** What a command line touches of its process, so that commands can be run without one. */
+/** The parts of its process that a command line uses, so that commands can run without a process. */
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 
 export interface CommandIo {
@@ -8,7 +8,7 @@ export interface CommandIo {
   stderr(text: string): void;
   /** @throws FolderAsInput */
   readStdin(): Promise<string>;
-  /** The script that the skill came from; null when nobody knows. */
+  /** The script that the skill came from; null if it is unknown. */
   readonly script: string | null;
   /** Before the skill's code runs: the process lets it see what it declares. Absent: it sees what there is. @throws {Error} */
   readonly enter?: (definition: SkillDefinition) => void;

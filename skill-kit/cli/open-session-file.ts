@@ -4,10 +4,11 @@ import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 const REMEDY = 'Start a new session with --session new.';
 
 /**
- * A link could lead to a file of somebody else, and of a pipe nobody knows whether anything ever comes.
+ * Opens only regular files, because a link could lead to another user's file, and reading a pipe may wait for ever.
  * @param flags  of `open`
  * @returns its descriptor
- * @throws {Error} naming what it is instead; {NodeJS.ErrnoException} `ENOENT` when there is none, `EEXIST` with O_EXCL
+ * @throws {Error} naming what it is instead; {NodeJS.ErrnoException} `ENOENT` if it does not exist, `EEXIST` with
+ * O_EXCL
  */
 export function openSessionFile(path: string, flags: number): number {
   let fd: number;
@@ -23,5 +24,5 @@ export function openSessionFile(path: string, flags: number): number {
   throw new Error(`Refusing to use ${path}: it is not a file. ${REMEDY}`);
 }
 
-/** What opening says of links, folders, and pipes without a reader. */
+/** The file types that errors of `open` reveal: links, folders, and pipes without a reader. */
 const NO_FILE: Readonly<Record<string, string>> = { ELOOP: 'a link', EISDIR: 'a folder', ENXIO: 'not a file' };

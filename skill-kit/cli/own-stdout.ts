@@ -1,4 +1,4 @@
-/** Standard output of a skill's program is its answers': whoever reads them there is to read nothing else. */
+/** Reserves standard output of a skill's program for its answers, because their reader must get nothing else. */
 
 type Write = typeof process.stdout.write;
 
@@ -10,7 +10,7 @@ export interface OwnStdout {
 
 let own: OwnStdout | null = null;
 
-/** From now on what code prints there goes to standard error. Who claims it before it is given back gets the same. */
+/** Redirects later output of any code to standard error. A second call before `giveBack` returns the same object. */
 export function claimStdout(): OwnStdout {
   if (own !== null) return own;
   const { stderr, stdout } = process;

@@ -1,8 +1,8 @@
 /**
- * Which process holds a claim, and whether it is still there. A pid alone says neither: it is given again to others, and means
- * something else in another container. With the start time of the process, its pid namespace and the boot of its machine it
- * names one process for good, and the kernel says whether that one lives. An owner that cannot be seen from here is `unknown`
- * and never taken for dead.
+ * Identifies the process that holds a claim, and tells whether it still runs. A pid is not enough: the kernel reuses
+ * it, and it means another process in another container. Together with the start time, the pid namespace and the boot
+ * id, it names one process for ever, and the kernel tells whether that process lives. An owner that is not visible from
+ * here is `unknown` and never treated as dead.
  */
 import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -11,7 +11,7 @@ export type Liveness = 'alive' | 'dead' | 'unknown';
 
 let own: string | undefined;
 
-/** `host|boot|namespace|pid|start`; boot, namespace and start are empty where there is no /proc. */
+/** `host|boot|namespace|pid|start`; boot, namespace and start are empty without /proc. */
 export function readOwnIdentity(): string {
   return (own ??= [hostname(), bootId(), namespaceId(), process.pid, startOf(process.pid)?.start ?? ''].join('|'));
 }

@@ -122,7 +122,7 @@ class StoredAdvance {
     return { ...ask, given: { step, output: await inputs.json('output') }, turn: turnOf(stored.state, step) };
   }
 
-  /** One move, while nobody else moves. Null when it was for somebody else, and there is more to do. */
+  /** Makes one move while no other process moves. Null if the move was for another request and more work remains. */
   async #moveOn(ask: Ask): Promise<Outcome | null> {
     const claim = await claimNext(this.#base, () => this.#stored());
     let isWritten = false;
@@ -163,7 +163,8 @@ class StoredAdvance {
       case 'publish':
       case 'answer':
       case 'refuse':
-        // Others have done it meanwhile. The claim is used up all the same, for a link that stays may be one that nobody can judge.
+        // Another process has done it already. The claim is still used up, because no process can judge a link that
+        // remains.
         return writeStored(this.#base, { ...stored, number: claim.number, claim: claim.index }, stored.recordsBytes);
     }
   }
@@ -187,7 +188,7 @@ class StoredAdvance {
     return this.#write(work.session.state, { line, result }, view, claim);
   }
 
-  /** What had been started is finished first, under the key that it had: nobody knows how far it came. */
+  /** First completes work that was started, under the same key, because no process knows how far it got. */
   async #resume(
     view: SessionView,
     { line, request }: NonNullable<StoredSession['underWay']>,

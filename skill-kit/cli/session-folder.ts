@@ -17,9 +17,10 @@ export function checkSessionId(id: string): void {
 }
 
 /**
- * The folder, checked. What has to hold is that nobody else can put a file there or change one's name; who reads is decided by
- * the files' own mode. The default folder lies where everybody may write, so it has to be ours alone (0700, no link). A folder
- * that the client names may be readable by others, as folders in a project are.
+ * Returns the folder after checking it. No other user may be able to create or rename a file in it; the files' own mode
+ * decides who reads them. The default folder is below a folder that every user may write, so it must belong to this
+ * user, have mode 0700 and not be a link. A folder that the client names may be readable by others, as folders in a
+ * project are.
  * @param make  makes a folder that is missing; otherwise null is returned for it
  * @throws {Error} naming what is wrong with it
  */
@@ -60,7 +61,10 @@ function makeFolder(folder: string): void {
   }
 }
 
-/** Node's own way, `recursive`, never ends where a parent is there and takes nothing, as /proc. What is there already is looked at by others. */
+/**
+ * Does not use Node's `recursive`, which never ends if a parent exists but accepts no folders, as /proc does. Other
+ * code checks a folder that already exists.
+ */
 function makeWithParents(folder: string): void {
   const make = (): string | undefined => {
     try {
@@ -78,7 +82,7 @@ function makeWithParents(folder: string): void {
   if (make() === 'ENOENT') throw new Error(`ENOENT: ${parent} takes no folder`);
 }
 
-/** Of a link in the default folder's place somebody else may be the author, so it is not followed. */
+/** Does not follow a link at the default path, because another user may have created it. */
 function factsOf(folder: string, isDefault: boolean): Stats | null {
   return (isDefault ? lstatSync : statSync)(folder, { throwIfNoEntry: false }) ?? null;
 }
@@ -88,7 +92,7 @@ export function basePath(folder: string, id: string): string {
   return join(folder, `skill-kit-${id}`);
 }
 
-/** State and claims last: whoever takes the session up meanwhile finds that it is gone. */
+/** Removes state and claims last, so that a process that opens the session during the removal finds that it is gone. */
 export function removeSession(folder: string, id: string): void {
   const names = readdirSync(folder).filter((name) => name.startsWith(`skill-kit-${id}.`));
   const rank = (name: string): number => (name.endsWith('.jsonl') ? 0 : name.includes('.lock.') ? 2 : 1);

@@ -1,14 +1,16 @@
-/** What stands in a session file, line by line, and what `start --session new` prints of it. */
+/** The lines of a session file, and the part of them that `start --session new` prints. */
 import type { SessionResult } from '../../domain/step-machine/result.ts';
 
-/** Who writes outputs to the file: the client (`file`), or the command line, which is given them by flags (`flag`). */
+/**
+ * Whether the client writes outputs to the file (`file`), or the command line does, which gets them by flags (`flag`).
+ */
 export type SessionOutputMode = 'file' | 'flag';
 
 export interface SessionPointer {
   /** 32 characters of 0-9 and a-f. */
   readonly sessionId: string;
   readonly file: string;
-  /** Of the first prompt, from 1. */
+  /** The line of the first prompt, from 1. */
   readonly line: number;
 }
 

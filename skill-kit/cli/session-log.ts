@@ -1,7 +1,8 @@
 /**
- * The session file that client and command line share: a header, then results and outputs in the order in which they were
- * written. The client reads results from it by line number and, in file mode, appends its outputs. What the session is stands
- * in its state; this file is only ever read from where the state has accounted for it, so that a long one costs no more.
+ * The session file that client and command line share: a header, then results and outputs in the order in which they
+ * were written. The client reads results from it by line number and, in file mode, appends its outputs. The session
+ * itself is stored in its state. This file is read only from the place that the state has recorded, so that a long file
+ * costs no more.
  */
 import { closeSync, constants, fstatSync, readSync } from 'node:fs';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
@@ -19,7 +20,7 @@ import { writeFully } from './write-fully.ts';
 export interface LogPlace {
   /** In bytes; the beginning of a line. */
   readonly offset: number;
-  /** How many lines stand before it. */
+  /** The number of lines before this place. */
   readonly lines: number;
 }
 
@@ -72,7 +73,7 @@ function line(value: SessionLine): string {
   return `${JSON.stringify(value)}\n`;
 }
 
-/** Null when the line is something else; an explanation when it was meant to be an output and is none. */
+/** Null if the line is something else; an explanation if the line is a malformed output. */
 export function readOutput(text: string): SessionOutput | string | null {
   let value: unknown;
   try {
@@ -112,7 +113,10 @@ export class SessionLog {
     closeSync(this.#fd);
   }
 
-  /** The lines after that place. An editor that wrote the file anew may have moved it: then lines are counted from the start. */
+  /**
+   * Returns the lines after that place. An editor that rewrote the file may have moved it; then lines are counted from
+   * the start.
+   */
   linesFrom(place: LogPlace): readonly LogLine[] {
     const { size } = fstatSync(this.#fd);
     const from = this.#has(place, size) ? place : START;

@@ -12,7 +12,7 @@ import { codeHashOf, failureOf, followsRedirects, createWarn, type Outcome, type
 
 /** The file's line that holds the first prompt. */
 const FIRST_RESULT_LINE = 2;
-/** A session that somebody is working on is not taken away from them. */
+/** The time limit for a process that is still working on the session; cleanup does not remove a session in use. */
 const CLEANUP_LIMIT_MS = 5_000;
 
 /** @throws {Error} */
@@ -39,7 +39,7 @@ export async function startStored({ definition, flags, inputs, io, refs, subskil
   const result = await startSession(session);
   await session.idle();
   const failure = failureOf(result);
-  // Nobody knows of it yet: whoever wants it starts it again.
+  // No client knows this session yet, so a client that wants it starts it again.
   if (failure !== null) return { stdout: '', failure };
   const createdAt = new Date(session.state.startedAtMs).toISOString();
   const header = headerLine({
@@ -75,7 +75,10 @@ export async function startStored({ definition, flags, inputs, io, refs, subskil
   return { stdout: `${JSON.stringify(pointer)}\n`, failure };
 }
 
-/** Removes a session and all its files; one that is not there is removed already. @throws {Error} while somebody advances it */
+/**
+ * Removes a session and all its files; a missing session counts as removed. @throws {Error} while another process
+ * advances it
+ */
 export async function cleanupStored({ flags }: SkillCall): Promise<Outcome> {
   const id = flags.text.session;
   if (id === undefined) throw new Error('--session is required for cleanup');

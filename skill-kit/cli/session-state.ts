@@ -1,10 +1,10 @@
 /**
- * What a session is between two calls. `<base>.state` holds the engine's state without its records and what the client was
- * told last; it is replaced as a whole, by rename. `<base>.records-<n>.jsonl` holds the records, appended to and read only by
- * callbacks that ask for the whole history, so that the thousandth advance reads as much as the first.
+ * Stores a session between two calls. `<base>.state` holds the engine's state without its records, and the last result
+ * that the client got. It is replaced as a whole, by rename. `<base>.records-<n>.jsonl` holds the records. Only
+ * callbacks that ask for the whole history read them, so that the thousandth advance reads as much as the first.
  *
- * The state comes first, the result's line in the session file after it: a crash in between leaves a state that knows what
- * line is missing. Nothing is synced to disk, for a session outlives processes, not power cuts.
+ * The state is written first, then the result's line in the session file. After a crash in between, the state knows
+ * which line is missing. Nothing is synced to disk, because a session survives processes, not power cuts.
  */
 import { closeSync, constants, readFileSync, readSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -43,13 +43,13 @@ export interface StoredSession {
   readonly mayRetry: boolean;
   /** Set when an action was started: the line whose output is being worked on, and the request that waits for it. */
   readonly underWay: { readonly line: number | null; readonly request: string | null } | null;
-  /** In the records' file; what stands after it does not count. */
+  /** The bytes of the records' file that count; later bytes do not. */
   readonly recordsBytes: number;
 }
 
 export type StoredContent = Omit<StoredSession, 'format' | 'recordsBytes'>;
 
-/** Null when there is none. @throws {Error} when it cannot be understood */
+/** Null if there is no state. @throws {Error} if it cannot be understood */
 export function readStored(base: string): StoredSession | null {
   const path = `${base}.state`;
   const text = readText(path);
@@ -136,7 +136,10 @@ function replace(path: string, text: string): void {
   renameSync(next, path);
 }
 
-/** What a writer left behind that died before its state counted is the same up to where it ends, or stands after what counts. */
+/**
+ * Overwrites the bytes of a writer that died before its state counted: they are equal as far as they go, or come after
+ * the bytes that count.
+ */
 function writeRecords(path: string, records: readonly StepRecord[], at: number): number {
   const fd = openSessionFile(path, constants.O_WRONLY | constants.O_CREAT);
   try {

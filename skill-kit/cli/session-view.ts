@@ -12,26 +12,26 @@ export interface SessionView {
   readonly stored: StoredSession;
   readonly lines: readonly LogLine[];
   readonly outputs: readonly OutputLine[];
-  /** The line of the last result; undefined when its writer died before it stood in the file. */
+  /** The line of the last result; undefined if its writer died before adding it to the file. */
   readonly replyLine: LogLine | undefined;
   /** The output that was answered last, or is being worked on. */
   readonly answered: OutputLine | undefined;
   readonly working: OutputLine | undefined;
-  /** The last output that nobody has answered. */
+  /** The last output without an answer. */
   readonly unanswered: OutputLine | undefined;
   /** Why the last line is no output, if it was meant to be one. */
   readonly damage: string | null;
 }
 
-/** What a client asked for, and how the session stood when it did. */
+/** The request of a client, and the state of the session at that time. */
 export interface Ask {
   readonly seen: number;
   readonly place: LogPlace;
-  /** The last line that was answered by then. */
+  /** The last line that was answered at that time. */
   readonly answered: number;
   /** Undefined: what the session file says. */
   readonly given: SessionOutput | undefined;
-  /** Of the step that is answered, at that time. */
+  /** The turn of the answered step, at that time. */
   readonly turn: number | undefined;
 }
 
@@ -81,7 +81,7 @@ export function nextMove(view: SessionView, ask: Ask, nowMs: number): Move {
   if (stored.underWay !== null) return { kind: 'resume' };
   if (replyLine === undefined) return { kind: 'publish' };
   const answer: Move = { kind: 'answer', line: replyLine.number, failure: stored.reply.failure };
-  // Whoever came before the last answer was given may have it: both asked the same, or the other was first.
+  // A caller that came before the last answer may get that answer: both asked the same, or the other was first.
   const isLate = stored.number > ask.seen;
   return ask.given === undefined
     ? moveOfFile(view, answer, isLate, nowMs)
@@ -126,12 +126,13 @@ function moveOfGiven(view: SessionView, ask: Ask, given: SessionOutput, answer: 
   if (unanswered !== undefined && isSame(unanswered, given))
     return { kind: 'process', line: unanswered, turn, isRetry: false };
   if (stored.mayRetry && isAnswered) return { kind: 'process', line: answered, turn: undefined, isRetry: true };
-  // Said again by somebody who has not heard the answer. Where the step is due once more, it is the next answer.
+  // A client that did not receive the answer repeats its output. If the step is due again, the output is the next
+  // answer.
   if (isAnswered && turnOf(stored.state, given.step) === undefined) return answer;
   return { kind: 'append', output: given, turn };
 }
 
-/** What was answered to an output that was put there under a claim: the next line. */
+/** Returns the answer to an output that was appended under a claim: the next line. */
 function answerAfter({ lines }: SessionView, output: OutputLine): Move | undefined {
   const line = lines.find(({ number, text }) => number > output.number && readOutput(text) === null);
   if (line === undefined) return undefined;
@@ -160,7 +161,7 @@ export function turnOf(state: SessionState, step: string): number | undefined {
   return bare.length === 1 ? bare[0]!.turn : undefined;
 }
 
-/** What failed and is tried again by answering it, when that is another step than was answered. */
+/** Returns the failed step that the next answer retries, if it is another step than the answered one. */
 export function stuckStep(state: SessionState): string | undefined {
   const stuck = state.cursors.find(({ phase }) => phase.kind === 'stuck');
   return stuck === undefined ? undefined : addressIn(state, stuck);

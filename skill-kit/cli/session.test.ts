@@ -248,7 +248,7 @@ it('defect: --session-dir is checked too: a folder where others can write is ref
   expect(files()).toEqual([]);
 });
 
-it('a folder for sessions is made for its owner alone', async () => {
+it('only its owner can use a folder made for sessions', async () => {
   const dir = folder.file('deep/er');
   expect(await runCommand(two, ['start', '--session', 'new', '--session-dir', dir])).toMatchObject({ code: 0 });
   expect(statSync(dir).mode & 0o777).toBe(0o700);
@@ -286,7 +286,7 @@ interface Acting {
   readonly keys: string[];
 }
 
-/** `a` acts; what it does is told by its answers. */
+/** Answers of `a` report what its action does. */
 function acting(act: (calls: number) => Promise<unknown> = async (calls) => calls): Acting {
   const keys: string[] = [];
   const definition = skill({ name: 'acting', entry: 'a' })
@@ -314,7 +314,7 @@ it('defect: advancing twice for one output answers the same and acts once', asyn
   expect(new Set(keys).size).toBe(2);
 });
 
-it('in flag mode too, what is said again gets the answer that it got, unless the step is due once more', async () => {
+it('in flag mode too, a repeated output gets the same answer, unless the step is due once more', async () => {
   const client = await Client.start(two, ['--output-mode', 'flag']);
   for (let i = 0; i < 2; i++) expect(await client.flag('a', { v: 1 })).toEqual(told(4));
   expect(await client.flag('a', { v: 2 })).toEqual(told(6));
@@ -401,7 +401,7 @@ it('defect: a failed action leaves a trace, and the same output tries again unde
   expect(keys[0]).not.toBe(keys[1]);
 });
 
-it('who waited for an action that failed is told so, and does not try again', async () => {
+it('a caller that waited for a failed action gets the failure, and does not retry', async () => {
   const gate = later();
   const { definition, keys } = acting(async () => {
     await gate.promise;
@@ -484,7 +484,7 @@ function versioned(version: string, migrations: readonly MigrationConfig[] = [])
   return { ...built, migrations };
 }
 
-it('defect: a session of another version is refused, unless the skill declares how to go on with it', async () => {
+it('defect: a session of another version is refused, unless the skill declares how to continue it', async () => {
   const client = await Client.start(versioned('1.0.0'));
   await client.answer('a', {});
   await client.answer('old', { v: 1 });
@@ -560,7 +560,7 @@ it('defect: observers hear each fact once, however many processes a session goes
   expect(heard).toEqual(['start a', 'complete a', 'start b', 'complete b', 'done a b']);
 });
 
-it('a wait goes on when its time has come, and not before', async () => {
+it('a wait continues when its time has come, and not before', async () => {
   vi.useFakeTimers({ toFake: ['Date'] });
   const definition = skill({ name: 'resting', entry: 'a' })
     .step('a', { prompt: 'A', next: 'rest' })
@@ -594,7 +594,7 @@ it('a person who does not answer in time is passed over', async () => {
   expect(await client.advance()).toEqual(told(3));
 });
 
-it('a session file that an editor wrote anew is read by its lines', async () => {
+it('a session file that an editor rewrote is read by its lines', async () => {
   const client = await Client.start(two);
   await client.answer('a', { v: 7 });
   const text = readFileSync(client.file, 'utf8').replace('"host":"generic"', '"host": "generic"');
@@ -607,7 +607,7 @@ it.each([
   ['to nothing', () => ''],
   ['in the middle of a line', (text: string) => text.slice(0, text.indexOf('\n') + 20)],
   ['after its header', (text: string) => text.slice(0, text.indexOf('\n') + 1)],
-])('a session file that was cut %s goes on, and lines keep their numbers', async (_how, cut) => {
+])('a session file that was cut %s still works, and lines keep their numbers', async (_how, cut) => {
   const client = await Client.start(two);
   expect(await client.answer('a', { v: 7 })).toEqual(told(4));
   writeFileSync(client.file, cut(readFileSync(client.file, 'utf8')));
@@ -628,7 +628,7 @@ it.each([
   expect(await client.advance()).toEqual({ code: 1, stdout: '', stderr: expect.stringMatching(message) });
 });
 
-it('a folder for sessions that cannot be made or is none is named, with the flag', async () => {
+it('the error names a folder for sessions that is a file or cannot be made, and the flag', async () => {
   writeFileSync(folder.file('file'), '');
   const start = (dir: string): Promise<Ran> => runCommand(two, ['start', '--session', 'new', '--session-dir', dir]);
   expect((await start(folder.file('file'))).stderr).toMatch(
@@ -696,7 +696,7 @@ it('refuses an answer that is nested too deep, however it is handed in', async (
 });
 
 it.each(['jsonl', 'state', 'records-2.jsonl'])(
-  'what stands in place of its .%s is neither waited for nor followed',
+  'a call neither waits for nor follows something else at the path of its .%s',
   async (ending) => {
     const made = async (put: (path: string) => void): Promise<Ran> => {
       const client = await Client.start(two, ['--output-mode', 'flag']);

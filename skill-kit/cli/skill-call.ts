@@ -23,11 +23,14 @@ export interface Outcome {
   readonly failure: string | null;
 }
 
-/** What the author's code threw, or a session that has come to a bad end; a refused answer is none. */
+/**
+ * Returns the message of an error that the author's code threw, or of a failed session. A rejected answer is not a
+ * failure.
+ */
 export function failureOf(result: SessionResult): string | null {
   if (result.kind !== 'error' || (result.error !== 'action' && result.error !== 'failed')) return null;
   const { step, message } = result;
-  // What callbacks throw seldom says where.
+  // Messages of callbacks seldom name the step.
   return step === '' || message.includes(`"${step}"`) ? message : `step "${step}": ${message}`;
 }
 
@@ -36,12 +39,14 @@ export function followsRedirects({ subskills, topics }: SkillDefinition): boolea
   return subskills !== undefined || topics !== undefined;
 }
 
-/** What the engine has to say to whoever reads along. */
+/** Writes the engine's warnings to standard error. */
 export function createWarn(io: CommandIo): (message: string) => void {
   return (message) => io.stderr(`[skill-kit] ${message}\n`);
 }
 
-/** Of the script that the skill came from: all of its code when it was bundled. Null when it cannot be read. */
+/**
+ * Returns the hash of the skill's script, which is all of its code if it is bundled. Null if the script cannot be read.
+ */
 export function codeHashOf({ script }: CommandIo): string | null {
   if (script === null) return null;
   try {

@@ -34,7 +34,7 @@ it('start prints one line with its keys in order', async () => {
   expect(started).toMatchObject({ kind: 'prompt', step: 'a', prompt: '<prompt>\nHello you\n</prompt>' });
 });
 
-it('flags alone mean start', async () => {
+it('flags without a command mean start', async () => {
   expect(await json(two, ['--params', '{"who":"you"}'])).toEqual(
     await json(two, ['start', '--params', '{"who":"you"}']),
   );
@@ -125,7 +125,7 @@ it('the word behind an unknown flag is ignored with it', async () => {
   expect({ code, stderr }).toEqual({ code: 0, stderr: 'warning: ignoring the unknown flag --verbose\n' });
 });
 
-it('a value is taken as it stands; what means nothing is said on stderr', async () => {
+it('a value is taken literally, and stderr names arguments without a meaning', async () => {
   const { code, stderr, stdout } = await runCommand(two, ['start', '--params', '{"who":"--x"}', '--verbose', '--host']);
   expect(code).toBe(0);
   expect(stdout).toContain('Hello --x');
@@ -390,7 +390,7 @@ it('without a session, short waits are waited for, and long ones need one', asyn
   });
 });
 
-it('without a session, a deadline that nobody will measure is said to be none', async () => {
+it('without a session, a warning says that no process enforces the deadline', async () => {
   const approval = skill({ name: 'approval', entry: 'ask' })
     .step('ask', { prompt: 'May I?', human: { deadlineMs: 1_000, onExpiry: 'late' }, next: 'end' })
     .step('late', { prompt: 'Too late', next: terminal })
@@ -406,7 +406,7 @@ it('without a session, a deadline that nobody will measure is said to be none', 
     code: 0,
     stderr: expect.stringMatching(/^warning: nothing measures the deadline of step "ask" \(\d{4}-.*--session new/),
   });
-  // Nothing is said of a person without a deadline.
+  // A person's step without a deadline causes no warning.
   expect(await runCommand(approval, ['advance', '--step', 'ask', '--output', '{}'])).toMatchObject({
     code: 0,
     stderr: '',

@@ -57,8 +57,8 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
 }
 
 /**
- * Null where checkpoints are none: in arguments, which are too short for long histories and often written by a model; and below
- * sub-skills, whose steps say more than their names.
+ * Null if there are no checkpoints. Arguments are too short for long histories, and a model often writes them. Steps
+ * below sub-skills have names that do not identify them.
  */
 function checkpointIdentity(
   { definition: { name, version }, subskill, io }: SkillCall,
@@ -127,7 +127,7 @@ function subskillOf(
   return wasDispatched ? undefined : name;
 }
 
-/** The step that splits into several, of which `step` is one; null where they are open, or it is none. */
+/** Returns the parallel step that has `step` as a branch; null if a group is open or `step` is not a branch. */
 function splitNotPassed({ steps }: SkillDefinition, { state }: Session, step: string): string | null {
   if (state.groups.length > 0) return null;
   return Object.entries(steps).find(([, { config }]) => config.parallel?.branches.includes(step))?.[0] ?? null;

@@ -1,4 +1,4 @@
-/** What a command line says that no command can mean: found before anything of the skill runs. */
+/** Finds mistakes in a command line that are wrong for every command, before any code of the skill runs. */
 import type { Flags } from './flags.ts';
 import { UsageError } from './io.ts';
 import { shorten } from '../../domain/units/quote.ts';
@@ -37,7 +37,7 @@ export function isDurable(command: Command, { durable, text }: Flags): boolean {
   return durable || (command !== 'start' && text.session?.includes('-') === true);
 }
 
-/** Of a word behind a command that takes no more. */
+/** Reports a word after a command that takes no more words. */
 export function surplusArgument(command: string, argument: string): UsageError {
   return new UsageError(`${command} takes no argument "${shorten(argument)}". --help lists its flags.`);
 }
