@@ -81,7 +81,7 @@ export type {
   PromptResult,
   RedirectResult,
   SessionResult,
-  // The former name: skills that import it go on compiling.
+  // The former name, so that skills that import it still compile.
   SessionResult as CliResult,
   ValidationErrorResult,
   WaitingResult,

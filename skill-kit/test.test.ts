@@ -168,7 +168,7 @@ describe('runComposite', () => {
     expect(prompts[1]).toBe('sub/one <prompt>\nfor ada\n</prompt>');
   });
 
-  test('names where it came to last when a sub-skill that was started directly redirects', async () => {
+  test('names the last redirect when a sub-skill that was started directly redirects', async () => {
     const outer = skillOf({ go: { prompt: 'go', next: 'subskill:sub' } }, { subskills: { sub: { definition: sub } } });
     const composite = skillOf(
       { start: { prompt: 'start', next: 'subskill:outer' } },
@@ -235,7 +235,7 @@ describe('noAnswer', () => {
     });
   });
 
-  test('is refused where nobody would stop waiting', async () => {
+  test('is refused if the step has no deadline', async () => {
     await expect(asking({})).rejects.toThrow('noAnswer: step "ask" has no deadline');
   });
 });

@@ -60,7 +60,7 @@ export interface CompositeRunResult {
   readonly outputs: Readonly<Record<string, unknown>>;
   readonly output: unknown;
   readonly history: readonly StepResult[];
-  /** The sub-skill or topic that the run came to last; also the one that `directSubskill` named. */
+  /** The sub-skill or topic of the run's last redirect; also the one that `directSubskill` named. */
   readonly redirectedTo?: { readonly kind: 'subskill' | 'topic'; readonly name: string };
 }
 

@@ -94,7 +94,7 @@ function withSession(skill: SkillDefinition, dir: string): Driver {
   };
 }
 
-/** What was offered after each answer, and the final output. */
+/** Returns the result after each answer, and the final output. */
 async function played(driver: Driver, seed: number): Promise<readonly unknown[]> {
   const random = generator(seed);
   const seen: unknown[] = [];
@@ -121,7 +121,7 @@ it(
       for (const driver of [overMcp(skill), withHistory(skill), withSession(skill, folder.path)])
         expect(await played(driver, seed), `seed ${seed}`).toEqual(expected);
     }
-    // What was compared is neither nothing nor all of one kind.
+    // The comparison covers many answers of different kinds.
     expect([answers > 500, joins > 50]).toEqual([true, true]);
   },
 );

@@ -1,6 +1,6 @@
 /**
- * A skill's own script, loaded by whoever runs its code elsewhere (a process of a worker): what it would serve is handed over, and
- * nothing is served. By a global name, for script and host may hold different copies of this file.
+ * Lets a worker's process load a skill's own script: the script hands its definition over and serves nothing. The
+ * receiver has a global name, because script and worker may hold different copies of this file.
  */
 import type { ReferenceDefinition, SkillDefinition } from '../domain/step-machine/definition.ts';
 
@@ -17,7 +17,7 @@ export function receiveOffers(take: (definition: Offered) => void): void {
   (globalThis as HostGlobal)[HOST] = take;
 }
 
-/** False when nobody takes it: this process is the skill's own. */
+/** False if no worker receives it, because this process is the skill's own. */
 export function offerToWorker(definition: Offered): boolean {
   const take = (globalThis as HostGlobal)[HOST];
   take?.(definition);

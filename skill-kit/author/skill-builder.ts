@@ -69,10 +69,7 @@ export type SkillBuilderConfig<
 /** Params of a skill that declares none. */
 export type AnyParams = Readonly<Record<string, unknown>>;
 
-/**
- * The type that replaces a builder if a step was declared before `Step`, which leads to it, so that its types lack that
- * path.
- */
+/** Replaces the builder's type if `Step` is declared after the step it leads to, whose callbacks were typed without it. */
 export interface DeclareBefore<Step extends string, Target> {
   readonly 'declare this step': Step;
   readonly 'above the step that it leads to': Target;

@@ -317,7 +317,7 @@ describe('a skill with references and a package of its own', () => {
     expect(readdirSync(folder.file('out'))).toEqual(['reader']);
   });
 
-  it('may be built into its own source folder if `-o` names it', async () => {
+  it('may be built into its own source folder with `--force`', async () => {
     cpSync(source(), folder.file('reader'), { recursive: true });
     expect(await build('reader', 'reader', [], { cwd: folder.path })).toMatchObject({
       code: 2,

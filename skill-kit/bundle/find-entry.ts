@@ -92,7 +92,7 @@ export function entriesAt(path: string): string[] {
     .sort();
 }
 
-/** A folder of skills may also contain links to files and unreadable folders; they must not hide the other skills. */
+/** A folder of skills may also contain links to files and unreadable folders, which must not hide the skills. */
 function entryWithin(folder: string): string | null {
   try {
     return entryOfSkillFolder(folder);

@@ -12,7 +12,7 @@ function createLazyClass(name: Name): object {
   const real = (): Class => globalThis[name];
   return Object.defineProperties(() => undefined, {
     name: { value: name },
-    // `extends` and `instanceof` need the real prototype.
+    // ArkType compares prototypes to tell whether one class extends another.
     prototype: { get: () => real().prototype },
     [Symbol.hasInstance]: { value: (value: unknown) => real()[Symbol.hasInstance](value) },
   });
@@ -25,7 +25,7 @@ export const Response = createLazyClass('Response');
 
 const STAND_INS: Readonly<Record<Name, object>> = { FormData, Headers, Request, Response };
 
-/** Tells whether `found` is the global class that one of the stand-ins replaces under this name. */
+/** Tells whether `found` is the global class of this name, and this file exports a lazy class for it. */
 export function isStoodInFor(name: string, found: unknown): boolean {
   return Object.hasOwn(STAND_INS, name) && found === globalThis[name as Name];
 }

@@ -8,9 +8,9 @@ import { startTimer } from './timer.ts';
 
 export interface Attempt {
   readonly event: SessionEventBody;
-  /** What was thrown, for callers in the same process. */
+  /** The value that the author's code threw, for callers in the same process. */
   readonly cause?: unknown;
-  /** Settles when the author's code has come back: later than its attempt when it does not listen to its signal. */
+  /** Settles when the author's code has returned, which is after the attempt if the code ignores its signal. */
   readonly left: Promise<void>;
 }
 
@@ -93,7 +93,7 @@ export class ActionTimeout extends Error {
   override readonly name = 'TimeoutError';
 }
 
-/** The attempt is over when its time is: an action that ignores its signal goes on for nobody. */
+/** Ends the attempt when its time is up. The result of an action that ignores its signal is discarded. */
 async function withTimeout<T>(timeoutMs: number | null, abort: AbortController, running: Promise<T>): Promise<T> {
   let stopTimer: (() => void) | undefined;
   const over = new Promise<never>((_resolve, reject) => {

@@ -1,4 +1,4 @@
-/** What callbacks gave that have to answer at once. */
+/** Checks the results of callbacks that must return synchronously. */
 import type { ReferenceLoader, TopicConfig } from '../../domain/step-machine/definition.ts';
 
 /**

@@ -120,7 +120,7 @@ export class Place {
     this.#older = runtime.olderRecords;
   }
 
-  /** As it is at this moment, also for who asks later. */
+  /** The store at this moment, which later reads do not change. */
   get store(): StoreAccessor {
     return (this.#store ??= storeView(this.frame, this.#records, this.#older));
   }
@@ -250,7 +250,7 @@ function checkFinal(
     checkMade(definition.finalOutput!, value, `skill "${definition.name}": finalOutput`);
   const result = check(finalOutput);
   if (result.ok) return { ok: true, value: freeze(result.value) };
-  // Without a schema nobody answered: the response is {} by convention, which would hide a wrong result.
+  // A step without a schema has no answer: its response is {} by convention, which would hide a wrong result.
   const answer = config.response === undefined ? null : check(response);
   if (answer?.ok === true) return { ok: true, value: freeze(answer.value) };
   const neither =

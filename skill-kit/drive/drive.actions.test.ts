@@ -98,7 +98,7 @@ describe('actions', () => {
     ]);
   });
 
-  test('defect: the signal fires when the time is up, and the attempt ends even if the action goes on', async () => {
+  test('defect: the signal fires when the time is up, and the attempt ends even if the action continues', async () => {
     const aborted: boolean[] = [];
     const action: StepConfig['action'] = ({ signal, attempt }) =>
       attempt === 2
@@ -214,7 +214,7 @@ describe('callbacks that throw', () => {
     expect(await answer(session, 'a')).toMatchObject({ kind: 'done' });
   });
 
-  test('next and prompt: the record stays, naming the step goes on from there', async () => {
+  test('next and prompt: the record stays, and naming the step continues from there', async () => {
     let broken = true;
     const fail = (what: string): void => {
       if (broken) throw new Error(what);

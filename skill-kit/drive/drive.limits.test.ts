@@ -61,7 +61,7 @@ describe('limits', () => {
     await expect(answer(await started(chain(21)), 'a')).rejects.toThrow('Auto-advance depth exceeded (20)');
   });
 
-  test('a target that nobody knows ends the session with a message', async () => {
+  test('an unknown target ends the session with a message', async () => {
     const session = await started(skillOf({ a: { prompt: 'a', next: () => 'nowhere' } }));
     await expect(answer(session, 'a')).rejects.toThrow(/unknown target "nowhere".*or a step: a/);
     expect(session.state.status.kind).toBe('failed');
@@ -89,7 +89,7 @@ test('10,000 looped steps copy no records: every advance pushes onto one array',
   expect(JSON.stringify({ ...session.state, records: null }).length).toBeLessThan(2_000);
 }, 60_000);
 
-test('a sub-skill that is called again and again looks at its own records alone, and names them', async () => {
+test('a sub-skill that is called again and again reads only its own records, and names them', async () => {
   const paths: (readonly string[])[] = [];
   const skill = skillOf(
     { a: { prompt: 'a', maxVisits: 1e6, next: 'run' }, run: { call: 'sub', maxVisits: 1e6, next: 'a' } },

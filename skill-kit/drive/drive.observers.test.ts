@@ -79,7 +79,7 @@ describe('observers', () => {
     expect(warningsOf(session)[0]).toMatch(/cannot be cloned/);
   });
 
-  test('what goes in circles and cannot be cloned is left out, and the rest is told', async () => {
+  test('observers get a payload without the circular members that cannot be cloned', async () => {
     const odd: Record<string, unknown> = { f: () => 1 };
     odd['self'] = odd;
     const heard: unknown[] = [];

@@ -85,7 +85,7 @@ function expectConsistent({ runtime, state }: Session): void {
   }
 }
 
-/** Folded one by one, each from a state that nobody may write to, the events give what they gave in a row. */
+/** Folded one by one, each from a frozen state, the events give the same state as in a row. */
 function expectSameOneByOne({ runtime, state }: Session, from: SessionState, events: readonly SessionEvent[]): void {
   const row = new Fold(runtime.facts, from);
   let one = from;
@@ -99,7 +99,7 @@ function expectSameOneByOne({ runtime, state }: Session, from: SessionState, eve
 }
 
 test(
-  'whatever a skill looks like, every request is answered, limits hold, and its state as JSON goes on',
+  'for every random skill, each request gets an answer, limits hold, and the session continues from its state as JSON',
   { timeout: 60_000 },
   async () => {
     const ends = new Set<string>();
@@ -141,7 +141,7 @@ test(
           const step = steps[random(steps.length)]!;
           const rivals = random(3) === 0 ? [advanceSession(session, { step: 's1', output: {} })] : [];
           const [first] = await Promise.all([advanceSession(session, { step, output: {} }), ...rivals]);
-          // Whoever came too late is not told when the session is ready again; waiting for it is this test's business.
+          // A caller that is too late gets no notice when the session is ready again, so this test waits.
           await session.idle();
           result = first!.kind === 'error' && first!.error === 'order' ? session.result : first!;
         } else {

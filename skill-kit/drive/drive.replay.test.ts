@@ -38,7 +38,7 @@ describe('a history that the client carries', () => {
     b: { prompt: ({ store }) => JSON.stringify(store), next: 'self' },
   });
 
-  test('is counted and saved again; no action runs, nobody observes', async () => {
+  test('is counted and saved again; no action runs, and no observer is called', async () => {
     const heard: string[] = [];
     const session = open({
       ...skill,

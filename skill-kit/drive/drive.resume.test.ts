@@ -56,7 +56,7 @@ describe('changed code', () => {
       );
     const x = { x: { prompt: 'x', next: 'end' }, end: { prompt: 'end', next: TERMINAL } };
 
-    test('a sub-skill that was started on its own goes on, under its own names', async () => {
+    test('a sub-skill that was started directly continues under its own names', async () => {
       const session = await started(top('1', x), { subskill: 'sub' });
       const migrated = resumeSession(top('2', x), onJson(session.state));
       expect(await answer(migrated, 'sub/x')).toMatchObject({ kind: 'prompt', step: 'sub/end' });
@@ -79,7 +79,7 @@ describe('changed code', () => {
   });
 });
 
-test('a session is a fold of its events: the same events give the same state without calling anybody', async () => {
+test('a session is a fold of its events: the same events give the same state without calling any callback', async () => {
   const skill = skillOf({
     a: {
       prompt: () => String(Math.random()),
@@ -144,7 +144,7 @@ test('a turn can be worked out elsewhere: its events, folded here, lead to the s
   expect(state.status).toEqual({ kind: 'done', finalOutput: {} });
 });
 
-test('commands can be left to somebody else, whose answer goes on from there', async () => {
+test('another program can carry out commands, and its answer continues the session', async () => {
   const left: Command[] = [];
   const skill = skillOf({ a: { prompt: 'a', action: () => 'here', next: 'b' }, b: { prompt: 'b', next: TERMINAL } });
   const session = await started(skill, {

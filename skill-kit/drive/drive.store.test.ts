@@ -44,7 +44,7 @@ describe('results and store', () => {
       });
     });
 
-    test('that neither fits says so of both, and how to give what does', async () => {
+    test('if neither fits, the error names both mistakes and how to return a value that fits', async () => {
       const refused = answer(
         await started(last({ response: z.object({ card: z.number() }), action: () => ({ path: '/x' }) })),
         'a',
@@ -55,7 +55,7 @@ describe('results and store', () => {
       );
     });
 
-    test('is not satisfied by a step that nobody answers', async () => {
+    test('is not satisfied by a step without an answer', async () => {
       const silent = skillOf(
         { a: { action: () => ({ n: 'no number' }), next: TERMINAL } },
         { finalOutput: z.object({ n: z.number().optional() }) },
@@ -64,7 +64,7 @@ describe('results and store', () => {
     });
   });
 
-  test('a store that nobody declared is warned about, be it called like what every object has', async () => {
+  test('an undeclared store causes a warning, even with a name that every object has', async () => {
     const skill = skillOf(
       {
         a: { prompt: 'a', save: ({ response }) => response as never, response: z.unknown(), next: 'b' },
@@ -86,7 +86,7 @@ describe('results and store', () => {
     ]);
   });
 
-  test('a value that is nested too deep is not saved, and the session goes on', async () => {
+  test('a value that is nested too deep is not saved, and the session continues', async () => {
     const save = ({ response }: { readonly response: unknown }) => ({ any: nested(response as number) });
     const skill = skillOf({ a: { prompt: 'a', response: z.number(), maxVisits: 9, save, next: 'a' } });
     const session = await started(skill, { throws: false });
@@ -121,7 +121,7 @@ describe('results and store', () => {
     expect(await answer(session, 'a', nested(500))).toMatchObject({ kind: 'done', finalOutput: nested(500) });
   });
 
-  test('defect: a final output that does not fit its schema ends the session before anybody hears that it is complete', async () => {
+  test('defect: a final output that does not fit its schema ends the session before an observer hears that it is complete', async () => {
     const heard: string[] = [];
     const session = await started(
       skillOf(
@@ -193,7 +193,7 @@ describe('results and store', () => {
     expect(warningsOf(session)).toEqual(['save validation warning at step "a": save wrote to undeclared store "typo"']);
   });
 
-  test('who gives no place for warnings gets them on stderr', async () => {
+  test('without a function for warnings, the engine writes them to stderr', async () => {
     const written = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
     onTestFinished(() => written.mockRestore());
     const skill = skillOf(

@@ -36,7 +36,7 @@ describe('a session', () => {
     });
   });
 
-  test('goes on from its state as JSON after every single answer', async () => {
+  test('continues from its state as JSON after every single answer', async () => {
     const skill = skillOf({
       loop: {
         prompt: ({ attempts }) => `p${attempts}`,
@@ -181,7 +181,7 @@ describe('steps without a prompt', () => {
     });
   });
 
-  test('defect: one whose schema refuses {} ends the session, for nobody can answer it', async () => {
+  test('defect: one whose schema refuses {} ends the session, because no client can answer it', async () => {
     const session = open(skillOf({ gate: { response: z.object({ v: z.number() }), next: TERMINAL } }));
     await expect(startSession(session)).rejects.toThrow(
       /^Step "gate" has no prompt, so its response is \{\}, which its response schema refuses: v: .*Give it a prompt/,

@@ -71,7 +71,7 @@ export class Session {
     return this.#fold.state;
   }
 
-  /** How the session stands, without moving it. */
+  /** The result that shows the session's state, without advancing it. */
   get result(): SessionResult {
     return currentResult(this.#fold.current);
   }
@@ -91,7 +91,8 @@ export class Session {
     if (this.#isPumping) return;
     this.#isPumping = true;
     try {
-      // What a callback gave is taken in before the next one is called: branches that save at once must not lose what the others wrote.
+      // Applies a callback's result before the next callback is called. Otherwise branches that save at once would lose
+      // each other's writes.
       for (;;) {
         const next = this.#queue.shift();
         const command = next === undefined ? this.#commands.shift() : undefined;
@@ -109,7 +110,10 @@ export class Session {
     for (const command of listPendingCommands(this.runtime.facts, this.#fold.current)) this.#execute(command);
   }
 
-  /** Until nothing is under way and every observer has heard what there was. @throws what whoever keeps the session could not do */
+  /**
+   * Waits until no work runs and every observer has received its events. @throws the error of a store that could not
+   * write the session
+   */
   async idle(): Promise<void> {
     while (this.#working.size > 0) await Promise.all(this.#working);
     await this.#observers.flushed();
@@ -127,7 +131,7 @@ export class Session {
     for (const command of commands) this.#commands.push(command);
   }
 
-  /** The engine ended the session: whoever waits gets it thrown. */
+  /** The engine ended the session, so every waiting request gets an error. */
   #blame({ name, message }: { readonly name: string; readonly message: string }): void {
     const of = name === 'CycleGuardError' ? new CycleGuardError(message) : new Error(message);
     for (const waiter of this.#waiters.values()) waiter.cause = { of };
@@ -189,7 +193,7 @@ export class Session {
         error: this.runtime.redaction.value(errorFacts(cause)),
       });
     }
-    // Within a transition the queue is being worked off already; after a crash nobody does.
+    // During a transition a loop is already working off the queue; after a crash no loop does.
     if (!this.#isPumping) this.feed(this.#queue.shift()!);
   }
 
@@ -212,7 +216,10 @@ export class Session {
     this.#working.add(tracked);
   }
 
-  /** What came back could not be taken in (no room to write it down, say): nobody who waits would ever be answered. */
+  /**
+   * Rejects all waiting requests if a result could not be stored (on a full disk, say), because no answer would ever
+   * arrive.
+   */
   #break(cause: unknown): void {
     this.#broken ??= { cause };
     for (const waiter of this.#waiters.values()) waiter.reject(cause);
@@ -277,7 +284,7 @@ export function resumeSession(
   const runtime = createRuntime(definition, options);
   const resumption = canResume(runtime.facts, definition.migrations ?? [], state);
   if (resumption.kind === 'refused') throw new Error(resumption.message);
-  // Whoever waited is gone with the process that knew them.
+  // The waiting requests ended with the process that knew them.
   const orphaned: SessionState = {
     ...state,
     requests: [],
@@ -310,7 +317,7 @@ export function advanceSession(session: Session, { step, output, turn }: Answer)
   }));
 }
 
-/** Lets everything happen whose time has come, and says how the session stands then. */
+/** Carries out everything that is due, and returns the session's result after it. */
 export async function tickSession(session: Session): Promise<SessionResult> {
   session.feed({ type: 'tick' });
   await session.idle();
@@ -323,8 +330,8 @@ export function cancelSession(session: Session, reason: string): SessionResult {
 }
 
 /**
- * For clients that carry the history themselves: counts and saves what it says, without running an action or telling an
- * observer. Entries that are none, or of unknown steps, are skipped with a warning.
+ * For clients that carry the history themselves: counts and saves its entries without running an action or calling an
+ * observer. Malformed entries, and entries of unknown steps, are skipped with a warning.
  */
 export function replayHistory(session: Session, history: readonly unknown[]): void {
   for (const value of history) {

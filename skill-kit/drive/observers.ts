@@ -11,7 +11,10 @@ type Handler = (payload: unknown) => void | Promise<void>;
 /** How long one call is waited for; clients wait as long for their answers. */
 export const OBSERVER_LIMIT_MS = 5_000;
 
-/** What observers are told of a path that begins in records which the state holds no more. @param older  those, of all frames */
+/**
+ * Completes the path in an event, if the path begins in records that the state no longer holds.
+ * @param older  those records, of all frames
+ */
 export function withOlderPath(payload: Emit['payload'], frame: number, older: readonly StepRecord[]): Emit['payload'] {
   const before = older.flatMap((record) => (record.frame === frame ? [splitAddress(record.step)[1]] : []));
   return { ...payload, path: [...before, ...(payload['path'] as readonly string[])] };
@@ -42,7 +45,7 @@ export class Observers {
     this.#running ??= this.#run();
   }
 
-  /** A handler that writes to what it is told must not write to the session. */
+  /** Copies the payload, because a handler that writes to it must not change the session. */
   #copyOf(observer: string, payload: Emit['payload']): unknown {
     try {
       return structuredClone(payload);
@@ -54,7 +57,10 @@ export class Observers {
     }
   }
 
-  /** Until the call is over, or its time is: it may go on, but nobody waits for it any more. */
+  /**
+   * Waits until the call ends or its time is up. A call that takes longer continues, but the session does not wait for
+   * it.
+   */
   async #within(observer: string, call: void | Promise<void>): Promise<void> {
     if (call === undefined) return;
     let timer: NodeJS.Timeout | undefined;

@@ -1,4 +1,4 @@
-/** What a session needs besides its state: the skill and the world around it. */
+/** The parts of a session besides its state: the skill and its environment. */
 import { randomUUID } from 'node:crypto';
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { Handshake, ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
@@ -14,7 +14,7 @@ export interface RuntimeOptions {
   readonly handshake?: Partial<Handshake>;
   /** Default: none, so that a skill that loads a reference fails. */
   readonly refs?: ReferenceLoader;
-  /** Of the code that the definition comes from. */
+  /** The hash of the code that the definition comes from. */
   readonly codeHash?: string;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -29,7 +29,7 @@ export interface RuntimeOptions {
   readonly onEvent?: (event: SessionEvent) => void;
   /** Hears every command. */
   readonly onCommand?: (command: Command) => void;
-  /** Gives the records that were flushed from the state, oldest first; asked when somebody reads the history. */
+  /** Returns the records that were flushed from the state, oldest first; called when a callback reads the history. */
   readonly olderRecords?: () => readonly StepRecord[];
   /** Takes values of variables out of what callbacks give and throw. Default: those that this process was granted. */
   readonly redaction?: Redaction;
@@ -85,7 +85,7 @@ function warnOnStderr(message: string): void {
   process.stderr.write(`[skill-kit] ${message}\n`);
 }
 
-/** An empty text instead of a reference would send the agent off without it, and nobody would know. */
+/** An empty text instead of a reference would send the agent off without it, and without an error. */
 const NO_REFERENCES: ReferenceLoader = {
   load(filename) {
     throw new Error(

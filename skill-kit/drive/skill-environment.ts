@@ -47,7 +47,7 @@ export function grantDeclared(definition: SkillDefinition): void {
   if (current !== NONE) for (const stream of [process.stdout, process.stderr]) redactPrinted(stream, current);
 }
 
-/** What the skill's code prints itself; answers of a transport go another way. */
+/** Redacts text that the skill's code prints itself; a transport's answers do not pass through here. */
 function redactPrinted(stream: NodeJS.WriteStream, { text }: Redaction): void {
   const write = stream.write.bind(stream) as (chunk: unknown, ...rest: readonly unknown[]) => boolean;
   stream.write = ((chunk: unknown, ...rest: readonly unknown[]) =>
@@ -66,7 +66,7 @@ export function processRedaction(): Redaction {
 }
 
 export function redactionOf(values: Readonly<Record<string, string>>): Redaction {
-  // What every program sees is no secret, and its values stand in ordinary text.
+  // Variables that every program sees are not secret, and their values occur in ordinary text.
   const secrets = Object.entries(values).flatMap(([name, value]) => (isBaseVariable(name) ? [] : [{ name, value }]));
   if (secrets.length === 0) return NONE;
   const redactor = createRedactor(secrets);
@@ -74,7 +74,10 @@ export function redactionOf(values: Readonly<Record<string, string>>): Redaction
   return { text, value: (value) => redactValue(value, text) as typeof value };
 }
 
-/** The same value when there is nothing to take out. Objects that are none of JSON's stay as they are: they do not travel. */
+/**
+ * Returns the same value if it has nothing to redact. Objects that JSON cannot express stay unchanged, because they
+ * never leave the process.
+ */
 function redactValue(value: unknown, text: (from: string) => string): unknown {
   if (typeof value === 'string') return text(value);
   if (Array.isArray(value)) {

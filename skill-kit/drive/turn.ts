@@ -9,10 +9,10 @@ import { Session } from './drive.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
 export interface Turn {
-  /** Whoever keeps the state feeds these to `transition`, in order, and is where this turn is. */
+  /** The owner of the state feeds these to `transition` in order, and reaches the state of this turn. */
   readonly events: readonly SessionEvent[];
   readonly state: SessionState;
-  /** What takes time, and is not done here: each is to be answered by an event. */
+  /** Commands that take time and are not carried out here; an event must answer each. */
   readonly deferred: readonly Command[];
   /** By the ids of the requests that got their answer. */
   readonly replies: Readonly<Record<string, SessionResult>>;

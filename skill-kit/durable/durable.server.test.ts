@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 
 import { packageRoot } from '../../setup/package-root.ts';
 import { type Rig, rigOf } from '../../test/rig/servers/mcp-client.ts';
 
-/** `a` writes its key to a file, then waits until a gate is opened, unless there is none. */
+/** `a` writes its key to a file, then waits until a gate is opened, if the skill has a gate. */
 const DEFINITION = (name: string): string => `skill({ name: '${name}', version: '2.0.0', entry: 'a' })
   .step('a', {
     prompt: 'A?',
@@ -158,7 +158,7 @@ const structured = async (rig: Rig, tool: string, args: Record<string, unknown> 
   (await rig.call(tool, args)).structured as Reply;
 
 describe('a skill’s command line', { timeout: 180_000 }, () => {
-  test('starts a durable session of itself, and goes on with it to its end', async () => {
+  test('starts a durable session of itself, and continues it to its end', async () => {
     const first = await cli('start', '--durable');
     expect(first).toMatchObject({
       kind: 'prompt',
@@ -268,7 +268,7 @@ describe('a skill’s command line', { timeout: 180_000 }, () => {
 });
 
 describe('a skill’s MCP server', { timeout: 180_000 }, () => {
-  test('over stdio is killed, and the next one goes on with the session; so does the command line', async () => {
+  test('over stdio is killed, and the next one continues the session; so does the command line', async () => {
     const one = await stdioServer();
     const first = await structured(one, 'start');
     expect(first).toMatchObject({ status: 'prompt', step: 'a', turn: 1, preamble: expect.any(String) });
@@ -296,7 +296,7 @@ describe('a skill’s MCP server', { timeout: 180_000 }, () => {
     });
   });
 
-  test('over HTTP is killed, and the next one goes on with the session', async () => {
+  test('over HTTP is killed, and the next one continues the session', async () => {
     const one = await httpServer();
     const { session } = await structured(one, 'start');
     expect(await structured(one, 'advance', { session, step: 'a', output: { v: 1 } })).toMatchObject({ step: 'b' });
@@ -322,7 +322,7 @@ describe('a skill’s MCP server', { timeout: 180_000 }, () => {
     expect(keys(session)).toHaveLength(1);
   });
 
-  test('takes no session of another skill, none of nobody, and no more than it may', async () => {
+  test('takes no session of another skill, no unknown session, and no more than it may', async () => {
     const rig = await stdioServer('--max-sessions', '1');
     // Whatever other tests have left open counts as well.
     for (const { session } of await openSessions()) await run([BIN, 'session', 'cancel', session]).ended;

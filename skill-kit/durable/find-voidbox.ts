@@ -1,7 +1,8 @@
 /**
- * Durable sessions need a Temporal client, and a bundle of a skill holds none: the transports look for an installed Voidbox when
- * they run, and import its door by a path that no bundler can follow. One way for the command line and the MCP server: a child
- * process for each call would start Node and load the client anew each time, which an MCP server does once.
+ * Durable sessions need a Temporal client, which a skill's bundle does not contain. So the transports find an installed Voidbox
+ * at run time, and import its client by a path that no bundler can follow. The command line and the MCP server both do
+ * so. A child process for each call would start Node and load the client again each time, which an MCP server does
+ * once.
  */
 import { accessSync, constants, existsSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -15,10 +16,10 @@ import { runOrigin } from '../bundle/run-origin.ts';
 import { readPackageFile } from '../bundle/package-file.ts';
 
 const DOOR = 'dist/client/skill-door.js';
-/** Of a skill's folder, as workers look for them. */
+/** The entry files of a skill's folder that workers know. */
 const ENTRIES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
 
-/** What a user can do something about. */
+/** An error that the user can repair. */
 export class DurableError extends Error {
   readonly remedy: string;
   constructor(message: string, remedy: string) {
@@ -61,7 +62,10 @@ export async function openDurable(
   );
 }
 
-/** What a worker loads the skill from: the `skill.ts` (or the like) beside the script or above it, else the script. */
+/**
+ * Returns the file from which a worker loads the skill: the `skill.ts` (or the like) next to or above the script, or
+ * else the script.
+ */
 export function entryOf(script: string): string {
   const path = realpathSync(script);
   const own = dirname(path);
@@ -121,7 +125,10 @@ function isExecutable(file: string): boolean {
   }
 }
 
-/** Of the package that a file of it lies in; `npm` puts links to it elsewhere. Null when it is none, or has no door. */
+/**
+ * Returns the root of the package that contains a file, following the links that `npm` makes. Null if there is no
+ * package, or it has no client for skills.
+ */
 function rootAbove(file: string): string | null {
   if (!existsSync(file)) return null;
   for (let dir = dirname(realpathSync(file)); ; dir = dirname(dir)) {

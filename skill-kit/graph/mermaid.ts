@@ -35,7 +35,7 @@ function linesOf(graph: SkillGraph, id: string): readonly string[] {
     ...graph.topics.map(({ name, label }) => `${topics.get(`topic:${name}`)}>${quoteLabel([`topic ${name}`, label])}]`),
     ...(used.has(end) ? [`${end}(["end"])`] : []),
     ...(used.has(anywhere) ? [`${anywhere}{{${quoteLabel(['any step'])}}}`] : []),
-    // Before the ways that lead into them: a node belongs to where it stands first.
+    // Comes before the edges into them, because Mermaid puts a node where its name occurs first.
     ...[...subskills.values()].flatMap((sub) => [
       `subgraph ${sub.id}[${quoteLabel([`sub-skill ${sub.name}`])}]`,
       ...linesOf(sub.graph, sub.id).map((line) => `  ${line}`),

@@ -58,7 +58,7 @@ topics: rules
 `);
   });
 
-  it('says where nothing is known, and what is never reached where that is certain', async () => {
+  it('marks unknown transitions, and unreachable steps if all transitions are known', async () => {
     const open = await graphOf(
       begun(
         ".step('a', { prompt: 'a', next: ({ params }) => String(params['to']) })\n.step('b', { prompt: 'b', next: terminal })",

@@ -16,7 +16,7 @@ export type EdgeKind =
   | 'unknown'
   /** Instead of one visit too many. */
   | 'max-visits'
-  /** Nobody has answered in time. */
+  /** No person has answered in time. */
   | 'expiry'
   | 'parallel';
 
@@ -55,7 +55,7 @@ export interface SkillGraph {
   readonly version: string;
   /** Variables that it declares, without those of its sub-skills. */
   readonly env: readonly string[];
-  /** Reached first stands first; what is never reached stands last. */
+  /** The steps in the order in which they are reached; unreachable steps come last. */
   readonly steps: readonly GraphStep[];
   readonly edges: readonly GraphEdge[];
   readonly topics: readonly { readonly name: string; readonly label: string }[];

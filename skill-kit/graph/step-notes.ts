@@ -1,4 +1,4 @@
-/** What a drawing says beside a step's name and along its ways. */
+/** The notes in a drawing next to a step's name and along its edges. */
 import type { EdgeKind, GraphStep } from './skill-graph.ts';
 
 export const EDGE_LABELS: Readonly<Record<EdgeKind, string>> = {

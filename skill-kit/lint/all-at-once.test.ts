@@ -51,7 +51,7 @@ ${TAIL}`),
   ]);
 });
 
-it('a mistake in a sub-skill hides none of the skill, and is told once', async () => {
+it('a mistake in a sub-skill hides no mistake of the skill, and is reported once', async () => {
   expect(
     await said(`const sub = skill({ name: 'sub', entry: 'x' }).step('x', { prompt: 'x', next: 'gone' }).build();
 export default skill({ name: 's', entry: 'a' })
@@ -76,7 +76,7 @@ ${TAIL}`;
   ]);
 });
 
-it('skills of the file that are not part of the exported one are told of too', async () => {
+it('lint also reports mistakes of skills in the file that are not part of the exported one', async () => {
   expect(
     await said(`export const other = skill({ name: 'other', entry: 'x' }).step('x', { prompt: 'x', next: 'gone' }).build();
 export default skill({ name: 's', entry: 'a' })

@@ -2,7 +2,7 @@
 
 export interface AskMismatch {
   readonly severity: 'error' | 'warning';
-  /** Of the asks given. */
+  /** The index of the question among the given ones. */
   readonly ask: number;
   readonly message: string;
 }

@@ -1,4 +1,4 @@
-/** Skills and modules as they stand in the source: which calls add which step, and what stands in a step. */
+/** Reads skills and modules from the source: the calls that add steps, and the parts of each step. */
 import { propertyOf, type Sources } from './sources.ts';
 import { unwrap, below, type Call, is, keyName, memberName, type Node } from './syntax.ts';
 
@@ -10,11 +10,11 @@ export interface ConfigSource {
 }
 
 export interface StepSource {
-  /** Null where it is not written as a text. */
+  /** Null if the name is not a literal text. */
   readonly name: string | null;
   readonly nameNode: Node;
   readonly config: ConfigSource;
-  /** What `__parent__` means where this step is used; null where it is not known. */
+  /** The target that `__parent__` has where this step is used; null if it is unknown. */
   readonly parentTarget: string | null;
 }
 
@@ -33,7 +33,7 @@ export interface BuilderSource {
   readonly topics: readonly NamedCall[];
   readonly modules: readonly {
     readonly module: BuilderSource;
-    /** Where its steps go on that say `__parent__`. */ readonly next: string | null;
+    /** The target of `__parent__` in its steps. */ readonly next: string | null;
   }[];
 }
 
@@ -140,7 +140,7 @@ class Roots {
     this.#sources = sources;
   }
 
-  /** Null where it is not known. */
+  /** Null if the builder is unknown. */
   of(node: Node): Node | null {
     const links = new Set<Node>();
     let at = this.#sources.firstValueOf(node);

@@ -4,8 +4,8 @@ import { definitionFindings } from './definition-findings.ts';
 import type { LintDiagnostic } from './diagnostic.ts';
 
 /**
- * Looks at the definition alone, sub-skills included. What functions say and what lies in files takes the source:
- * `voidbox skill lint` looks at it.
+ * Checks only the definition, sub-skills included. Functions and files can only be checked with the source, which
+ * `voidbox skill lint` reads.
  * @param _rootDir  the skill's folder; nothing is read from it
  */
 export function checkSkill(definition: SkillDefinition, _rootDir?: string): LintDiagnostic[] {

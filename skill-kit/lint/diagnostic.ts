@@ -1,4 +1,4 @@
-/** What lint says. */
+/** The diagnostics of lint. */
 import type { ListedRule, RuleName } from './rules.ts';
 
 export interface LintDiagnostic {
@@ -31,7 +31,7 @@ export interface PlacedDiagnostic extends LintDiagnostic {
   readonly column: number;
 }
 
-/** By place, then by rule and text; what is said twice of one place is said once. */
+/** Sorts by place, then by rule and text, and drops duplicates. */
 export function sortDiagnostics(diagnostics: readonly PlacedDiagnostic[]): readonly PlacedDiagnostic[] {
   const text = ({ file, line, column, rule, message }: PlacedDiagnostic): string =>
     JSON.stringify([file, line, column, rule, message]);

@@ -1,4 +1,4 @@
-/** Which tools a host is known to have where a test has passed or failed. */
+/** Finds the tools that a host is known to have after a test has passed or failed. */
 import type { Sources } from './sources.ts';
 import { unwrap, below, is, isFunction, memberName, type Node, type NodeOf } from './syntax.ts';
 
@@ -98,7 +98,10 @@ function textsOf(sources: Sources, node: Node): readonly string[] {
   return parts.flatMap((part) => sources.textOf(part) ?? []);
 }
 
-/** What a function of the author's is asked for that is handed the host: `when(host, 'X', 'Use X.')` gives the text where X is there. */
+/**
+ * Returns the tools that a call asks the author's helper for, if the call passes the host: `when(host, 'X', 'Use X.')`
+ * returns the text if X exists.
+ */
 export function askedOf(sources: Sources, call: NodeOf<'CallExpression'>): ReadonlySet<string> {
   const isHanded = call.arguments.some((argument) => {
     const origin = sources.originOf(argument);

@@ -32,7 +32,7 @@ export class Insights {
     return known;
   }
 
-  /** Of several of one name, the one that has most of the steps. */
+  /** If several builders have the name, returns the one with the most of these steps. */
   builderOf(name: string, steps: readonly string[]): BuilderSource | null {
     const shared = (builder: BuilderSource): number => steps.filter((step) => stepsByName(builder).has(step)).length;
     return (

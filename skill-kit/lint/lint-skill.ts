@@ -13,15 +13,15 @@ import { type Place, Sources } from './sources.ts';
 import { is } from './syntax.ts';
 
 export interface LintOptions {
-  /** What a relative path is relative to; default the process's own. */
+  /** The folder that a relative path starts from; default: the process's own. */
   readonly cwd?: string;
 }
 
 /**
- * Looks at the entry and the files that it imports by relative paths, then runs them to look at what they build. Packages are
- * left alone.
+ * Reads the entry and the files that it imports by relative paths, then runs them and checks the definitions that they
+ * build. Packages are not checked.
  * @param path  the entry, or the folder of the skill
- * @returns all there is to say, by place; `file` is a full path
+ * @returns all diagnostics, by place; `file` is a full path
  * @throws CodedError `skill/not-found`
  */
 export async function lintSkill(
@@ -113,7 +113,7 @@ function createDiagnosticAt(
   return { ...createDiagnostic(ruleOf(rule), message, severity), ...place };
 }
 
-/** What a builder says without a place, and the source or the built definition with one. */
+/** Tells whether another diagnostic reports the same as a builder's, but with a place. */
 function isSaidBetter(found: readonly PlacedDiagnostic[], { rule, message }: PlacedDiagnostic): boolean {
   if (rule !== 'definition') return false;
   const others = found.filter((one) => one.rule !== 'definition');

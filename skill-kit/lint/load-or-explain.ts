@@ -7,9 +7,9 @@ import { BundleError, type BundleMistake } from '../bundle/bundle.ts';
 import { loadSkill } from '../bundle/load-skill.ts';
 import type { RuleName } from './rules.ts';
 
-/** What one builder refused. */
+/** The mistakes that one builder rejected. */
 export interface Refused {
-  /** Null where it is not known whose it is. */
+  /** Null if the skill is unknown. */
   readonly skill: string | null;
   readonly mistakes: readonly RefusedMistake[];
 }

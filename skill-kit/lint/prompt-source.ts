@@ -1,4 +1,4 @@
-/** What a step's prompt can say: the texts in it and in what it calls, each with the tests that stand before it. */
+/** Reads the texts of a step's prompt and of the functions that it calls, each with the tests before it. */
 import { askedOf, union, guardsOf, isToolList, type ToolQuestion, toolQuestion } from './guards.ts';
 import { propertyOf, type Sources } from './sources.ts';
 import { unwrap, childrenOf, is, isFunction, keyName, memberName, type Node, type NodeOf } from './syntax.ts';
@@ -7,7 +7,7 @@ import { toolsNamedIn } from './tool-names.ts';
 export interface SourceMention {
   readonly tool: string;
   readonly node: Node;
-  /** Of the name, from the node's start. */
+  /** The offset of the name from the node's start. */
   readonly offset: number;
 }
 /** A structured question; `values` null: not all of its options are written out. */
@@ -16,17 +16,17 @@ export interface SourceAsk {
   readonly values: readonly string[] | null;
 }
 export interface PromptSource {
-  /** Names of tools that no test for that tool stands before. */
+  /** Names of tools that no test for that tool precedes. */
   readonly mentions: readonly SourceMention[];
   readonly questions: readonly ToolQuestion[];
   readonly asks: readonly SourceAsk[];
-  /** The prompt looks at the host's tools, in whatever way. */
+  /** The prompt reads the host's tools, in whatever way. */
   readonly branchesOnHost: boolean;
 }
 
 type Names = ReadonlySet<string>;
 const MAX_DEPTH = 200;
-/** Keys of primitives whose values are for programs, and which nobody reads as prose. */
+/** Keys of primitives whose values are for programs and are not prose. */
 const MACHINE_KEYS: Names = new Set(['type', 'kind', 'value', 'status', 'defaultAnswer', 'output']);
 const COMPARISONS: Names = new Set(['===', '!==', '==', '!=', '<', '>', '<=', '>=', 'in', 'instanceof']);
 
@@ -39,10 +39,10 @@ class PromptReader {
   readonly #mentions = new Map<string, SourceMention>();
   readonly #questions = new Map<Node, ToolQuestion>();
   readonly #asks = new Map<Node, SourceAsk>();
-  /** What was gone into, with the tools that were known to be there. */
+  /** The nodes that were entered, with the tools that were known to exist. */
   readonly #seen = new Set<string>();
   #branchesOnHost = false;
-  /** What a test looks at is no text of the prompt. */
+  /** The operands of a test are not text of the prompt. */
   #isInTest = false;
 
   constructor(sources: Sources) {
@@ -121,7 +121,7 @@ class PromptReader {
     if (mentioned.length === 0 || this.#isInTest) return;
     const { text: file } = this.#sources.fileOf(node);
     for (const { tool, index } of mentioned) {
-      // Escapes make the text shorter than its source; the name itself has none.
+      // Escapes make the text shorter than its source; the name itself has no escapes.
       const written = file.slice(node.start, node.end).indexOf(tool, index);
       this.#mentions.set(`${node.start} ${tool} ${this.#sources.fileOf(node).path}`, {
         tool,
@@ -167,7 +167,7 @@ class PromptReader {
   }
 
   #isUsedLater({ init, id }: { readonly init: Node | null; readonly id: Node }): boolean {
-    // A constant is read where it is used, behind the tests that stand there.
+    // A constant is read at each use, with the tests that precede the use.
     return init !== null && this.#sources.valueOf(id) !== null;
   }
 

@@ -42,13 +42,13 @@ function textIn(node: Node): string | null {
   return is(node, 'TemplateElement') ? node.value.cooked : null;
 }
 
-/** By path or by name alone, not as the end of a longer name. */
+/** Finds a file's path or its name, unless it is the end of a longer name. */
 function mentions(text: string, file: string): boolean {
   const name = file.slice(file.lastIndexOf('/') + 1).replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   return new RegExp(`(?<![\\w-])${name}(?![\\w-])`).test(text);
 }
 
-/** What names the call may load: none, a pattern, or null for any. */
+/** Returns the patterns of names that the call may load: no pattern, some, or null for any name. */
 function findLoadedPatterns(sources: Sources, node: Node): readonly (RegExp | null)[] {
   if (!is(node, 'CallExpression')) return [];
   const callee = unwrap(node.callee);

@@ -10,6 +10,6 @@ test('docs/reference/skill-lint.md has every rule, as its file has it; UPDATE=1 
   expect(page).toBe(writeRules(page));
 });
 
-test('a page without a place for the rules is told', () => {
+test('a page without a place for the rules is an error', () => {
   expect(() => writeRules('# Lint\n')).toThrow('no place for the rules');
 });

@@ -2,7 +2,9 @@ import { RULES } from './rules.ts';
 
 const HEAD = '| rule | severity | what is wrong | what to do |\n|---|---|---|---|';
 
-/** Between `<!-- rules -->` and `<!-- end -->` of docs/reference/skill-lint.md stands a row for each rule; the text with all of them written anew. */
+/**
+ * Returns the text of docs/skill-lint.md with new rows, one for each rule, between `<!-- rules -->` and `<!-- end -->`.
+ */
 export function writeRules(text: string): string {
   const place = /(<!-- rules -->\n)[^]*?(<!-- end -->)/;
   if (!place.test(text))

@@ -1,11 +1,11 @@
-/** What a rule of lint is. Each has a file of its own below `rules/`, and `rules.ts` lists them. */
+/** The interface of a lint rule. Each rule has a file below `rules/`, and `rules.ts` lists them. */
 import type { Place } from './sources.ts';
 import type { SkillSubject, SourceSubject, StepSubject } from './subjects.ts';
 
 export interface Rule {
-  /** What its diagnostics are called. */
+  /** The name of the rule in its diagnostics. */
   readonly code: string;
-  /** Of its diagnostics; where it can be either, each says which. */
+  /** The severity of its diagnostics; if the rule has both, each diagnostic sets one. */
   readonly severity: 'error' | 'warning' | 'error or warning';
   /** What is wrong, in the words of docs/reference/skill-lint.md. */
   readonly about: string;
@@ -13,7 +13,10 @@ export interface Rule {
   readonly check: Checks;
 }
 
-/** What a rule looks at. Of the source it takes only types: authors load every rule with `checkSkill`, and no parser. */
+/**
+ * The checks of a rule. This file imports only types of the source, because authors load every rule with `checkSkill`,
+ * without a parser.
+ */
 export interface Checks {
   /** Each skill once, sub-skills included. */
   skill?(subject: SkillSubject, tell: Tell): void;
@@ -45,6 +48,6 @@ export interface SourceDetails {
   readonly step?: string;
   /** In place of the rule's own. */
   readonly remedy?: string;
-  /** What it is about: of one place it is told once, though several steps share the text. */
+  /** The subject of the diagnostic: lint reports it once for each place, though several steps share the text. */
   readonly once?: string;
 }

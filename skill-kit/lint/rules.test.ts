@@ -4,7 +4,7 @@ import { linted, placeAndRule, type SkillFiles } from '../../test/rig/skills/lin
 import { RULES, type RuleName } from './rules.ts';
 
 const IMPORTS = "import { act, skill, terminal, z } from 'voidbox/skill-kit';\n";
-/** Steps stand from line 3. */
+/** The steps begin in line 3. */
 const chain = (steps: string, config = "name: 'sample', entry: 'a'"): string =>
   `${IMPORTS}export default skill({ ${config} })\n${steps}\n  .build();\n`;
 const END = "  .step('end', { prompt: 'Say goodbye.', next: terminal })";
@@ -17,7 +17,7 @@ const BARE =
 interface Case {
   readonly clean: SkillFiles;
   readonly dirty: SkillFiles;
-  /** All that is said of `dirty`. */
+  /** All diagnostics of `dirty`. */
   readonly said: readonly string[];
 }
 
@@ -191,7 +191,7 @@ describe.each(Object.entries(CASES))('%s', (_rule, { clean, dirty, said }) => {
     expect((await linted(clean)).map(placeAndRule)).toEqual([]);
   });
 
-  it('says where it is broken', async () => {
+  it('names the rule and place of each mistake', async () => {
     expect((await linted(dirty)).map(placeAndRule)).toEqual(said);
   });
 });

@@ -11,7 +11,7 @@ import {
   type Program,
 } from './syntax.ts';
 
-/** What a name stands for. `path`: the properties taken by destructuring; null where one of them is not known. */
+/** The meaning of a name. `path`: the properties of its destructuring; null if one of them is unknown. */
 export type Binding =
   | { readonly kind: 'import'; readonly source: string; /** `*` for a namespace. */ readonly imported: string }
   | {

@@ -1,4 +1,4 @@
-/** What the source says of one skill. Without it functions are unknown. */
+/** The facts that the source gives about one skill. Without the source, functions are unknown. */
 export interface SkillInsight {
   /** Names that the step's `next` function returns. */
   targetsOf(step: string): { readonly names: readonly string[]; readonly isComplete: boolean } | null;

@@ -1,4 +1,4 @@
-/** What the source alone says, also where the skill cannot be loaded. */
+/** The findings that need only the source, so that lint reports them even if the skill cannot be loaded. */
 import { type BuilderSource, findSharedSteps } from './builders.ts';
 import { type PlacedDiagnostic, createDiagnostic } from './diagnostic.ts';
 import type { Insights } from './insight.ts';
@@ -8,7 +8,7 @@ import { type ListedRule, RULES } from './rules.ts';
 import type { Place, Sources } from './sources.ts';
 import type { SourcePrompt, SourceSubject } from './subjects.ts';
 
-/** What was read of a skill. */
+/** The parts of a skill that were read from its source. */
 export interface SkillSources {
   readonly sources: Sources;
   readonly builders: readonly BuilderSource[];
@@ -39,7 +39,7 @@ function createReporter(rule: ListedRule, found: PlacedDiagnostic[]): TellAt {
   };
 }
 
-/** Those of steps that `step()` makes come last, so that what is told of them once is told of a step with a name. */
+/** Steps from `step()` come last, so that a finding that is reported once names a step if it can. */
 function promptsIn({ sources, builders, insights }: Omit<SkillSources, 'folder'>): readonly SourcePrompt[] {
   const configs = [
     ...builders.flatMap(({ steps }) => steps.map(({ config, name }) => ({ config, step: name }))),

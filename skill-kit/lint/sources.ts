@@ -38,7 +38,7 @@ export interface ParseFailure extends Place {
   readonly message: string;
 }
 
-/** What an expression comes from, aliases, imports and wrappers followed. */
+/** The origin of an expression, after following aliases, imports and wrappers. */
 export type Origin =
   /** An export of a package; `*` is its namespace. */
   | { readonly kind: 'package'; readonly source: string; readonly name: string }
@@ -64,7 +64,7 @@ export class Sources {
     for (const file of files) for (const node of below(file.program)) this.#owners.set(node, file);
   }
 
-  /** What cannot be read is left out: whoever loads the skill says why. */
+  /** Skips unreadable files, because loading the skill reports the reason. */
   static read(entry: string): Sources {
     const files: SourceFile[] = [];
     const failures: ParseFailure[] = [];
@@ -105,7 +105,7 @@ export class Sources {
     return this.#origin(node, 0);
   }
 
-  /** The node that gives the value: an object, a function, a call …; null where it is not known. */
+  /** Returns the node of the value: an object, a function, a call …; null if it is unknown. */
   valueOf(node: Node): Node | null {
     const origin = this.originOf(node);
     return origin.kind === 'value' ? origin.node : null;
@@ -261,7 +261,7 @@ function listDeclared(declaration: Node | null | undefined): readonly string[] {
 
 const MOST_SOURCE_BYTES = 64 * 1024 * 1024;
 
-/** Null where it cannot be read. */
+/** Null if the file cannot be read. */
 export function contentOf(path: string): string | null {
   try {
     return readFileWithin(path, { roots: null, mostBytes: MOST_SOURCE_BYTES }).toString('utf8');
@@ -281,7 +281,7 @@ function parseSource(path: string, text: string): Program | ParseFailure {
   }
 }
 
-/** Of statements alone, types left out. */
+/** Reads only statements, and skips imports of types. */
 function* importsOf(program: Program): Generator<string> {
   for (const statement of program.body) {
     if (is(statement, 'ImportDeclaration') && statement.importKind !== 'type') yield statement.source.value;

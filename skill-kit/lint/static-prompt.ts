@@ -1,4 +1,4 @@
-/** What a prompt says that is no function. */
+/** Reads the texts of a prompt that is not a function. */
 import type { PromptPiece, StepConfig } from '../../domain/step-machine/definition.ts';
 
 type Prompt = StepConfig['prompt'];
@@ -22,7 +22,7 @@ function piecesOf(prompt: Prompt): readonly PromptPiece[] {
   return Array.isArray(prompt) ? prompt : [prompt];
 }
 
-/** Keys of primitives that nobody reads as prose are left out. */
+/** Skips keys of primitives whose values are not prose. */
 function textsIn(piece: PromptPiece): readonly string[] {
   if (typeof piece === 'string') return [piece];
   if (piece.kind !== 'act') return [piece.text];

@@ -1,4 +1,4 @@
-/** What rules are shown. */
+/** The subjects that rules check. */
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import type { Edges } from '../../domain/step-machine/graph.ts';
 import type { BuilderSource } from './builders.ts';
@@ -27,7 +27,7 @@ export interface SourceSubject {
   readonly sources: Sources;
   readonly builders: readonly BuilderSource[];
   readonly insights: Insights;
-  /** Of each step that has one. */
+  /** The prompts of all steps that have one. */
   readonly prompts: readonly SourcePrompt[];
   /** Where the entry exports the skill: for what has no place of its own. */
   readonly whole: Place;

@@ -98,7 +98,7 @@ const WRAPPERS: ReadonlySet<string> = new Set([
   'ParenthesizedExpression',
   'ChainExpression',
 ]);
-/** What begins with TS and runs. */
+/** Node types that begin with TS but exist at run time. */
 const RUNNING: ReadonlySet<string> = new Set([
   ...WRAPPERS,
   'TSEnumDeclaration',
@@ -116,14 +116,14 @@ function isNode(value: unknown): value is Node {
   return typeof value === 'object' && value !== null && typeof (value as { type?: unknown }).type === 'string';
 }
 
-/** What is written behind the dot, or as a literal between brackets; null where it is computed. */
+/** Returns the name after the dot, or the literal between brackets; null if it is computed. */
 export function memberName(node: NodeOf<'MemberExpression'>): string | null {
   const { property, computed } = node as { readonly property: Node; readonly computed: boolean };
   if (!computed) return is(property, 'Identifier') ? property.name : null;
   return literalText(property);
 }
 
-/** The name of a property of an object or a pattern; null where it is computed. */
+/** Returns the name of a property of an object or a pattern; null if it is computed. */
 export function keyName({ key, computed }: { readonly key: Node; readonly computed: boolean }): string | null {
   if (!computed && is(key, 'Identifier')) return key.name;
   return literalText(key);

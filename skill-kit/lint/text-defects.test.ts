@@ -1,4 +1,4 @@
-/** What looking at the text of a skill gets wrong, one test for each; the syntax tree knows better. */
+/** Tests mistakes of a lint that reads text instead of the syntax tree, one test for each. */
 import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -8,7 +8,7 @@ import { lintSkill } from './lint-skill.ts';
 const IMPORTS =
   "import { act, fragment, module, prompt, skill, step, system, terminal, type, view, z } from 'voidbox/skill-kit';\n";
 const END = "  .step('end', { prompt: 'Say goodbye.', next: terminal })";
-/** Steps stand from line 3, after one line of `before`. */
+/** The steps begin in line 3, after one line of `before`. */
 const chain = (steps: string, before = ''): string =>
   `${IMPORTS}${before}\nexport default skill({ name: 'sample', entry: 'a' })\n${steps}\n  .build();\n`;
 const asking = (prompt: string, before = ''): string =>
@@ -207,7 +207,7 @@ describe('names', () => {
     expect(await rules(asking("'Go on.'", shadow))).toEqual([]);
   });
 
-  it('steps whose names are made at run time are said to stand where the skill begins', async () => {
+  it('findings about steps whose names are made at run time point to the start of the skill', async () => {
     const skill = `${IMPORTS}const built = skill({ name: 's', entry: 'step-0' });\nfor (const number of [0, 1, 2]) built.step(\`step-\${number}\`, { prompt: 'Go on.', next: terminal });\nexport default built.build();\n`;
     expect(await said(skill)).toEqual([
       'skill.ts:2:15 warning[unreachable-step] No transition leads from "step-0" to step "step-1".',
@@ -244,7 +244,7 @@ describe('cycle-guard', () => {
     ).toContain('cycle-guard');
   });
 
-  it('nothing is said of a function whose targets are made at run time', async () => {
+  it('lint reports nothing about a function whose targets are made at run time', async () => {
     expect(
       await rules(
         chain(
@@ -376,7 +376,7 @@ it('references are looked at too', async () => {
   ]);
 });
 
-it('all is said at once, in the order of the places', async () => {
+it('lint reports all findings at once, in the order of the places', async () => {
   const skill = chain(
     "  .step('a', { prompt: 'Use TodoWrite and apply_patch.', next: 'gone' })\n  .step('b/c', { prompt: 'b', next: 'lost', maxVisits: 0 })",
   );
@@ -416,7 +416,7 @@ describe('what has no end', () => {
   });
 });
 
-it('an import of what is not there is shown where it is written', async () => {
+it('the diagnostic of a missing import points to the import', async () => {
   const skill = chain(
     "  .step('a', { prompt: 'a', next: terminal })",
     "import { a } from 'no-such-package';\nimport { b } from '@no/such';\nvoid [a, b];",
@@ -435,7 +435,7 @@ describe('files that are no files of the kind', () => {
     expect(await rules({ 'skill.ts': asking("'Go on.'"), references: 'x' })).toEqual([]);
   });
 
-  it('a source that cannot be read is said to be one', async () => {
+  it('lint reports a source that cannot be read', async () => {
     const files = { 'skill.ts': `import './part.ts';\n${asking("'Go on.'")}` };
     const found = await withSkill(files, async (folder) => {
       // Not even root may read it from its beginning.

@@ -4,7 +4,7 @@ import { PRIMITIVES } from '../prompt/primitives.ts';
 
 export interface ToolMention {
   readonly tool: string;
-  /** Where it stands in the text, in UTF-16 units. */
+  /** The index of the name in the text, in UTF-16 units. */
   readonly index: number;
 }
 
@@ -14,7 +14,9 @@ export const KNOWN_TOOLS: ReadonlySet<string> = new Set([
   ...Object.values(PRIMITIVES).flatMap(({ tools }) => tools),
 ]);
 
-/** `apply_patch`, `TodoWrite`: nobody writes that who does not mean the tool. `plan`, `Agent`, `web-search` are words as well. */
+/**
+ * `apply_patch`, `TodoWrite`: a text with such a name means the tool. `plan`, `Agent`, `web-search` are words as well.
+ */
 const isUnmistakable = (tool: string): boolean => /_|[a-z][A-Z]/.test(tool);
 
 const alternatives = (tools: readonly string[]): string => tools.toSorted((a, b) => b.length - a.length).join('|');

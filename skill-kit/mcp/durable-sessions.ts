@@ -1,10 +1,10 @@
-/** Sessions on a Temporal server: they outlive this process, and any server of the skill goes on with them. */
+/** Sessions on a Temporal server: they outlive this process, and any server of the skill can continue them. */
 import type { DurableSessions } from '../../domain/step-machine/durable-port.ts';
 import { DEFAULT_MAX_SESSIONS } from './memory-sessions.ts';
 import type { SessionReply, SessionStore, StartRequest, StepAnswer } from './session-store.ts';
 
 export interface DurableStoreOptions {
-  /** Of the skill, open at the same time, whoever began them. Default 100. */
+  /** The number of open sessions of the skill, from all clients. Default 100. */
   readonly maxSessions?: number;
 }
 

@@ -133,7 +133,7 @@ describe('a skill over streamable HTTP', () => {
     expect((await send(url, { host: `localhost:${port}` })).status).toBe(200);
   });
 
-  it('answers to a further name when it is told to', async () => {
+  it('answers to a further name if `--allow-host` sets it', async () => {
     const { url } = await serve(['--allow-host', 'skills.example']);
     expect((await send(url, { host: 'skills.example' })).status).toBe(200);
     expect((await send(url, { host: 'other.example' })).status).toBe(403);
@@ -160,7 +160,7 @@ describe('a skill over streamable HTTP', () => {
     expect((await serve(['--listen', '0.0.0.0'], 's3cret')).url.port).not.toBe('');
   });
 
-  it('says so when its port is taken', async () => {
+  it('reports that its port is taken', async () => {
     const { url } = await serve();
     const child = spawn(process.execPath, [await skillScript(SKILL), 'mcp', '--http', url.port], {
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -170,7 +170,7 @@ describe('a skill over streamable HTTP', () => {
     expect([code, String(said)]).toEqual([1, expect.stringContaining('EADDRINUSE')]);
   });
 
-  it('refuses bodies that are too large, and requests that are none', async () => {
+  it('rejects bodies that are too large, and malformed requests', async () => {
     const { url } = await serve(['--max-message-mib', '1']);
     const large = JSON.stringify({ ...INITIALIZE, padding: 'x'.repeat(1024 * 1024) });
     expect((await send(url, {}, large)).status).toBe(413);
@@ -193,13 +193,14 @@ describe('a skill over streamable HTTP', () => {
   });
 });
 
-it('goes on when the reader of its standard error has gone', { timeout: 60_000 }, async () => {
+it('the server keeps running when the reader of its standard error has gone', { timeout: 60_000 }, async () => {
   const script = await skillScript(`await mcpMain(skill({ name: 's', entry: 'a' })
     .step('a', { prompt: () => { setTimeout(() => { throw new Error('stray'); }); return 'A'; }, next: terminal }).build());`);
   const { child, url } = await listening(spawn(process.execPath, [script, 'mcp', '--http', '0'], { stdio: 'pipe' }));
   child.stderr!.destroy();
   await once(child.stderr!, 'close');
-  // Telling of the stray error fails. Told of in its turn, that would fail again, and nothing else would come to pass.
+  // Writing the stray error to standard error fails. If the server reported that failure too, it would fail again
+  // without end.
   for (let turn = 0; turn < 3; turn++) {
     const { call } = await connect(url);
     expect((await call('start')).structured['prompt']).toBe('<prompt>\nA\n</prompt>');

@@ -14,15 +14,15 @@ export interface HttpOptions {
   readonly port: number;
   /** Default 127.0.0.1. Any other than a loopback address takes a token. */
   readonly listen?: string;
-  /** What clients have to send as `Authorization: Bearer <token>`. */
+  /** The token that clients must send as `Authorization: Bearer <token>`. */
   readonly token?: string;
-  /** Names, without port, by which clients may call this server besides the address it listens on. */
+  /** Names, without port, by which clients may call this server in addition to the address it listens on. */
   readonly allowedHosts?: readonly string[];
-  /** Of one request; default 4 MiB. */
+  /** The size limit of one request; default 4 MiB. */
   readonly maxMessageBytes?: number;
   /** Connections of clients; default 100. One more takes the place of the one that was unused for longest, if that was a minute. */
   readonly maxConnections?: number;
-  /** When a connection that nobody uses is given up; default 1 hour. */
+  /** The time after which an unused connection is closed; default 1 hour. */
   readonly idleMs?: number;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -81,7 +81,7 @@ export async function serveHttp(tools: ToolSet, options: HttpOptions): Promise<H
 
 type Refused = readonly [status: number, message: string, headers?: Readonly<Record<string, string>>];
 
-/** Who may speak to this server at all. */
+/** Decides which requests this server answers. */
 class Gate {
   readonly #token: Buffer | null;
   /** Null: any name; then it is the token that keeps strangers out. */
@@ -228,8 +228,8 @@ class Connections {
   }
 
   /**
-   * Many clients end without a word, and would keep others out until they are idle for long enough. Whoever is still there
-   * behind the one that was unused for longest connects again, and finds its sessions.
+   * Many clients disappear without closing, and would block others until the idle time ends. If the client of the least
+   * recently used connection still exists, it reconnects and finds its sessions.
    */
   #makeRoom(): boolean {
     const unused = [...this.#open].filter(
@@ -266,7 +266,7 @@ function refuse(
   message: string,
   headers: Readonly<Record<string, string>> = {},
 ): void {
-  // What the client may still be sending is not read.
+  // The rest of the request is not read.
   response.writeHead(status, { 'content-type': 'application/json', connection: 'close', ...headers });
   response.end(JSON.stringify({ jsonrpc: '2.0', error: { code: -32_000, message }, id: null }));
 }

@@ -105,7 +105,7 @@ async function serve({ http, idleMs, maxMessageBytes }: McpOptions, tools: ToolS
     await stopped;
     await close();
   }
-  // An action that goes on for nobody, or a timer of the skill's, would keep a process that has nobody to serve.
+  // An action that ignores its signal, or a timer of the skill, would keep a process without a client alive.
   process.exit(0);
 }
 
@@ -115,7 +115,7 @@ function surviveStrayErrors(): void {
     warn(`an error outside of any call: ${cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)}`);
   process.on('uncaughtException', warnOfError);
   process.on('unhandledRejection', warnOfError);
-  // Nobody reads it any more. Told of there, that error would be the next one to tell, for ever.
+  // The reader of standard error has gone. Without this, reporting an error would cause the next one, for ever.
   process.stderr.on('error', () => undefined);
 }
 

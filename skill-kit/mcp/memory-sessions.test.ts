@@ -32,7 +32,7 @@ function gate(): {
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('several sessions', () => {
-  it('go on at the same time, each for itself', async () => {
+  it('run at the same time, each for itself', async () => {
     const built = skill({ name: 's', entry: 'a', params: z.object({ who: z.string() }) })
       .step('a', { prompt: ({ params }) => params.who, response: z.object({ n: z.number() }), next: 'b' })
       .step('b', { prompt: ({ params, store }) => `${params.who} ${store.steps.a.n}`, next: terminal })
@@ -51,7 +51,7 @@ describe('several sessions', () => {
     ]);
   });
 
-  it('are as many as was said, and one more when one has ended', async () => {
+  it('are limited in number, and one more may start when one has ended', async () => {
     const rig = await serve(oneStep(), { maxSessions: 2 });
     const first = await rig.call('start');
     expect((await rig.call('start')).isError).toBe(false);
@@ -70,7 +70,7 @@ describe('several sessions', () => {
   });
 });
 
-describe('a session that nobody asks for', () => {
+describe('a session without calls', () => {
   it('expires an hour after its last call', async () => {
     let nowMs = 0;
     const rig = await serve(oneStep(), { now: () => nowMs });
@@ -133,7 +133,7 @@ describe('a session that nobody asks for', () => {
 });
 
 describe('a session that has ended', () => {
-  it('shows how it ended to who asks, and takes no answer', async () => {
+  it('shows how it ended to a client that asks, and takes no answer', async () => {
     const rig = await serve(oneStep());
     const { session } = (await rig.call('start')).structured;
     const done = await rig.call('advance', { session, step: 'a', output: {} });
@@ -143,7 +143,7 @@ describe('a session that has ended', () => {
     expect(late.structured['message']).toBe(`Session "${String(session)}" has ended (done); the answer was not taken.`);
   });
 
-  it('is told from one that never was', async () => {
+  it('differs from a session that never existed', async () => {
     const { structured } = await (
       await serve(oneStep())
     ).call('advance', { session: 'abcdefgh', step: 'a', output: {} });
@@ -165,7 +165,7 @@ describe('a session that has ended', () => {
 });
 
 describe('answers that come at the same time', () => {
-  it('to the same step run its action once: one is taken, the others are told that the session has gone on', async () => {
+  it('to the same step run its action once: one is taken, the others learn that the session has moved on', async () => {
     const { action, begun, letGo } = gate();
     const built = skill({ name: 's', entry: 'a' })
       .step('a', { prompt: 'A', action, next: 'b' })
@@ -184,7 +184,7 @@ describe('answers that come at the same time', () => {
     expect(begun()).toBe(1);
   });
 
-  it('to one turn of a step that loops are told apart by the turn', async () => {
+  it('to one turn of a step that loops are distinguished by the turn', async () => {
     const built = skill({ name: 's', entry: 'a' })
       .step('a', { prompt: ({ attempts }) => String(attempts), maxVisits: 9, next: 'self' })
       .build();
@@ -211,7 +211,7 @@ describe('answers that come at the same time', () => {
     expect((await answers).map(({ structured }) => structured['status'])).toEqual(['prompt', 'done']);
   });
 
-  it('after the end are told of it', async () => {
+  it('after the end get the end as their answer', async () => {
     const { action, letGo } = gate();
     const rig = await serve(
       skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build(),
@@ -245,7 +245,7 @@ describe('answers that come at the same time', () => {
     expect(seen).toEqual(['j', 'j', 'order']);
   });
 
-  it('a look waits until nobody works on the step', async () => {
+  it('a status call waits until no other call works on the step', async () => {
     const { action, letGo } = gate();
     const built = skill({ name: 's', entry: 'a' })
       .step('a', { prompt: 'A', action, next: 'b' })

@@ -1,4 +1,4 @@
-/** Sessions in the memory of this process: bounded in number, gone when nobody has asked for them for a while. */
+/** Sessions in the memory of this process: limited in number, and removed after an idle time. */
 import { randomInt } from 'node:crypto';
 import type { ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
@@ -10,7 +10,7 @@ export const DEFAULT_MAX_SESSIONS = 100;
 export const DEFAULT_IDLE_MS = 60 * 60_000;
 
 export interface MemorySessionsOptions {
-  /** Open ones; as many that have ended are remembered, to say so. Default 100. */
+  /** The limit of open sessions, and also of remembered sessions that have ended. Default 100. */
   readonly maxSessions?: number;
   /** Counted from the end of the last call, or from when a wait or a deadline is over. Default 1 hour. */
   readonly idleMs?: number;
@@ -22,7 +22,7 @@ export interface MemorySessionsOptions {
 
 interface OpenSession {
   readonly session: Session;
-  /** What runs now, by what it is exclusive for. */
+  /** The calls that run now, by the key that excludes other calls. */
   readonly turns: Map<string, Promise<unknown>>;
   running: number;
   lastUsedMs: number;
@@ -173,7 +173,10 @@ export class MemorySessions implements SessionStore {
 }
 
 const ID_LENGTH = 8;
-/** Without characters that look alike: models copy ids by hand. Together 46 bits, because whoever has the id has the session. */
+/**
+ * Omits characters that look alike, because models copy ids by hand. An id has 46 bits, because an id gives access to
+ * its session.
+ */
 const ID_ALPHABET = 'abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
 
 async function viewResult(session: Session): Promise<SessionResult> {
@@ -188,7 +191,7 @@ function isOver({ state: { status } }: Session): boolean {
   return status.kind !== 'new' && status.kind !== 'open';
 }
 
-/** Whoever is told to come back at a time must find the session then. */
+/** A client that must come back at a certain time must find the session then. */
 function dueOf({ state: { cursors } }: Session): number {
   return Math.max(
     0,

@@ -1,4 +1,4 @@
-/** What the command line of an MCP server says. */
+/** Parses the command line of an MCP server. */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { readNamedFile } from '../../files/named-file.ts';

@@ -1,4 +1,4 @@
-/** What a session answered, as the tools say it. */
+/** Converts the result of a session to the reply of a tool. */
 import type {
   SessionResult,
   ErrorKind,
@@ -9,7 +9,7 @@ import type {
 import type { SessionReply } from './session-store.ts';
 import { failure, type ToolReply } from './tool-set.ts';
 
-/** @param output  the answer that this is the reply to; undefined when there was none */
+/** @param output  the answer that this replies to; undefined without an answer */
 export function resultReply(session: string, result: SessionResult, output: unknown, nowMs: number): ToolReply {
   switch (result.kind) {
     case 'prompt':

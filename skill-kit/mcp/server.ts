@@ -76,7 +76,8 @@ async function callTool(
 }
 
 function resultOf({ isError, structured, text }: ToolReply): CallToolResult {
-  // What is sent is what JSON can say; a value that it cannot say is an error here, not in the transport, where nobody is told.
+  // The reply contains only JSON. A value that JSON cannot express is an error here; an error in the transport would
+  // reach no client.
   const json = JSON.stringify(structured);
   return {
     content: [{ type: 'text', text: text ?? json }],

@@ -1,4 +1,7 @@
-/** Where the sessions of an MCP server live. In memory they die with the server; behind the same calls durable ones can stand. */
+/**
+ * The interface of an MCP server's sessions. Sessions in memory end with the server; durable sessions implement the
+ * same calls.
+ */
 import type { Handshake } from '../../domain/step-machine/definition.ts';
 import type { DurableRefusal } from '../../domain/step-machine/durable-port.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
@@ -33,7 +36,7 @@ export type SessionReply =
 export interface SessionStore {
   /** The params have been checked. */
   start(request: StartRequest): Promise<SessionReply>;
-  /** Without an answer: how the session stands, once nobody works on it. */
+  /** Without an answer, returns the session's state, once no call works on it. */
   advance(session: string, answer?: StepAnswer): Promise<SessionReply>;
   /** Ends what lives only here, and fires the signals of actions that are under way. */
   close(): Promise<void>;

@@ -149,7 +149,7 @@ describe('start and advance', () => {
     );
   });
 
-  it('with the session alone, say again what is due', async () => {
+  it('with only the session, repeat what is due', async () => {
     const rig = await serve(twoSteps());
     const first = await rig.call('start');
     const session = first.structured['session'] as string;
@@ -248,7 +248,7 @@ describe('start and advance', () => {
 });
 
 describe('what an author gets wrong', () => {
-  it('is a result that says what to do, and the server goes on', async () => {
+  it('is a result that names the remedy, and the server continues', async () => {
     let isBroken = true;
     const built = skill({ name: 's', entry: 'a' })
       .step('a', {
@@ -293,7 +293,7 @@ describe('what an author gets wrong', () => {
     expect(structured['message']).toContain('BigInt');
   });
 
-  it('ends the session when a step was visited too often, and says so', async () => {
+  it('ends the session when a step was visited too often, and reports it', async () => {
     const built = skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', maxVisits: 1, next: 'self' }).build();
     const rig = await serve(built);
     const session = await sessionOf(rig);

@@ -19,7 +19,7 @@ import { listTopics, readTopic, topicTools } from './topic-tools.ts';
 export interface SkillToolsOptions {
   readonly store: SessionStore;
   readonly refs: ReferenceLoader;
-  /** What the server was told of the agent; a call of `start` may say otherwise. */
+  /** The server's own settings of the agent; a call of `start` may override them. */
   readonly handshake?: Partial<Handshake>;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -126,7 +126,7 @@ async function continueSession(store: SessionStore, args: Arguments): Promise<Se
   return store.advance(session, { step, output: args['output'], ...(turn === undefined ? {} : { turn }) });
 }
 
-/** What a call that broke down is answered with; whatever it was, the server goes on. */
+/** Returns the answer to a call that failed unexpectedly; the server continues in every case. */
 export function createBrokenReply(tool: string, cause: unknown): ToolReply {
   const { message, name } = errorFacts(cause);
   return callerError(

@@ -78,7 +78,7 @@ describe('a skill over stdio', () => {
     );
   });
 
-  it('keeps the protocol clean of what the skill prints, and lives on after errors that nobody caught', async () => {
+  it("keeps the skill's prints out of the protocol, and survives uncaught errors", async () => {
     const script = await skillScript(`await mcpCompositeMain(skill({ name: 's', entry: 'a' })
       .step('a', { prompt: () => { console.log('printed'); process.stdout.write('written'); return 'A'; }, action: async () => {
         setTimeout(() => { throw new Error('thrown later'); });
@@ -122,7 +122,7 @@ describe('a skill over stdio', () => {
     expect(await errors).not.toContain('\u001b');
   });
 
-  it('ends with its client although an action goes on for ever', async () => {
+  it('ends with its client although an action never returns', async () => {
     const script = await skillScript(`setInterval(() => {}, 1000);
       await mcpMain(skill({ name: 's', entry: 'a' }).step('a', { action: ({ signal }) => new Promise(() => signal.addEventListener('abort', () => console.error('told to stop'))), next: terminal }).build());`);
     const { child, ended, errors } = start(script);
@@ -131,7 +131,7 @@ describe('a skill over stdio', () => {
     expect(await errors).toContain('told to stop');
   });
 
-  it('ends when it is told to, also in the middle of an action', async () => {
+  it('ends on SIGTERM, also in the middle of an action', async () => {
     const script = await skillScript(
       `await mcpMain(skill({ name: 's', entry: 'a' }).step('a', { action: () => { console.error('acting'); return new Promise(() => {}); }, next: terminal }).build());`,
     );
@@ -142,7 +142,7 @@ describe('a skill over stdio', () => {
     expect(await ended).toBe(0);
   });
 
-  it('ends when nobody reads its answers any more', async () => {
+  it('ends when its client stops reading answers', async () => {
     const { child, ended } = start(await skillScript(LOOP, { 'a.md': 'A' }));
     child.stdin!.write(INITIALIZE);
     await once(child.stdout!, 'data');
@@ -151,7 +151,7 @@ describe('a skill over stdio', () => {
     expect(await ended).toBe(0);
   });
 
-  it('gives up on a client that sends more than it takes, and says so', async () => {
+  it('gives up on a client that sends more than it takes, and reports the limit', async () => {
     const { child, ended, errors } = start(await skillScript(LOOP, { 'a.md': 'A' }), ['--max-message-mib', '1']);
     child.stdin!.write(INITIALIZE + 'x'.repeat(2 * 1024 * 1024));
     expect(await ended).toBe(1);

@@ -8,9 +8,9 @@ import type { ToolSet } from './tool-set.ts';
 
 export interface StdioOptions {
   readonly warn: (message: string) => void;
-  /** What the client may send before the line ends; more ends the server. Default 16 MiB. */
+  /** The most bytes that the client may send before a line ends; more bytes end the server. Default 16 MiB. */
   readonly maxMessageBytes?: number;
-  /** How long calls that are under way may go on after the client has gone. Default 5 s. */
+  /** The time that running calls have after the client has gone. Default 5 s. */
   readonly graceMs?: number;
   /** Ends it at once. */
   readonly signal?: AbortSignal;
@@ -19,7 +19,7 @@ export interface StdioOptions {
 const MIB = 1024 * 1024;
 
 /**
- * Until the client closes its end. Meanwhile what code of the skill prints on stdout goes to stderr: stdout is the protocol's.
+ * Serves until the client closes its end. Prints of the skill go to stderr, because stdout carries the protocol.
  * @throws {Error} when the client sends a message that is too large
  */
 export async function serveStdio(
@@ -31,7 +31,8 @@ export async function serveStdio(
   const gone = new Promise<void>((resolve, reject) => {
     process.stdin.once('end', resolve).once('close', resolve);
     process.stdout.on('error', () => resolve());
-    // The transport closes by itself for one reason only; behind that message it cannot find the next one.
+    // The transport closes on its own for one reason only: after a message that is too long, it cannot find the next
+    // one.
     server.onclose = () =>
       reject(
         new Error(
@@ -46,7 +47,7 @@ export async function serveStdio(
     if (signal?.aborted !== true) await Promise.race([waitAtMost(graceMs, idle()), toldToStop]);
   } finally {
     await tools.close();
-    // Calls that were cut off are answered, if anybody still listens.
+    // Interrupted calls get an answer, in case the client still reads.
     await waitAtMost(CUT_OFF_MS, idle());
     await server.close();
     stdout.giveBack();
@@ -58,7 +59,8 @@ function streamOf({ write }: OwnStdout): Writable {
     decodeStrings: false,
     write: (chunk: string | Buffer, encoding, done) => void write(chunk, encoding, done),
   });
-  // The transport hears of a closed pipe by its client's silence; an error that nobody hears would end the process.
+  // The transport notices a closed pipe only by its client's silence; an error without a listener would end the
+  // process.
   stream.on('error', () => undefined);
   return stream;
 }

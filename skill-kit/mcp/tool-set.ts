@@ -27,7 +27,7 @@ export interface ToolReply {
 }
 
 export interface Caller {
-  /** What the client calls itself, once it has said so. */
+  /** The name that the client gives itself, once it has sent it. */
   readonly name?: string;
 }
 
@@ -41,7 +41,7 @@ export interface ToolSet {
   close(): Promise<void>;
 }
 
-/** What went wrong and what to do about it. `retry`: the same call can be made again, corrected. */
+/** Returns an error and its remedy. `retry`: the client can correct the call and make it again. */
 export function failure(
   error: string,
   message: string,
@@ -54,7 +54,7 @@ export function failure(
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
-/** The arguments that are of another type than the schema says, or that it does not know, in one sentence; null when there are none. */
+/** Returns one sentence about arguments that are missing, unknown or of a wrong type; null if all are right. */
 export function wrongArguments({ name, inputSchema }: ToolSpec, args: Arguments): string | null {
   const { properties, required = [] } = inputSchema;
   const missing = required.filter((key) => args[key] === undefined).map((key) => `\`${key}\` is missing`);
@@ -77,8 +77,8 @@ export function wrongArguments({ name, inputSchema }: ToolSpec, args: Arguments)
 }
 
 /**
- * The first number of the arguments that the client may have sent as another one, with its place; null: there is none. The digits of
- * fractions are lost before, when the message is read.
+ * Returns the first number of the arguments that JSON may have rounded, with its place; null: no number was. Digits of
+ * fractions are lost earlier, when the message is parsed.
  */
 export function inexactNumber(args: unknown, at = ''): string | null {
   if (typeof args === 'number')

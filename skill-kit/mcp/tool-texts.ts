@@ -1,4 +1,4 @@
-/** What a skill's server says of itself: its tools with their schemas, and how to go about them. */
+/** The texts of a skill's server: its tools with their schemas, and how to use them. */
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { inputJsonSchema } from '../author/schema.ts';
 import type { ToolSpec } from './tool-set.ts';
@@ -9,7 +9,7 @@ const INTEGER = { type: 'integer' } as const;
 /** Any JSON, with its types named: some hosts pass an argument without a type as a text. */
 const ANY_TYPES = ['object', 'array', 'string', 'number', 'boolean', 'null'];
 
-/** Of both tools that move a session; which fields there are depends on `status`. */
+/** The output schema of both tools that move a session; `status` decides which fields are present. */
 const SESSION_OUTPUT: ToolSpec['outputSchema'] = {
   type: 'object',
   properties: {
@@ -115,7 +115,10 @@ export function advanceTool(): ToolSpec {
   };
 }
 
-/** Of the skill's own params. Where there are sub-skills it depends on `subskill`, so their schemas stand in the description. */
+/**
+ * Returns the schema of the skill's own params. If the skill has sub-skills, the params depend on `subskill`, so the
+ * description contains their schemas.
+ */
 function paramsSchema(definition: SkillDefinition): Readonly<Record<string, unknown>> {
   const own = describeParams(definition);
   const subskills = Object.entries(definition.subskills ?? {});

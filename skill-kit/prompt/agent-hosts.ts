@@ -41,7 +41,7 @@ export function toolsOf({ host, toolsAvailable, isSubagent }: Handshake): Readon
   return new Set(isSubagent ? toolsAvailable : [...toolsAvailable, ...known]);
 }
 
-/** What `--tools` lists: names with commas between, and perhaps blanks. */
+/** Parses the value of `--tools`: names separated by commas, and perhaps blanks. */
 export function toolNames(list: string): string[] {
   return list
     .split(',')

@@ -121,7 +121,7 @@ export const PRIMITIVES: { readonly [K in Kind]: Primitive<K> } = {
   },
 };
 
-/** A primitive as it stands in a prompt. */
+/** Returns the text of a primitive in a prompt. */
 export function writePrimitive(config: PrimitiveConfig, skillName: string): string {
   switch (config.kind) {
     case 'askUser':

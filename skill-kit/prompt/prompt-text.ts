@@ -33,7 +33,7 @@ export function resolveTemplate(strings: TemplateStringsArray, ...values: unknow
   return text.replace(/^(?:[ \t]*\r?\n)+/, '').trimEnd();
 }
 
-/** Blanks before the text of the template's own lines; a line that consists of blanks alone counts only if a value follows on it. */
+/** Counts blanks before the text of the template's own lines; a blank line counts only if a value follows on it. */
 function commonIndentation(strings: TemplateStringsArray): number {
   let least = Infinity;
   strings.forEach((part, index) => {
@@ -42,7 +42,7 @@ function commonIndentation(strings: TemplateStringsArray): number {
       if (index > 0 && lineIndex === 0) return;
       const blanks = /^[ \t]*/.exec(line)?.[0].length ?? 0;
       const valueFollows = lineIndex === lines.length - 1 && index < strings.length - 1;
-      // What stands on the line of the opening backtick is not indented by anything.
+      // Text on the line of the opening backtick has no indentation.
       const opening = index === 0 && lineIndex === 0;
       if (opening ? blanks < line.length || valueFollows : blanks < line.trimEnd().length || valueFollows)
         least = Math.min(least, blanks);

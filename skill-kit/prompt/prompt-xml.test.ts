@@ -113,7 +113,7 @@ describe('writePrompt', () => {
     expect(write(code)).toBe(`<prompt>\n${code}\n</prompt>`);
   });
 
-  it('says which piece is none', () => {
+  it('names the piece that is not a prompt piece', () => {
     expect(() => write(['a', undefined as never])).toThrow('step "s": prompt piece 2 is undefined.');
     expect(() => write({ text: 'x' } as never)).toThrow('step "s": prompt piece 1 is an object with the keys text.');
     expect(() => write(['a', act.confirm({ message: undefined as never })])).toThrow(
@@ -247,7 +247,7 @@ describe('writePreamble', () => {
     expect(rowsOf(writePreamble(handshake('roo-code')))[7]).toContain('one by one');
   });
 
-  it("stands behind the skill's own system text", () => {
+  it("comes after the skill's own system text", () => {
     expect(writePreamble(handshake('generic'), 'You mend things.')).toBe(
       `You mend things.\n\n${writePreamble(handshake('generic'))}`,
     );

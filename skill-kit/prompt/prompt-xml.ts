@@ -6,9 +6,9 @@ import { attributes, escapeText } from './xml.ts';
 
 /**
  * Pieces in the author's order, with a blank line between.
- * @param skillName  what sub-agents are told not to start again
+ * @param skillName  the skill that sub-agents must not start again
  * @param where  named in the error, e.g. `step "plan"`
- * @throws {Error} when a piece is none
+ * @throws {Error} if a piece is not a prompt piece
  */
 export function writePrompt(pieces: PromptReturn, skillName: string, where: string): string {
   return (Array.isArray(pieces) ? pieces : [pieces])
@@ -45,7 +45,7 @@ function describe(value: unknown): string {
 }
 
 /**
- * What stands before a skill's first prompt.
+ * Returns the text before a skill's first prompt.
  * @param system  the skill's own, put first
  */
 export function writePreamble(handshake: Handshake, system?: string): string {

@@ -1,4 +1,4 @@
-/** What a skill ships beside its code, read when a prompt or a topic asks for it. */
+/** Loads the files that a skill ships next to its code, when a prompt or a topic needs them. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve, sep } from 'node:path';
 import type { ReferenceLoader } from '../../domain/step-machine/definition.ts';

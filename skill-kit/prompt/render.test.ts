@@ -3,7 +3,7 @@ import { cpuMsOf } from '../../test/rig/cpu-time.ts';
 import { render } from './render.ts';
 
 describe('render', () => {
-  it('table takes its columns from the first row, or as told, with icons in place of a status', () => {
+  it('table takes its columns from the first row or its options, and replaces statuses with icons', () => {
     expect(render.table([])).toBe('');
     expect(render.table([{ a: 1, b: null }, { a: 'x' }])).toBe('| a | b |\n| --- | --- |\n| 1 |  |\n| x |  |');
     expect(

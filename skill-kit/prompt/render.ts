@@ -10,7 +10,7 @@ function textOf(value: unknown): string {
 export interface TableOptions {
   /** Default: the keys of the first row. */
   readonly columns?: readonly string[];
-  /** What stands in the column `status` instead of its value, by that value. */
+  /** The text that replaces each value in the column `status`. */
   readonly statusIcons?: Readonly<Record<string, string>>;
 }
 

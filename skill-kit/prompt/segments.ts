@@ -1,4 +1,7 @@
-/** Prompt pieces other than plain text and primitives: who the agent is (`system`), and what it shows word for word (`view`). */
+/**
+ * Prompt pieces other than plain text and primitives: the agent's role (`system`), and text to show word for word
+ * (`view`).
+ */
 import type { SystemBuilder, SystemSegment, ViewSegment } from '../../domain/step-machine/definition.ts';
 import { resolveTemplate } from './prompt-text.ts';
 

@@ -1,7 +1,7 @@
 /**
- * Text on its way into a prompt. Prompts mark who speaks with tags; texts come from stores, agents and files, and none of
- * them may end the tag that it stands in or open another of ours. Everything else in a text stays as it is, because agents
- * copy code and markup out of prompts: `a < b` is not to arrive as `a &lt; b` in somebody's source file.
+ * Escapes text for a prompt. Tags in prompts mark the source of each text. Texts come from stores, agents and files,
+ * and no text may close its own tag or open another of ours. The rest of a text stays unchanged, because agents copy
+ * code and markup out of prompts: `a < b` must not become `a &lt; b` in a source file.
  */
 
 /** All tags that prompts are made of. */

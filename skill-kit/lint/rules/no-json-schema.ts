@@ -12,7 +12,7 @@ export const noJsonSchema = {
       if (isSubskill || params === undefined || inputJsonSchema(params) !== null) return;
       tell(`The schema (${params['~standard'].vendor}) of the params has no JSON Schema.`);
     },
-    // A step that asks nobody has no answer that somebody would have to write.
+    // A step without a prompt gets no answer, so no agent needs the schema.
     step({ step, config: { prompt, response } }, tell) {
       if (prompt === undefined || response === undefined || inputJsonSchema(response) !== null) return;
       const { vendor } = response['~standard'];

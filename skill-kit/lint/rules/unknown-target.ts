@@ -8,7 +8,8 @@ export const unknownTarget = {
   about: '`next` (returned names included), `onMaxVisits`, `onExpiry`, `parallel` or `call` names what does not exist',
   remedy: 'Declare the step, register the sub-skill or the topic, or correct the name.',
   check: {
-    // Of names that are written down the builder speaks (`domain/step-machine/diagnose.ts`); these are returned by functions.
+    // The builder reports literal targets (`domain/step-machine/diagnose.ts`); this rule checks targets that functions
+    // return.
     step({ definition, step, config, insight }, tell) {
       if (typeof config.next !== 'function') return;
       for (const target of insight.targetsOf(step)?.names ?? []) {

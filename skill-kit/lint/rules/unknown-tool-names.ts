@@ -10,7 +10,7 @@ export const unknownToolNames = {
     source({ sources, prompts }, tell) {
       for (const { step, prompt } of prompts) {
         for (const { tool, node } of prompt.questions) {
-          // Tools of MCP servers are whatever somebody has installed.
+          // The tools of MCP servers depend on the user's installation.
           if (KNOWN_TOOLS.has(tool) || tool.startsWith('mcp__')) continue;
           const like = [...KNOWN_TOOLS].find((known) => plain(known) === plain(tool));
           tell(sources.placeOf(node), `No known host has a tool "${tool}".`, {
