@@ -55,7 +55,7 @@ async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void
   });
   process.off('beforeExit', neverSettled);
   await new Promise<void>((resolve) => write('', () => resolve()));
-  // An action that ran past its time, or a timer of the skill's, would keep a process that has said all it had to say.
+  // An action that ran past its time, or a timer of the skill, would keep the process alive after its last output.
   process.exit(code);
 }
 

@@ -142,7 +142,7 @@ export interface StepBody<
   readonly save?: (
     context: SaveContext<ResponseOf<TResponse>, ActionResultOf<TAction>, TStore, TParams>,
   ) => TSave & SaveReturn<TStores, TSave>;
-  /** How often this step may be visited; 10 for members of a cycle that say nothing. */
+  /** The most visits of this step; by default 10 for steps in a cycle. */
   readonly maxVisits?: number;
   /** Where to go instead of visiting this step once more. */
   readonly onMaxVisits?: TOther;

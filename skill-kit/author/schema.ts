@@ -19,7 +19,7 @@ export const JSON_SCHEMA_TARGET = 'draft-2020-12';
 
 /**
  * Checks a value. Defaults and transforms are applied to what is returned.
- * @param where  named in the error when the schema cannot answer at once, e.g. `step "plan": response`
+ * @param where  named in the error if the schema is asynchronous, e.g. `step "plan": response`
  * @throws {Error} when the schema is asynchronous: an answer must be accepted or refused before anything else happens
  */
 export function checkValue<S extends AnySchema>(schema: S, value: unknown, where: string): Checked<InferOutput<S>> {

@@ -66,7 +66,7 @@ export type SkillBuilderConfig<
     readonly skillMd?: SkillDefinition['skillMd'];
   };
 
-/** Params of a skill that declares none. */
+/** The params of a skill that declares no params. */
 export type AnyParams = Readonly<Record<string, unknown>>;
 
 /** Replaces the builder's type if `Step` is declared after the step it leads to, whose callbacks were typed without it. */

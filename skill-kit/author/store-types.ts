@@ -19,7 +19,7 @@ export interface Ran<Name extends string, Result, Writes, After extends string> 
   readonly after: After;
 }
 export type AnyRan = Ran<string, unknown, unknown, string>;
-/** A transition; to `*` where the compiler cannot see its target. `joined` are branches that have ended as well. */
+/** A transition; to `*` if the compiler cannot see its target. `joined` are branches that have ended as well. */
 export interface Edge<To extends string, After extends string, Joined extends string = never> {
   readonly to: To;
   readonly after: After;
@@ -27,7 +27,7 @@ export interface Edge<To extends string, After extends string, Joined extends st
 }
 export type AnyEdge = Edge<string, string, string>;
 
-/** In every set of names, so that none is empty. */
+/** A member of every set of names, so that no set is empty. */
 export type Start = '@';
 
 /** Every part of it may be absent; arrays, functions and the like are whole. */

@@ -140,7 +140,7 @@ async function writeProgram(
   chmodSync(run, 0o755);
 }
 
-/** Without names of functions and classes, errors of libraries would say less. */
+/** Keeps names of functions and classes, because errors of libraries contain them. */
 const MINIFIED: NonNullable<BundleOptions['output']> = {
   minify: { compress: true, mangle: { keepNames: true }, codegen: true },
   comments: { legal: true },

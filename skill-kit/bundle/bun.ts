@@ -28,7 +28,7 @@ export interface Compilation {
   readonly interrupted: AbortSignal;
 }
 
-/** @throws CodedError `skill/bun` with what bun says of every target that it could not make */
+/** @throws CodedError `skill/bun` with bun's messages for every target that failed */
 export async function compileAll({ bun, code, targets, executableOf, interrupted }: Compilation): Promise<void> {
   const failures: string[] = [];
   // One at a time: each holds a copy of the runtime in memory.

@@ -24,7 +24,7 @@ export interface Program {
 
 export interface BundleMistake {
   readonly message: string;
-  /** Null where it belongs to no place. Lines and columns count from 1. */
+  /** Null if the mistake has no place. Lines and columns count from 1. */
   readonly place: { readonly file: string; readonly line: number; readonly column: number } | null;
 }
 

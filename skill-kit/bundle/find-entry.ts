@@ -8,7 +8,7 @@ const CODE = ['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs'];
 const SKILL_FILES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
 /** Like a skill of agentskills.io is called. */
 const BUILT_PROGRAM = /^[a-z0-9-]+\.[cm]js$/;
-/** Taken as well where a folder was named, rather than come upon in a search. */
+/** Also accepted if the caller names the folder, but not in a search. */
 const INDEX_FILES = ['index.ts', 'index.mts', 'index.js', 'index.mjs'];
 
 /** The entry of a folder that is a skill's, its source or built; null for any other. */
@@ -71,7 +71,7 @@ function statOf(path: string): Stats | undefined {
   try {
     return statSync(path, { throwIfNoEntry: false });
   } catch (cause) {
-    // ENOTDIR: a file where a folder was meant.
+    // ENOTDIR: the path goes through a file.
     throw new CodedError('skill/not-found', `${path} cannot be read: ${(cause as Error).message}`, { cause });
   }
 }

@@ -14,7 +14,7 @@ import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { readFileWithin } from '../../files/open-file.ts';
 
-/** The key of SKILL.md's metadata that says that a build made it. */
+/** The key in SKILL.md's metadata that marks a folder as built. */
 export const BUILT_WITH = 'built-with';
 const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
@@ -51,7 +51,7 @@ function isBuilt(folder: string): boolean {
  * are kept. Several builds may do so at once: the last build's folder remains, and no kept file is lost.
  * @param own  tells whether a path in the folder (with `/`) belongs to the build, which writes it again or drops it
  * @param fill  may take any time, because the target is unchanged until it ends. A signal that would end this process
- * aborts the given signal, and ends the process once all temporary files are removed
+ *   aborts the given signal, and ends the process once all temporary files are removed
  */
 export async function replaceFolder(
   target: string,
@@ -167,7 +167,7 @@ function moveForeignFiles(from: string, to: string, own: (path: string) => boole
     const path = `${prefix}${entry.name}`;
     if (own(path)) continue;
     const [source, goal] = [join(from, entry.name), join(to, entry.name)];
-    // Folders are walked only where the build has something in them.
+    // Folders are walked only if the build has files in them.
     if (entry.isDirectory() && (path === 'bin' || path === 'scripts')) {
       mkdirSync(goal, { recursive: true });
       moveForeignFiles(source, goal, own, moves, `${path}/`);

@@ -8,7 +8,7 @@ import { toBuildable } from './buildable.ts';
  * @param found  the default export of the skill's entry
  * @param base  the folder that holds `references/`
  * @param packageVersion  of the nearest package.json, for a definition that leaves its version to it
- * @param origin  where the skill is run from its source
+ * @param origin  set if the skill runs from its source
  */
 export async function runProgram(
   found: unknown,

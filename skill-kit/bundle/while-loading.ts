@@ -1,4 +1,4 @@
-/** Code of a skill that is loaded to be looked at is not to end this process, to hold it up for ever, or to write where its results go. */
+/** Loads a skill's code so that it cannot end this process, block it for ever, or write to standard output. */
 
 import { isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
 import { restoreVariables, withholdVariables } from '../../setup/environment.ts';

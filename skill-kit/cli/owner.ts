@@ -60,7 +60,7 @@ function answersSignals(pid: number): boolean {
   }
 }
 
-/** Empty where the system does not say. */
+/** Empty if the system does not provide it. */
 function textOf(read: () => string): string {
   try {
     return read();

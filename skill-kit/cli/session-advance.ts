@@ -117,7 +117,8 @@ class StoredAdvance {
     if (stored.outputMode === 'flag' && (step === undefined || !hasOutput))
       throw new Error('--step and --output are required for advance in flag mode');
     if (step === undefined) throw new Error('--step is required for advance');
-    // In file mode the file says what the output is, whatever step is named.
+    // Without `--output`, which only file mode allows, the session file contains the output, whatever step `--step`
+    // names.
     if (!hasOutput) return ask;
     return { ...ask, given: { step, output: await inputs.json('output') }, turn: turnOf(stored.state, step) };
   }

@@ -1,4 +1,4 @@
-/** Where session files lie, and who else can get at them. */
+/** Finds the folder of session files, and checks which users can access it. */
 import { lstatSync, mkdirSync, readdirSync, rmSync, statSync, type Stats } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';

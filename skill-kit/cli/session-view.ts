@@ -29,7 +29,7 @@ export interface Ask {
   readonly place: LogPlace;
   /** The last line that was answered at that time. */
   readonly answered: number;
-  /** Undefined: what the session file says. */
+  /** Undefined: use the output in the session file. */
   readonly given: SessionOutput | undefined;
   /** The turn of the answered step, at that time. */
   readonly turn: number | undefined;
@@ -161,7 +161,7 @@ export function turnOf(state: SessionState, step: string): number | undefined {
   return bare.length === 1 ? bare[0]!.turn : undefined;
 }
 
-/** Returns the failed step that the next answer retries, if it is another step than the answered one. */
+/** Returns the step that has failed and that the next answer retries. */
 export function stuckStep(state: SessionState): string | undefined {
   const stuck = state.cursors.find(({ phase }) => phase.kind === 'stuck');
   return stuck === undefined ? undefined : addressIn(state, stuck);

@@ -93,13 +93,13 @@ export class Observers {
   }
 }
 
-/** The value, as far as it can be cloned or JSON can say it; undefined for what goes in circles. */
+/** Returns a copy of the value by `structuredClone` or JSON; undefined for a circular value. */
 function copyValue(value: unknown): unknown {
   for (const copied of [() => structuredClone(value), () => JSON.parse(JSON.stringify(value)) as unknown]) {
     try {
       return copied();
     } catch {
-      // The next way, or none.
+      // JSON is the second way; a circular value fails in both.
     }
   }
   return undefined;

@@ -75,7 +75,7 @@ export function entryOf(script: string): string {
   return found ?? path;
 }
 
-/** The package's folder. @throws DurableError naming where it was looked for */
+/** Returns the package's folder. @throws DurableError naming the searched places */
 function findInstalledVoidbox(script: string): string {
   const { path, voidboxBin } = readEnvironment();
   if (voidboxBin !== null) {

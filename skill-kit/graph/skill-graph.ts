@@ -34,12 +34,12 @@ export interface GraphStep {
   readonly isEntry: boolean;
   /** The skill can end here. */
   readonly isTerminal: boolean;
-  /** False only where that is certain. */
+  /** False only if the step is certainly unreachable. */
   readonly isReachable: boolean;
   readonly prompt: boolean;
   readonly action: boolean;
   readonly maxVisits: number | null;
-  /** `durationMs` null: a function says. */
+  /** `durationMs` null: a function computes it. */
   readonly wait: { readonly durationMs: number | null } | null;
   readonly human: { readonly deadlineMs: number | null; readonly assignee: string | null } | null;
   /** The sub-skill that it runs and comes back from. */
@@ -62,7 +62,7 @@ export interface SkillGraph {
   readonly subskills: readonly { readonly name: string; readonly graph: SkillGraph }[];
 }
 
-/** @param insightOf  what the source says of functions */
+/** @param insightOf  returns the facts that the source gives about functions */
 export function graphOf(definition: SkillDefinition, insightOf: (skill: SkillDefinition) => SkillInsight): SkillGraph {
   const insight = insightOf(definition);
   const ways = edgesOf(definition, (step) => insight.targetsOf(step)?.names ?? []);

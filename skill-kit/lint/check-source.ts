@@ -9,7 +9,7 @@ import { ruleOf } from './rules.ts';
 import type { Place } from './sources.ts';
 
 export interface CheckedSource {
-  /** Null when it cannot be built; the diagnostics say why. */
+  /** Null if the skill cannot be built; the diagnostics give the reason. */
   readonly definition: Buildable | null;
   readonly diagnostics: readonly LintDiagnostic[];
 }

@@ -1,4 +1,4 @@
-/** What is wrong with a built definition, with what its source adds where that is at hand. Pure. */
+/** Finds mistakes in a built definition, with facts from its source if that is available. Pure. */
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { diagnoseAlone } from '../../domain/step-machine/diagnose.ts';
 import { edgesOf } from '../../domain/step-machine/facts.ts';

@@ -4,7 +4,7 @@ import type { ListedRule, RuleName } from './rules.ts';
 export interface LintDiagnostic {
   readonly rule: RuleName;
   readonly severity: 'error' | 'warning';
-  /** With `[subskill:<name>] ` before it where a sub-skill is meant. */
+  /** Begins with `[subskill:<name>] ` if it is about a sub-skill. */
   readonly message: string;
   readonly remedy?: string;
   readonly step?: string;

@@ -47,7 +47,7 @@ export class Insights {
     return this.#builders.find((builder) => steps.some((step) => stepsByName(builder).has(step))) ?? null;
   }
 
-  /** Null where the prompt is not written in the files. */
+  /** Null if the prompt is not written in the files. */
   promptOf(step: StepSource): PromptSource | null {
     const prompt = step.config.parts.get('prompt');
     return prompt === undefined ? null : this.prompt(prompt);

@@ -1,4 +1,4 @@
-/** Everything that lint has to say of a skill: of its source, of its definition, and of its files. */
+/** Lints a skill: its source, its definition and its files. */
 import { dirname } from 'node:path';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
 import { findEntry } from '../bundle/find-entry.ts';

@@ -1,4 +1,4 @@
-/** A skill's definition as far as it can be had, and everything that its builders and its code say against it. */
+/** Loads a skill's definition as far as possible, with every mistake that its builders and its code report. */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import type { SkillDiagnostic } from '../../domain/step-machine/diagnose.ts';

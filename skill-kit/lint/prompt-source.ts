@@ -106,7 +106,7 @@ class PromptReader {
   #statements(statements: readonly Node[], before: Names, depth: number): void {
     let there = before;
     for (const statement of statements) {
-      // Declared functions say something where they are called.
+      // Declared functions are read where they are called.
       if (is(statement, 'FunctionDeclaration')) continue;
       this.#visit(statement, there, depth + 1);
       if (!is(statement, 'IfStatement')) continue;
@@ -149,7 +149,7 @@ class PromptReader {
     for (const argument of node.arguments) this.#visit(argument, known, depth + 1);
   }
 
-  /** Goes on where a name comes from, once for each set of tools that are known to be there. */
+  /** Follows a name to its value, once for each set of tools that are known to exist. */
   #name(node: Node, there: Names, depth: number): void {
     if (isToolList(this.#sources, node)) {
       this.#branchesOnHost = true;

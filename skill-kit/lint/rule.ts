@@ -22,7 +22,7 @@ export interface Checks {
   skill?(subject: SkillSubject, tell: Tell): void;
   /** Each of its steps, after all rules have looked at the skill. */
   step?(subject: StepSubject, tell: Tell): void;
-  /** All files at once, also where the skill cannot be loaded. */
+  /** Checks all files at once, even if the skill cannot be loaded. */
   source?(subject: SourceSubject, tell: TellAt): void;
 }
 

@@ -233,7 +233,7 @@ export class Sources {
   }
 }
 
-/** The value written for a key; null where a spread or a computed key behind it may say something else. */
+/** Returns the value written for a key; null if a later spread or computed key may override it. */
 export function propertyOf(object: Node, name: string): Node | null {
   if (!is(object, 'ObjectExpression')) return null;
   let found: Node | null = null;
@@ -276,7 +276,7 @@ function parseSource(path: string, text: string): Program | ParseFailure {
   } catch (error) {
     const { code, message, pos } = error as Error & { readonly code?: string; readonly pos?: number };
     if (code !== 'PARSE_ERROR') throw error;
-    // The first line says how many mistakes there are, the last ones show the source.
+    // The first line counts the mistakes, and the last lines show the source.
     return { message: (message.split('\n')[1] ?? message).trim(), ...placeIn(path, text, pos ?? 0) };
   }
 }

@@ -7,7 +7,7 @@ import type { PromptSource } from './prompt-source.ts';
 import type { SkillInsight } from './skill-insight.ts';
 import type { Place, Sources } from './sources.ts';
 
-/** A built skill, with what its source adds where that is at hand. */
+/** A built skill, with facts from its source if that is available. */
 export interface SkillSubject {
   readonly definition: SkillDefinition;
   readonly insight: SkillInsight;
@@ -36,7 +36,7 @@ export interface SourceSubject {
 }
 
 export interface SourcePrompt {
-  /** Null where the step has no name of its own: several may use it. */
+  /** Null if the step has no name of its own, because several skills may use it. */
   readonly step: string | null;
   readonly prompt: PromptSource;
 }

@@ -1,4 +1,4 @@
-/** Names of hosts' tools in a text, told from the words that they are spelled like. */
+/** Finds names of hosts' tools in a text, and distinguishes them from ordinary words with the same spelling. */
 import { HOST_TOOLS } from '../prompt/agent-hosts.ts';
 import { PRIMITIVES } from '../prompt/primitives.ts';
 

@@ -1,4 +1,4 @@
-/** A step's pieces as the one text that the agent gets, and the preamble that says once how to read such texts. */
+/** Writes a step's pieces as one text for the agent, and the preamble that explains such texts once. */
 import type { Handshake, PrimitiveConfig, PromptPiece, PromptReturn } from '../../domain/step-machine/definition.ts';
 import { toolsOf } from './agent-hosts.ts';
 import { PRIMITIVES, toolFor, writePrimitive } from './primitives.ts';

@@ -24,7 +24,7 @@ export function createReferenceLoader(baseDir: string): ReferenceLoader {
   };
 }
 
-/** Names may come from what a model wrote: none leads out of the skill. */
+/** A model may have written the name, so no name may lead out of the skill. */
 function resolveWithin(folder: string, name: string, what: string): string {
   const path = resolve(folder, name);
   if (path.startsWith(folder + sep)) return path;
