@@ -69,7 +69,7 @@ export type SkillBuilderConfig<
 /** The params of a skill that declares no params. */
 export type AnyParams = Readonly<Record<string, unknown>>;
 
-/** Replaces the builder's type if `Step` is declared after the step it leads to, whose callbacks were typed without it. */
+/** Replaces the builder's type if `Step` comes after the step it leads to, whose callbacks were typed without it. */
 export interface DeclareBefore<Step extends string, Target> {
   readonly 'declare this step': Step;
   readonly 'above the step that it leads to': Target;

@@ -1,8 +1,8 @@
 /**
- * Durable sessions need a Temporal client, which a skill's bundle does not contain. So the transports find an installed Voidbox
- * at run time, and import its client by a path that no bundler can follow. The command line and the MCP server both do
- * so. A child process for each call would start Node and load the client again each time, which an MCP server does
- * once.
+ * Durable sessions need a Temporal client, which a skill's bundle does not contain. So the transports find an installed
+ * Voidbox at run time, and import its client by a path that no bundler can follow. The command line and the MCP server
+ * both do so. A child process for each call would start Node and load the client again each time, which an MCP server
+ * does once.
  */
 import { accessSync, constants, existsSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
