@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection } from '@temporalio/client';
 
-/** The flags that the embedded stack passes to its server; @see docs/temporal.md */
+/** The flags that the embedded stack passes to its server; @see docs/reference/temporal.md */
 export const TUNED_FLAGS: readonly string[] = [
   '--dynamic-config-value',
   'history.transferProcessorMaxPollRPS=2000',

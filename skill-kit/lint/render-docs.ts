@@ -3,7 +3,7 @@ import { RULES } from './rules.ts';
 const HEAD = '| rule | severity | what is wrong | what to do |\n|---|---|---|---|';
 
 /**
- * Returns the text of docs/skill-lint.md with new rows, one for each rule, between `<!-- rules -->` and `<!-- end -->`.
+ * Returns the text of docs/reference/skill-lint.md with new rows, one for each rule, between `<!-- rules -->` and `<!-- end -->`.
  */
 export function writeRules(text: string): string {
   const place = /(<!-- rules -->\n)[^]*?(<!-- end -->)/;
