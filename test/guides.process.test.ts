@@ -58,7 +58,9 @@ async function unknownIn(words: readonly string[]): Promise<readonly string[]> {
   const name = verbs === null ? [first] : [first, second];
   const { stdout } = await typeCommand([...name, '--help'], ROOT, {});
   const known = new Set(stdout.match(/(?<=^ {2}|^ {2}-\w, )--?[a-z0-9-]+/gm));
-  const end = words.indexOf('--');
+  // The words after the file of a step machine are its own command line.
+  const own = name.join(' ') === 'skill run' ? 3 : -1;
+  const end = own < 0 ? words.indexOf('--') : own;
   return words
     .slice(name.length, end < 0 ? undefined : end)
     .flatMap((word) => /^--?[a-z0-9][a-z0-9-]*/.exec(word)?.[0] ?? [])
@@ -141,5 +143,33 @@ describe('the workflow of the guide for CI', () => {
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }
+  });
+});
+
+describe('the unit of the guide for systemd', () => {
+  const page = readFileSync(join(ROOT, 'docs/guides/as-a-systemd-service.md'), 'utf8');
+  const unit = /^```ini\n([^]*?)^```$/m.exec(page)?.[1] ?? '';
+  const values = (key: string): readonly string[] =>
+    [...unit.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].map(([, value]) => value!);
+
+  test('starts a worker with options that exist, and leaves VMs to their keepers', async () => {
+    const [start = ''] = values('ExecStart');
+    expect(start).toMatch(/^\/usr\/bin\/env voidbox worker /);
+    expect(await allUnknownIn(start.replace('/usr/bin/env ', ''))).toEqual([]);
+    expect(values('KillMode')).toEqual(['process']);
+    expect(Number(values('TimeoutStopSec')[0])).toBeGreaterThan(15);
+    expect(Number(values('LimitNOFILE')[0])).toBeGreaterThanOrEqual(1_024);
+    expect(unit.match(/^\[\w+\]$/gm)).toEqual(['[Unit]', '[Service]', '[Install]']);
+  });
+
+  const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
+  test.runIf(hasSystemd)('has no finding of systemd-analyze', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'voidbox-unit-'));
+    const path = join(folder, 'voidbox-worker.service');
+    writeFileSync(path, unit);
+    const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', path], { encoding: 'utf8' });
+    rmSync(folder, { recursive: true });
+    expect(stderr.split('\n').filter((line) => line.includes('voidbox-worker'))).toEqual([]);
+    expect(status).toBe(0);
   });
 });
