@@ -45,7 +45,7 @@ async function engineFigure({ rounds, say }: Bench): Promise<Figure> {
   return {
     title: 'Engine in process',
     method:
-      'The engine runs in this process; the figure is the mean over a whole session of that many steps. CPU is that of the whole process, including garbage collection on other threads.',
+      'The engine runs in this process; the figure is the mean over a whole session of that many steps. CPU counts the whole process, including garbage collection on other threads.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       createGoal('CPU of an advance at 10,000 steps', longest, 0.05, ' ms'),
@@ -60,7 +60,7 @@ async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
   return {
     title: 'MCP over stdio',
     method:
-      'A server of the bundled step machine with sessions in memory; the figure is the mean over whole sessions of that many steps. The client only writes and reads lines, and CPU is that of the server.',
+      'A server of the bundled step machine with sessions in memory; the figure is the mean over whole sessions of that many steps. The client only writes and reads lines, and CPU counts only the server.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       ...results.map((result) =>
@@ -143,7 +143,7 @@ async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench
   await bench.client.connection.close();
   return {
     title: 'Durable session',
-    method: `Server and worker are those of the embedded stack (${version(pieces.temporalCli)}); the step machine runs in a separate process. A round makes 25 advances with the client that \`voidbox session\` and the other transports use, and as many bare updates with one no-op local activity, on the same server with a separate worker. CPU is that of the worker and of the step machine's process. A session of that many steps starts with the input of continue-as-new: the engine's state after that many answers, and its records in files. Continue-as-new is due after about 680 answers; one session with ${count(LONG_STEPS)} consecutive answers shows its cost.`,
+    method: `Server and worker are the embedded stack's (${version(pieces.temporalCli)}); the step machine runs in a separate process. A round makes 25 advances with the client that \`voidbox session\` and the other transports use, and as many bare updates with one no-op local activity, on the same server with a separate worker. CPU counts the worker and the step machine's process. A session of that many steps starts with the input of continue-as-new: the engine's state after that many answers, and its records in files. Continue-as-new is due after about 680 answers; one session with ${count(LONG_STEPS)} consecutive answers shows its cost.`,
     rows: [
       ...[bare!, ...durable].flatMap((result) => [
         ...advanceRows(result),

@@ -43,7 +43,7 @@ export const CLI_CODES = {
     'Use `workspace`, which brings changes back as a patch; or set `git: writable` at the mount if you trust what its stages do.',
   ),
   'cli/image-missing': defineCommandCode(
-    'The spec names an image that this machine does not have: a path where nothing is, or a name of a registry.',
+    'The spec names an image that this machine does not have: a path that does not exist, or a name of a registry.',
     'Correct the path, or bring the image and name it: `voidbox run FILE --image NAME=PATH`.',
   ),
   'cli/image-refused': defineCommandCode(
@@ -71,7 +71,7 @@ export const CLI_CODES = {
     'The operator of the worker allows it for later VMs with `voidbox worker --allow-exec`; the embedded stack allows it.',
   ),
   'cli/answer-refused': defineCommandCode(
-    'The run does not take the answer: no stage asks, another answer stands, or a field is missing or wrong.',
+    'The run does not take the answer: no stage asks, the stage has another answer, or a field is missing or wrong.',
     'Follow the message; `voidbox status RUN` shows what is asked, and the fields.',
   ),
   'cli/apply-conflicts': defineCommandCode(

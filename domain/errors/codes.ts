@@ -254,7 +254,7 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      "The worker's secrets file is missing, not a regular file of the worker's user alone (mode 0600), too large, or not lines `NAME=value`.",
+      "The worker's secrets file is missing, not a regular file that only the worker's user may read (mode 0600), too large, or not lines `NAME=value`.",
     remedy:
       'Correct the file as the message says, and run again. To replace values, write a new file and `mv` it over the old.',
   },

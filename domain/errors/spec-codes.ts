@@ -50,7 +50,7 @@ export const SPEC_CODES = {
   ),
   'spec/ambiguous-output': author(
     'An input names an output that several steps or boxes have.',
-    "Write `box.output` instead of the output's name alone.",
+    "Write `box.output` instead of only the output's name.",
   ),
   'spec/undeclared-secret': author(
     'A stage names a secret that the list `secrets` at the top level of the spec does not have.',
@@ -65,7 +65,7 @@ export const SPEC_CODES = {
     'Remove one of the dependencies.',
   ),
   'spec/bad-part': author(
-    'What a spec uses (`uses`) cannot be read, is not a part of the same file, uses the spec itself, or cannot be a part of it.',
+    'The spec that a stage uses (`uses`) cannot be read, is not a part of the same file, uses the spec itself, or cannot be a part of it.',
     'Do what the message says; [Parts](spec.md#parts) says what a part may have.',
   ),
   'spec/part-unused': author(
@@ -100,7 +100,7 @@ export const SPEC_CODES = {
   ),
   'spec/unordered-writers': author(
     'Steps or boxes that may run at the same time can write to the same mounted folder; reported as a warning.',
-    'Order them, give each its own folder, or mount it `mode: ro` where it is only read.',
+    'Order them, give each its own folder, or mount it `mode: ro` if it is only read.',
   ),
   'spec/attempts-share-vm': author(
     'The only step in the shared VM of a workflow has `retry`, and its attempts find what earlier ones left; reported as a warning.',
@@ -127,7 +127,7 @@ export const SPEC_CODES = {
     'Declare it under `params`, or do not pass the value.',
   ),
   'spec/bad-placeholder': author(
-    'A `${{ … }}` placeholder is not valid, is used where placeholders are not allowed, or stands in a script, which would read its value as code.',
+    'A `${{ … }}` placeholder is not valid, is used where placeholders are not allowed, or is in a script, which would read its value as code.',
     'Write `${{ params.name }}`, in program, args or env; give a script its values as variables; `$${{` is the literal text.',
   ),
 } as const satisfies Record<`spec/${string}`, ErrorCodeInfo>;
