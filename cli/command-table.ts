@@ -48,8 +48,8 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       },
       {
         name: 'explain',
-        usage: 'explain CODE',
-        summary: 'say what an error code means and what to do',
+        usage: 'explain TOPIC',
+        summary: 'print what an error code means and what to do, or a guide',
         load: () => import('./commands/runs/explain.ts'),
       },
       {

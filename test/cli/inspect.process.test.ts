@@ -104,6 +104,8 @@ test.each([
   ['explain STAGE/', 'Codes with `stage` in them: stage/'],
   ['explain s', ' more. docs/reference/errors.md lists all codes.'],
   ['explain nothing-like-it', 'docs/reference/errors.md lists all codes.'],
+  ['explain nothing-like-it', 'Guides: first-agent, first-approval, first-run, '],
+  ['explain secret', 'did you mean "secrets"?'],
 ])('`%s` is a mistake of usage', async (typed, message) => {
   const { code, stderr } = await type(...typed.split(' '));
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });
@@ -119,6 +121,19 @@ test('`explain` prints a code with its remedy', async () => {
   });
   const { stdout: json } = await type('explain', 'admit/unsupported-work', '--json');
   expect(JSON.parse(json)).toMatchObject({ code: 'admit/unsupported-work', kind: 'world', retry: 'never' });
+});
+
+test('`explain` prints a guide, and with `--json` its text', async () => {
+  const { code, stdout } = await type('explain', 'secrets');
+  expect({ code, stdout }).toEqual({
+    code: 0,
+    stdout: expect.stringMatching(
+      /^Secrets\n[^]*\n {4}\$ SIGNING_KEY=not-a-real-key voidbox run sign\.yaml\n/,
+    ) as string,
+  });
+  expect(stdout).not.toContain('<!--');
+  const { stdout: json } = await type('explain', 'costs', '--json');
+  expect(JSON.parse(json)).toMatchObject({ topic: 'costs', path: 'docs/guides/costs.md' });
 });
 
 test('`schema` prints what docs/spec.schema.json is', async () => {

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { ERROR_CODES } from '../../../domain/errors/codes.ts';
 import { withoutLinks } from '../../../domain/errors/error-code.ts';
 import type { ErrorCodeInfo } from '../../../domain/errors/code-info.ts';
@@ -7,6 +9,9 @@ import { didYouMean, nearest } from '../../../domain/language/text/suggest.ts';
 import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
+import { renderPage } from '../../render/text/page.ts';
+import { listGuides } from '../../runs/guides.ts';
+import { packageRoot } from '../../../setup/package-root.ts';
 
 /** More of them are not read. */
 const CODES_SHOWN = 12;
@@ -25,15 +30,23 @@ function remedyFor(typed: string, codes: readonly string[]): string {
 export const command = defineCommand<{ readonly json?: boolean }>({
   takesAnyStateFormat: true,
   configure: (command) => {
-    command.argument('<code>', 'an error code, such as stage/timeout');
+    command.argument('<topic>', 'an error code, such as stage/timeout, or a guide, such as secrets');
   },
   async execute([code = ''], options, { stdout }) {
     const codes: Readonly<Record<string, ErrorCodeInfo>> = ERROR_CODES;
+    const guides = listGuides();
+    const path = guides.get(code);
+    if (path !== undefined) {
+      const text = readFileSync(join(packageRoot(), path), 'utf8');
+      const page = renderPage(text, dirname(path), stdout.style, stdout.width());
+      await stdout.write(options.json === true ? `${JSON.stringify({ topic: code, path, text })}\n` : page);
+      return EXIT.success;
+    }
     const info = Object.hasOwn(codes, code) ? codes[code]! : null;
     if (info === null)
       throw usageError(
-        `there is no error code \`${sanitizeLine(code)}\`${didYouMean(nearest(code, Object.keys(codes)))}`,
-        remedyFor(code, Object.keys(codes)),
+        `there is no error code \`${sanitizeLine(code)}\`${didYouMean(nearest(code, [...Object.keys(codes), ...guides.keys()]))}`,
+        `${remedyFor(code, Object.keys(codes))}\nGuides: ${[...guides.keys()].join(', ')}`,
       );
     const { kind, retry, summary, remedy } = info;
     if (options.json) await stdout.write(`${JSON.stringify({ code, kind, retry, summary, remedy })}\n`);
