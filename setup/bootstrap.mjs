@@ -437,6 +437,10 @@ const VERBS = {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'compare-main.js'), ...args]),
   },
+  record: {
+    everything: () => true,
+    work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'record-main.js'), ...args]),
+  },
   'bench-steps': {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]),
