@@ -35,7 +35,7 @@ export class Screen {
     }
   }
 
-  /** The last lines, at most as many as the window has. */
+  /** Returns the last lines of the screen, at most so many. */
   listLines(count: number): readonly Line[] {
     const rows = this.#rows.at(-1)!.length === 0 ? this.#rows.slice(0, -1) : this.#rows;
     return rows.slice(-count).map(toRuns);
