@@ -21,7 +21,7 @@ const PRICE = {
       type: { is: 'number', range: RANGES.priceUsd },
       mistaken: ['cached', 'cache', 'cache_read'],
       otherwise: '`input`',
-      doc: "The same of tokens that the provider's cache holds.",
+      doc: "Price of a million tokens that the provider's cache holds.",
       example: 0.125,
     },
     output: {
@@ -48,7 +48,7 @@ const BUDGET_KEYS = {
     type: { is: 'number', range: RANGES.tokens },
     mistaken: ['tokens', 'token_limit'],
     otherwise: 'no limit',
-    doc: 'Most tokens of all calls together, read and written, those of a cache included.',
+    doc: 'Most tokens of all calls together: read, written and cached.',
     example: 200_000,
   },
   max_turns: {
@@ -70,7 +70,7 @@ export const BUDGET_KEY = {
   mistaken: ['budgets', 'limits', 'max_cost_usd', 'max_tokens', 'max_turns'],
   form: 'budget: { LIMIT: NUMBER }',
   otherwise: 'no limit',
-  doc: 'What one attempt may take of the model. See [Budgets](agents.md#budgets).',
+  doc: 'The limits of one attempt. See [Budgets](agents.md#budgets).',
   example: { max_turns: 40, max_tokens: 200_000, max_cost_usd: 0.5 },
 } as const satisfies Key;
 
@@ -82,7 +82,7 @@ export const LLM = {
       type: { is: 'word', words: LLM_PROVIDERS, aliases: { lmstudio: 'lm-studio' }, anyCase: true },
       required: true,
       mistaken: ['name', 'vendor'],
-      doc: 'Who answers. Case does not count.',
+      doc: 'The provider that answers. Case does not matter.',
       example: 'claude',
     },
     model: {
@@ -97,7 +97,7 @@ export const LLM = {
       type: { is: 'text', holds: 'text', plain: true, filled: 'write an address, or remove it' },
       mistaken: ['url', 'endpoint'],
       otherwise: "the provider's",
-      doc: "The address of the provider's API.",
+      doc: "The URL of the provider's API.",
       example: 'http://10.0.2.2:11434',
     },
     api_key_env: {
@@ -105,7 +105,7 @@ export const LLM = {
       type: { is: 'text', holds: "a variable's name", plain: true },
       mistaken: ['api_key', 'key_env'],
       otherwise: "the provider's",
-      doc: 'The variable of the host that holds the key. Its value stands nowhere in the plan.',
+      doc: 'The variable of the host that holds the key. The plan never contains its value.',
       example: 'TEAM_API_KEY',
     },
     credential_proxy: {
@@ -121,7 +121,7 @@ export const LLM = {
       mistaken: ['prices', 'cost', 'pricing'],
       form: 'price: { input: NUMBER, output: NUMBER }',
       otherwise: 'the costs that the command line reports, if any',
-      doc: 'What the model costs, in US dollars for a million tokens. See [Budgets](agents.md#budgets).',
+      doc: 'The price of the model, in US dollars for a million tokens. See [Budgets](agents.md#budgets).',
       example: { input: 1.25, cached_input: 0.125, output: 10 },
     },
   },
@@ -141,14 +141,14 @@ const IMAGE_SKILL = {
       type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
       required: true,
       mistaken: ['guest', 'target', 'path'],
-      doc: 'Where its files are in the guest.',
+      doc: 'The path of its files in the guest.',
       example: '/skills/python',
     },
     readonly: {
       as: 'readOnly',
       type: { is: 'flag' },
       default: true,
-      doc: 'Whether the guest may not change them.',
+      doc: 'Whether the guest cannot change them.',
       example: false,
     },
   },
@@ -220,7 +220,7 @@ const MESSAGING = {
       as: 'enabled',
       type: { is: 'flag' },
       default: false,
-      doc: 'Whether the agent talks with the agents beside it.',
+      doc: 'Whether the agent talks with other agents.',
       example: true,
     },
     provider_bridge: {
@@ -232,7 +232,7 @@ const MESSAGING = {
   },
 } as const satisfies MappingTable;
 
-export const PROMPT_DOC = 'What the agent is asked. Placeholders are filled in.';
+export const PROMPT_DOC = 'The task for the agent. It can contain placeholders.';
 
 type Refused = NonNullable<MappingTable['unsupported']>[string];
 
@@ -305,7 +305,7 @@ export const AGENT = {
     skills: {
       as: 'skills',
       type: SKILLS,
-      doc: 'What the agent knows or can call. See [Agents](#agents).',
+      doc: 'Agent skills: documents, programs and images for the agent. See [Agents](#agents).',
       example: SKILLS_EXAMPLE,
     },
     timeout_secs: {
@@ -313,7 +313,7 @@ export const AGENT = {
       type: { is: 'number', range: RANGES.agentTimeoutSecs, scale: SCALES.msPerSecond },
       mistaken: ['timeout', 'timeout_sec', 'timeout_seconds', 'timeout_ms', 'time_limit'],
       default: AGENT_STAGE_DEFAULTS.timeoutMs / SCALES.msPerSecond,
-      doc: 'Time limit for one attempt; 0 is the longest that there is. With `mode: task` only.',
+      doc: 'Time limit for one attempt; 0 means the maximum. With `mode: task` only.',
       example: 600,
     },
     output_file: {

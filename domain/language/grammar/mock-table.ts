@@ -15,7 +15,7 @@ export const MOCK = {
       },
       mistaken: ['stdout', 'result', 'returns', 'value'],
       default: MOCK_DEFAULTS.output,
-      doc: "The stage's output, at most 64 KiB. A text is taken as it is, a list or mapping as JSON.",
+      doc: "The stage's output, at most 64 KiB. A text stays unchanged; a list or mapping becomes JSON.",
       example: { ok: true },
     },
     exit_code: {
@@ -23,7 +23,7 @@ export const MOCK = {
       type: { is: 'number', range: RANGES.exitCode },
       mistaken: ['exit', 'code', 'status', 'exitcode'],
       default: MOCK_DEFAULTS.exitCode,
-      doc: 'Anything but 0 fails the stage.',
+      doc: 'Each code except 0 fails the stage.',
       example: 1,
     },
   },
@@ -35,6 +35,6 @@ export const MOCK_KEY = {
   type: { is: 'mapping', table: MOCK },
   mistaken: ['fake', 'stub', 'dry_run', 'simulate'],
   form: 'mock: { output: TEXT }',
-  doc: 'What stands for the work in a run with `--mock`; without that it has no effect. See [Mocks](#mocks).',
+  doc: 'The result of the stage in a run with `--mock`; other runs ignore it. See [Mocks](#mocks).',
   example: { output: { ok: true } },
 } as const satisfies Key;

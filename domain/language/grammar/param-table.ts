@@ -22,7 +22,7 @@ export const CHOICES = {
     most: PLAN_LIMITS.choices,
   },
   mistaken: ['options', 'values', 'enum'],
-  doc: 'The values that it may have.',
+  doc: 'The allowed values.',
 } as const;
 
 export const PARAMETER = {
@@ -32,7 +32,7 @@ export const PARAMETER = {
       feeds: 'params',
       type: { is: 'word', words: PARAM_TYPES, aliases: { string: 'text', bool: 'boolean', select: 'choice' } },
       otherwise: '`choice` with `choices`, `number` with `min` or `max`, else the type of its default',
-      doc: 'The type of the value. A `list` is given as JSON.',
+      doc: 'The type of the value. A run gives a `list` as JSON.',
       example: 'text',
     },
     default: {
@@ -42,21 +42,21 @@ export const PARAMETER = {
       called: 'the default',
       mistaken: ['value'],
       otherwise: 'required with each run',
-      doc: 'Used when a run gives no value. Numbers and booleans keep the text that you write.',
+      doc: 'The value in a run that does not set the parameter. Numbers and booleans keep the text that you write.',
       example: 100,
     },
     min: {
       as: 'min',
       type: { is: 'json', holds: 'number', shapes: ['number'] },
       mistaken: ['minimum'],
-      doc: 'The least value of a number.',
+      doc: 'The minimum of a number.',
       example: 1,
     },
     max: {
       as: 'max',
       type: { is: 'json', holds: 'number', shapes: ['number'] },
       mistaken: ['maximum'],
-      doc: 'The greatest value of a number.',
+      doc: 'The maximum of a number.',
       example: 1000,
     },
     choices: { ...CHOICES, example: ['100', '1000'] },

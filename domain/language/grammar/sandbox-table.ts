@@ -28,7 +28,7 @@ export const EGRESS = {
         items: 'hosts, networks and presets',
         most: EGRESS_LIMITS.rules,
       },
-      doc: 'Hosts (`example.com`, `*.example.com`), networks (`198.41.0.0/16`), each with `:port` or for 80 and 443, and presets: `provider`, `npm`, `pypi`, `debian`, `github`.',
+      doc: 'Hosts (`example.com`, `*.example.com`), networks (`198.41.0.0/16`), each with `:port` or for ports 80 and 443, and presets: `provider`, `npm`, `pypi`, `debian`, `github`.',
       example: ['npm', '*.example.com', 'example.com:8443'],
     },
     deny: {
@@ -40,7 +40,7 @@ export const EGRESS = {
         items: 'hosts, networks and presets',
         most: EGRESS_LIMITS.rules,
       },
-      doc: 'Wins over `allow`; without `:port` for every port.',
+      doc: 'Takes precedence over `allow`. Without `:port`, an entry covers every port.',
       example: ['ads.example.com'],
     },
   },
@@ -78,7 +78,7 @@ export const MOUNT = {
       mistaken: ['access', 'read_only', 'readonly', 'writable', 'rw'],
       form: 'mode: ro` or `mode: rw',
       default: MOUNT_MODE_DEFAULT,
-      doc: '`ro` is a live view of the folder; `rw` is a copy; changes are copied back after each successful stage.',
+      doc: '`ro` is a live view of the folder. `rw` is a copy, whose changes Voidbox copies back after each successful stage.',
       example: 'rw',
     },
     git: {
@@ -87,7 +87,7 @@ export const MOUNT = {
       mistaken: ['dot_git', 'write_git', 'git_writable'],
       form: 'git: writable',
       default: 'protected',
-      doc: '`writable`: a `rw` mount copies `.git` and bare repositories back, too. The next git command on the host can then run programs that the guest chose. See [Mounts](#mounts).',
+      doc: '`writable`: a `rw` mount also copies `.git` and bare repositories back. The next git command on the host can then run programs that the guest chose. See [Mounts](#mounts).',
       example: 'writable',
     },
   },
@@ -113,7 +113,7 @@ export const SANDBOX = {
       as: 'network',
       type: { is: 'flag' },
       default: false,
-      doc: '`true` is `egress: open`.',
+      doc: '`true` means `egress: open`.',
       example: false,
     },
     egress: {
@@ -123,7 +123,7 @@ export const SANDBOX = {
       excludes: ['network'],
       form: 'egress: { allow: [example.com] }',
       otherwise: '`none`; `{ allow: [provider] }` of a VM for agents',
-      doc: 'What the VM reaches: nothing, the internet, or what `allow` names. See [Network](#network).',
+      doc: 'The network of the VM: nothing, the internet, or the hosts in `allow`. See [Network](#network).',
       example: { allow: ['pypi', 'example.com:8443'] },
     },
     services: {
@@ -153,7 +153,7 @@ export const SANDBOX = {
       type: { is: 'number', range: RANGES.diskMib },
       mistaken: ['disk', 'disk_mib', 'disk_gb', 'disk_size', 'storage'],
       default: SANDBOX_DEFAULTS.diskMib,
-      doc: 'For `/workspace`, `/tmp` and home together. Space on the host is used only for what is written.',
+      doc: 'The disk for `/workspace`, `/tmp` and home together. It takes space on the host only for written data.',
       example: 4096,
     },
     env: {
@@ -177,7 +177,7 @@ export const SANDBOX = {
       mistaken: ['retain', 'keep_on_failure', 'keep_vm', 'preserve', 'cleanup', 'on_failure'],
       form: 'keep: on-failure',
       default: 'never',
-      doc: '`on-failure`: the VM of a stage that fails is left for a look. See [A look at a failed stage](runs.md#a-look-at-a-failed-stage).',
+      doc: '`on-failure`: Voidbox keeps the VM of a failed stage for inspection. See [A look at a failed stage](runs.md#a-look-at-a-failed-stage).',
       example: 'on-failure',
     },
     keep_secs: {
@@ -185,7 +185,7 @@ export const SANDBOX = {
       type: { is: 'number', range: RANGES.keepSecs, scale: SCALES.msPerSecond },
       mistaken: ['keep_for', 'keep_seconds', 'keep_ms', 'keep_minutes', 'keep_timeout_secs', 'ttl_secs'],
       otherwise: `\`${RETENTION.defaultMs / 1_000}\` with \`keep: on-failure\``,
-      doc: 'How long it is left.',
+      doc: 'How long Voidbox keeps the VM.',
       example: 600,
     },
     image: {
@@ -199,7 +199,7 @@ export const SANDBOX = {
     guest_image: {
       as: 'guestImage',
       type: { is: 'text', holds: 'image', plain: true },
-      doc: "Kernel and initramfs of Void-Box's guests. It has no effect and causes a warning: every VM boots Voidbox's own.",
+      doc: "Kernel and initramfs of Void-Box's guests. It has no effect and causes a warning: every VM boots Voidbox's own kernel.",
       example: 'ghcr.io/acme/guest:v1',
     },
     kernel: {

@@ -17,12 +17,12 @@ const ANSWERING_AGENT = {
     skills: {
       as: 'skills',
       type: SKILLS,
-      doc: 'What the agent knows or can call. See [Agents](#agents).',
+      doc: 'Agent skills: documents, programs and images for the agent. See [Agents](#agents).',
       example: SKILLS_EXAMPLE,
     },
     budget: {
       ...BUDGET_KEY,
-      doc: 'What the answers of one attempt may take of the model together. See [Budgets](agents.md#budgets).',
+      doc: 'The limits of all answers of one attempt together. See [Budgets](agents.md#budgets).',
     },
   },
 } as const satisfies MappingTable;
@@ -46,14 +46,14 @@ export const SKILL = {
       feeds: 'params',
       mistaken: ['with', 'arguments', 'parameters', 'input', 'inputs'],
       form: 'params: { NAME: VALUE }',
-      doc: "Values for the step machine's params. Placeholders are filled in.",
+      doc: "Values for the step machine's params. They can contain placeholders.",
       example: { place: 'Ulm' },
     },
     agent: {
       as: 'agent',
       type: { is: 'choice', words: LLM_PROVIDERS, table: ANSWERING_AGENT },
       otherwise: "the spec's `llm`",
-      doc: "The agent that answers the step machine's prompts: a provider, or `llm`, `skills` and `budget` as a step or box with a prompt has them.",
+      doc: "The agent that answers the step machine's prompts: a provider, or a mapping with the `llm`, `skills` and `budget` of a step or box with a prompt.",
       example: { llm: { provider: 'claude' }, skills: ['file:style.md'], budget: { max_turns: 40 } },
     },
   },

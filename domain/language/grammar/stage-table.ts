@@ -61,7 +61,7 @@ const RETRY = {
       mistaken: ['factor', 'multiplier', 'exponential', 'backoff_coefficient', 'backoff_factor', 'backoff_rate'],
       type: { is: 'number', range: RANGES.backoff },
       default: 1,
-      doc: 'Each further pause is the one before times this.',
+      doc: 'The factor from each pause to the next.',
       example: 2,
     },
     non_retryable: {
@@ -74,7 +74,7 @@ const RETRY = {
         most: PLAN_LIMITS.nonRetryable,
       },
       mistaken: ['non_retriable', 'non_retryable_errors', 'non_retryable_error_types', 'except', 'abort_on'],
-      doc: 'Failures that are final: the stage fails at once. `exit:2` is a command that ended with 2.',
+      doc: 'Failures that are final: the stage fails at once. `exit:2` means exit code 2.',
       example: ['stage/timeout', 'exit:2'],
     },
   },
@@ -88,7 +88,7 @@ const INPUT = {
       mistaken: ['source', 'name', 'step', 'box'],
       type: { is: 'text', holds: "an output's name" },
       required: true,
-      doc: "An output's name, or `stage.output` when several stages have an output of that name.",
+      doc: "An output's name, or `stage.output` if several stages have an output of that name.",
       example: 'tables',
     },
     guest: {
@@ -104,7 +104,7 @@ const INPUT = {
       type: { is: 'flag' },
       mistaken: ['may_be_missing', 'if_present'],
       default: INPUT_DEFAULTS.optional,
-      doc: 'Nothing is put there if the stage was passed, or its failure is tolerated. Required for an output of a stage with `when` or `continue_on_error`, and in a stage with `finally`.',
+      doc: 'If the output is absent, Voidbox puts nothing there: the stage was passed, or its failure is tolerated. Required for an output of a stage with `when` or `continue_on_error`, and in a stage with `finally`.',
       example: true,
     },
   },
@@ -153,7 +153,7 @@ export const BESIDE_RUN = {
     feeds: 'edges',
     mistaken: ['catch', 'rescue', 'on_error', 'if_failed', 'when_failed', 'failure_of'],
     form: 'on_failure: [STEP, …]',
-    doc: 'It starts when one of these stages has failed, and is skipped when none has. See [After a failure](#after-a-failure).',
+    doc: 'The stage starts if one of these stages fails; otherwise it is skipped. See [After a failure](#after-a-failure).',
     example: ['fetch'],
   },
   when: {
@@ -191,7 +191,7 @@ export const BESIDE_RUN = {
     feeds: 'secrets',
     mistaken: ['secret', 'credentials'],
     form: 'secrets: [NAME, …]',
-    doc: 'Variables of the host that this command gets and that must be set. See [Secrets](#secrets).',
+    doc: 'Variables of the host that this command gets. They must be set. See [Secrets](#secrets).',
     example: ['API_TOKEN'],
   },
   inputs: {
@@ -246,7 +246,7 @@ export const BESIDE_RUN = {
     type: { is: 'json', holds: 'mapping', shapes: ['object'] },
     mistaken: ['arguments', 'parameters'],
     form: 'with: { NAME: VALUE }',
-    doc: 'Values for the parameters of the spec that is used. Placeholders are filled in.',
+    doc: 'Values for the parameters of the part. They can contain placeholders.',
     example: { branch: 'main' },
   },
   continue_on_error: {
@@ -255,7 +255,7 @@ export const BESIDE_RUN = {
     type: { is: 'flag' },
     mistaken: ['allow_failure', 'ignore_errors', 'ignore_failure', 'ignore_error'],
     default: false,
-    doc: 'Its failure is tolerated: what depends on it still starts, and the run can succeed. See [Failures that are tolerated](#failures-that-are-tolerated).',
+    doc: 'Its failure is tolerated: its dependents still start, and the run can succeed. See [Failures that are tolerated](#failures-that-are-tolerated).',
     example: true,
   },
   finally: {
@@ -265,7 +265,7 @@ export const BESIDE_RUN = {
     excludes: ['depends_on', 'on_failure', 'for_each', 'outputs', 'mode'],
     mistaken: ['always', 'always_run', 'run_always', 'ensure', 'cleanup', 'teardown', 'on_exit', 'after_all'],
     default: false,
-    doc: 'It runs after all other stages have ended, however they did, also when the run is cancelled. See [Whatever happens](#whatever-happens).',
+    doc: 'It runs after all other stages, whatever their outcome, also in a cancelled run. See [Whatever happens](#whatever-happens).',
     example: true,
   },
   max_output_mb: {
@@ -285,7 +285,7 @@ export const BESIDE_RUN = {
     excludes: ['outputs', 'mode'],
     mistaken: ['with_items', 'foreach', 'loop_over', 'items', 'each'],
     form: 'for_each: [VALUE, …]',
-    doc: 'The list whose items the command runs for, or the part is done for, each in VMs of its own: values, or an expression that names a list or files. See [Items](#items).',
+    doc: 'A list of values, or an expression that names a list or files. The command or the part runs once for each item, in new VMs. See [Items](#items).',
     example: ['eu', 'us'],
   },
   max_parallel: {
@@ -295,7 +295,7 @@ export const BESIDE_RUN = {
     type: { is: 'number', range: RANGES.maxParallel },
     mistaken: ['parallelism', 'concurrency', 'max_concurrency'],
     otherwise: "the run's `max_parallel`",
-    doc: 'With `for_each`: the number of items at the same time, beside the stages that count for `max_parallel` of the spec.',
+    doc: 'With `for_each`: the maximum number of items that run at the same time. They do not count for `max_parallel` of the spec.',
     example: 10,
   },
   fail_fast: {
@@ -304,7 +304,7 @@ export const BESIDE_RUN = {
     needs: 'for_each',
     type: { is: 'flag' },
     default: false,
-    doc: 'With `for_each`: once more items have failed than `allow_failures` allows, items that run are cancelled and no other starts.',
+    doc: 'With `for_each`: once more items have failed than `allow_failures` allows, running items are cancelled and no other item starts.',
     example: true,
   },
   allow_failures: {
@@ -313,7 +313,7 @@ export const BESIDE_RUN = {
     needs: 'for_each',
     type: { is: 'number', range: RANGES.listItems },
     default: 0,
-    doc: 'With `for_each`: the stage succeeds while no more items than this fail.',
+    doc: 'With `for_each`: the number of items that may fail while the stage succeeds.',
     example: 2,
   },
   sandbox: {
@@ -331,7 +331,7 @@ export const BESIDE_RUN = {
     as: 'skills',
     goesWith: ['prompt'],
     type: SKILLS,
-    doc: 'What the agent knows or can call. See [Agents](#agents).',
+    doc: 'Agent skills: documents, programs and images for the agent. See [Agents](#agents).',
     example: SKILLS_EXAMPLE,
   },
   llm: {
@@ -420,7 +420,7 @@ export const STAGE = {
       group: 'work',
       mistaken: ['approve', 'manual', 'gate', 'confirm'],
       form: 'approval: { message: TEXT }',
-      doc: 'A question to people, whose answer is waited for. See [Approvals](#approvals).',
+      doc: 'A question to people. The stage waits for their answer. See [Approvals](#approvals).',
       example: { message: 'Deploy to production?', timeout: '2d' },
     },
     wait: {
@@ -429,7 +429,7 @@ export const STAGE = {
       group: 'work',
       mistaken: ['sleep', 'delay', 'pause', 'timer'],
       form: 'wait: { for: 90s }',
-      doc: 'Time that passes, without a VM. See [Waits](#waits).',
+      doc: 'A pause, without a VM. See [Waits](#waits).',
       example: { for: '90s' },
     },
     prompt: {
@@ -460,7 +460,7 @@ export const STAGE = {
       feeds: 'edges',
       mistaken: ['use', 'include', 'import', 'call', 'sub_pipeline', 'subworkflow'],
       form: 'uses: ./FILE.yaml',
-      doc: 'Another spec, one of `parts`, or a part of another file (`./review.yaml#lint`), whose stages are a part of this one. See [Parts](#parts).',
+      doc: 'Another spec, one of `parts`, or a part of another file (`./review.yaml#lint`), whose stages become part of this spec. See [Parts](#parts).',
       example: './review.yaml',
     },
     ...BESIDE_RUN,
