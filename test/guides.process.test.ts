@@ -145,31 +145,3 @@ describe('the workflow of the guide for CI', () => {
     }
   });
 });
-
-describe('the unit of the guide for systemd', () => {
-  const page = readFileSync(join(ROOT, 'docs/guides/as-a-systemd-service.md'), 'utf8');
-  const unit = /^```ini\n([^]*?)^```$/m.exec(page)?.[1] ?? '';
-  const values = (key: string): readonly string[] =>
-    [...unit.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].map(([, value]) => value!);
-
-  test('starts a worker with options that exist, and leaves VMs to their keepers', async () => {
-    const [start = ''] = values('ExecStart');
-    expect(start).toMatch(/^\/usr\/bin\/env voidbox worker /);
-    expect(await allUnknownIn(start.replace('/usr/bin/env ', ''))).toEqual([]);
-    expect(values('KillMode')).toEqual(['process']);
-    expect(Number(values('TimeoutStopSec')[0])).toBeGreaterThan(15);
-    expect(Number(values('LimitNOFILE')[0])).toBeGreaterThanOrEqual(1_024);
-    expect(unit.match(/^\[\w+\]$/gm)).toEqual(['[Unit]', '[Service]', '[Install]']);
-  });
-
-  const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
-  test.runIf(hasSystemd)('has no finding of systemd-analyze', () => {
-    const folder = mkdtempSync(join(tmpdir(), 'voidbox-unit-'));
-    const path = join(folder, 'voidbox-worker.service');
-    writeFileSync(path, unit);
-    const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', path], { encoding: 'utf8' });
-    rmSync(folder, { recursive: true });
-    expect(stderr.split('\n').filter((line) => line.includes('voidbox-worker'))).toEqual([]);
-    expect(status).toBe(0);
-  });
-});
