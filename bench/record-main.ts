@@ -36,7 +36,8 @@ const COMMANDS = ['voidbox run fix.yaml --mock-agents', 'voidbox apply latest --
 async function main(target: string): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-record-'));
   const env: NodeJS.ProcessEnv = {
-    ...readEnvironment().variables,
+    // With npm's variables, messages would name commands as npm starts them.
+    ...Object.fromEntries(Object.entries(readEnvironment().variables).filter(([name]) => !name.startsWith('npm_'))),
     VOIDBOX_STATE_DIR: join(folder, 'state'),
     TERM: 'xterm-256color',
   };

@@ -26,6 +26,7 @@ const OPENERS = new Set([
 /** Why the path is not one that others may write, or how the file guards against it. A folder counts for all files below it. */
 const REASONS: Readonly<Record<string, string>> = {
   'app/start/agent-logins.ts': 'logins in the home folder of the user',
+  'cli/commands/runs/explain.ts': 'pages of the package',
   'cli/runs/print-result.ts': 'writes to the file that the user names',
   'cli/init/templates.ts': 'templates of the package',
   'app/runs/unpack.ts': 'makes new files (O_EXCL)',
