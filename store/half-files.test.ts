@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -36,6 +36,14 @@ test('a file whose name only resembles a half file stays', () => {
   put(nameHalfFile(join(folder, 'a.json')));
   removeHalfFilesIn(folder);
   expect(readdirSync(folder).toSorted()).toEqual(names.toSorted());
+});
+
+test('a folder or a link with the name of a half file stays', () => {
+  const names = [nameHalfFile(join(folder, 'a.json')), nameHalfFile(join(folder, 'b.json'))];
+  mkdirSync(names[0]!);
+  symlinkSync('/nowhere', names[1]!);
+  removeHalfFilesIn(folder);
+  expect(readdirSync(folder)).toHaveLength(2);
 });
 
 test('a folder that does not exist has no half files', () => {

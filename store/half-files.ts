@@ -14,11 +14,16 @@ export function nameHalfFile(path: string): string {
   return `${path}.${randomBytes(6).toString('hex')}.partial`;
 }
 
-/** Paths of half files in a folder. None if there is no such folder. */
+/** Paths of half files in a folder. None if there is no such folder. A folder or a link with such a name is no writer's. */
 export function listHalfFilesIn(folder: string): readonly string[] {
-  return listNames(folder)
-    .filter((name) => SUFFIX.test(name))
-    .map((name) => join(folder, name));
+  try {
+    return readdirSync(folder, { withFileTypes: true })
+      .filter((entry) => entry.isFile() && SUFFIX.test(entry.name))
+      .map(({ name }) => join(folder, name));
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes(errnoOf(error) ?? '')) return [];
+    throw error;
+  }
 }
 
 /** Paths of the half files of one file. */
@@ -33,13 +38,4 @@ export function removeHalfFilesIn(folder: string): void {
 
 export function removeHalfFilesOf(path: string): void {
   for (const half of listHalfFilesOf(path)) rmSync(half, { force: true });
-}
-
-function listNames(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch (error) {
-    if (['ENOENT', 'ENOTDIR'].includes(errnoOf(error) ?? '')) return [];
-    throw error;
-  }
 }

@@ -22,6 +22,7 @@ test.each([
   ['test.sh', '', 'sh ./test.sh'],
   ['Makefile', 'all:\n\ttrue\ntest: all\n\t./run\n', 'make test'],
   ['package.json', '{"scripts":{"test":"node --test"},"dependencies":{}}', 'node --test'],
+  ['package.json', `{"scripts":{"test":"node ${'a'.repeat(200)}"}}`, `node ${'a'.repeat(200)}`],
   ['test_sum.py', '', 'python3 -m unittest'],
   ['tests/test_sum.py', '', 'python3 -m unittest discover tests'],
 ])('a repository with %s has a test command', (name, text, command) => {
@@ -35,6 +36,8 @@ test.each([
   ['package.json', 'not JSON'],
   ['package.json', '{"scripts":{"test":"vitest"}}'],
   ['package.json', '{"scripts":{"test":7}}'],
+  ['package.json', '{"scripts":{"test":"node ${{ params.a }}"}}'],
+  ['package.json', `{"scripts":{"test":"node ${'a'.repeat(201)}"}}`],
   ['package.json', '{"scripts":{"test":"node a\\nrm -rf /"}}'],
   ['package.json', '{"scripts":{"test":"node --test"},"devDependencies":{"a":"1"}}'],
   ['test_sum.txt', ''],
@@ -46,6 +49,11 @@ test.each([
 test('a folder without a repository has no test command', () => {
   put('test.sh');
   rmSync(join(folder, '.git'), { recursive: true });
+  expect(findTestCommand(folder)).toBeNull();
+});
+
+test('a folder `test.sh` is no test command', () => {
+  mkdirSync(join(folder, 'test.sh'));
   expect(findTestCommand(folder)).toBeNull();
 });
 

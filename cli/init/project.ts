@@ -1,5 +1,5 @@
 /** How the tests of the folder run, as far as the `dev` image can run them. */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
 
@@ -9,7 +9,7 @@ const MOST_BYTES = 1024 * 1024;
 /** The command of the tests of a git repository; null for another folder, or if no known command is found. */
 export function findTestCommand(folder: string): string | null {
   if (!existsSync(join(folder, '.git'))) return null;
-  if (existsSync(join(folder, 'test.sh'))) return 'sh ./test.sh';
+  if (statSync(join(folder, 'test.sh'), { throwIfNoEntry: false })?.isFile() === true) return 'sh ./test.sh';
   if (/^test:/m.test(readText(folder, 'Makefile'))) return 'make test';
   return findNodeTest(folder) ?? findPythonTest(folder);
 }
@@ -26,7 +26,8 @@ function findNodeTest(folder: string): string | null {
   const { scripts, dependencies, devDependencies } = manifest as Readonly<Record<string, unknown>>;
   if (hasEntries(dependencies) || hasEntries(devDependencies)) return null;
   const test: unknown = typeof scripts === 'object' && scripts !== null ? (scripts as { test?: unknown }).test : null;
-  return typeof test === 'string' && /^node [ -~]{1,200}$/.test(test) ? test : null;
+  // In a spec, `${{` begins a placeholder.
+  return typeof test === 'string' && /^node [ -~]{1,200}$/.test(test) && !test.includes('${{') ? test : null;
 }
 
 function hasEntries(value: unknown): boolean {

@@ -6,7 +6,7 @@ import { createDamageError } from './damage.ts';
 import { readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
 import { makeRunFolder } from './run-folder.ts';
-import { removeHalfFilesOf } from '../half-files.ts';
+import { listHalfFilesOf } from '../half-files.ts';
 import { runDir } from '../state-folder.ts';
 
 export function createFileHostVariables(stateDir: string): HostVariables {
@@ -19,9 +19,8 @@ export function createFileHostVariables(stateDir: string): HostVariables {
     get: async (runId) => readHostVariables(stateDir, runId),
     async drop(runId) {
       const path = hostVariablesPath(stateDir, runId);
-      await removeFile(path);
-      // They have values, too.
-      removeHalfFilesOf(path);
+      // Half files have values, too.
+      for (const each of [path, ...listHalfFilesOf(path)]) await removeFile(each);
     },
   };
 }

@@ -22,7 +22,7 @@ import { nameHalfFile } from '../half-files.ts';
 
 const sync = promisify(fsync);
 
-/** A half file is removed at most once for each end of its run: by the activity that writes it, and by those that find it written. */
+/** The end of a run removes half files once, and an activity that writes the end again does so again. More removals in a row are a fault. */
 const MOST_TRIES = 3;
 
 /** Replaces the file, or makes it. */

@@ -80,10 +80,15 @@ export async function makeRunFolder(stateDir: string, folders: DurableFolders, r
   }
 }
 
-/** Removes half files of a run that killed processes left. A process that still writes makes its file again. */
+/** Removes half files of a run that killed processes left. A process that still writes makes its file again. @throws CodedError `store/io` */
 export function removeHalfFilesOfRun(stateDir: string, runId: string): void {
-  removeHalfFilesIn(runDir(stateDir, runId));
-  removeHalfFilesIn(recordsDir(stateDir, runId));
+  const dir = runDir(stateDir, runId);
+  try {
+    removeHalfFilesIn(dir);
+    removeHalfFilesIn(recordsDir(stateDir, runId));
+  } catch (error) {
+    throw storeFailure('cannot remove half files of', dir, error);
+  }
 }
 
 /** A run that was set aside has no data here, and a process that continues it must not begin from nothing. */

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, rm, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -88,6 +88,14 @@ test('names the file whose content is not valid', async () => {
     code: 'store/damaged',
     message: expect.stringContaining('x.json'),
   });
+});
+
+test('the end of a run with a folder in the place of a half file is written', async () => {
+  const events = createFileEventLog(dir);
+  await records.put('r', 'plan', {});
+  await mkdir(nameHalfFile(join(dir, 'runs/r/records/plan.json')));
+  expect(await events.append('r', [finishedEvent()])).toBe(1);
+  await events.close();
 });
 
 test('drops a record, also if it does not exist', async () => {

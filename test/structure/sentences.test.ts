@@ -126,6 +126,16 @@ test(`the number of sentences of pages with more than ${MOST_WORDS} words only f
   expect(mean).toBeLessThanOrEqual(16);
 });
 
+test('a guide has at most 600 words without code', () => {
+  const guides = paths.filter((path) => path.startsWith('docs/guides/'));
+  expect(guides.length).toBeGreaterThan(10);
+  const long = guides.flatMap((path) => {
+    const words = listSentences(read(path)).reduce((sum, sentence) => sum + sentence.words, 0);
+    return words > 600 ? [`${path}: ${words} words`] : [];
+  });
+  expect(long).toEqual([]);
+});
+
 const WRONG: Readonly<Record<string, string>> = {
   'of-first': 'The log is read. Of a stage only its name counts',
   'what-first': 'What was saved is the word of a guest.',
@@ -159,7 +169,7 @@ const RIGHT: Readonly<Record<string, string>> = {
   stand: 'the message stands out, and `ro` stands for read-only',
   'where-if': 'the folder where the log is',
   'as-any': 'it fails like every other command',
-  nobody: 'you are not billed',
+  nobody: 'you are not billed, and `nobody` is a user of Unix',
   alone: 'it lists only the tokens',
   behind: 'the worker waits for the lock',
   anew: 'the file is made again',

@@ -3,6 +3,7 @@
  * means several things. `words.ts` has phrases with a plain form; these checks find whole kinds.
  */
 import { childrenOf, is, type Node, parse } from '../../skill-kit/lint/syntax.ts';
+import { toText } from './words.ts';
 
 export interface Check {
   readonly id: string;
@@ -50,7 +51,7 @@ export const CHECKS: readonly Check[] = [
   { id: 'as-any', pattern: /\bas (?:any|always|everywhere|every)\b/g, instead: 'like every …, as usual' },
   {
     id: 'nobody',
-    pattern: /\b(?:nobody|somebody|anybody|whoever)\b/gi,
+    pattern: /(?<!`)\b(?:nobody|somebody|anybody|whoever)\b/gi,
     instead: 'the person, process or command that …',
   },
   { id: 'alone', pattern: /\b(?:it|its?|[a-z]+s?) alone\b/g, instead: 'only, before the noun' },
@@ -162,12 +163,6 @@ function nameOfCall(callee: Node): string {
   if (is(callee, 'MemberExpression')) return nameOfCall(callee.object);
   if (is(callee, 'CallExpression')) return nameOfCall(callee.callee);
   return '';
-}
-
-function toText(node: Node): string | null {
-  if (is(node, 'Literal')) return typeof node.value === 'string' ? node.value : null;
-  if (!is(node, 'TemplateLiteral')) return null;
-  return node.quasis.map(({ value }) => value.cooked ?? value.raw).join('…');
 }
 
 /** The sentences of a page, each with its number of words. Code in backticks counts as one word, each cell of a table as a sentence. */

@@ -106,7 +106,7 @@ export function textsIn(path: string, source: string): readonly { readonly line:
   const found: { readonly line: number; readonly text: string }[] = [];
   const visit = (node: Node): void => {
     if (is(node, 'ImportDeclaration')) return;
-    const text = textOf(node);
+    const text = toText(node);
     if (text !== null) found.push({ line: source.slice(0, node.start).split('\n').length, text });
     for (const child of childrenOf(node)) visit(child);
   };
@@ -114,7 +114,8 @@ export function textsIn(path: string, source: string): readonly { readonly line:
   return found;
 }
 
-function textOf(node: Node): string | null {
+/** The text of a literal or a template with `…` for its values; null for another node. */
+export function toText(node: Node): string | null {
   if (is(node, 'Literal')) return typeof node.value === 'string' ? node.value : null;
   if (!is(node, 'TemplateLiteral')) return null;
   return node.quasis.map(({ value }) => value.cooked ?? value.raw).join('…');

@@ -1,4 +1,5 @@
 /** A page of the documentation for a terminal. */
+import { posix } from 'node:path';
 import { displayWidth } from './width.ts';
 import type { Style } from './style.ts';
 
@@ -46,16 +47,8 @@ function renderText(text: string, style: Style, width: number): string {
 function showTargets(text: string, folder: string): string {
   return text.replace(/\[([^\]]+)\]\(([^)\s]+)\)/g, (_link, label: string, target: string) => {
     if (/^[a-z]+:/.test(target)) return `${label} (${target})`;
-    return target.startsWith('#') ? label : `${label} (${joinPath(folder, target)})`;
+    return target.startsWith('#') ? label : `${label} (${posix.join(folder, target)})`;
   });
-}
-
-function joinPath(folder: string, target: string): string {
-  const parts: string[] = [];
-  for (const part of `${folder}/${target}`.split('/'))
-    if (part === '..') parts.pop();
-    else if (part !== '.' && part !== '') parts.push(part);
-  return parts.join('/');
 }
 
 /** Continued lines are indented by so many columns. */
