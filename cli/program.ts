@@ -26,7 +26,7 @@ function asksForJson(argv: readonly string[]): boolean {
 async function dispatch(argv: readonly string[], context: CliContext): Promise<ExitCode> {
   const [first, second, ...rest] = argv;
   if (first === undefined) {
-    await context.stderr.write(renderFirstSteps(context.stderr.style));
+    await context.stderr.write(renderFirstSteps(context.stderr.style, context.advise));
     return EXIT.usage;
   }
   if (first === '--help' || first === '-h' || (first === 'help' && second === undefined)) {

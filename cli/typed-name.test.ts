@@ -3,10 +3,10 @@ import { COMMAND_NAMES } from './command-table.ts';
 import { withTypedCommands } from './typed-name.ts';
 
 test('commands in our advice are named as they can be typed', () => {
-  const advice = 'See: voidbox status r1 (voidbox ps)\nvoidbox run voidbox.yaml';
+  const advice = 'See: voidbox status r1 (voidbox ps)\nvoidbox run voidbox.yaml\nAll: voidbox --help';
   expect(withTypedCommands(advice, 'voidbox', COMMAND_NAMES)).toBe(advice);
   expect(withTypedCommands(advice, 'npx voidbox', COMMAND_NAMES)).toBe(
-    'See: npx voidbox status r1 (npx voidbox ps)\nnpx voidbox run voidbox.yaml',
+    'See: npx voidbox status r1 (npx voidbox ps)\nnpx voidbox run voidbox.yaml\nAll: npx voidbox --help',
   );
 });
 
