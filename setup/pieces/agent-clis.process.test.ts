@@ -173,6 +173,28 @@ it('a program that takes too long is ended with all its children, and the result
   await expect.poll(() => isRunning(result.stdout.trim())).toBe(false);
 });
 
+it('a program that is ended does not run its next command, and starts no more children', async () => {
+  const { env } = await context();
+  // The first child of two hundred ends first, and the shell waits for that one only.
+  const script =
+    'sleep 30 & first=$!; n=0; while [ $n -lt 200 ]; do sleep 30 & n=$((n + 1)); done; echo begun; wait $first; echo more >> next; exit 0';
+  let begun = false;
+  const result = await runProgram(env, 'sh', ['-c', script], {
+    cwd: folder,
+    onLine: () => (begun = true),
+    reasonToEnd: async () => (begun ? 'it has begun' : null),
+  });
+  expect(result).toMatchObject({ exitCode: null, stderr: expect.stringContaining('sh was ended: it has begun') });
+  expect(existsSync(join(folder, 'next'))).toBe(false);
+});
+
+it('a program that ends before its child does is no success if its child holds the output open until the limit', async () => {
+  const { env } = await context();
+  const result = await runProgram(env, 'sh', ['-c', 'sleep 30 & echo $!'], { timeoutMs: 500 });
+  process.kill(Number(result.stdout), 'SIGKILL');
+  expect(result).toMatchObject({ exitCode: null, stderr: expect.stringContaining('it took longer than 0.5 s') });
+});
+
 it('a truncated or missing program is reported if set-up may not fetch it, and otherwise fetched again', async () => {
   const piece = agentCliPiece(cli);
   const { path } = await piece.get!(await context());

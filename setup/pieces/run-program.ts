@@ -66,7 +66,11 @@ export function runProgram(
       resolve({ exitCode, stdout, stderr: last === null ? stderr : `${stderr.trimEnd()}\n${last}` });
     };
     child.once('error', (error) => finish(127, error.message));
-    child.once('close', (exitCode) => finish(exitCode, watch.endedBecause()));
+    child.once('close', (exitCode) => {
+      const because = watch.endedBecause();
+      // A program can exit with 0 by itself when its limit ends its children.
+      finish(because === null ? exitCode : null, because);
+    });
   });
 }
 
@@ -80,7 +84,8 @@ function watchProgram(
   const end = (why: string): void => {
     if (because !== null || child.pid === undefined) return;
     because = `${program} was ended: ${why}`;
-    killTree(child.pid);
+    // After a program's exit its pid can belong to another program, although a child still holds the output open.
+    if (child.exitCode === null && child.signalCode === null) killTree(child.pid);
     // Another process may hold the output open; its end is not awaited.
     setTimeout(() => [child.stdout, child.stderr].forEach((stream) => stream.destroy()), LAST_OUTPUT_MS).unref();
   };
@@ -97,13 +102,21 @@ function watchProgram(
   };
 }
 
-/** Children come first, because their list disappears with their parent. */
+/**
+ * Children come first, because their list disappears with their parent. A parent is stopped before: otherwise it starts
+ * more children, or its next command, between the two.
+ */
 function killTree(pid: number): void {
+  sendSignal(pid, 'SIGSTOP');
   for (const child of childrenOf(pid)) killTree(child);
+  sendSignal(pid, 'SIGKILL');
+}
+
+function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(pid, 'SIGKILL');
+    process.kill(pid, signal);
   } catch {
-    // The process has ended in the meantime.
+    // The process has ended.
   }
 }
 
