@@ -68,7 +68,7 @@ export function runProgram(
     child.once('error', (error) => finish(127, error.message));
     child.once('close', (exitCode) => {
       const because = watch.endedBecause();
-      // A program can exit with 0 by itself when its limit ends its children.
+      // A program can exit with 0 when its limit ends its children.
       finish(because === null ? exitCode : null, because);
     });
   });
