@@ -21,7 +21,7 @@ export const SPEC_CODES = {
   ),
   'spec/wrong-key': author(
     'A key does not exist here but clearly means one that does. Ignoring it would change the run.',
-    'Write the key that the message names; see [the list](spec.md#keys-that-are-mistakes).',
+    'Write the key that the message names; see [the list](mistaken-keys.md).',
   ),
   'spec/missing-key': author('A required key is missing.', 'Add the key.'),
   'spec/wrong-type': author(

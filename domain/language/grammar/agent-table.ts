@@ -13,7 +13,7 @@ const PRICE = {
       as: 'inputUsd',
       type: { is: 'number', range: RANGES.priceUsd },
       required: true,
-      doc: 'Price of a million tokens that the model reads, in US dollars.',
+      doc: 'For a million tokens that the model reads.',
       example: 1.25,
     },
     cached_input: {
@@ -21,14 +21,14 @@ const PRICE = {
       type: { is: 'number', range: RANGES.priceUsd },
       mistaken: ['cached', 'cache', 'cache_read'],
       otherwise: '`input`',
-      doc: "Price of a million tokens that the provider's cache holds.",
+      doc: "For a million tokens from the provider's cache.",
       example: 0.125,
     },
     output: {
       as: 'outputUsd',
       type: { is: 'number', range: RANGES.priceUsd },
       required: true,
-      doc: 'Price of a million tokens that the model writes.',
+      doc: 'For a million tokens that the model writes.',
       example: 10,
     },
   },
@@ -39,23 +39,20 @@ const BUDGET_KEYS = {
     as: 'maxCostUsd',
     type: { is: 'number', range: RANGES.costUsd },
     mistaken: ['max_cost', 'cost', 'max_usd', 'max_budget_usd', 'usd'],
-    otherwise: 'no limit',
-    doc: 'Most cost, in US dollars. See [Budgets](agents.md#budgets).',
+    doc: 'Most cost.',
     example: 0.5,
   },
   max_tokens: {
     as: 'maxTokens',
     type: { is: 'number', range: RANGES.tokens },
     mistaken: ['tokens', 'token_limit'],
-    otherwise: 'no limit',
-    doc: 'Most tokens of all calls together: read, written and cached.',
+    doc: 'Most tokens: read, written and cached.',
     example: 200_000,
   },
   max_turns: {
     as: 'maxTurns',
     type: { is: 'number', range: RANGES.turns },
     mistaken: ['turns', 'max_steps', 'max_calls'],
-    otherwise: 'no limit',
     doc: 'Most calls of the model.',
     example: 40,
   },
@@ -70,7 +67,7 @@ export const BUDGET_KEY = {
   mistaken: ['budgets', 'limits', 'max_cost_usd', 'max_tokens', 'max_turns'],
   form: 'budget: { LIMIT: NUMBER }',
   otherwise: 'no limit',
-  doc: 'The limits of one attempt. See [Budgets](agents.md#budgets).',
+  doc: 'Limits of one attempt. See [Budgets](agents.md#budgets).',
   example: { max_turns: 40, max_tokens: 200_000, max_cost_usd: 0.5 },
 } as const satisfies Key;
 
@@ -105,14 +102,14 @@ export const LLM = {
       type: { is: 'text', holds: "a variable's name", plain: true },
       mistaken: ['api_key', 'key_env'],
       otherwise: "the provider's",
-      doc: 'The variable of the host that holds the key. The plan never contains its value.',
+      doc: "The host's variable with the key; the plan never contains its value.",
       example: 'TEAM_API_KEY',
     },
     credential_proxy: {
       as: 'credentialProxy',
       type: { is: 'flag' },
       default: false,
-      doc: 'Keeps the key on the host: a proxy puts it into requests. Not for `mode: service`.',
+      doc: 'A proxy keeps the key on the host. Not for `mode: service`.',
       example: true,
     },
     price: {
@@ -121,7 +118,7 @@ export const LLM = {
       mistaken: ['prices', 'cost', 'pricing'],
       form: 'price: { input: NUMBER, output: NUMBER }',
       otherwise: 'the costs that the command line reports, if any',
-      doc: 'The price of the model, in US dollars for a million tokens. See [Budgets](agents.md#budgets).',
+      doc: "The model's price in US dollars. See [Budgets](agents.md#budgets).",
       example: { input: 1.25, cached_input: 0.125, output: 10 },
     },
   },
@@ -141,7 +138,7 @@ const IMAGE_SKILL = {
       type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
       required: true,
       mistaken: ['guest', 'target', 'path'],
-      doc: 'The path of its files in the guest.',
+      doc: 'The path in the guest.',
       example: '/skills/python',
     },
     readonly: {
@@ -160,7 +157,7 @@ const SERVER_SKILL = {
       as: 'command',
       type: { is: 'text', holds: 'text', plain: true, filled: 'name a program of the guest' },
       required: true,
-      doc: 'The program of an MCP server.',
+      doc: 'Program of an MCP server.',
       example: 'market-mcp',
     },
     args: {
@@ -185,7 +182,7 @@ const INLINE_SKILL = {
       as: 'content',
       type: { is: 'text', holds: 'text' },
       required: true,
-      doc: 'The document itself.',
+      doc: 'The document.',
       example: 'Write short sentences.',
     },
   },
@@ -232,7 +229,7 @@ const MESSAGING = {
   },
 } as const satisfies MappingTable;
 
-export const PROMPT_DOC = 'The task for the agent. It can contain placeholders.';
+export const PROMPT_DOC = 'The task for the agent.';
 
 type Refused = NonNullable<MappingTable['unsupported']>[string];
 
@@ -305,7 +302,7 @@ export const AGENT = {
     skills: {
       as: 'skills',
       type: SKILLS,
-      doc: 'Agent skills: documents, programs and images for the agent. See [Agents](#agents).',
+      doc: 'Documents, programs and images for the agent. See [Agents](#agents).',
       example: SKILLS_EXAMPLE,
     },
     timeout_secs: {

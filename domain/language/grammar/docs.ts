@@ -1,10 +1,10 @@
-/** Writes the tables of keys in docs/reference/spec.md; a test keeps the file equal to them. */
+/** Writes the tables of keys in docs/reference/spec.md and mistaken-keys.md; a test keeps the files equal to them. */
 import { writeDurationMs } from '../../units/duration.ts';
 import { plainKey } from './reader.ts';
-import { AGENT, LLM } from './agent-table.ts';
+import { AGENT, BUDGET, LLM, SKILLS } from './agent-table.ts';
 import { APPROVAL } from './approval-table.ts';
-import { MOCK } from './mock-table.ts';
 import { otherKeys } from './other-keys.ts';
+import { PARAMETER } from './param-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { SKILL } from './skill-table.ts';
 import { PART, PIPELINE, SPEC, WORKFLOW } from './spec-table.ts';
@@ -12,11 +12,12 @@ import { WAIT } from './wait-table.ts';
 import { WORKSPACE } from './workspace-table.ts';
 import { STAGE } from './stage-table.ts';
 import type { Json } from './json.ts';
-import type { Key, MappingTable, ValueType } from './table.ts';
+import type { FormsType, Key, MappingTable, ValueType } from './table.ts';
 
 /** The tables that have a section of their own in the docs, by the name in its marker. */
 const SECTIONS: Readonly<Record<string, MappingTable>> = {
   spec: SPEC,
+  params: PARAMETER,
   workflow: WORKFLOW,
   pipeline: PIPELINE,
   part: PART,
@@ -24,43 +25,51 @@ const SECTIONS: Readonly<Record<string, MappingTable>> = {
   approval: APPROVAL,
   wait: WAIT,
   workspace: WORKSPACE,
-  mock: MOCK,
   agent: AGENT,
+  budget: BUDGET,
   llm: LLM,
   skill: SKILL,
   sandbox: SANDBOX,
 };
 
-const HEAD = ['| key | value | default | example | |', '|---|---|---|---|---|'];
+/** The section of the forms of an agent skill. */
+const FORMS = 'skills';
 
-/** The place of the list of mistaken keys. */
-const MISTAKES = /(<!-- mistaken keys -->\n)[^]*?(<!-- end -->)/;
+const HEAD = ['| key | value | default | meaning |', '|---|---|---|---|'];
 
 /** Returns the text with all tables of keys rewritten; a table is between `<!-- keys: stage -->` and `<!-- end -->`. */
 export function writeTables(text: string): string {
-  const missing = new Set(Object.keys(SECTIONS));
+  const missing = new Set([...Object.keys(SECTIONS), FORMS]);
   const written = text.replace(
     /(<!-- keys: (\w+) -->\n)[^]*?(<!-- end -->)/g,
     (_all, begin: string, name: string, end: string) => {
-      const table = SECTIONS[name];
-      if (table === undefined || !missing.delete(name))
+      if (!missing.delete(name))
         throw new Error(`docs/reference/spec.md has a marker for ${name}, which is not a table or appears twice`);
-      return `${begin}${[...HEAD, ...rowsOf(table, '')].join('\n')}\n${end}`;
+      const rows = name === FORMS ? formRows(SKILLS.of, 'skills[].') : rowsOf(SECTIONS[name]!, '');
+      return `${begin}${[...HEAD, ...rows].join('\n')}\n${end}`;
     },
   );
   if (missing.size > 0)
     throw new Error(
       `docs/reference/spec.md has no place for the keys of ${[...missing].join(', ')}: write <!-- keys: … --> and <!-- end -->`,
     );
-  if (!MISTAKES.test(written))
+  return written;
+}
+
+/** Returns the text with the list of mistaken keys rewritten. */
+export function writeMistakes(text: string): string {
+  if (!MISTAKES.test(text))
     throw new Error(
-      'docs/reference/spec.md has no place for keys that are mistakes: write <!-- mistaken keys --> and <!-- end -->',
+      'docs/reference/mistaken-keys.md has no place for the list: write <!-- mistaken keys --> and <!-- end -->',
     );
-  return written.replace(
+  return text.replace(
     MISTAKES,
-    (_all, begin: string, end: string) => `${begin}${[...MISTAKES_HEAD, ...mistakes()].join('\n')}\n${end}`,
+    (_all, begin: string, end: string) => `${begin}${[...MISTAKES_HEAD, ...new Set(mistakes())].join('\n')}\n${end}`,
   );
 }
+
+/** The place of the list of mistaken keys. */
+const MISTAKES = /(<!-- mistaken keys -->\n)[^]*?(<!-- end -->)/;
 
 const MISTAKES_HEAD = ['| in | instead of | write |', '|---|---|---|'];
 
@@ -120,51 +129,86 @@ function tablesOf(type: ValueType): readonly MappingTable[] {
   return 'table' in type ? [type.table] : [];
 }
 
-function rowsOf({ keys }: MappingTable, prefix: string): readonly string[] {
-  return Object.entries(keys).flatMap(([name, key]) => [
-    row(`${prefix}${name}`, key, alternatives(keys, key)),
-    ...rowsBelow(key.type, `${prefix}${name}`),
-  ]);
+function rowsOf(table: MappingTable, prefix: string): readonly string[] {
+  const { keys } = table;
+  return [
+    ...Object.entries(keys).flatMap(([name, key]) =>
+      ownerOf(table, name) === undefined
+        ? [row(`${prefix}${name}`, key, groupDefault(keys, name)), ...rowsBelow(key.type, `${prefix}${name}`)]
+        : [],
+    ),
+    ...OWNERS.flatMap((owner) => {
+      const shared = Object.keys(keys).filter((name) => ownerOf(table, name) === owner);
+      const names = shared.map((name) => code(`${prefix}${name}`)).join(', ');
+      return shared.length === 0 ? [] : [cells([names, `as in ${owner.link}`, '', ''])];
+    }),
+  ];
+}
+
+/** Tables whose keys other mappings have too; the docs describe a shared key only here. */
+const OWNERS: readonly { readonly table: MappingTable; readonly link: string }[] = [
+  { table: SPEC, link: '[the top level](#top-level)' },
+  { table: STAGE, link: '[a stage](#a-stage-a-step-or-a-box)' },
+];
+
+/** Returns the owner of a key of another table. */
+function ownerOf(table: MappingTable, name: string): (typeof OWNERS)[number] | undefined {
+  if (OWNERS.some((owner) => owner.table === table)) return undefined;
+  const { as, doc } = table.keys[name]!;
+  return OWNERS.find(({ table: { keys } }) => keys[name]?.as === as && keys[name]?.doc === doc);
 }
 
 /** Returns the rows of a mapping without a section of its own. */
 function rowsBelow(type: ValueType, path: string): readonly string[] {
   if (type.is === 'list') return rowsBelow(type.of, `${path}[]`);
-  if (type.is === 'parameters') return rowsOf(type.table, `${path}.NAME.`);
   if (type.is === 'choice' || type.is === 'command') return rowsOf(type.table, `${path}.`);
   if (type.is === 'mapping') return Object.values(SECTIONS).includes(type.table) ? [] : rowsOf(type.table, `${path}.`);
-  if (type.is === 'forms')
-    return Object.entries(type.tables).flatMap(([key, table]) =>
-      rowsOf(table, `${path}.`).map((line) => line.replace(' |', ` with \`${key}\` |`)),
-    );
   if (type.is !== 'variants') return [];
   const variants = Object.entries(type.tables);
   const words = variants.map(([word]) => code(word)).join(', ');
   return [
-    cells([code(`${path}.${type.by.key}`), words, 'required', code(variants[0]![0]), type.by.doc]),
+    cells([code(`${path}.${type.by.key}`), words, 'required', type.by.doc]),
     ...variants.flatMap(([word, table]) =>
       rowsOf(table, `${path}.`).map((line) => line.replace(' |', ` of \`${word}\` |`)),
     ),
   ];
 }
 
-/** Returns the keys of a group, of which a mapping has exactly one. */
-function alternatives(keys: MappingTable['keys'], { group }: Key): readonly string[] {
-  return group === undefined ? [] : Object.keys(keys).filter((name) => keys[name]!.group === group);
+function formRows({ tables }: FormsType, prefix: string): readonly string[] {
+  return Object.entries(tables).flatMap(([key, table]) =>
+    rowsOf(table, prefix).map((line) => line.replace(' |', ` with \`${key}\` |`)),
+  );
 }
 
-function row(path: string, key: Key, group: readonly string[]): string {
-  const kinds = key.kinds === undefined ? [] : [`Kind ${key.kinds.map(code).join(', ')} only.`];
-  const besides = key.goesWith === undefined ? [] : [`With ${key.goesWith.map(code).join(', ')} only.`];
+/** Returns the default of a key of a group, of which a mapping has exactly one key; the first one lists the others. */
+function groupDefault(keys: MappingTable['keys'], name: string): string | null {
+  const { group } = keys[name]!;
+  if (group === undefined) return null;
+  const [first = '', ...others] = Object.keys(keys).filter((each) => keys[each]!.group === group);
+  return name === first ? `one of ${[first, ...others].map(code).join(', ')}` : `see ${code(first)}`;
+}
+
+function row(path: string, key: Key, ofGroup: string | null): string {
+  const kinds = key.kinds === undefined ? [] : [`Kind ${key.kinds.map(code).join(', ')}.`];
+  const besides = isOfAllWork(key) ? [] : [`For ${key.goesWith!.map(code).join(', ')}.`];
   const without = key.excludes === undefined ? [] : [`Not with ${key.excludes.map(code).join(', ')}.`];
-  const doc = [key.doc, ...kinds, ...besides, ...without].join(' ');
-  return cells([code(path), valueOf(key.type), defaultOf(key, group), code(flow(key.example)), doc]);
+  // The key is the link, so that its meaning is short.
+  const [link = '', target] = / See \[[^\]]*\]\(([^)]*)\)\./.exec(key.doc) ?? [];
+  const name = target === undefined ? code(path) : `[${code(path)}](${target})`;
+  const doc = [key.doc.replace(link, ''), ...kinds, ...besides, ...without].join(' ');
+  return cells([name, valueOf(key.type), ofGroup ?? defaultOf(key), doc]);
 }
 
-function defaultOf(key: Key, group: readonly string[]): string {
+function isOfAllWork({ goesWith }: Key): boolean {
+  return (
+    goesWith === undefined ||
+    Object.entries(STAGE.keys).every(([name, key]: [string, Key]) => key.group !== 'work' || goesWith.includes(name))
+  );
+}
+
+function defaultOf(key: Key): string {
   if (key.required === true) return 'required';
-  if (group.length > 0) return `one of ${group.map(code).join(', ')}`;
-  return key.default === undefined ? (key.otherwise ?? 'none') : code(flow(key.default));
+  return key.default === undefined ? (key.otherwise ?? '') : code(flow(key.default));
 }
 
 function valueOf(type: ValueType): string {
@@ -177,19 +221,19 @@ function valueOf(type: ValueType): string {
     case 'word':
       return type.words.map(code).join(', ');
     case 'number':
-      return `${type.range.min} to ${type.range.max} (${type.range.unit}${type.range.integer ? '' : ', decimals allowed'})`;
+      return `${type.range.min} to ${type.range.max} (${type.range.unit})`;
     case 'duration':
       return `duration, ${writeDurationMs(type.range.minMs)} to ${writeDurationMs(type.range.maxMs)}`;
     case 'flag':
-      return type.refused === undefined ? '`true`, `false`' : '`false`';
+      return type.refused === undefined ? 'boolean' : '`false`';
     case 'choice':
-      return `${type.words.map(code).join(', ')} or a mapping`;
+      return `${type.holds ?? type.words.map(code).join(', ')} or a mapping`;
     case 'command':
       return 'text or mapping';
     case 'named-texts':
       return `mapping of names to ${type.holds}, at most ${type.most}`;
     case 'list':
-      return `list of ${itemsOf(type.of, type.items)}${type.most === undefined ? '' : `, at most ${type.most}`}`;
+      return `list of ${type.items ?? 'mappings'}${type.most === undefined ? '' : `, at most ${type.most}`}`;
     case 'stages':
       return `list of ${type.noun === 'step' ? 'steps' : 'boxes'}`;
     case 'variables':
@@ -201,10 +245,6 @@ function valueOf(type: ValueType): string {
     case 'forms':
       return 'mapping';
   }
-}
-
-function itemsOf(type: ValueType, called: string | undefined): string {
-  return type.is === 'mapping' ? code(`{${Object.keys(type.table.keys).join(', ')}}`) : (called ?? 'mappings');
 }
 
 /** Writes a value as YAML on one line. */

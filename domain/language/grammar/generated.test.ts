@@ -1,12 +1,13 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { writeTables } from './docs.ts';
+import { writeMistakes, writeTables } from './docs.ts';
 import { renderSpecSchema } from './json-schema.ts';
 
 const HINT = 'is stale; UPDATE=1 npx vitest run domain/language/grammar writes it';
 
 test.each<[string, (text: string) => string]>([
   ['docs/reference/spec.md', writeTables],
+  ['docs/reference/mistaken-keys.md', writeMistakes],
   ['docs/spec.schema.json', renderSpecSchema],
 ])('%s is what the tables of the grammar generate', (path, render) => {
   const file = new URL(`../../../${path}`, import.meta.url);
@@ -20,8 +21,30 @@ test.each([
   [
     'a table without a marker',
     '# The spec\n',
-    'no place for the keys of spec, workflow, pipeline, part, stage, approval, wait, workspace, mock, agent, llm, skill, sandbox',
+    'no place for the keys of spec, params, workflow, pipeline, part, stage, approval, wait, workspace, agent, budget, llm, skill, sandbox, skills',
   ],
 ])('%s in docs/reference/spec.md is reported', (_what, text, message) => {
   expect(() => writeTables(text)).toThrow(message);
+});
+
+test('a page without a place for mistaken keys is reported', () => {
+  expect(() => writeMistakes('# Mistaken keys\n')).toThrow('no place for the list');
+});
+
+test('the reference has each mapping once', () => {
+  const page = readFileSync(new URL('../../../docs/reference/spec.md', import.meta.url), 'utf8');
+  const count = (key: string): number =>
+    [...page.matchAll(/^\| \[?`([^`]+)`/gm)].filter(([, first]) => first === key).length;
+  // Keys of mappings that several other mappings have.
+  for (const key of [
+    'retry.max_attempts',
+    'max_turns',
+    'skills[].image',
+    'choices',
+    'mock.exit_code',
+    'subfolder',
+    'price.input',
+  ])
+    expect(count(key), key).toBe(1);
+  expect(page).not.toMatch(/`(?:defaults\.retry|agent\.skills\[\]|workspace|params\.NAME|budget)\.\w+`/);
 });

@@ -15,7 +15,7 @@ export const MOCK = {
       },
       mistaken: ['stdout', 'result', 'returns', 'value'],
       default: MOCK_DEFAULTS.output,
-      doc: "The stage's output, at most 64 KiB. A text stays unchanged; a list or mapping becomes JSON.",
+      doc: 'At most 64 KiB. A list or mapping becomes JSON.',
       example: { ok: true },
     },
     exit_code: {
@@ -35,6 +35,6 @@ export const MOCK_KEY = {
   type: { is: 'mapping', table: MOCK },
   mistaken: ['fake', 'stub', 'dry_run', 'simulate'],
   form: 'mock: { output: TEXT }',
-  doc: 'The result of the stage in a run with `--mock`; other runs ignore it. See [Mocks](#mocks).',
+  doc: 'Its result in a run with `--mock`. See [Mocks](#mocks).',
   example: { output: { ok: true } },
 } as const satisfies Key;

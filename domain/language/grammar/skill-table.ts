@@ -17,12 +17,12 @@ const ANSWERING_AGENT = {
     skills: {
       as: 'skills',
       type: SKILLS,
-      doc: 'Agent skills: documents, programs and images for the agent. See [Agents](#agents).',
+      doc: 'Documents, programs and images for the agent. See [Agents](#agents).',
       example: SKILLS_EXAMPLE,
     },
     budget: {
       ...BUDGET_KEY,
-      doc: 'The limits of all answers of one attempt together. See [Budgets](agents.md#budgets).',
+      doc: 'Limits of all answers of one attempt together. See [Budgets](agents.md#budgets).',
     },
   },
 } as const satisfies MappingTable;
@@ -37,7 +37,7 @@ export const SKILL = {
       required: true,
       mistaken: ['uses', 'path', 'entry', 'file', 'skill', 'name'],
       form: 'use: ./SKILL',
-      doc: "The step machine's entry file or its folder. A relative path starts from the spec's folder.",
+      doc: "Its entry file or folder, from the spec's folder.",
       example: './skills/release',
     },
     params: {
@@ -46,14 +46,14 @@ export const SKILL = {
       feeds: 'params',
       mistaken: ['with', 'arguments', 'parameters', 'input', 'inputs'],
       form: 'params: { NAME: VALUE }',
-      doc: "Values for the step machine's params. They can contain placeholders.",
+      doc: "Values for the step machine's params.",
       example: { place: 'Ulm' },
     },
     agent: {
       as: 'agent',
-      type: { is: 'choice', words: LLM_PROVIDERS, table: ANSWERING_AGENT },
+      type: { is: 'choice', words: LLM_PROVIDERS, holds: 'a provider', table: ANSWERING_AGENT },
       otherwise: "the spec's `llm`",
-      doc: "The agent that answers the step machine's prompts: a provider, or a mapping with the `llm`, `skills` and `budget` of a step or box with a prompt.",
+      doc: 'The agent that answers the prompts.',
       example: { llm: { provider: 'claude' }, skills: ['file:style.md'], budget: { max_turns: 40 } },
     },
   },

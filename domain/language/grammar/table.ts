@@ -168,6 +168,8 @@ export interface MappingType {
 export interface ChoiceType {
   readonly is: 'choice';
   readonly words: readonly string[];
+  /** The name of the words in the docs. Absent: the list of the words. */
+  readonly holds?: string;
   readonly table: MappingTable;
 }
 

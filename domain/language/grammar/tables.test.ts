@@ -9,8 +9,7 @@ import { compileText, type LoadOptions } from '../load.ts';
 import { parseSpec } from '../read/parse.ts';
 import { checkPlan } from '../check-plan.ts';
 import { specSchema } from './json-schema.ts';
-import { LLM } from './agent-table.ts';
-import { MOCK } from './mock-table.ts';
+import { BUDGET, LLM } from './agent-table.ts';
 import { WORKSPACE } from './workspace-table.ts';
 import { APPROVAL } from './approval-table.ts';
 import { WAIT } from './wait-table.ts';
@@ -29,7 +28,7 @@ interface Spot {
   readonly name: string;
   readonly key: Key;
   readonly table: MappingTable;
-  /** The path as docs/reference/spec.md writes it: a mapping with a section of its own begins a new path. */
+  /** The path as docs/reference/spec.md writes it: a mapping with a table of its own begins a new path. */
   readonly path: string;
   readonly title: string;
   readonly mapping: (spec: Mapping) => Mapping;
@@ -113,15 +112,15 @@ function spotsBelow(
   const item = (index: number) => (spec: Mapping) => (value(spec) as Mapping[])[index]!;
   const inline = { docs: `${docs}.`, full: `${full}.` };
   const apart = { docs: '', full: `${full}.` };
-  if (type.is === 'mapping')
-    return spotsOf(
-      type.table,
-      kind,
-      ([SANDBOX, APPROVAL, WAIT, WORKSPACE, MOCK, LLM, SKILL] as readonly MappingTable[]).includes(type.table)
-        ? apart
-        : inline,
-      within,
-    );
+  if (type.is === 'mapping') {
+    const { table } = type;
+    const isApart =
+      ([SANDBOX, APPROVAL, WAIT, BUDGET, LLM, SKILL] as readonly MappingTable[]).includes(table) ||
+      table.keys['subfolder'] === WORKSPACE.keys.subfolder;
+    // Defaults share the keys of a stage.
+    const shared = { docs: inline.docs.replace(/^defaults\./, ''), full: inline.full };
+    return spotsOf(table, kind, isApart ? apart : shared, within);
+  }
   if (type.is === 'command') {
     const mapping = (spec: Mapping): Mapping => {
       const found = within(spec) as unknown;
@@ -137,7 +136,7 @@ function spotsBelow(
   if (type.is === 'stages') return spotsOf(type.table, kind, apart, item(STAGE_INDEX));
   if (type.is === 'parameters') {
     const rows = (spec: Mapping): Mapping => within(spec)['rows'] as Mapping;
-    return spotsOf(type.table, kind, { docs: `${docs}.NAME.`, full: `${full}.NAME.` }, rows);
+    return spotsOf(type.table, kind, { docs: '', full: `${full}.NAME.` }, rows);
   }
   // Test parts in one kind only, because a part has a kind of its own.
   if (type.is === 'parts' && kind !== 'workflow') return [];
@@ -154,7 +153,12 @@ function spotsBelow(
         ? [['', type.of.table] as const]
         : [];
   return tables.flatMap(([word, table], index) =>
-    spotsOf(table, kind, { docs: `${docs}[].`, full: `${full}[${word}].` }, item(index)),
+    spotsOf(
+      table,
+      kind,
+      { docs: type.of.is === 'forms' ? 'skills[].' : `${docs}[].`, full: `${full}[${word}].` },
+      item(index),
+    ),
   );
 }
 
@@ -197,6 +201,8 @@ function otherShape(type: ValueType): Json {
   return type.is === 'json' && !takes(type, 'object') ? { x: 'y' } : [['x']];
 }
 
+const PAGE = readFileSync(new URL('../../../docs/reference/spec.md', import.meta.url), 'utf8');
+
 describe.each(SPOTS)('$title', (spot) => {
   const { kind, key, name } = spot;
 
@@ -217,9 +223,8 @@ describe.each(SPOTS)('$title', (spot) => {
   });
 
   test('docs/reference/spec.md lists the key', () => {
-    expect(readFileSync(new URL('../../../docs/reference/spec.md', import.meta.url), 'utf8')).toContain(
-      `\n| \`${spot.path}\``,
-    );
+    const firstCells = PAGE.split('\n').map((line) => /^\| ([^|]*)\|/.exec(line)?.[1] ?? '');
+    expect(firstCells).toContainEqual(expect.stringContaining(`\`${spot.path}\``));
   });
 });
 
@@ -279,7 +284,7 @@ describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (sp
   test.each([range.min, range.max])('the reader, editors and a plan accept %s, which is in the range', (value) => {
     const spec = specWith(spot, value);
     // The cost limit of a run needs prices, but this model costs nothing.
-    if (spot.path === 'budget.max_cost_usd') spec['llm'] = { provider: 'ollama' };
+    if (spot.path === 'max_cost_usd') spec['llm'] = { provider: 'ollama' };
     const { plan, diagnostics } = compiled(JSON.stringify(spec), {
       baseDir: '/',
       checkExpression: checkExpressions,

@@ -11,7 +11,7 @@ export const WAIT = {
       group: 'end',
       mistaken: ['duration', 'seconds', 'secs', 'sleep', 'delay', 'timeout'],
       form: 'for: 90s` or `until: TIME',
-      doc: 'The length, from the start of the stage.',
+      doc: 'From the start of the stage.',
       example: '90s',
     },
     until: {
@@ -24,7 +24,7 @@ export const WAIT = {
       feeds: 'edges',
       group: 'end',
       mistaken: ['at', 'time', 'till', 'not_before'],
-      doc: 'The end, at most 400 days after the start of the run. A past time ends the wait at once. An expression for such a text, with or without `${{ … }}`, is evaluated when the stage starts.',
+      doc: 'The end, at most 400 days after the start of the run. A past time ends the wait at once.',
       example: '2026-12-01T09:00:00Z',
     },
   },

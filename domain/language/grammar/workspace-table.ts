@@ -11,7 +11,7 @@ export const WORKSPACE = {
       group: 'source',
       mistaken: ['repo', 'repository', 'url', 'path', 'source', 'clone'],
       form: 'git: .` or `from: STAGE',
-      doc: "A repository: its top folder, absolute or relative to the spec's folder, or a URL that begins with `https://`.",
+      doc: "A repository: its top folder, from the spec's folder, or a URL that begins with `https://`.",
       example: './app',
     },
     from: {
@@ -20,7 +20,7 @@ export const WORKSPACE = {
       group: 'source',
       feeds: 'edges',
       mistaken: ['stage', 'of', 'continue'],
-      doc: 'An earlier stage whose workspace this stage continues.',
+      doc: 'Continues the workspace of an earlier stage.',
       example: 'fix',
     },
     ref: {
@@ -29,7 +29,7 @@ export const WORKSPACE = {
       needs: 'git',
       mistaken: ['branch', 'tag', 'commit', 'revision', 'rev', 'checkout'],
       otherwise: 'what is checked out',
-      doc: 'The commit that the stage starts from. For a URL: a branch, a tag or a whole hash.',
+      doc: 'The commit to start from. For a URL: a branch, a tag or a whole hash.',
       example: 'main',
     },
     include_dirty: {
@@ -46,7 +46,7 @@ export const WORKSPACE = {
       type: { is: 'word', words: WORKSPACE_CHANGES },
       mistaken: ['keep', 'leaves', 'outputs', 'read_only', 'readonly', 'discard'],
       default: 'keep',
-      doc: 'Whether the stage keeps its changes. With `none` it keeps no changes and hands on no workspace, for tests and checks with unwanted build products.',
+      doc: '`none`: the stage keeps no changes and hands on no workspace.',
       example: 'none',
     },
     subfolder: {
@@ -54,7 +54,7 @@ export const WORKSPACE = {
       type: { is: 'text', holds: 'path', filled: 'name a folder of the repository, or remove it' },
       mistaken: ['subdir', 'subdirectory', 'folder', 'working_directory', 'workdir', 'package'],
       otherwise: 'the top folder',
-      doc: 'The working folder of the command or agent in the repository, such as a package of a monorepo. The guest has the whole repository, and changes outside of this folder count, too.',
+      doc: 'The working folder in the repository. The guest has all of it, and changes outside of this folder count, too.',
       example: 'packages/a',
     },
     guest: {
@@ -62,7 +62,7 @@ export const WORKSPACE = {
       type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
       mistaken: ['target', 'to', 'dest', 'guest_path', 'mount', 'dir'],
       default: WORKSPACE_DEFAULTS.guestPath,
-      doc: 'The folder in the guest and working folder of the command or agent. It must not contain `/workspace` or `/home/sandbox`.',
+      doc: 'The folder in the guest. It must not contain `/workspace` or `/home/sandbox`.',
       example: '/workspace/app',
     },
   },
@@ -83,7 +83,7 @@ export const WORKSPACE_KEY = {
   type: { is: 'mapping', table: WORKSPACE },
   mistaken: ['repo', 'repository', 'git', 'checkout'],
   form: 'workspace: { git: . }',
-  doc: 'A git repository that the command or agent works in; `voidbox apply` brings back the changes. See [Workspaces](#workspaces).',
+  doc: 'A git repository to work in; `voidbox apply` brings back the changes. See [Workspaces](#workspaces).',
   example: { git: './app', ref: 'main' },
 } as const satisfies Key;
 
