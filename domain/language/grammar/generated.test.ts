@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { writeMistakes, writeTables } from './docs.ts';
 import { renderSpecSchema } from './json-schema.ts';
+import { RANGES } from './values.ts';
 
 const HINT = 'is stale; UPDATE=1 npx vitest run domain/language/grammar writes it';
 
@@ -47,4 +48,11 @@ test('the reference has each mapping once', () => {
   ])
     expect(count(key), key).toBe(1);
   expect(page).not.toMatch(/`(?:defaults\.retry|agent\.skills\[\]|workspace|params\.NAME|budget)\.\w+`/);
+});
+
+test('seconds, US dollars and factors are the numbers with decimals, as the reference states', () => {
+  const decimals = Object.values(RANGES).filter(({ integer }) => !integer);
+  const units = new Set<string>(decimals.map(({ unit }) => unit));
+  expect([...units].toSorted()).toEqual(['US dollars', 'seconds', 'times']);
+  expect(Object.values(RANGES).filter(({ integer, unit }) => integer && units.has(unit))).toEqual([]);
 });
