@@ -36,8 +36,8 @@ export interface IndexedBase {
 export interface CheckoutOfBase {
   readonly base: DataRef;
   readonly indexed: IndexedBase & { readonly checkout: DataRef };
-  /** Files of its `.git` in addition to objects and the index. */
-  readonly gitFiles: Readonly<Record<string, string>>;
+  /** Files of its `.git` in addition to objects and the index; null: the guest has no git and gets no `.git`. */
+  readonly gitFiles: Readonly<Record<string, string>> | null;
   readonly nowMs: number;
 }
 
@@ -49,6 +49,15 @@ export interface ChangesOfGuest {
   /** The commit that the guest reports. It is not trusted. */
   readonly commit: string;
   readonly pack: AsyncIterable<Uint8Array>;
+}
+
+export interface FilesOfGuest {
+  /** The bundle that `pack` made. */
+  readonly base: DataRef;
+  /** All files of the workspace, from a guest without git. They are not trusted. */
+  readonly tar: AsyncIterable<Uint8Array>;
+  /** The message of the commit. */
+  readonly message: string;
 }
 
 export interface TakenChanges {
@@ -85,4 +94,9 @@ export interface Repositories {
    * @throws as `pack` does
    */
   takeChanges(changes: ChangesOfGuest, signal: AbortSignal): Promise<TakenChanges | Refusal>;
+  /**
+   * Compares the files of a guest without git with the base. Files that their `.gitignore` ignores are left out.
+   * @throws as `pack` does
+   */
+  takeFiles(files: FilesOfGuest, signal: AbortSignal): Promise<TakenChanges | Refusal>;
 }

@@ -43,6 +43,9 @@ export function gitFilesAt(base: string): Readonly<Record<string, string>> {
 export const CHECKED_OUT_SCRIPT = `command -v git > /dev/null || { echo 'sh: git: not found' >&2; exit 127; }
 `;
 
+/** Does nothing: the exec key of this command marks that the files are written. */
+export const FILES_WRITTEN_SCRIPT = ':\n';
+
 /**
  * `$1` is the folder that contains the files, `$2` the commit that the stage starts from. There is no template, so
  * there is no hook; commits have an author without any settings. The checkout has one branch, `voidbox`, at the commit
@@ -68,6 +71,10 @@ fi
 printf '%s\\n' "$start" > .git/refs/heads/voidbox
 git read-tree -u --reset HEAD
 rm -rf .git/voidbox
+`;
+
+/** `$1` is the folder. Prints a tar of its files, for an image without git. */
+export const COLLECT_FILES_SCRIPT = `cd "$1" && exec tar -cf - .
 `;
 
 /** The bytes before the pack: a commit and the end of its line. */

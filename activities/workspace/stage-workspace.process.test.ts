@@ -331,6 +331,65 @@ describe('a worker that dies', () => {
   });
 });
 
+/** A stage in the image `base`, which has no git. */
+function withoutGit(id: string, from: WorkspacePlan['from']): StageRequest {
+  const whole = request(id, from);
+  return { ...whole, scope: { ...whole.scope, sandbox: { ...whole.scope.sandbox, mode: 'qemu' } } };
+}
+
+describe('in an image without git', () => {
+  test('the stage finds the files and no .git, and the host compares what it leaves', async () => {
+    let found: readonly string[] = [];
+    work = (folder) => {
+      found = readdirSync(folder);
+      writeFileSync(join(folder, 'a.txt'), 'two\n');
+      writeFileSync(join(folder, 'b.txt'), 'new\n');
+    };
+    const result = await run(withoutGit('fix', ofRepo()));
+    expect(result.outcome).toBe('succeeded');
+    expect([found, scripts]).toEqual([['a.txt'], ['checked-out', 'collect']]);
+    expect(await patched(result)).toBe('100644 a.txt\n100644 b.txt\n');
+    const bundle = join(root, 'bundle');
+    writeFileSync(bundle, await bytesOf(result.outputs['changes.bundle']));
+    git(repo, 'fetch', '-q', bundle, 'refs/heads/voidbox:refs/heads/taken');
+    expect(git(repo, 'log', '--format=%an %s', 'taken')).toBe(
+      'Voidbox Not committed by stage fix of run run-1\na first\n',
+    );
+  });
+
+  test('another worker takes the files of the first again', async () => {
+    let worked = 0;
+    work = (folder) => {
+      worked += 1;
+      writeFileSync(join(folder, 'b.txt'), 'new\n');
+    };
+    const what = withoutGit('fix', ofRepo());
+    const real = deps().repositories;
+    const takeFiles = () => Promise.reject(new Error('the worker dies here'));
+    await expect(run(what, { repositories: { ...real, takeFiles } })).rejects.toThrow(/the worker dies here/);
+    const result = await run(what);
+    expect([worked, scripts]).toEqual([1, ['checked-out', 'collect']]);
+    expect(await patched(result)).toBe('100644 a.txt\n100644 b.txt\n');
+  });
+
+  test('a repository that only git can write fails with the image that has it', async () => {
+    writeFileSync(join(repo, '.gitattributes'), '* text eol=crlf\n');
+    git(repo, 'add', '.');
+    git(repo, 'commit', '-qm', 'second');
+    const { failure } = await run(withoutGit('fix', ofRepo()));
+    expect(failure).toMatchObject({ code: 'workspace/unusable', message: expect.stringContaining('`image: dev`') });
+  });
+
+  test('more bytes than a workspace may have are refused', async () => {
+    isFlooding = true;
+    const { failure } = await run(withoutGit('fix', ofRepo()));
+    expect(failure).toMatchObject({
+      code: 'workspace/refused',
+      message: `what stage fix left in its workspace is not taken: its files have more than ${WORKSPACE_LIMITS.packBytes} bytes`,
+    });
+  });
+});
+
 test("packing, indexing, checking out and taking changes wait while the host's disk is full", async () => {
   const full = Object.assign(new Error('no space'), { code: 'ENOSPC' });
   const real = deps();
@@ -359,10 +418,19 @@ test("packing, indexing, checking out and taking changes wait while the host's d
       if (takes === 1) throw full;
       return await real.repositories.takeChanges(...args);
     },
+    takeFiles: async (...args) => {
+      takes += 1;
+      if (takes === 3) throw full;
+      return await real.repositories.takeFiles(...args);
+    },
   };
   work = change;
   expect(await run(request('fix', ofRepo()), { repositories })).toMatchObject({ outcome: 'succeeded' });
   expect([packs, indexes, checkOuts, takes, scripts]).toEqual([2, 2, 2, 2, ['checked-out', 'collect']]);
+  work = (folder) => writeFileSync(join(folder, 'b.txt'), 'new\n');
+  expect(await run(withoutGit('plain', ofRepo()), { repositories })).toMatchObject({ outcome: 'succeeded' });
+  expect(takes).toBe(4);
+  await backend.release({ runId: RUN, scope: 'plain', instance: [], generation: 0 });
   const never = { ...repositories, pack: () => Promise.reject(full) };
   const disk = { ...real.disk, limitMs: 10 };
   await expect(run(request('test', ofRepo({ ref: 'main' })), { repositories: never, disk })).rejects.toMatchObject({

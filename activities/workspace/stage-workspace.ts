@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef, WorkspacePlan, WorkspaceSource } from '../../domain/plan/plan.ts';
-import { WORKSPACE_OUTPUTS } from '../../domain/plan/workspace.ts';
+import { mayHaveGit, WORKSPACE_OUTPUTS } from '../../domain/plan/workspace.ts';
 import { attemptCommand } from '../../domain/run/attempt.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { canonicalJson } from '../../domain/units/canonical-json.ts';
@@ -22,8 +22,10 @@ import { withRoom } from '../vm/wait-for-room.ts';
 import { repositoryOf } from '../admission/workspace-policy.ts';
 import {
   CHECKED_OUT_SCRIPT,
+  COLLECT_FILES_SCRIPT,
   COLLECT_SCRIPT,
   COMMIT_LINE_BYTES,
+  FILES_WRITTEN_SCRIPT,
   gitFilesAt,
   UNPACK_SCRIPT,
   UNPACKED_FILES,
@@ -156,7 +158,14 @@ export async function unpackWorkspace(
   let args = ['-c', UNPACK_SCRIPT, 'sh', guestPath, base];
   // Once the command runs, it owns the files, and its arguments no longer change.
   if (!(await sandbox.execs()).some((exec) => exec.key === key)) {
-    if (await putCheckedOut(deps, sandbox, request, workspace, signal)) args = ['-c', CHECKED_OUT_SCRIPT];
+    const hasGit = mayHaveGit(request.scope.sandbox);
+    if (await putCheckedOut(deps, sandbox, request, workspace, signal))
+      args = ['-c', hasGit ? CHECKED_OUT_SCRIPT : FILES_WRITTEN_SCRIPT];
+    else if (!hasGit)
+      throw new WorkspaceFailure({
+        code: 'workspace/unusable',
+        message: `the workspace of stage ${request.stage.id} has a file that only git can write, such as a submodule or a file with another line ending, and its image \`base\` has no git: write \`image: dev\``,
+      });
     else await putObjects(deps, sandbox, workspace, signal);
   }
   const exec = await runInGuest(sandbox, signal, { key, args, maxOutputBytes: 1024 * 1024 });
@@ -172,13 +181,13 @@ export async function unpackWorkspace(
 async function putCheckedOut(
   { repositories, disk, now }: Pick<ActivityDeps, 'repositories' | 'disk' | 'now'>,
   sandbox: Sandbox,
-  { stage }: StageRequest,
+  { stage, scope }: StageRequest,
   { plan: { guestPath }, base, indexed, earlier }: StageWorkspace,
   signal: AbortSignal,
 ): Promise<boolean> {
   const { checkout } = indexed;
   if (checkout === null || checkout === undefined || (earlier !== null && earlier.sizeBytes > 0)) return false;
-  const gitFiles = gitFilesAt(indexed.base);
+  const gitFiles = mayHaveGit(scope.sandbox) ? gitFilesAt(indexed.base) : null;
   try {
     await withRoom(disk, `the repository of stage ${stage.id}`, signal, async () => {
       const tar = repositories.checkOut({ base, indexed: { ...indexed, checkout }, gitFiles, nowMs: now() }, signal);
@@ -186,8 +195,10 @@ async function putCheckedOut(
     });
     return true;
   } catch (error) {
-    if (isCodedError(error) && error.code === 'vm/guest-error') return false;
-    throw error;
+    if (!isCodedError(error) || error.code !== 'vm/guest-error') throw error;
+    if (gitFiles !== null) return false;
+    const message = `the workspace of stage ${stage.id} cannot be written in its VM: ${error.message}`;
+    throw new WorkspaceFailure({ code: 'workspace/unusable', message: sanitizeLine(message) });
   }
 }
 
@@ -262,14 +273,23 @@ export async function collectChanges({
   const signal = life.detached;
   life.phase('collecting the workspace');
   const message = `Not committed by stage ${stage.id} of run ${runId}`;
-  const args = ['-c', COLLECT_SCRIPT, 'sh', plan.guestPath, message];
+  const hasGit = mayHaveGit(request.scope.sandbox);
+  const args = ['-c', hasGit ? COLLECT_SCRIPT : COLLECT_FILES_SCRIPT, 'sh', plan.guestPath, message];
   const key = attemptCommand(request.execKey, 'collect');
   const exec = await runInGuest(sandbox, signal, { key, args, maxOutputBytes: WORKSPACE_LIMITS.packBytes, timeoutMs });
   const exit = await exec.wait(signal);
   if (exit.reason === 'output-limit')
-    return { problem: `its changes have more than ${WORKSPACE_LIMITS.packBytes - COMMIT_LINE_BYTES} bytes packed` };
+    return {
+      problem: hasGit
+        ? `its changes have more than ${WORKSPACE_LIMITS.packBytes - COMMIT_LINE_BYTES} bytes packed`
+        : `its files have more than ${WORKSPACE_LIMITS.packBytes} bytes`,
+    };
   if (exit.reason !== 'exited' || exit.exitCode !== 0)
     return { problem: await describeExit(exec, exit, signal, timeoutMs) };
+  if (!hasGit)
+    return await withRoom(deps.disk, `the workspace of stage ${stage.id}`, signal, () =>
+      deps.repositories.takeFiles({ base, tar: exec.output('stdout', 0, signal), message }, signal),
+    );
   const commit = await commitOf(exec, signal);
   return await withRoom(deps.disk, `the workspace of stage ${stage.id}`, signal, () =>
     deps.repositories.takeChanges(

@@ -1,5 +1,5 @@
 /** The names of a workspace's outputs, and helpers for stages with a workspace. */
-import type { StagePlan, WorkspacePlan } from './plan.ts';
+import type { SandboxPlan, StagePlan, WorkspacePlan } from './plan.ts';
 
 /** Outputs of a stage with a workspace, in addition to those that its author names. */
 export const WORKSPACE_OUTPUTS = {
@@ -37,6 +37,14 @@ export function outputNamesOf({ outputs, workspace }: Pick<StagePlan, 'outputs' 
 /** Returns the stage whose workspace this stage continues; null if it has no workspace or its own. */
 export function workspaceGiver({ workspace }: Pick<StagePlan, 'workspace'>): string | null {
   return workspace?.from.kind === 'stage' ? workspace.from.stage : null;
+}
+
+/**
+ * Whether the image of the VM may have git. The image `base`, which is absent in plans, has no git: the host then writes
+ * the files of the repository, and compares them afterwards.
+ */
+export function mayHaveGit({ mode, image, needs }: Pick<SandboxPlan, 'mode' | 'image' | 'needs'>): boolean {
+  return mode === 'mock' || image !== undefined || needs?.image !== undefined;
 }
 
 /** Returns the working folder of a stage; null if the stage has no workspace. */

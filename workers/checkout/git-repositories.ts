@@ -9,7 +9,9 @@ import type { Refusal, Repositories } from '../../activities/ports/repositories.
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { indexBase } from '../../git/base-bundle.ts';
+import { readLeftFiles } from './left-files.ts';
 import { writeCheckout } from './tar.ts';
+import { importFiles } from '../../git/commit-files.ts';
 import { fetchRepository } from '../../git/fetch-repository.ts';
 import { importChanges, RefusedChanges } from '../../git/import-changes.ts';
 import { packRepository, type Packed } from '../../git/pack-repository.ts';
@@ -87,6 +89,11 @@ export function createGitRepositories({
         return await importChanges({ ...host(), signal }, request, (bytes, mediaType) =>
           artifacts.put(bytes, mediaType),
         );
+      }),
+    takeFiles: ({ base, tar, message }, signal) =>
+      returnRefusals(() => {
+        const request = { base: () => artifacts.open(base), files: readLeftFiles(tar), message };
+        return importFiles({ ...host(), signal }, request, (bytes, mediaType) => artifacts.put(bytes, mediaType));
       }),
   };
 }

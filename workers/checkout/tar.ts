@@ -26,8 +26,8 @@ export interface Checkout {
   readonly packIndex: StoredFile;
   /** The index that `planCheckout` made. */
   readonly index: Buffer;
-  /** The files of `.git`, except objects and the index. */
-  readonly gitFiles: Readonly<Record<string, string>>;
+  /** The files of `.git`, except objects and the index; null: the tar has no `.git`. */
+  readonly gitFiles: Readonly<Record<string, string>> | null;
   readonly nowS: number;
 }
 
@@ -56,16 +56,19 @@ async function* entriesOf(host: GitHost, checkout: Checkout): AsyncGenerator<Uin
   const first = files.next();
   first.catch(() => undefined);
   try {
-    for (const [path, text] of Object.entries(checkout.gitFiles)) yield* smallFile(path, Buffer.from(text), modifiedS);
-    yield* storedFile('.git/objects/pack/pack-base.pack', checkout.pack, modifiedS);
-    yield* storedFile('.git/objects/pack/pack-base.idx', checkout.packIndex, modifiedS);
+    if (checkout.gitFiles !== null) {
+      for (const [path, text] of Object.entries(checkout.gitFiles))
+        yield* smallFile(path, Buffer.from(text), modifiedS);
+      yield* storedFile('.git/objects/pack/pack-base.pack', checkout.pack, modifiedS);
+      yield* storedFile('.git/objects/pack/pack-base.idx', checkout.packIndex, modifiedS);
+    }
     for (let next = await first; next.done !== true; next = await files.next()) yield next.value;
   } finally {
     await files.return();
   }
   // The index is the last entry, so that an interrupted checkout has no index. Its time is one second after the files,
   // because git would otherwise read all of them to check for changes.
-  yield* smallFile('.git/index', index, modifiedS + 1);
+  if (checkout.gitFiles !== null) yield* smallFile('.git/index', index, modifiedS + 1);
   yield endMarker();
 }
 

@@ -34,6 +34,10 @@ test('a plan of the compiler passes', () => {
   expect(changed(() => undefined)).toHaveProperty('plan');
 });
 
+test('a workspace that the host writes needs no git in its VM', () => {
+  expect(changed((plan) => delete plan.scopes[1].sandbox.image)).toHaveProperty('plan');
+});
+
 test.each<[string, (plan: any) => void, RegExp]>([
   ['a relative folder', (plan) => (plan.stages[1].workspace.from.source.path = 'app'), /workspace\.from\.source\.path/],
   ['a ref that is an option', (plan) => (plan.stages[1].workspace.from.ref = '--all'), /workspace\.from\.ref/],
@@ -58,7 +62,11 @@ test.each<[string, (plan: any) => void, RegExp]>([
     (plan) => (plan.stages[1].workspace.guestPath = '/home'),
     /at \/home and files of its own in \/home\/sandbox/,
   ],
-  ['no git', (plan) => delete plan.scopes[1].sandbox.image, /the image of its VM has no git/],
+  [
+    'a continued workspace without git',
+    (plan) => delete plan.scopes[2].sandbox.image,
+    /the image of its VM has no git/,
+  ],
   ['a simulated VM', (plan) => (plan.scopes[1].sandbox = { mode: 'mock', isolation: 'none' }), /simulated VM/],
   [
     'a workspace of a stage without one',

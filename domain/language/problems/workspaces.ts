@@ -1,7 +1,7 @@
 /** Checks the workspaces of a plan from outside; the compiler reports the same mistakes at their place in a spec. */
 import type { Plan, ScopePlan, StagePlan } from '../../plan/plan.ts';
 import { agentOf, commandOf, isService } from '../../plan/work.ts';
-import { isWorkspaceOutput } from '../../plan/workspace.ts';
+import { isWorkspaceOutput, mayHaveGit } from '../../plan/workspace.ts';
 import { contains, ownFolderIn } from '../text/paths.ts';
 
 export function workspaceProblems({ stages, scopes }: Plan): readonly string[] {
@@ -40,12 +40,12 @@ function checkFolder(stage: string, guestPath: string): readonly string[] {
   return own === null ? [] : [`stage ${stage} has a workspace at ${guestPath} and files of its own in ${own}`];
 }
 
-function checkScope({ id }: StagePlan, { stages, sandbox: { mode, image, needs } }: ScopePlan): readonly string[] {
+function checkScope({ id, workspace }: StagePlan, { stages, sandbox }: ScopePlan): readonly string[] {
   return [
     ...(stages.length === 1 ? [] : [`stage ${id} has a workspace and shares its VM`]),
-    ...(mode === 'mock' ? [`stage ${id} has a workspace and a simulated VM, which has no git`] : []),
-    ...(mode !== 'mock' && image === undefined && needs?.image === undefined
-      ? [`stage ${id} has a workspace, and the image of its VM has no git`]
+    ...(sandbox.mode === 'mock' ? [`stage ${id} has a workspace and a simulated VM, which has no git`] : []),
+    ...(workspace?.from.kind === 'stage' && !mayHaveGit(sandbox)
+      ? [`stage ${id} continues a workspace, and the image of its VM has no git`]
       : []),
   ];
 }

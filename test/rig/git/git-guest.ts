@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import {
   CHANGES_UNFIT,
   CHECKED_OUT_SCRIPT,
+  FILES_WRITTEN_SCRIPT,
   MEASURE_IGNORED_SCRIPT,
   UNPACK_SCRIPT,
 } from '../../../activities/workspace/scripts.ts';
@@ -43,7 +44,7 @@ export function createGitGuest({ root, onScript, isFlooding }: GitGuestOptions):
     const [, script = '', , , ...more] = args;
     // The answer of an image without GNU tar: a save then contains whole folders.
     if (script === MEASURE_IGNORED_SCRIPT) return CHANGES_UNFIT;
-    const isCheckedOut = script === CHECKED_OUT_SCRIPT;
+    const isCheckedOut = script === CHECKED_OUT_SCRIPT || script === FILES_WRITTEN_SCRIPT;
     const isUnpack = isCheckedOut || script === UNPACK_SCRIPT;
     onScript?.(isCheckedOut ? 'checked-out' : isUnpack ? 'unpack' : 'collect');
     if (isFlooding?.() === true && !isUnpack)

@@ -83,7 +83,7 @@ function compileKeep(
 
 /**
  * Returns the image only if it is `dev`: any other image is in `needs` until `voidbox run` has made a disk of it. With
- * a workspace, `dev` is the default, because `base` has no git.
+ * a workspace, `dev` is the default: without git, an agent can neither commit nor read the history.
  */
 function compileImage(said: SandboxSpec['image'], hasWorkspace: boolean): Pick<SandboxPlan, 'image'> {
   const image = said?.value ?? (hasWorkspace ? 'dev' : 'base');

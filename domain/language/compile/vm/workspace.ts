@@ -1,7 +1,7 @@
 /** Compiles the git repository in which a stage works. */
 import { WORKSPACE_DEFAULTS } from '../../../plan/defaults.ts';
 import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../../../plan/plan.ts';
-import { addressProblem, isRefName, isWorkspaceOutput } from '../../../plan/workspace.ts';
+import { addressProblem, isRefName, isWorkspaceOutput, mayHaveGit } from '../../../plan/workspace.ts';
 import { compileGuestPath, compileHostPath } from './sandbox.ts';
 import { contains, ownFolderIn, relativePath } from '../../text/paths.ts';
 import type { Filler } from '../../grammar/placeholders.ts';
@@ -184,28 +184,28 @@ export function workspaceFolder(workspace: WorkspaceSpec, fill: Filler): string 
 export function checkWorkspaceVm(
   { workspace }: StageSpec,
   what: string,
-  { mode, image, needs, mounts }: SandboxPlan,
+  sandbox: SandboxPlan,
   problems: Problems,
 ): void {
   if (workspace === null) return;
   // If neither could be read, which was reported, use the place of the workspace itself.
   const { at } = workspace.git ?? workspace.from ?? workspace;
-  if (mode === 'mock')
+  if (sandbox.mode === 'mock')
     problems.error(
       'spec/bad-value',
       at,
       `${what} has a workspace and \`mode: mock\`, which has no git`,
       'remove `mode: mock`; `mock` at the stage is its result without its VM',
     );
-  else if (image === undefined && needs?.image === undefined)
+  else if (workspace.from !== null && !mayHaveGit(sandbox))
     problems.error(
       'spec/bad-value',
       at,
-      `${what} has a workspace, and its image \`base\` has no git`,
+      `${what} continues a workspace, and its image \`base\` has no git`,
       'write `image: dev`, or remove `image` from `sandbox`',
     );
   const guestPath = topFolder(workspace);
-  for (const mount of mounts)
+  for (const mount of sandbox.mounts)
     if (contains(mount.guestPath, guestPath) || contains(guestPath, mount.guestPath))
       problems.error(
         'spec/path-conflict',
