@@ -41,6 +41,15 @@ test('an escape sequence that is shown in two parts moves no cursor', async () =
   expect(shown.join('')).toBe('a␛[2Jb\n');
 });
 
+test('a terminal gets colours after the text is sanitized', async () => {
+  const shown: (string | Uint8Array)[] = [];
+  const write = async (text: string | Uint8Array): Promise<void> => void shown.push(text);
+  const sink = bytesSink({ isTerminal: true, write }, (text) => `<${text}>`);
+  await sink.write(bytes('\u001b[2Ja\n'));
+  await sink.end();
+  expect(shown).toEqual(['<a\n>']);
+});
+
 test('a pipe gets the bytes as they are', async () => {
   const written: (string | Uint8Array)[] = [];
   const write = async (data: string | Uint8Array): Promise<void> => void written.push(data);

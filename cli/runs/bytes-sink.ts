@@ -1,4 +1,4 @@
-/** Writes the output of a command in a VM, for `exec`. */
+/** Writes bytes of a guest: the output of a command in its VM, or a patch. */
 import { sanitize } from '../../domain/security/sanitize.ts';
 import type { Sink } from '../context.ts';
 
@@ -12,8 +12,14 @@ const LINE_CHARACTERS = 64 * 1024;
 /** An unfinished line is also shown after this time, because it may be a question that waits for an answer. */
 const LINE_MS = 1_000;
 
-/** Writes bytes unchanged to a pipe or a file; on a terminal it sanitizes them, a line at a time. */
-export function bytesSink(sink: Pick<Sink, 'isTerminal' | 'write'>): BytesSink {
+/**
+ * Writes bytes unchanged to a pipe or a file; on a terminal it sanitizes them, a line at a time.
+ * @param paint  colours sanitized lines for a terminal
+ */
+export function bytesSink(
+  sink: Pick<Sink, 'isTerminal' | 'write'>,
+  paint: (text: string) => string = (text) => text,
+): BytesSink {
   if (!sink.isTerminal) return { write: (bytes) => sink.write(bytes), end: () => Promise.resolve() };
   const decoder = new TextDecoder();
   let rest = '';
@@ -22,7 +28,7 @@ export function bytesSink(sink: Pick<Sink, 'isTerminal' | 'write'>): BytesSink {
   const show = (end: number): Promise<void> => {
     clearTimeout(late);
     late = undefined;
-    const text = sanitize(rest.slice(0, end));
+    const text = paint(sanitize(rest.slice(0, end)));
     rest = rest.slice(end);
     if (rest !== '') showLater();
     if (text !== '') shown = shown.then(() => sink.write(text));

@@ -14,6 +14,8 @@ import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
+import { bytesSink } from '../../runs/bytes-sink.ts';
+import { paintPatch } from '../../render/runs/patch.ts';
 import { describeConflicts, renderApplied, renderApplyNotice } from '../../render/runs/applied-changes.ts';
 
 interface Options {
@@ -102,7 +104,9 @@ function modeOf({ branch, patch, check, json, '3way': merges }: Options): Mode {
 
 async function printPatch({ left }: FoundChanges, context: CliContext): Promise<ExitCode> {
   const { artifacts } = await context.stores();
-  for await (const chunk of artifacts.open(left.patch)) await context.stdout.write(chunk);
+  const sink = bytesSink(context.stdout, (text) => paintPatch(text, context.stdout.style));
+  for await (const chunk of artifacts.open(left.patch)) await sink.write(chunk);
+  await sink.end();
   return EXIT.success;
 }
 
