@@ -44,7 +44,7 @@ export async function importFiles<T>(
 ): Promise<Changes<T>> {
   return await withPrivateRepository(host, async (repository) => {
     const { base } = await readBase(host, repository, openBase());
-    const commit = await commitFiles(host, repository, { base, files, message });
+    const commit = await makeCommit(host, repository, { base, files, message });
     const pack = streamGit(host, ['pack-objects', '--revs', '--thin', '--stdout', '-q', '--delta-base-offset'], {
       env: { GIT_DIR: repository.gitDir },
       stdin: Buffer.from(`${commit}\n^${base}\n`),
@@ -56,7 +56,7 @@ export async function importFiles<T>(
 }
 
 /** @returns the base if its files are the same */
-async function commitFiles(
+async function makeCommit(
   host: GitHost,
   repository: PrivateRepository,
   { base, files, message }: { readonly base: string } & Omit<FilesRequest, 'base'>,

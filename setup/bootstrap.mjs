@@ -4,8 +4,19 @@
  * anything is installed. It detects finished steps by hashes and file times.
  */
 import { spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { createHash, randomBytes } from 'node:crypto';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { checkoutProblems, describeProblems, platformProblems, thisMachine } from './checkout-needs.mjs';
@@ -55,7 +66,8 @@ const NEEDS_ALL = new Set(['static', 'vm', 'agents']);
 const CHECK_GROUPS = ['static', 'pure', 'process', 'rust'];
 /** Two groups that run in parallel: tests of Rust wait half of their time, and tests of processes use the CPU. */
 const PAIR = ['process', 'rust'];
-const START_EXAMPLE = 'examples/hello.yaml';
+/** A folder with a failing test and `fix.yaml`, whose agent fixes it. */
+const START_EXAMPLE = 'examples/calculator';
 
 const startedAtMs = Date.now();
 const noColor = Boolean(process.env.NO_COLOR) || process.env.TERM === 'dumb' || !process.stderr.isTTY;
@@ -279,24 +291,64 @@ function tool(name) {
   return join(ROOT, 'node_modules', '.bin', name);
 }
 
-/** @param {string[]} args */
+/** @param {string[]} args an example of one file, instead of the agent and its patch */
 async function start(args) {
   await runOrFail('set-up', process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'prepare']);
-  const example = args[0] ?? START_EXAMPLE;
+  const [example] = args;
+  if (example === undefined) return startAgent();
   progress(`running ${example}`);
-  const code = await run(process.execPath, [join(ROOT, 'bin', 'voidbox.js'), 'run', join(ROOT, example)]);
+  return runVoidbox('run', join(ROOT, example));
+}
+
+/** @param {string[]} args */
+function runVoidbox(...args) {
+  return run(process.execPath, [join(ROOT, 'bin', 'voidbox.js'), ...args]);
+}
+
+/** Shows the whole way: an agent changes a copy of a repository, and its patch is there to be read and applied. */
+async function startAgent() {
+  const repository = await makeRepository();
+  progress(`an agent fixes the failing test of ${repository}`);
+  const runId = `fix-${new Date()
+    .toISOString()
+    .replace(/[-:]|\..*/g, '')
+    .replace('T', '-')}-${randomBytes(2).toString('hex')}`;
+  const code = await runVoidbox('run', join(repository, 'fix.yaml'), '--mock-agents', '--run-id', runId);
   if (code !== 0) return code;
+  process.stdout.write('\n\nThe agent worked on a copy in its VM. This is its patch:\n\n');
+  const printed = await runVoidbox('apply', runId, '--patch');
+  if (printed !== 0) return printed;
   process.stdout.write(
     [
       '',
-      'Try next:',
-      `  npx voidbox runs                                  list runs and how they ended`,
-      `  npx voidbox init && npx voidbox run voidbox.yaml  write and run your first spec`,
-      `  npx voidbox doctor                                what this machine has, and what it lacks`,
+      'Apply it, and see the test pass:',
+      `  npx voidbox apply ${runId}`,
+      `  (cd ${repository} && sh ./test.sh)`,
       '',
     ].join('\n'),
   );
   return 0;
+}
+
+/** A copy of the example as a repository, because a checkout holds no repository of its own. */
+async function makeRepository() {
+  const repository = join(mkdtempSync(join(tmpdir(), 'voidbox-start-')), 'calculator');
+  cpSync(join(ROOT, START_EXAMPLE), repository, { recursive: true });
+  // A template, a hook or a signature of the user may fail, and the example does not need them.
+  const settings = [
+    'user.name=Voidbox',
+    'user.email=voidbox@localhost',
+    'core.hooksPath=/dev/null',
+    'commit.gpgSign=false',
+  ];
+  const git = ['-C', repository, ...settings.flatMap((setting) => ['-c', setting])];
+  for (const args of [
+    ['init', '--quiet', '--template='],
+    ['add', '.'],
+    ['commit', '--quiet', '-m', 'A calculator'],
+  ])
+    await runOrFail(`git ${args[0]}`, 'git', [...git, ...args]);
+  return repository;
 }
 
 /**

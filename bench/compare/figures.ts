@@ -1,8 +1,10 @@
-/** The figures in which two builds are compared: stages in a row and side by side, an item, a boot, output, the command line. */
+/** The figures in which two builds are compared: stages in a row and side by side, an item, a boot, output, the command line, `npm start`. */
+import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import type { Environment } from '../../setup/environment.ts';
 import { measureProcess } from '../cli.ts';
@@ -12,6 +14,8 @@ import { type BenchServer, startNode, startServer, TUNED_FLAGS } from '../server
 import { IN_A_ROW, noopSpec, type RunLengths, stageArm, wideSpec, WIDE } from '../stages.ts';
 import type { Build } from './build.ts';
 import { type Compared, compareMeasure } from './judge.ts';
+
+const run = promisify(execFile);
 
 /** Fewer than in the figure of the page, because both builds run them in each round. */
 const ITEMS = 2_000;
@@ -37,10 +41,10 @@ interface Running extends AsyncDisposable {
 }
 
 async function startBuild({ env, workDir }: Comparison, build: Build): Promise<Running> {
-  const own = (name: string): string => join(workDir, `${build.name}-${name}`);
-  const server = await startServer(build.pieces.temporalCli, own('server.db'), TUNED_FLAGS);
+  const resolvePath = (name: string): string => join(workDir, `${build.name}-${name}`);
+  const server = await startServer(build.pieces.temporalCli, resolvePath('server.db'), TUNED_FLAGS);
   try {
-    const files = ['--state-dir', own('state'), '--pieces', JSON.stringify(build.pieces)];
+    const files = ['--state-dir', resolvePath('state'), '--pieces', JSON.stringify(build.pieces)];
     const worker = await startNode(
       [...(await workerArgsOf(build)), '--address', server.address, '--embedded', ...files],
       env.variables,
@@ -78,6 +82,7 @@ const FIGURES = {
   boot: (comparison, pair) => compareVmRuns(comparison, pair, 'a run of one stage in a VM', BOOT_SPEC),
   lines: (comparison, pair) => compareVmRuns(comparison, pair, `a run that prints ${LINES} lines in a VM`, LINES_SPEC),
   starts: compareStarts,
+  start: compareNpmStart,
 } satisfies Readonly<Record<string, TakeFigure>>;
 
 type TakeFigure = (comparison: Comparison, pair: Pair<Running>) => Promise<readonly Compared[]>;
@@ -187,6 +192,28 @@ async function compareStarts(comparison: Comparison, pair: Pair<Running>): Promi
     round: () => measureProcess([process.execPath, join(root, 'bin', 'voidbox.js'), '--help']),
   }));
   return [compareMeasure(`${figure}: CPU`, 'ms', results, 'cpuMs')];
+}
+
+/** From the command to the prompt, with a stack that is not running: what a newcomer waits for once all is set up. */
+async function compareNpmStart(comparison: Comparison, pair: Pair<Running>): Promise<readonly Compared[]> {
+  const figure = 'npm start';
+  const { env, workDir } = comparison;
+  const results = await measure(comparison, figure, pair, async ({ build: { name, root } }) => {
+    const variables = { ...env.variables, VOIDBOX_STATE_DIR: join(workDir, `${name}-start`), TMPDIR: workDir };
+    const runNode = (...args: readonly string[]): Promise<unknown> =>
+      run(process.execPath, args, { cwd: root, env: variables, maxBuffer: 16 * 1024 * 1024 });
+    return {
+      name,
+      async round() {
+        const began = performance.now();
+        await runNode(join(root, 'setup', 'bootstrap.mjs'), 'start');
+        const seconds = (performance.now() - began) / 1_000;
+        await runNode(join(root, 'bin', 'voidbox.js'), 'down');
+        return { seconds };
+      },
+    };
+  });
+  return [compareMeasure(`${figure}: whole`, 's', results, 'seconds')];
 }
 
 function requireSuccess(result: unknown): void {
