@@ -293,7 +293,6 @@ function tool(name) {
 
 /** @param {string[]} args an example of one file, instead of the agent and its patch */
 async function start(args) {
-  await runOrFail('set-up', process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'prepare']);
   const [example] = args;
   if (example === undefined) return startAgent();
   progress(`running ${example}`);

@@ -1,7 +1,7 @@
 /**
  * Set-up's own command line. The bootstrap calls it with its start time, so that both print times of one clock:
- * `STARTED_AT_MS prepare` gets every piece, `STARTED_AT_MS kernel [SOURCE]` builds the guest kernel, `STARTED_AT_MS
- * dev-lock` locks the packages of the dev image to the mirror's current versions.
+ * `STARTED_AT_MS kernel [SOURCE]` builds the guest kernel, `STARTED_AT_MS dev-lock` locks the packages of the dev image to
+ * the mirror's current versions.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,6 @@ import { join, resolve } from 'node:path';
 import { readEnvironment } from './environment.ts';
 import { makeContext } from './pieces/context.ts';
 import { lockDevPackages } from './dev-disk/dev-disk.ts';
-import { resolveHostPieces } from './resolve.ts';
 import { SetupError } from './setup-error.ts';
 import { buildVoidboxKernel } from './pieces/voidbox-kernel.ts';
 
@@ -22,9 +21,7 @@ function progress(line: string): void {
 
 async function main(verb: string | undefined, args: readonly string[]): Promise<void> {
   const env = readEnvironment();
-  if (verb === 'prepare') {
-    await resolveHostPieces(env, { install: true, onProgress: progress });
-  } else if (verb === 'kernel') {
+  if (verb === 'kernel') {
     const kernel = await buildVoidboxKernel(
       await makeContext(env, progress, 'voidbox'),
       args[0] === undefined ? null : resolve(args[0]),
