@@ -23,7 +23,7 @@ import { followNetwork } from '../vm/network-log.ts';
 import { openVm } from '../vm/open-vm.ts';
 import { keepPartialOutputs } from './partial-outputs.ts';
 import { retainAfter } from '../vm/retain-vm.ts';
-import { workspaceOf } from '../workspace/stage-workspace.ts';
+import { indexWorkspace, packWorkspace } from '../workspace/stage-workspace.ts';
 import { StartFailure } from './start-failure.ts';
 import { withTexts } from './texts.ts';
 import { type Attempt, attemptName, type AttemptVm } from './stage-attempt.ts';
@@ -161,7 +161,10 @@ async function execute(context: Attempt, environment: StageEnvironment, redactor
   const { deps, request, life } = context;
   const { work: planned } = request.stage;
   const work = await kindOf(planned).open(context, environment, planned);
-  const workspace = await workspaceOf(deps, request, life);
+  const packed = await packWorkspace(deps, request, life);
+  const indexing = indexWorkspace(deps, request, packed, life);
+  // Awaited once there is a VM: a launch that fails first must leave no unhandled rejection.
+  indexing.catch(() => undefined);
   life.phase('waiting for a VM');
   const { vm, lease } = await openVm(deps, request, context.backend, life);
   if (vm === null)
@@ -170,7 +173,7 @@ async function execute(context: Attempt, environment: StageEnvironment, redactor
   try {
     const { sandbox } = vm;
     const env = { ...itemVariables(request.item), ...environment.env };
-    const inputs = { env, credentials: environment.credentials, workspace };
+    const inputs = { env, credentials: environment.credentials, workspace: await indexing };
     return await driveIn({ ...context, sandbox, inputs, redactor, network }, environment, work);
   } finally {
     await network.stop();

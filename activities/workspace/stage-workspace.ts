@@ -60,28 +60,41 @@ export class WorkspaceFailure extends StartFailure {
 
 const packing = new KeyedLock();
 
+/** A workspace that is packed and has no index yet. */
+export type PackedWorkspace = Omit<StageWorkspace, 'indexed'>;
+
 /**
  * Packs the workspace before the stage has a VM. Returns null if the stage has no workspace.
  * @throws WorkspaceFailure, CodedError `admit/mount-refused`, `host/not-ready`, `host/disk-full`
  */
-export async function workspaceOf(
+export async function packWorkspace(
   deps: ActivityDeps,
   request: StageRequest,
   life: AttemptLife,
-): Promise<StageWorkspace | null> {
+): Promise<PackedWorkspace | null> {
   const { workspace: plan } = request.stage;
   if (plan === undefined) return null;
   const { from } = plan;
-  if (from.kind !== 'stage') {
-    const packed = await packOnce(deps, request, from, life);
-    return { plan, base: packed, indexed: await indexOnce(deps, request, packed, life), earlier: null };
-  }
+  if (from.kind !== 'stage') return { plan, base: await packOnce(deps, request, from, life), earlier: null };
   const outputs = valueAt(request.upstream, from.stage)?.outputs;
   const base = outputs?.[WORKSPACE_OUTPUTS.base];
   const earlier = outputs?.[WORKSPACE_OUTPUTS.bundle];
   if (base === undefined || earlier === undefined)
     throw new Error(`stage ${request.stage.id} continues the workspace of ${from.stage}, which left no workspace`);
-  return { plan, base, indexed: await indexOnce(deps, request, base, life), earlier };
+  return { plan, base, earlier };
+}
+
+/**
+ * Indexes the workspace, which needs no VM and takes no longer than its boot.
+ * @throws as `packWorkspace` does
+ */
+export async function indexWorkspace(
+  deps: ActivityDeps,
+  request: StageRequest,
+  packed: PackedWorkspace | null,
+  life: AttemptLife,
+): Promise<StageWorkspace | null> {
+  return packed === null ? null : { ...packed, indexed: await indexOnce(deps, request, packed.base, life) };
 }
 
 async function packOnce(
@@ -121,7 +134,6 @@ async function indexOnce(
   return await packing.run(`${runId}/${name}`, life.ended, async () => {
     const known = (await deps.marks.get(runId, name)) as IndexedBase | null | undefined;
     if (known !== null && known !== undefined) return known;
-    life.phase('indexing the repository');
     const indexed = requireUsable(
       stage.id,
       await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
@@ -285,7 +297,7 @@ export async function collectChanges({
         : `its files have more than ${WORKSPACE_LIMITS.packBytes} bytes`,
     };
   if (exit.reason !== 'exited' || exit.exitCode !== 0)
-    return { problem: await describeExit(exec, exit, signal, timeoutMs) };
+    return { problem: await describeExit(exec, exit, signal, timeoutMs, hasGit ? 'git' : 'tar') };
   if (!hasGit)
     return await withRoom(deps.disk, `the workspace of stage ${stage.id}`, signal, () =>
       deps.repositories.takeFiles({ base, tar: exec.output('stdout', 0, signal), message }, signal),
@@ -329,14 +341,15 @@ async function commitOf(exec: Exec, signal: AbortSignal): Promise<string> {
 
 const TAIL_BYTES = 1024;
 
-/** Returns the last lines of git's error output. */
+/** Returns the last lines of the error output of git, or of tar in an image without git. */
 export async function describeExit(
   exec: Exec,
   exit: ExecExit,
   signal: AbortSignal,
   timeoutMs: number = WORKSPACE_LIMITS.guestTimeoutMs,
+  program: 'git' | 'tar' = 'git',
 ): Promise<string> {
-  if (exit.reason === 'timeout') return `git in the VM took longer than ${timeoutMs / 1_000} s`;
+  if (exit.reason === 'timeout') return `${program} in the VM took longer than ${timeoutMs / 1_000} s`;
   let tail = Buffer.alloc(0);
   for await (const chunk of exec.output('stderr', Math.max(0, exit.stderrBytes - TAIL_BYTES), signal))
     tail = Buffer.concat([tail, chunk]).subarray(-TAIL_BYTES);
@@ -345,6 +358,6 @@ export async function describeExit(
   const said = (exit.stderrBytes > TAIL_BYTES ? text.slice(text.indexOf('\n') + 1 || text.length) : text).trim();
   const hint = /No space left on device/.test(said) ? '; raise `disk_mb` of the sandbox' : '';
   return sanitizeLine(
-    `${said === '' ? exit.message || `git in the VM ended with exit code ${exit.exitCode}` : said}${hint}`,
+    `${said === '' ? exit.message || `${program} in the VM ended with exit code ${exit.exitCode}` : said}${hint}`,
   );
 }
