@@ -1,5 +1,5 @@
 /** `npm start` as a newcomer runs it: an agent in a real VM fixes a test, and the command that it prints applies the patch. */
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { packageRoot } from '../setup/package-root.ts';
 import { Rig } from './e2e/rig.ts';
@@ -34,11 +34,11 @@ test('npm start ends with the patch of an agent and the command that applies it'
     /^([^]*)\n\nApply it, and see the test pass:\n {2}(\S.*)\n {2}(\S.*)\n$/.exec(stdout) ?? [];
   expect(before.endsWith(PATCH.trimEnd()), stdout).toBe(true);
   expect(command).toMatch(/^npx voidbox apply fix-\d{8}-\d{6}-[0-9a-f]{4}$/);
-  const type = (line: string): string =>
-    execFileSync('sh', ['-c', line], { cwd: packageRoot(), env, encoding: 'utf8', stdio: 'pipe' });
-  expect(() => type(check), 'the test fails before the patch').toThrow(/2 \+ 3 is not -1/);
-  type(command);
-  expect(type(check)).toBe('2 + 3 is 5\n');
+  const type = (line: string): { readonly status: number | null; readonly stdout: string } =>
+    spawnSync('sh', ['-c', line], { cwd: packageRoot(), env, encoding: 'utf8' });
+  expect(type(check), 'the test fails before the patch').toMatchObject({ status: 1, stdout: '2 + 3 is not -1\n' });
+  expect(type(command)).toMatchObject({ status: 0 });
+  expect(type(check)).toMatchObject({ status: 0, stdout: '2 + 3 is 5\n' });
   const [, runId = ''] = /apply (\S+)$/.exec(command) ?? [];
   const { stages } = JSON.parse((await rig.cli('status', runId, '--json')).stdout) as {
     readonly stages: readonly { readonly isolation: string }[];

@@ -1,7 +1,7 @@
 /** Every command of the README, the first pages and the guides runs as a reader types it, in an empty folder. */
 import { execFile } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { packageRoot } from '../setup/package-root.ts';
 import { BIN, Rig } from './e2e/rig.ts';
@@ -58,12 +58,18 @@ function makePlace(): Place {
   return place;
 }
 
-/** A folder in which npx finds Voidbox, as it does in a checkout, with what the README names of the checkout. */
+/** A folder in which npx finds Voidbox, as it does in a checkout. */
 function makeHome({ rig }: Place): string {
   const home = mkdtempSync(join(rig.specDir, 'page-'));
   mkdirSync(join(home, 'node_modules/.bin'), { recursive: true });
   symlinkSync(BIN, join(home, 'node_modules/.bin/voidbox'));
   return home;
+}
+
+/** Copies what the README names of a checkout, as the package has it: a configuration of TypeScript names other folders. */
+function copyCheckout(home: string): void {
+  const filter = (from: string): boolean => basename(from) !== 'tsconfig.json';
+  for (const name of ['examples', 'docs']) cpSync(join(ROOT, name), join(home, name), { recursive: true, filter });
 }
 
 function readPage(path: string): readonly PagePart[] {
@@ -91,7 +97,7 @@ function requireRunIn(path: string, { page, commands, line }: Extract<PagePart, 
 
 async function runPage(path: string, parts: readonly PagePart[], place: Place): Promise<void> {
   const home = makeHome(place);
-  if (path === 'README.md') for (const name of ['examples', 'docs']) symlinkSync(join(ROOT, name), join(home, name));
+  if (path === 'README.md') copyCheckout(home);
   let cwd = home;
   for (const part of parts) {
     if (part.kind === 'not-run' || part.kind === 'run-in') continue;
