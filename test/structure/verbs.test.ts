@@ -9,7 +9,7 @@ import { beginsWithVerb, functionsIn } from './verbs.ts';
 const ROOT = packageRoot();
 
 /** The number of functions without a verb. It may only fall: lower it together with the number of such functions. */
-const BOUND = 2091;
+const BOUND = 2090;
 
 test('the number of functions whose name does not begin with a verb only falls', () => {
   const sources = pathsOf(ROOT).filter(
