@@ -1,12 +1,12 @@
 /**
  * Commits files that a guest without git left. It provides only names, modes and contents. A temporary repository makes
- * a commit and a pack of them, as git of a guest would, and `importChanges` then checks both as it checks a guest's.
+ * a commit and a pack of them, as git of a guest would, and `importPack` then checks both as it checks a guest's.
  */
 import { Buffer } from 'node:buffer';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readBase } from './base-bundle.ts';
-import { CHANGES_LIMITS, type Changes, importChanges, RefusedChanges } from './import-changes.ts';
+import { CHANGES_LIMITS, type Changes, importPack, RefusedChanges } from './import-changes.ts';
 import { namesIn } from './names.ts';
 import type { PrivateRepository } from './private-repository.ts';
 import { withPrivateRepository } from './private-repository.ts';
@@ -25,8 +25,8 @@ export type LeftFile =
   | { readonly path: string; readonly copyOf: string };
 
 export interface FilesRequest {
-  /** Opens the bundle that `packRepository` made. */
-  readonly base: () => AsyncIterable<Uint8Array>;
+  /** The bundle that `packRepository` made. */
+  readonly base: AsyncIterable<Uint8Array>;
   /** All files of the folder; a file of the base that is not among them is deleted. */
   readonly files: AsyncIterable<LeftFile>;
   readonly message: string;
@@ -39,19 +39,20 @@ const NAMES_BYTES = 512 * 1024 * 1024;
 /** @throws RefusedChanges */
 export async function importFiles<T>(
   host: GitHost,
-  { base: openBase, files, message }: FilesRequest,
+  { base: bundle, files, message }: FilesRequest,
   store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
 ): Promise<Changes<T>> {
   return await withPrivateRepository(host, async (repository) => {
-    const { base } = await readBase(host, repository, openBase());
-    const commit = await makeCommit(host, repository, { base, files, message });
+    const base = await readBase(host, repository, bundle);
+    const commit = await makeCommit(host, repository, { base: base.base, files, message });
     const pack = streamGit(host, ['pack-objects', '--revs', '--thin', '--stdout', '-q', '--delta-base-offset'], {
       env: { GIT_DIR: repository.gitDir },
-      stdin: Buffer.from(`${commit}\n^${base}\n`),
+      stdin: Buffer.from(`${commit}\n^${base.base}\n`),
       mostBytes: CHANGES_LIMITS.allBytes,
       confined: true,
     });
-    return await importChanges(host, { base: openBase(), earlier: null, pack, commit }, store);
+    const stored = await importPack(host, repository, { base, commit, pack }, store);
+    return { ...stored, isNew: commit !== base.base };
   });
 }
 

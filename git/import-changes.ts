@@ -59,17 +59,29 @@ export async function importChanges<T>(
   store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
   limits: ChangesLimits = CHANGES_LIMITS,
 ): Promise<Changes<T>> {
-  if (!/^[0-9a-f]{40}$/.test(request.commit)) throw new RefusedChanges('the guest names no commit');
+  const { commit, pack } = request;
+  if (!/^[0-9a-f]{40}$/.test(commit)) throw new RefusedChanges('the guest names no commit');
   return await withPrivateRepository(host, async (repository) => {
     const base = await readBase(host, repository, request.base);
     const earlier = request.earlier === null ? null : await readEarlier(host, repository, request.earlier);
-    await rejectGuestErrors(async () => {
-      await readPack(host, repository, request.pack, true);
-      await checkCommits(host, repository, base, request.commit, limits);
-    });
-    const stored = await storeChanges(host, repository, base, request.commit, store);
-    return { ...stored, isNew: request.commit !== (earlier ?? base.base) };
+    const stored = await importPack(host, repository, { base, commit, pack }, store, limits);
+    return { ...stored, isNew: commit !== (earlier ?? base.base) };
   });
+}
+
+/** Checks the pack and the commit, also if the repository already has these objects from another source. */
+export async function importPack<T>(
+  host: GitHost,
+  repository: PrivateRepository,
+  { base, commit, pack }: Pick<ChangesRequest, 'commit' | 'pack'> & { readonly base: Base },
+  store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
+  limits: ChangesLimits = CHANGES_LIMITS,
+): Promise<Omit<Changes<T>, 'isNew'>> {
+  await rejectGuestErrors(async () => {
+    await readPack(host, repository, pack, true);
+    await checkCommits(host, repository, base, commit, limits);
+  });
+  return await storeChanges(host, repository, base, commit, store);
 }
 
 async function readEarlier(

@@ -92,7 +92,7 @@ export function createGitRepositories({
       }),
     takeFiles: ({ base, tar, message }, signal) =>
       returnRefusals(() => {
-        const request = { base: () => artifacts.open(base), files: readLeftFiles(tar), message };
+        const request = { base: artifacts.open(base), files: readLeftFiles(tar), message };
         return importFiles({ ...host(), signal }, request, (bytes, mediaType) => artifacts.put(bytes, mediaType));
       }),
   };

@@ -69,7 +69,7 @@ async function* once(bytes: Buffer): AsyncGenerator<Uint8Array> {
 
 async function take(tar: Buffer): Promise<Changes<Buffer>> {
   const files = readLeftFiles(once(tar));
-  return await importFiles(host, { base: () => once(base), files, message: 'Not committed' }, bytesOf);
+  return await importFiles(host, { base: once(base), files, message: 'Not committed' }, bytesOf);
 }
 
 function tarOfRepo(): Buffer {
