@@ -57,16 +57,44 @@ async function packInto<T>(
   { folder, ref, includeDirty, mayRead, signal }: RepositoryRequest,
   store: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
 ): Promise<Packed<T>> {
-  if (author.isShallow)
-    throw new WorkspaceProblem(
-      `the repository ${folder} is a shallow clone, whose commits lack their parents; run \`git fetch --unshallow\` in it`,
-    );
+  refuseShallow(author, folder);
   const copy = await copyRepository(author, join(repository.folder, 'author'), mayRead);
   await writeFile(join(repository.gitDir, 'objects', 'info', 'alternates'), `${copy.objects}\n`);
   const commit = await resolveCommit(host, folder, copy.gitDir, ref);
   const base = includeDirty ? await commitDirty(host, repository, author, commit) : commit;
   const bundle = await writeBase(host, repository, { commit, base }, store, signal);
   return { commit, base, bundle };
+}
+
+/**
+ * Returns why `packRepository` would refuse a repository; null if it would not, as far as its format shows. It reads no
+ * references and no objects.
+ * @throws GitError if git is missing
+ */
+export async function findRepositoryProblem(
+  host: GitHost,
+  { folder, mayRead }: Pick<RepositoryRequest, 'folder' | 'mayRead'>,
+): Promise<string | null> {
+  try {
+    const author = await openRepository(host, folder, mayRead);
+    try {
+      refuseShallow(author, folder);
+    } finally {
+      await author.close();
+    }
+    return null;
+  } catch (error) {
+    const problem = toProblem(error, folder);
+    if (problem instanceof WorkspaceProblem) return problem.message;
+    throw problem;
+  }
+}
+
+function refuseShallow({ isShallow }: OpenRepository, folder: string): void {
+  if (isShallow)
+    throw new WorkspaceProblem(
+      `the repository ${folder} is a shallow clone, whose commits lack their parents; run \`git fetch --unshallow\` in it`,
+    );
 }
 
 function toProblem(error: unknown, folder: string): unknown {

@@ -11,8 +11,9 @@ vi.setConfig({ testTimeout: 30_000 });
 let dir: string;
 beforeEach(() => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-here-')));
-  for (const name of ['base/.git', 'base/.voidbox', 'base/packages/a', 'state'])
+  for (const name of ['base/.git/objects', 'base/.git/refs', 'base/.voidbox', 'base/packages/a', 'state'])
     mkdirSync(join(dir, name), { recursive: true });
+  writeFileSync(join(dir, 'base/.git/HEAD'), 'ref: refs/heads/main\n');
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
@@ -45,4 +46,20 @@ test('an address is named that `run` would ask for', async () => {
   expect(await validate('base', 'https://github.com/victim/private')).toContain(
     'warning[cli/git-refused]: stage fix fetches https://github.com/victim/private with your git login',
   );
+});
+
+test('a repository that a run would fail to pack is named with the code of that failure', async () => {
+  writeFileSync(join(dir, 'base/.git/shallow'), `${'a'.repeat(40)}\n`);
+  const shallow = await validate('base', '.');
+  expect(shallow).toContain(
+    'warning[workspace/unusable]: the workspace of stage fix cannot be packed: the repository DIR/base is a shallow clone',
+  );
+  expect(shallow).toContain('git fetch --unshallow');
+  expect(shallow).toContain('p.yaml:4:');
+  rmSync(join(dir, 'base/.git/HEAD'));
+  expect(await validate('base', '.')).toContain(
+    'warning[workspace/unusable]: the workspace of stage fix cannot be packed: DIR/base is no git repository: DIR/base/.git has no `HEAD`',
+  );
+  mkdirSync(join(dir, 'plain'));
+  expect(await validate('.', 'plain')).toContain('DIR/plain is no git repository, or not its top folder');
 });

@@ -1,3 +1,4 @@
+import { remedyOf } from '../../../domain/errors/error-code.ts';
 import type { Plan } from '../../../domain/plan/plan.ts';
 import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { type UnsupportedPart, findUnsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
@@ -21,6 +22,7 @@ import {
   missingAgentSkills,
 } from '../../../app/start/skill-files.ts';
 import { describeUnknownAddress, findUnknownAddresses } from '../../../app/start/plan-addresses.ts';
+import { findUnusableRepositories } from '../../../app/start/plan-repositories.ts';
 import { findRefusedImages } from '../../../app/start/plan-images.ts';
 import {
   codeOfRefusal,
@@ -103,6 +105,8 @@ interface OnThisHost {
   readonly server: 'embedded' | 'own';
   /** Mounts that `run` would reject here; null if this host does not decide. */
   readonly refusedMounts: readonly Finding[] | null;
+  /** Repositories of workspaces that a run would fail to pack; null if this host does not decide. */
+  readonly unusableRepositories: readonly Finding[] | null;
   /** Addresses that `run` asks for, or refuses without a terminal; null when this host does not decide. */
   readonly refusedAddresses: readonly Finding[] | null;
   /** Writable mounts that hold a repository; null when this host does not decide. */
@@ -132,6 +136,7 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
     return {
       server: 'own',
       refusedMounts: null,
+      unusableRepositories: null,
       refusedAddresses: null,
       writableRepositories: null,
       missingFiles: null,
@@ -141,6 +146,11 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
     };
   const missing = await missingAgentSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
   const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
+  const unusable = await findUnusableRepositories(
+    plan,
+    { baseDir: loaded.baseDir, refused: new Set(refused.map(({ hostPath }) => hostPath)) },
+    env,
+  );
   const demanded = new Map(demandedVariablesOf(plan.stages).map(({ name, stage }) => [name, stage]));
   return {
     server: 'embedded',
@@ -157,6 +167,13 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
       message: describeRefusal(mount, loaded.baseDir, cwd),
       remedy: refusalRemedy(mount, loaded.baseDir, env, cwd),
       ...placeOf(mount.hostPath, loaded),
+    })),
+    unusableRepositories: unusable.map(({ code, message, hostPath }): Finding => ({
+      code,
+      severity: 'warning',
+      message,
+      remedy: remedyOf(code) ?? '',
+      ...placeOf(hostPath, loaded),
     })),
     refusedAddresses: (await findUnknownAddresses(plan, loaded.baseDir, [], env)).map((unknown): Finding => ({
       code: 'cli/git-refused',
@@ -234,6 +251,7 @@ async function printHere(
     await stderr.write(`\n${renderDiagnostics(repositories, sources, { style: stderr.style, width: stderr.width() })}`);
   const refused = [
     ...(here?.refusedMounts ?? []),
+    ...(here?.unusableRepositories ?? []),
     ...(here?.refusedAddresses ?? []),
     ...(here?.missingFiles ?? []),
     ...(here?.refusedImages ?? []),
