@@ -2,8 +2,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { openStores } from '../../store/open-stores.ts';
+import type { Machine } from '../machine.ts';
+import { answerThatStands } from './answers.ts';
 import { typeCommand } from '../../test/rig/runs/typed-command.ts';
 
 // The first command that is typed loads the command line.
@@ -92,4 +95,22 @@ test('an answer to a stage that was not asked, or to one of several, names what 
     expect(stderr).toContain(both);
   }
   expect((await type('approve', 'mixed', 'relaese')).stderr).toContain('and has no stage "relaese"');
+});
+
+test('an artifact that cannot be read now is reported as such, and not as another answer', async () => {
+  const stores = await openStores({ stateDir: dir });
+  try {
+    const unreadable = new CodedError('store/io', 'cannot open an artifact: EMFILE: too many open files');
+    const open = (): never => {
+      throw unreadable;
+    };
+    const machine = {
+      env: { temporalConfigured: false, stateDir: dir },
+      stores: async () => ({ ...stores, artifacts: { ...stores.artifacts, open } }),
+    } as unknown as Machine;
+    const given = { decision: 'approve', by: 'ada', comment: 'go', fields: { window: 'now' } } as const;
+    await expect(answerThatStands('mixed', 'release', given, machine)).rejects.toBe(unreadable);
+  } finally {
+    await stores.close();
+  }
 });

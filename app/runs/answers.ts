@@ -154,7 +154,7 @@ async function approvalIn({ output }: AnswerView, artifacts: ArtifactStore): Pro
   try {
     for await (const piece of artifacts.open(output)) pieces.push(piece);
   } catch (error) {
-    if (isCodedError(error)) return null;
+    if (isCodedError(error) && error.code === 'store/damaged') return null;
     throw error;
   }
   return JSON.parse(Buffer.concat(pieces).toString('utf8')) as ApprovalAnswer;

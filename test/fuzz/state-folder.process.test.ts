@@ -97,7 +97,7 @@ async function checkWorkerStart(stateDir: string): Promise<void> {
       log: () => undefined,
     }).list();
     expect(open).toContain('open-good');
-    await announceResumed(events, open, 'a-worker');
+    await announceResumed(events, { runIds: open, by: 'a-worker', log: () => undefined });
     expect(await events.find('open-good', 'run/resumed/a-worker')).not.toBeNull();
   } finally {
     await close();

@@ -182,7 +182,7 @@ async function startCare(
   const open = await openRuns.list();
   if (open.length > 0) {
     log('info', `resumes ${open.length} unfinished runs: ${open.join(', ')}`);
-    await announceResumed(deps.events, open, `worker-${process.pid}-${Date.now()}`);
+    await announceResumed(deps.events, { runIds: open, by: `worker-${process.pid}-${Date.now()}`, log });
   }
   const giveBackRoom = createRetentionWatch(deps.retainedVms ?? { list: async () => [] }, deps.leases);
   let busy = false;

@@ -5,7 +5,8 @@ import type { HostVariables } from '../../activities/ports/host-variables.ts';
 import type { IndexedRun, RunIndex } from '../../activities/ports/run-index.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { cleanUp } from './janitor.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { announceResumed, cleanUp } from './janitor.ts';
 import { createOpenRuns } from './open-runs.ts';
 
 const SERVER = 'here';
@@ -89,4 +90,61 @@ test('each of two hosts with shared records ends its own runs, and its own VMs o
   await round('b');
   expect(ended()).toEqual(['of-a', 'of-b']);
   expect(logs.get('of-b')?.map(({ body }) => body.type)).toEqual(['run-finished']);
+});
+
+const UNREADABLE = new CodedError('store/io', 'cannot open admission.json: EMFILE: too many open files');
+const DAMAGED = new CodedError('store/damaged', 'admission.json is damaged: it is no JSON');
+
+test('a round ends the VMs of an ended run with a damaged admission, and reports a run whose admission cannot be read', async () => {
+  const released: string[] = [];
+  const logged: string[] = [];
+  const runIds = ['damaged', 'unreadable'];
+  const unused = async (): Promise<never> => {
+    throw new Error('a run without a known owner has none of these');
+  };
+  await cleanUp({
+    client,
+    openRuns: { list: async () => [], events: {} as EventLog, ended: () => undefined },
+    records: {
+      get: async (runId: string) => {
+        throw runId === 'damaged' ? DAMAGED : UNREADABLE;
+      },
+    } as unknown as RunRecords,
+    hostVariables: { drop: unused } as unknown as HostVariables,
+    serverId: SERVER,
+    hostId: 'a',
+    listVms: async () =>
+      runIds.map((runId) => ({
+        key: { runId, scope: 's', instance: [], generation: 0 },
+        alive: true,
+        need: { memoryMib: 1, vcpus: 1, diskMib: 1 },
+      })),
+    release: async ({ runId }) => void released.push(runId),
+    dropMounts: unused,
+    endSessions: unused,
+    log: (level, message) => void logged.push(`${level}: ${message}`),
+  });
+  expect(released).toEqual(['damaged']);
+  expect(logged.filter((line) => line.startsWith('warning'))).toEqual([
+    `warning: could not maintain run unreadable: ${UNREADABLE.message}`,
+  ]);
+});
+
+test('a worker starts although a log does not accept that it resumes a run, and reports that log unless it is damaged', async () => {
+  const written: string[] = [];
+  const logged: string[] = [];
+  const append = async (runId: string): Promise<number> => {
+    if (runId === 'damaged') throw DAMAGED;
+    if (runId === 'unreadable') throw UNREADABLE;
+    return written.push(runId);
+  };
+  const runIds = ['damaged', 'unreadable', 'open'];
+  await announceResumed(
+    { append },
+    { runIds, by: 'w', log: (level, message) => void logged.push(`${level}: ${message}`) },
+  );
+  expect(written).toEqual(['open']);
+  expect(logged).toEqual([
+    `warning: run unreadable: its log does not accept that this worker has resumed it: ${UNREADABLE.message}`,
+  ]);
 });

@@ -134,16 +134,30 @@ function endOfCommand(message: string): NewRunEvent {
   };
 }
 
-/** Writes an event to each unfinished run, which reports that this worker has resumed it. */
+export interface Announcement {
+  readonly runIds: readonly string[];
+  /** The worker that resumes the runs. */
+  readonly by: string;
+  readonly log: Log;
+  readonly now?: () => number;
+}
+
+/**
+ * Writes an event to each unfinished run, which reports that this worker has resumed it. A log that does not accept the
+ * event is reported, and the worker starts.
+ */
 export async function announceResumed(
-  events: EventLog,
-  runIds: readonly string[],
-  by: string,
-  now: () => number = Date.now,
+  events: Pick<EventLog, 'append'>,
+  { runIds, by, log, now = Date.now }: Announcement,
 ): Promise<void> {
   for (const runId of runIds)
-    await skipDamaged(
-      () => events.append(runId, [{ id: EVENT_ID.runResumed(by), atMs: now(), body: { type: 'run-resumed', by } }]),
-      0,
-    );
+    try {
+      await skipDamaged(
+        () => events.append(runId, [{ id: EVENT_ID.runResumed(by), atMs: now(), body: { type: 'run-resumed', by } }]),
+        0,
+      );
+    } catch (error) {
+      if (!isCodedError(error)) throw error;
+      log('warning', `run ${runId}: its log does not accept that this worker has resumed it: ${textOf(error)}`);
+    }
 }

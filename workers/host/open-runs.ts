@@ -117,13 +117,13 @@ export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
 
 /**
  * Returns the result of work on one run, or `otherwise` if the run's files are damaged, so that other runs are still
- * handled.
+ * handled. It throws every other error, because a file that cannot be read now may be readable in the next round.
  */
 export async function skipDamaged<T, U>(work: () => Promise<T>, otherwise: U): Promise<T | U> {
   try {
     return await work();
   } catch (error) {
-    if (isCodedError(error)) return otherwise;
+    if (isCodedError(error) && error.code === 'store/damaged') return otherwise;
     throw error;
   }
 }

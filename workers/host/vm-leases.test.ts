@@ -1,5 +1,6 @@
 import { WorkflowNotFoundError, type Client } from '@temporalio/client';
 import { expect, test, vi } from 'vitest';
+import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { countLiving, keepLeases, renewalIntervalMs, renewLeases, type VmLeasesOptions } from './vm-leases.ts';
 
@@ -64,6 +65,21 @@ test('no lease is renewed while the server does not answer, so that a VM ends wi
   expect(kept).toEqual([]);
   expect(said).toEqual([
     'run open: its VMs are not kept, because it is not known to be running: UNAVAILABLE: connection refused',
+  ]);
+});
+
+test('the server decides about the VMs of a run whose admission cannot be read; the log reports an admission that is not damaged', async () => {
+  const { all, kept, said } = options({ damaged: 'RUNNING', unreadable: 'RUNNING', ended: 'COMPLETED' });
+  const records = {
+    get: async (runId: string) => {
+      throw new CodedError(runId === 'damaged' ? 'store/damaged' : 'store/io', `${runId}: no admission`);
+    },
+  } as unknown as RunRecords;
+  await renewLeases({ ...all, records });
+  expect(kept.toSorted()).toEqual(['damaged', 'unreadable']);
+  expect(said.toSorted()).toEqual([
+    'run ended: the server decides whether its VMs are kept: ended: no admission',
+    'run unreadable: the server decides whether its VMs are kept: unreadable: no admission',
   ]);
 });
 

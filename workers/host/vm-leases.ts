@@ -9,6 +9,7 @@ import type { Leases } from '../../activities/ports/leases.ts';
 import type { VmKey } from '../../activities/ports/sandbox.ts';
 import { stateOfCommandCall } from '../../client/runs/command-call.ts';
 import { describeRun } from '../../client/runs/runs.ts';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { HostVm } from './janitor.ts';
 import { textOf, type Log } from '../log.ts';
 import { skipDamaged } from './open-runs.ts';
@@ -83,12 +84,16 @@ export async function renewLeases(options: VmLeasesOptions): Promise<void> {
   );
 }
 
-async function isRunOpen({ client, records, serverId }: VmLeasesOptions, runId: string): Promise<boolean> {
-  // The owner of a run with a damaged admission is unknown, so the run counts as open if this server reports it as
+async function isRunOpen({ client, records, serverId, log }: VmLeasesOptions, runId: string): Promise<boolean> {
+  // The owner of a run whose admission cannot be read is unknown, so the run counts as open if this server reports it as
   // running.
-  const owner = await skipDamaged(() => ownerOf(records, runId), 'damaged' as const);
-  if (owner !== 'damaged' && owner?.serverId !== serverId) return false;
-  if (owner !== 'damaged' && owner.command !== undefined)
+  const owner = await skipDamaged(() => ownerOf(records, runId), 'unknown' as const).catch((error: unknown) => {
+    if (!isCodedError(error)) throw error;
+    log('warning', `run ${runId}: the server decides whether its VMs are kept: ${textOf(error)}`);
+    return 'unknown' as const;
+  });
+  if (owner !== 'unknown' && owner?.serverId !== serverId) return false;
+  if (owner !== 'unknown' && owner.command !== undefined)
     return (await stateOfCommandCall(client, owner.command)) === 'pending';
   return (await describeRun(client, runId)).state === 'running';
 }
