@@ -1,6 +1,6 @@
 /** `voidbox approve` and `voidbox reject`: one answer to one stage. */
 import { userInfo } from 'node:os';
-import { AnswerError, answerStage, stagesThatAsk } from '../../client/runs/answers.ts';
+import { AnswerError, answerStage, listAskingStages } from '../../client/runs/answers.ts';
 import { openServerLink } from '../../client/temporal/server-link.ts';
 import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -62,7 +62,7 @@ export async function answerRun(
   if (isElsewhere(found) && found.state !== 'running') return await printAnswerOfHistory();
   try {
     const stage =
-      stageText ?? requireOneQuestion(runId, await link.briefly((client) => stagesThatAsk(client, runId)), decision);
+      stageText ?? requireOneQuestion(runId, await link.briefly((client) => listAskingStages(client, runId)), decision);
     const request: AnswerRequest = { stage, ...given };
     return await printReceipt(
       runId,

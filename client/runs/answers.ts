@@ -105,15 +105,29 @@ function isWindowOf(workflowId: string, list: string): boolean {
   return workflowId.split('/')[3]?.replace(/~\d+$/, '') === list;
 }
 
-/** Names of the stages that wait for an answer, in the plan's order, and then those of items. @throws AnswerError */
-export async function stagesThatAsk(client: Client, runId: string): Promise<readonly string[]> {
+export interface OpenQuestions {
+  /** The name in the spec; null before the admission. */
+  readonly name: string | null;
+  readonly host: string | null;
+  /** Names of the stages that wait for an answer, in the plan's order, and then those of items. */
+  readonly stages: readonly string[];
+}
+
+/** Asks the run itself, so that a client of another host knows its questions. @throws AnswerError */
+export async function readOpenQuestions(client: Client, runId: string): Promise<OpenQuestions> {
   return translateErrors(runId, async () => {
-    const { state, stages } = await client.workflow.getHandle(runId).query<RunStatus, []>(RUN_MESSAGES.view);
+    const { state, name, host, stages } = await client.workflow
+      .getHandle(runId)
+      .query<RunStatus, []>(RUN_MESSAGES.view);
     if (state !== 'running' && state !== 'admitting') throw createEndedError(runId);
     const own = stages.flatMap(({ id, state: each }) => (each === 'asking' ? [id] : []));
     const ofItems = await windowsOf(client, runId, null);
-    return [...own, ...ofItems.flatMap(({ asking }) => asking)];
+    return { name, host, stages: [...own, ...ofItems.flatMap(({ asking }) => asking)] };
   });
+}
+
+export async function listAskingStages(client: Client, runId: string): Promise<readonly string[]> {
+  return (await readOpenQuestions(client, runId)).stages;
 }
 
 async function translateErrors<T>(runId: string, call: () => Promise<T>): Promise<T> {

@@ -80,7 +80,7 @@ export async function listWaitingAdmissions(
   return { runs, hasMore };
 }
 
-interface OpenRuns {
+export interface OpenRuns {
   readonly runIds: readonly string[];
   readonly hasMore: boolean;
 }
@@ -97,6 +97,13 @@ async function listOpenRuns(client: Client): Promise<OpenRuns> {
     if (callStatus(error) !== INVALID_ARGUMENT) throw error;
     return await listPage(client, open);
   }
+}
+
+/** Lists runs that have not ended, latest first. @param sinceMs  the earliest start; absent: any */
+export async function listRunsWithoutEnd(client: Client, sinceMs: number | undefined): Promise<OpenRuns> {
+  const open = `WorkflowType = '${RUN_WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'`;
+  const since = sinceMs === undefined ? '' : ` AND StartTime >= '${new Date(sinceMs).toISOString()}'`;
+  return await listPage(client, `${open}${since}`);
 }
 
 async function listPage({ workflowService, options: { namespace } }: Client, query: string): Promise<OpenRuns> {

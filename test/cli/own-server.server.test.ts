@@ -159,6 +159,19 @@ test.each(['approve', 'reject'])(
     const asks = async (): Promise<boolean> =>
       (await voidbox('with-worker', 'runs', '--waiting', '--json')).stdout.includes(runId);
     while (!(await asks()) && Date.now() < end);
+    const waiting = await voidbox('without', 'runs', '--waiting', '--json');
+    expect(JSON.parse(waiting.stdout), waiting.stderr).toEqual({
+      runs: [],
+      hasMore: false,
+      admitting: null,
+      asking: { runs: [{ runId, name: 'ask', host: workerHost(), stages: ['release'] }], silent: [], hasMore: false },
+    });
+    const shown = await voidbox('without', 'runs', '--waiting');
+    expect(shown.stdout).toContain('WAITS ON ANOTHER HOST');
+    expect(shown.stdout).not.toContain('No run waits');
+    expect((await voidbox('without', 'runs', '--waiting', '--name', 'other')).stdout).toBe(
+      'No run waits for an answer.\n',
+    );
     const line = [command, runId, 'release', '--by', 'ada', '-c', 'two\nlines', '-f', 'rows=3', '--json'];
     const answered = await voidbox('without', ...line);
     expect(answered.code, answered.stderr).toBe(0);

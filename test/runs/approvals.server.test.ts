@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { answerStage, stagesThatAsk } from '../../client/runs/answers.ts';
+import { answerStage, listAskingStages } from '../../client/runs/answers.ts';
 import { awaitOutcome, cancelRun, startRun } from '../../client/runs/runs.ts';
 import type { RunEvent, RunEventBody, RunOutcome } from '../../domain/run/event.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
@@ -86,7 +86,7 @@ test('an approval is asked, answered by its fields, and its answer is the output
     '{ message: "Release?", by: [managers], timeout: 1h, fields: [{ name: count, type: number }, { name: note, required: false }] }',
   );
   await untilAsked('approved');
-  expect(await stagesThatAsk(stack.runs.client, 'approved')).toEqual(['release']);
+  expect(await listAskingStages(stack.runs.client, 'approved')).toEqual(['release']);
   const { question } = bodyOf(await stack.eventsOf('approved'), 'stage-asking')!;
   expect(question).toMatchObject({ message: 'Release?', by: ['managers'], onTimeout: 'fail' });
   expect(question!.deadlineAtMs! - Date.now()).toBeGreaterThan(50 * 60_000);
@@ -147,13 +147,13 @@ test('the same answer again gets the same receipt, another answer is refused wit
   await untilAsked('twice');
   const [one, other] = await Promise.all([answer('twice', {}), answer('twice', {})]);
   // The workflow knows at once; its log follows with the next activity.
-  expect(await stagesThatAsk(stack.runs.client, 'twice')).not.toContain('release');
+  expect(await listAskingStages(stack.runs.client, 'twice')).not.toContain('release');
   expect(other).toEqual(one);
   expect(await answer('twice', {})).toEqual(one);
   await expect(answer('twice', { decision: 'reject' })).rejects.toEqual(
     refusedWith(`stage release was approved by ada at ${one.at} already`),
   );
-  while ((await stagesThatAsk(stack.runs.client, 'twice'))[0] !== 'last') await sleep(20);
+  while ((await listAskingStages(stack.runs.client, 'twice'))[0] !== 'last') await sleep(20);
   await answer('twice', { stage: 'last' });
   expect((await outcomeOf('twice')).state).toBe('succeeded');
 });

@@ -1,6 +1,6 @@
 /** Questions of items, through a real Temporal server and the real activities; only the VM is a mock. */
 import { expect, test } from 'vitest';
-import { AnswerError, answerStage, stagesThatAsk } from '../../client/runs/answers.ts';
+import { AnswerError, answerStage, listAskingStages } from '../../client/runs/answers.ts';
 import { cancelRun, startRun } from '../../client/runs/runs.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { checkExpressions } from '../../domain/language/expression/check.ts';
@@ -49,7 +49,7 @@ async function start(
   await startRun(runs.client, { runId, request: { plan: toWire(plan!) }, summary: `test ${runId}` });
 }
 
-const asking = (runId: string): Promise<readonly string[]> => stagesThatAsk(runs.client, runId);
+const asking = (runId: string): Promise<readonly string[]> => listAskingStages(runs.client, runId);
 
 async function windowOf(runId: string): Promise<string> {
   const { raw } = await runs.client.workflow.getHandle(runId).describe();

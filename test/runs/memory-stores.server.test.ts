@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { answerStage, stagesThatAsk } from '../../client/runs/answers.ts';
+import { answerStage, listAskingStages } from '../../client/runs/answers.ts';
 import { startRun } from '../../client/runs/runs.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
 import { MemoryPlace, openMemoryStores } from '../rig/runs/memory-stores.ts';
@@ -39,7 +39,7 @@ workflow:
 
 test('a run with items, an approval, a failed stage and a large output ends as on files, also over a new worker', async () => {
   await startRun(runs.client, { runId: 'memory', request: { spec: SPEC }, summary: 'test memory' });
-  while ((await stagesThatAsk(runs.client, 'memory')).length === 0) await sleep(20);
+  while ((await listAskingStages(runs.client, 'memory')).length === 0) await sleep(20);
   expect(await runs.stack.stores.index.openRuns()).toEqual(['memory']);
   // The next worker knows only what the stores contain of the run.
   await runs.stopWorker();

@@ -3,6 +3,7 @@ import type { IndexedRun, RunPosition } from '../../../activities/ports/run-inde
 import { readDiskRoom } from '../../../store/disk-room.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
 import { emptyView, type RunView, withDamage } from '../../../store/run-view.ts';
+import type { AskingRuns } from '../../../client/runs/asking-runs.ts';
 import type { WaitingAdmissions } from '../../../client/runs/waiting-admissions.ts';
 import { parseSinceTime } from '../../runs/log-filter.ts';
 import { countOf } from '../../typed-count.ts';
@@ -15,6 +16,8 @@ import { toRunJson } from '../../render/runs/run-json.ts';
 import { describeRoom, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderRuns } from '../../render/runs/runs-table.ts';
 import { renderWaitingAdmissions, toAdmittingJson } from '../../render/runs/waiting-admissions.ts';
+import { readAskingRuns } from '../../../app/runs/asking-runs.ts';
+import { renderAskingRuns } from '../../render/runs/asking-runs.ts';
 import { readWaitingAdmissions } from '../../../app/runs/waiting-admissions.ts';
 
 interface Options {
@@ -50,9 +53,10 @@ export const command = defineCommand<Options>({
     const { views, hasMore } = await select(options, context);
     const admissions = asksForAdmissions(options) ? await readWaitingAdmissions(context) : null;
     const waiting = admissions === null ? null : filterStartedSince(admissions, sinceMsOf(options.since, context));
+    const asking = options.waiting === true ? await readAskingElsewhere(options, context) : null;
     if (options.json) {
       const admitting = waiting === null ? null : toAdmittingJson(waiting);
-      await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson), hasMore, admitting })}\n`);
+      await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson), hasMore, admitting, asking })}\n`);
       return EXIT.success;
     }
     const { style } = context.stdout;
@@ -67,9 +71,12 @@ export const command = defineCommand<Options>({
           advise(`The latest ${views.length} are shown. More: voidbox runs --limit N; all: voidbox runs --all`),
         ),
       );
+    const askingLines = asking === null ? [] : renderAskingRuns(asking, { ...display, advise });
+    const isEmpty = views.length === 0 && waitingLines.length === 0 && askingLines.length === 0;
     const blocks = [
-      views.length > 0 ? listed : waitingLines.length > 0 ? [] : [await explainEmptyList(options, context)],
+      views.length > 0 ? listed : isEmpty ? [await explainEmptyList(options, context)] : [],
       waitingLines,
+      askingLines,
       await renderDelayLines(views, { options, isKnown: waiting !== null, context }),
     ];
     const lines = blocks
@@ -79,6 +86,12 @@ export const command = defineCommand<Options>({
     return EXIT.success;
   },
 });
+
+async function readAskingElsewhere(options: Options, context: CliContext): Promise<AskingRuns | null> {
+  const asking = await readAskingRuns(context, sinceMsOf(options.since, context));
+  if (asking === null || options.name === undefined) return asking;
+  return { ...asking, runs: asking.runs.filter(({ name }) => name === options.name) };
+}
 
 async function explainEmptyList({ waiting, state, name, since }: Options, context: CliContext): Promise<string> {
   if (waiting === true) return 'No run waits for an answer.';
