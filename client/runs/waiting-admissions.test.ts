@@ -33,6 +33,7 @@ async function listOn({
       const found = described[workflowId];
       return found instanceof Error ? Promise.reject(found) : Promise.resolve(found);
     },
+    listWorkers: () => Promise.resolve({ workersInfo: [] }),
     describeTaskQueue: () =>
       polledMs === undefined
         ? Promise.reject(new Error('denied'))

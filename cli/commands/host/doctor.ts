@@ -83,7 +83,7 @@ async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {
 async function inspectOwnServer(env: CliContext['env']): Promise<TemporalReport> {
   const { readConfiguredAddress } = await import('../../../client/temporal/temporal-address.ts');
   const { connectOwnServer, refusalOf } = await import('../../../client/temporal/server-problem.ts');
-  const { readLastPollTime } = await import('../../../client/temporal/pollers.ts');
+  const { QUIET_MS, readLastPollTime } = await import('../../../client/temporal/pollers.ts');
   const none = { kind: 'own', address: null, namespace: 'default', uiUrl: null, hasWorker: null } as const;
   let own: Omit<TemporalReport, 'problem' | 'remedy'> = none;
   try {
@@ -92,7 +92,8 @@ async function inspectOwnServer(env: CliContext['env']): Promise<TemporalReport>
     own = { ...none, address: target.address, namespace: target.namespace };
     const { client } = await connectOwnServer(target, env);
     try {
-      const hasWorker = (await readLastPollTime(client, RUN_TASK_QUEUE)) !== null;
+      const polledMs = await readLastPollTime(client, RUN_TASK_QUEUE);
+      const hasWorker = polledMs !== null && Date.now() - polledMs < QUIET_MS;
       return { ...own, problem: null, remedy: null, hasWorker };
     } catch (error) {
       throw refusalOf(error, target, env) ?? error;
