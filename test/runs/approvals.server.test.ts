@@ -13,7 +13,13 @@ import { startTestStack, type TestStack } from '../rig/servers/test-worker.ts';
 import type { AnswerRequest } from '../../workflows/run/answer-request.ts';
 import type { RunningWorkers } from '../../workers/workers.ts';
 
-const backend = createMockBackend({ programs: {} });
+/** Ends the command `until` of each run. */
+const ends = new Map<string, () => void>();
+const backend = createMockBackend({
+  programs: {
+    until: ({ args: [key = ''] }) => new Promise((resolve) => ends.set(key, () => resolve(0))),
+  },
+});
 let temporalCli: string;
 let stack: TestStack;
 let worker: RunningWorkers;
@@ -242,6 +248,70 @@ test('a run that is cancelled withdraws its question', async () => {
   expect((await outcomeOf('asking-cancelled')).state).toBe('cancelled');
   expect(bodyOf(await stack.eventsOf('asking-cancelled'), 'stage-answered')).toMatchObject({ outcome: 'cancelled' });
   await expect(answer('asking-cancelled', {})).rejects.toMatchObject({ kind: 'ended' });
+});
+
+describe('an answer that is late', () => {
+  /** A run that stays open after a cancel until `cleanup` ends. */
+  async function startWithCleanup(runId: string): Promise<void> {
+    const cleanup = `    - { name: cleanup, finally: true, run: { program: until, args: [${runId}] } }\n`;
+    const text = `${spec(runId, '{ message: "Release?" }')}${cleanup}`;
+    await startRun(stack.runs.client, { runId, request: { spec: text }, summary: `test ${runId}` });
+    await untilAsked(runId);
+  }
+
+  async function cancelUntilWithdrawn(runId: string): Promise<void> {
+    await cancelRun(stack.runs.client, runId);
+    await expect.poll(() => ends.has(runId)).toBe(true);
+    expect(await listAskingStages(stack.runs.client, runId)).toEqual([]);
+  }
+
+  const refusal = refusedWith('no stage "release" of this run waits for an answer');
+
+  async function expectWithdrawn(runId: string): Promise<void> {
+    ends.get(runId)!();
+    expect((await outcomeOf(runId)).state).toBe('cancelled');
+    const answered = (await stack.eventsOf(runId)).flatMap(({ body }) =>
+      body.type === 'stage-answered' ? [`${body.stage} ${body.outcome} ${body.by ?? '-'}`] : [],
+    );
+    expect(answered).toEqual(['release cancelled -']);
+  }
+
+  test('an answer to a withdrawn question is refused, and the run does not record it', async () => {
+    await startWithCleanup('late');
+    await cancelUntilWithdrawn('late');
+    await expect(answer('late', {})).rejects.toEqual(refusal);
+    await expect(answer('late', { decision: 'reject' })).rejects.toEqual(refusal);
+    await expectWithdrawn('late');
+  });
+
+  test('an answer is refused whose question is withdrawn while the worker records it', async () => {
+    let begin = (): void => undefined;
+    let release = (): void => undefined;
+    const recording = new Promise<void>((resolve) => (begin = resolve));
+    const released = new Promise<void>((resolve) => (release = resolve));
+    await stopWorker();
+    worker = await stack.startWorker(({ recordApproval }) => ({
+      recordApproval: async (call) => {
+        if (call.runId !== 'late-recorded' || call.stage !== 'release') return await recordApproval(call);
+        begin();
+        await released;
+        return await recordApproval(call);
+      },
+    }));
+    try {
+      await startWithCleanup('late-recorded');
+      const late = answer('late-recorded', {}).catch((error: unknown) => error);
+      await recording;
+      await cancelUntilWithdrawn('late-recorded');
+      release();
+      expect(await late).toEqual(refusal);
+      await expectWithdrawn('late-recorded');
+    } finally {
+      release();
+      await stopWorker();
+      worker = await stack.startWorker();
+    }
+  });
 });
 
 test('the temporal command line answers, and a wrong answer is refused with the form of an answer', async () => {
