@@ -61,7 +61,7 @@ describe('is refused', () => {
     ],
     ['when it has no variable', () => write('{ not an env file }'), 'it has no line NAME=value'],
     ['when it has a zero byte', () => write('A=b\0c'), 'it has a zero byte'],
-    ['when a name is none', () => write('A=b\n1two=c'), 'a name in it is not one of a variable'],
+    ['when a name is invalid', () => write('A=b\n1two=c'), 'a name in it is not one of a variable'],
     [
       'when it belongs to another user',
       () => {

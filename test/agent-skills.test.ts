@@ -86,7 +86,7 @@ it.each([
     { 'market-mcp': { type: 'stdio', command: '/opt/bin/market-mcp', args: ['--cache', '/tmp'], env: {} } },
   ],
   [
-    'mcp: equal names are told apart',
+    'mcp: equal names get numbers',
     'mcp:m, { command: /a/m }, { command: /b/m }',
     {
       m: { type: 'stdio', command: 'm', args: [], env: {} },

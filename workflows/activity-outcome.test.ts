@@ -71,8 +71,8 @@ test.each<[string, unknown]>([
   ['a result of another stage', { ...RESULT, stage: 'b' }],
   ['a result of another attempt', { ...RESULT, execKey: 'a/0/2' }],
   ['a success', { ...RESULT, outcome: 'succeeded', failure: null }],
-  ['a failure that is none', { ...RESULT, failure: 'no rule' }],
-  ['outputs that are none', { ...RESULT, outputs: { a: 1 } }],
+  ['an invalid failure', { ...RESULT, failure: 'no rule' }],
+  ['invalid outputs', { ...RESULT, outputs: { a: 1 } }],
 ])('a failure that carries %s becomes its own type and message', (_what, detail) => {
   expect(stageFailureEvent(carrying(detail), 'a', 'a/0/1', false)).toEqual({
     type: 'stage-broken',

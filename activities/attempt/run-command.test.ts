@@ -185,7 +185,7 @@ test.each<[string, unknown, string]>([
   ],
   ['a name with a space', { program: 'a', name: 'a b' }, 'letters, digits'],
   ['a timeout of none', { program: 'a', timeoutMs: 0 }, 'timeoutMs'],
-  ['a mode that is none', { program: 'a', sandbox: { mode: 'docker' } }, 'mode'],
+  ['an unknown mode', { program: 'a', sandbox: { mode: 'docker' } }, 'mode'],
 ])('%s is refused and leaves nothing', async (_what, request, words) => {
   await expect(run(request as CommandRequest)).rejects.toMatchObject({
     type: 'admit/invalid',

@@ -75,7 +75,7 @@ test.each<[string, string, object]>([
   ['of an unknown stage', 'stage/evil/0/1/failed', { ...failed, stage: 'evil', execKey: 'evil/0/1' }],
   ['of an attempt that cannot be', 'stage/own/0/9/failed', { ...failed, execKey: 'own/0/9' }],
   ['under the id of a result', 'stage/own/0/1/finished', failed],
-  ['with a failure that is none', 'stage/own/0/1/failed', { ...failed, failure: { code: 'vm/lost' } }],
+  ['with an invalid failure', 'stage/own/0/1/failed', { ...failed, failure: { code: 'vm/lost' } }],
   ['with a long text', 'stage/own/0/1/failed', { ...failed, failure: { ...FAILURE, message: 'x'.repeat(70_000) } }],
 ])('a failure %s is refused', (_what, id, body) => {
   expect(() => checkEvents(RUN, [{ id, atMs: 1, body }])).toThrow(expect.objectContaining({ code: 'call/refused' }));
@@ -95,7 +95,7 @@ test.each<[string, string, object]>([
   ['with a field that it does not have', 'stage/talk/0/1/answered', { ...answered, ...rejected, fields: { evil: 1 } }],
   ['with a field of another type', 'stage/talk/0/1/answered', { ...answered, ...rejected, fields: { count: 'x' } }],
   ['that succeeded with fields', 'stage/talk/0/1/answered', { ...answered, fields: { count: 3 } }],
-  ['by nobody who has a name', 'stage/talk/0/1/answered', { ...answered, by: 7 }],
+  ['by a person without a name', 'stage/talk/0/1/answered', { ...answered, by: 7 }],
   ['under the id of a result', 'stage/talk/0/1/finished', answered],
   ['that succeeded with a failure', 'stage/talk/0/1/answered', { ...answered, failure: FAILURE }],
   ['that failed without one', 'stage/talk/0/1/answered', { ...answered, outcome: 'failed' }],
@@ -153,7 +153,7 @@ test('the event that a stage was passed is accepted, also after a repeated decis
 
 test.each<[string, string, object]>([
   ['without a condition', 'stage/own/passed', { ...passed, stage: 'own' }],
-  ['that nobody knows', 'stage/evil/passed', { ...passed, stage: 'evil' }],
+  ['unknown to the plan', 'stage/evil/passed', { ...passed, stage: 'evil' }],
   ['under the id of another', 'stage/own/passed', passed],
   ['under an id that the machine does not make', 'stage/gate/passed/1', passed],
   ['with an output that is no ref', 'stage/gate/passed', { ...passed, output: { sha256: 'x' } }],

@@ -81,7 +81,7 @@ describe('a stage that asks', () => {
     ['of no attempt', { attempt: '1' }],
     ['with a deadline that is no time', { deadlineAtMs: 'soon' }],
     ['with a deadline beyond all dates', { deadlineAtMs: 9e15 }],
-    ['with events that are none', { events: [{ id: 'x', atMs: 1, body: { type: 'run-finished' } }] }],
+    ['with invalid events', { events: [{ id: 'x', atMs: 1, body: { type: 'run-finished' } }] }],
   ])('a question %s is refused', async (_what, change) => {
     await expect(as('asks', () => rig.calls.ask({ ...ask, ...change }))).rejects.toMatchObject({
       code: 'call/refused',
@@ -91,7 +91,7 @@ describe('a stage that asks', () => {
   test.each<[string, object]>([
     ['of a stage that runs a command', { stage: 'own' }],
     ['of an attempt that cannot be', { attempt: 0 }],
-    ['by somebody with a long name', { by: 'x'.repeat(257) }],
+    ['by a person with a long name', { by: 'x'.repeat(257) }],
     ['with a long comment', { comment: 'x'.repeat(2_049) }],
     ['at no time', { atMs: Number.NaN }],
     ['that does not say whether a deadline gave it', { timedOut: undefined }],
@@ -161,7 +161,7 @@ describe('a wait until a time that outputs say', () => {
     ['without what it reads', { upstream: {} }],
     ['with a stage that it does not read', { upstream: { own: taken, fixed: taken } }],
     ['with an output that is no ref', { upstream: { own: { output: { sha256: 'x' }, outputs: {} } } }],
-    ['of an item that is none', { instance: [{ part: 'own', item: 0 }] }],
+    ['of an item of a stage without items', { instance: [{ part: 'own', item: 0 }] }],
   ])('is not found by a call %s', async (_what, change) => {
     await expect(as('waits', () => rig.calls.findTime({ ...find, ...change }))).rejects.toMatchObject({
       code: 'call/refused',
@@ -206,10 +206,10 @@ describe('a stage with a condition', () => {
     ['of an unknown stage', { stage: 'evil' }],
     ['without what it reads', { upstream: {} }],
     ['with a stage that it does not read', { upstream: { own: end, last: end } }],
-    ['with an end that is none', { upstream: { own: { ...end, state: 'running' } } }],
+    ['with an invalid end', { upstream: { own: { ...end, state: 'running' } } }],
     ['with an attempt that cannot be', { upstream: { own: { ...end, attempt: 99 } } }],
     ['with an output that is no ref', { upstream: { own: { ...end, output: { sha256: 'x' } } } }],
-    ['with events that are none', { events: [{ id: 'x', atMs: 1, body: { type: 'run-finished' } }] }],
+    ['with invalid events', { events: [{ id: 'x', atMs: 1, body: { type: 'run-finished' } }] }],
   ])('is not decided by a call %s', async (_what, change) => {
     await expect(as('decides', () => rig.calls.evaluate({ ...evaluate, ...change }))).rejects.toMatchObject({
       code: 'call/refused',

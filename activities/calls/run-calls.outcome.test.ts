@@ -28,14 +28,14 @@ describe('an outcome', () => {
   });
 
   test.each<[string, object]>([
-    ['of another state', { ...outcome, state: 'excellent' }],
-    ['that only an operator makes', { ...outcome, state: 'terminated' }],
-    ['succeeded with a failure', { ...outcome, failure }],
-    ['failed without a failure', { ...outcome, state: 'failed' }],
-    ['of an unknown stage', { ...outcome, state: 'failed', failedStage: 'evil', failure }],
-    ['with an output that is not a ref', { ...outcome, output: { sha256: 'x' } }],
+    ['an outcome of another state', { ...outcome, state: 'excellent' }],
+    ['an outcome that only an operator makes', { ...outcome, state: 'terminated' }],
+    ['a success with a failure', { ...outcome, failure }],
+    ['a failed run without a failure', { ...outcome, state: 'failed' }],
+    ['an outcome of an unknown stage', { ...outcome, state: 'failed', failedStage: 'evil', failure }],
+    ['an outcome with an output that is not a ref', { ...outcome, output: { sha256: 'x' } }],
     [
-      'with a failure that is no text',
+      'an outcome with a failure that is no text',
       { ...outcome, state: 'failed', failure: { code: 1, message: 2, stderrTail: 3 } },
     ],
   ])('%s is refused', async (_what, given) => {

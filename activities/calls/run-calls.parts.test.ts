@@ -105,7 +105,7 @@ describe('a part of each item', () => {
     ['an item within an item', { instance: [...path(0), ...path(0)] }],
     ['a stage of the run in an item', { stage: 'before', lease: null }],
     ['more steps than there may be', { instance: Array.from({ length: 5 }, () => path(0)[0]) }],
-    ['a step that is none', { instance: [null] }],
+    ['a step without a part', { instance: [null] }],
   ])('has no work for %s', async (_what, change) => {
     const lease = { vmKey: 'many/_shared/end~1/0' };
     await expect(
@@ -219,7 +219,7 @@ workflow:
     ['the run itself', []],
     ['an item that the list around it does not have', [{ part: 'outer', item: 2 }]],
     ['an item of itself', inInner(0)],
-    ['an item of its own name alone', [{ part: 'outer.inner', item: 0 }]],
+    ['an item of only its own name', [{ part: 'outer.inner', item: 0 }]],
   ])('has no list for %s', async (_what, instance) => {
     await expect(as('many', () => rig.calls.beginItems({ ...begin, instance }))).rejects.toMatchObject(refused());
   });

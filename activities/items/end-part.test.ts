@@ -135,7 +135,7 @@ test.each<[string, object, string?]>([
   ['for an item', { instance: [{ part: 'review', item: 0 }] }],
   ['without the outputs', { upstream: {} }],
   ['with the output of another stage', { upstream: { 'review.a': { output: null, outputs: {} } } }],
-  ['with an output that is none', { upstream: { 'review.b': { output: null, outputs: {} } } }],
+  ['with an invalid output', { upstream: { 'review.b': { output: null, outputs: {} } } }],
 ])('a call %s is refused, and writes nothing', async (_what, change, workflowId) => {
   await admitted({ kind: 'stage', stage: 'review.b' });
   const upstream = { 'review.b': { output: await put('fine'), outputs: {} } };

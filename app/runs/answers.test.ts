@@ -71,7 +71,7 @@ test('the recorded answer gets its receipt again after the end of the run', asyn
 });
 
 test.each<[string, readonly string[]]>([
-  ['by somebody else', ['approve', 'mixed', 'release', '--by', 'bob', '-c', 'go', '--field', 'window=now']],
+  ['by another person', ['approve', 'mixed', 'release', '--by', 'bob', '-c', 'go', '--field', 'window=now']],
   ['with another comment', ['approve', 'mixed', 'release', '--by', 'ada', '--field', 'window=now']],
   ['with other fields', ['approve', 'mixed', 'release', '--by', 'ada', '-c', 'go', '--field', 'window=later']],
   ['without its fields', ['approve', 'mixed', 'release', '--by', 'ada', '-c', 'go']],

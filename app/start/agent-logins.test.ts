@@ -73,7 +73,7 @@ test.each([
   ['no login', {}],
   ['no token', { claudeAiOauth: { expiresAt: NOW_MS * 2 } }],
   ['no time', { claudeAiOauth: { ...TOKENS, expiresAt: 'soon' } }],
-  ['a time that is none', { claudeAiOauth: { ...TOKENS, expiresAt: 1e300 } }],
+  ['an impossible time', { claudeAiOauth: { ...TOKENS, expiresAt: 1e300 } }],
   ['more than a login has', ' '.repeat(1024 * 1024 + 1)],
 ])('%s: the variable is demanded by its name', (_, file) => {
   if (file !== null) login(file);

@@ -110,7 +110,7 @@ describe('the check refuses', () => {
     ['a stage without work', (plan) => delete plan.stages[0].work, /^stages.0.work/],
     ['work of an unknown kind', (plan) => (plan.stages[0].work.kind = 'spell'), /^stages.0.work.kind/],
     ['a missing key', (plan) => delete plan.stages[0].work.program, /^stages.0.work.program: /],
-    ['a number that is none', (plan) => (plan.maxParallel = 1.5), /^maxParallel: /],
+    ['a fraction for a number of stages', (plan) => (plan.maxParallel = 1.5), /^maxParallel: /],
     ['a stage id with a slash', (plan) => (plan.stages[0].id = 'a/b'), /^stages.0.id: /],
     ['a zero byte', (plan) => plan.stages[0].work.args.push('\0'), /zero byte/],
     [
@@ -218,7 +218,7 @@ describe('the check refuses', () => {
     ],
     ['isolation of the mock', (plan) => (plan.scopes[0].sandbox.mode = 'mock'), /demands isolation microvm/],
     ['a variable that is not declared', (plan) => (plan.hostVariables = []), /lacks TOKEN/],
-    ['a variable that nobody reads', (plan) => plan.hostVariables.push('HOME'), /has HOME/],
+    ['a variable that no stage reads', (plan) => plan.hostVariables.push('HOME'), /has HOME/],
     ['more memory than any VM gets', (plan) => (plan.scopes[0].sandbox.memoryMib = 100_000), /memoryMib/],
     ['too many bytes', (plan) => plan.stages[0].work.args.push('x'.repeat(17_000_000)), /bytes; at most/],
     [

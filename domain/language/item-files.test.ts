@@ -55,7 +55,7 @@ test('a pattern that matches no file gives an empty list, with a warning', () =>
 
 test.each<[string, string, Partial<Parameters<typeof compileText>[2]>]>([
   ['too many', 'lists "large/*": it names more than 10000 files', {}],
-  ['a text alone', 'comes as a text without one', { baseDir: null }],
+  ['a text without a folder', 'comes as a text without one', { baseDir: null }],
 ])('%s: an error', (_what, message, options) => {
   const { plan, diagnostics } = compiled('files("large/*")', options);
   expect(plan).toBeNull();

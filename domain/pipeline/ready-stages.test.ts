@@ -10,7 +10,7 @@ test('stages keep the order of the plan, however they are added and removed', ()
 
 test.each([
   ['all that can start', 9, [1, 2, 3, 4, 5, 6], [1, 3, 5], [2, 4, 6]],
-  ['as many as there is room for', 2, [1, 2, 3, 4, 5, 6], [1, 3], [2, 4, 5, 6]],
+  ['only those that have room', 2, [1, 2, 3, 4, 5, 6], [1, 3], [2, 4, 5, 6]],
   ['none without room', 0, [1, 2, 3], [], [1, 2, 3]],
   ['none of those that have to wait', 9, [2, 4], [], [2, 4]],
 ])('%s: started in order, and the others keep theirs', (_what, room, stages, started, left) => {

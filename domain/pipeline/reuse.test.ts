@@ -71,8 +71,8 @@ describe('a loop', () => {
   });
 
   test.each([
-    ['that came to its limit', 's+ a+ b+ l! z-', null],
-    ['that a run starts from the middle of', 's+ a+ b+ l+ z+', 'b'],
+    ['a loop that reached its limit', 's+ a+ b+ l! z-', null],
+    ['a loop in whose middle a run starts', 's+ a+ b+ l+ z+', 'b'],
   ])('%s runs again from its first visit', (_what, ends, from) => {
     const { given, again } = reusedIn(ends, from);
     expect(given).toBe('s');

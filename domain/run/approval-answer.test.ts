@@ -27,7 +27,7 @@ test('values are typed, or text as a command line sends it', () => {
 });
 
 test.each<[string, unknown, string]>([
-  ['none where one is needed', {}, 'the approval needs the field why (text)'],
+  ['no required field', {}, 'the approval needs the field why (text)'],
   ['a stranger', { why: 'x', who: 'y' }, 'the approval has no field "who"; its fields: why, count, sure, when'],
   ['a field of every object', { why: 'x', constructor: 'y' }, 'the approval has no field "constructor"'],
   ['a number for a text', { why: 7 }, 'the field why must be text, got 7'],

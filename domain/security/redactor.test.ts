@@ -126,7 +126,7 @@ describe('a secret is known', () => {
     'in a path of a URL': unreserved.replaceAll('%2F', '/'),
     'in a whole URL': encodeURI(SECRET),
     'in a form': new URLSearchParams({ a: SECRET }).toString().slice(2),
-    'in percent codes alone': hex.replaceAll(/../g, '%$&'),
+    'in percent codes only': hex.replaceAll(/../g, '%$&'),
     'in hexadecimal digits': hex,
     'in upper case hexadecimal digits': hex.toUpperCase(),
   };

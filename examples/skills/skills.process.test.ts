@@ -130,7 +130,7 @@ describe('release-approval', () => {
     expect(response).toEqual({ outcome, version: '2.0.0', by: 'Ada' });
   });
 
-  it('expires when nobody answers', async () => {
+  it('expires without an answer', async () => {
     const model = mockModel({ notes: { notes: 'Faster.', breaking: false }, approve: noAnswer });
     const { response, path } = await runSkill(releaseApproval, { params: { version: '2.0.0' }, model });
     expect(response).toEqual({ outcome: 'expired', version: '2.0.0', by: null });

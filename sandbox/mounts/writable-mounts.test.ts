@@ -239,7 +239,7 @@ describe('a copy back', () => {
       'x',
     ],
     [
-      'the host put a pipe in its place',
+      'the host replaced it by a pipe',
       (at) => {
         rmSync(join(at, 'kept'));
         execFileSync('mkfifo', [join(at, 'kept')]);

@@ -26,7 +26,7 @@ test.each([
     { file: '/home/ada/spec.ts', line: 4, column: 6 },
   ],
   [
-    'a package alone',
+    'only a package',
     '    at /home/ada/node_modules/p/x.js:1:1',
     { file: '/home/ada/node_modules/p/x.js', line: 1, column: 1 },
   ],

@@ -356,7 +356,11 @@ describe('an OCI layout', () => {
       { layers: [[]], index: (one) => ({ manifests: [{ ...one, digest: 'sha256:../../../../etc/passwd' }] }) },
       /which is no SHA-256/,
     ],
-    ['has variables that are none', { layers: [[]], config: { Env: ['A-B=x'] } }, /a variable that is none: "A-B=x"/],
+    [
+      'has a variable with an invalid name',
+      { layers: [[]], config: { Env: ['A-B=x'] } },
+      /a variable that is none: "A-B=x"/,
+    ],
     [
       'has too many variables',
       { layers: [[]], config: { Env: Array.from({ length: 129 }, (_, i) => `V${i}=x`) } },

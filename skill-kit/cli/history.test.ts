@@ -156,8 +156,8 @@ describe('a long history', () => {
   });
 
   it.each([
-    ['gets one of 15 KiB', 5_000, 64],
-    ['gets none of 18 KiB, few as its characters are', 6_000, undefined],
+    ['gets a checkpoint of 15 KiB', 5_000, 64],
+    ['gets no checkpoint of 18 KiB, although it has few characters', 6_000, undefined],
   ])('%s', async (_what, characters, entries) => {
     const config = { name: 'large', version: '1.0.0', entry: 'say', stores: { said: z.object({ text: z.string() }) } };
     const definition = skill(config)
@@ -207,7 +207,7 @@ describe('a long history', () => {
   it.each([
     ['of another format', { format: 2 }],
     ['with another digest', { digest: '0'.repeat(64) }],
-    ['with counts that are none', { visits: { add: 'many' } }],
+    ['with counts of the wrong type', { visits: { add: 'many' } }],
     ['with counts below one', { visits: { add: -5 } }],
     ['with no stores', { stores: null }],
     ['that reaches further than the history', { chars: 1e9 }],

@@ -417,30 +417,30 @@ test('an artifact that is gone or is no tar is listed as damaged, and fetching i
 describe('a name', () => {
   test.each<[string, readonly string[], string]>([
     [
-      'that is almost one',
+      'a name that is almost one',
       ['get', 'tabels'],
       'run t1 has no output `tabels`\n  Did you mean tables?\n  Its outputs: voidbox artifacts t1',
     ],
     [
-      'that several stages have',
+      'an output that several stages have',
       ['get', 'log'],
       '2 stages of run t1 have an output `log`\n  Name one: build.log, check.log',
     ],
     [
-      'of a stage that failed',
+      'an output of a stage that failed',
       ['get', 'check.log'],
       '`check.log` does not exist: stage check failed, and only a stage that succeeds leaves outputs',
     ],
-    ['of a stage that was skipped', ['get', 'parcel'], '`parcel` does not exist: stage ship was skipped'],
+    ['an output of a stage that was skipped', ['get', 'parcel'], '`parcel` does not exist: stage ship was skipped'],
     [
-      'that its stage did not leave',
+      'an output that its stage did not leave',
       ['get', 'build.log'],
       '`build.log` does not exist: stage build succeeded and left none',
     ],
-    ['with signs that a terminal acts on', ['get', '\u001b[2Jx'], 'has no output `x`'],
-    ['that is missing', ['get'], 'the name of the output is missing'],
-    ['without the word get', ['tables'], '`tables` is not `get`'],
-    ['for the list', ['-o', 'x'], '-o and --force belong to `get`'],
+    ['a name with signs that a terminal acts on', ['get', '\u001b[2Jx'], 'has no output `x`'],
+    ['a missing name', ['get'], 'the name of the output is missing'],
+    ['a name without the word get', ['tables'], '`tables` is not `get`'],
+    ['an option of `get` for the list', ['-o', 'x'], '-o and --force belong to `get`'],
   ])('%s is an error with the reason', async (_, args, said) => {
     await leaveTables();
     const { code, stdout, stderr } = await terminal.type('artifacts', 't1', ...args);

@@ -98,7 +98,7 @@ export const LEASES_PROMISES: readonly LeasesPromise[] = [
     },
   },
   {
-    name: 'of fifty that ask at once as many get one as have room',
+    name: 'fifty VMs that ask at once get only the leases that have room',
     run: async ({ leases }) => {
       const asked = Array.from({ length: 50 }, (_, index) => leases.grant(key(`vm-${index}`), NEED));
       const settled = await Promise.allSettled(asked);

@@ -175,7 +175,7 @@ export function describeEventLog(subject: RunsSubject): void {
       expect(await collect(store.read('r', 3))).toEqual([]);
     });
 
-    test('keeps runs apart, and has none that was only asked for', async () => {
+    test('keeps runs apart, and lists no run that was only read', async () => {
       const store = await fresh();
       await store.append('two', [noticeEvent('a')]);
       await store.append('one', [noticeEvent('b')]);
@@ -206,7 +206,7 @@ export function describeEventLog(subject: RunsSubject): void {
       expectNoGaps(await collect(store.read('r', 0)));
     });
 
-    test('cuts what an event says in words, and takes none that is too large all the same', async () => {
+    test('cuts the words of an event, and refuses an event that is still too large', async () => {
       const store = await fresh();
       const long = `${'x'.repeat(EVENT_LIMITS.textCharacters)}the end`;
       const failure = { code: 'stage/timeout', message: long, stderrTail: long } as const;
@@ -241,7 +241,7 @@ export function describeEventLog(subject: RunsSubject): void {
       expect(await store.outputCursor('r', 'a/0/1', 'stdout')).toBe(EVENT_LIMITS.bytes + 1);
     });
 
-    test('closes behind the appends that are under way, and takes none from then on', async () => {
+    test('closes after the current appends, and accepts no later append', async () => {
       const store = await fresh();
       await store.append('r', [noticeEvent('a')]);
       let ended = 0;
@@ -292,7 +292,7 @@ export function describeEventLog(subject: RunsSubject): void {
       ]);
     });
 
-    test('finds an event by its id, whoever wrote it, and says which are not there', async () => {
+    test('finds an event by its id, from any writer, and names missing events', async () => {
       const store = await fresh();
       await store.append('r', [noticeEvent('a'), noticeEvent('b'), outputEvent('a/0/1', 0, 'hello')]);
       await (await another()).append('r', [{ ...noticeEvent('c'), atMs: 7 }]);
@@ -332,7 +332,7 @@ export function describeEventLog(subject: RunsSubject): void {
       expect(await store.outputCursor('r', 'a/0/1', 'stdout')).toBe(11);
     });
 
-    test('refuses a lower fence once a higher one wrote, for that exec alone', async () => {
+    test('refuses a lower fence once a higher one wrote, only for that exec', async () => {
       const old = await fresh();
       await old.append('r', [outputEvent('a/0/1', 0, 'one')], { execKey: 'a/0/1', fence: 1 });
       const young = await another();
@@ -415,7 +415,7 @@ export function describeEventLog(subject: RunsSubject): void {
       expectAlphabet(events);
     }, 60_000);
 
-    test('is not held up by a stopped writer, and refuses it when it goes on', async () => {
+    test('does not wait for a stopped writer, and refuses it when it continues', async () => {
       const store = await fresh();
       const zombie = start({ kind: 'flood', runId: 'r', execKey: 'a/0/1', fence: 1, pieceBytes: 1_000 });
       await expect.poll(() => zombie.lines.length, { timeout: 20_000, interval: 3 }).toBeGreaterThan(3);
@@ -547,7 +547,7 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
       await expect(store.put(broken(), 'a/b')).rejects.toThrow('the guest went away');
     });
 
-    test('says so when the bytes are absent or the ref is not one', async () => {
+    test('reports absent bytes and an invalid ref', async () => {
       const store = await fresh();
       const absent = { sha256: 'ab'.repeat(32), sizeBytes: 3, mediaType: 'a/b' };
       await expect(bytesOf(store.open(absent))).rejects.toMatchObject({ code: 'store/damaged' });
@@ -556,7 +556,7 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
       });
     });
 
-    test('is claimed where it is there, and nowhere else', async () => {
+    test('is claimed only in the store that has it', async () => {
       const store = await fresh();
       const ref = await store.put(chunksOf(Buffer.from('abc'), 1), 'a/b');
       expect(await (await subject.open(location)).claim(ref)).toBe(true);
@@ -565,7 +565,7 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
       expect(await store.claim({ ...ref, sha256: '../../etc/passwd' })).toBe(false);
     });
 
-    test('says so when the ref has another size', async () => {
+    test('reports a ref with another size', async () => {
       const store = await fresh();
       const ref = await store.put(chunksOf(Buffer.from('abc'), 1), 'a/b');
       await expect(bytesOf(store.open({ ...ref, sizeBytes: 4 }))).rejects.toMatchObject({ code: 'store/damaged' });

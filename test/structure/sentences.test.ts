@@ -5,16 +5,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
-import {
-  CHECKS,
-  COUNTED,
-  findHits,
-  type Hit,
-  listComments,
-  listSentences,
-  listTestNames,
-  toProse,
-} from './sentences.ts';
+import { CHECKS, COUNTED, findHits, type Hit, listComments, listSentences, toProse } from './sentences.ts';
+import { listPromiseNames, listTestNames, type TestName } from './test-names.ts';
 
 const ROOT = packageRoot();
 const RECORD = join(ROOT, 'test/structure/sentences.json');
@@ -37,6 +29,15 @@ const recorded = JSON.parse(readFileSync(RECORD, 'utf8')) as Recorded;
 
 const isPage = (path: string): boolean => /^(?:README|AGENTS|ARCHITECTURE|docs\/(?!adr\/).*)\.md$/.test(path);
 
+/** Tables of promises, which tests of several backends run. */
+const isTable = (path: string): boolean => /^test\/conformance\/.*\.ts$/.test(path);
+
+function namesOfTests(path: string): readonly TestName[] {
+  // The rows of tests of this folder are wrong and right sentences.
+  const rows = path.startsWith('test/structure/') ? 'skipped' : 'read';
+  return [...listTestNames(path, read(path), rows), ...(isTable(path) ? listPromiseNames(path, read(path)) : [])];
+}
+
 const KINDS: Readonly<Record<string, () => readonly Hit[]>> = {
   pages: () => paths.filter(isPage).flatMap((path) => findHits(path, toProse(read(path)))),
   adrs: () =>
@@ -51,9 +52,9 @@ const KINDS: Readonly<Record<string, () => readonly Hit[]>> = {
       ),
   tests: () =>
     paths
-      .filter((path) => path.endsWith('.test.ts'))
+      .filter((path) => path.endsWith('.test.ts') || isTable(path))
       .flatMap((path) =>
-        listTestNames(path, read(path)).flatMap(({ line, text }) =>
+        namesOfTests(path).flatMap(({ line, text }) =>
           findHits(path, text, 'test').map((hit) => ({ ...hit, where: `${path}:${line}` })),
         ),
       ),
@@ -225,6 +226,39 @@ test('lines of comments that follow each other are one comment', () => {
 test('names of tests are found with their groups, tables and values', () => {
   const source = ["test('one', f);", "test.each([1])('two %s', f);", 'describe(`three ${x}`, f);', "expect('four');"];
   expect(listTestNames('x.ts', source.join('\n')).map(({ text }) => text)).toEqual(['one', 'two %s', 'three …']);
+});
+
+test('the names of rows are found in the titles of their tests, from lists, objects and loops', () => {
+  const source = [
+    "const ROWS = [['a first row', 1], ['-x', 2]] as const;",
+    "test.each(ROWS)('%s has %i', f);",
+    "const NAMED = [{ title: 'a named row', name: 'x' }];",
+    "it.each(NAMED)('$title is $name', f);",
+    "test.each(Object.entries({ 'a key of words': 1, word: 2 }))('of %s', f);",
+    'for (const { title } of NAMED) test(title, f);',
+    'for (const [name] of ROWS) test(name, f);',
+    'for (const row of NAMED) describe(row.title, f);',
+    "test.each(['one of many words'])('%s', f);",
+    "test.each(made())('%s', f);",
+  ];
+  expect(listTestNames('x.ts', source.join('\n')).map(({ line, text }) => `${line} ${text}`)).toEqual([
+    '2 %s has %i',
+    '1 a first row has …',
+    '4 $title is $name',
+    '3 a named row is …',
+    '5 of %s',
+    '5 of a key of words',
+    '3 a named row',
+    '1 a first row',
+    '9 %s',
+    '9 one of many words',
+    '10 %s',
+  ]);
+});
+
+test('the names of promises in a table are found', () => {
+  const source = "export const A = [{ name: 'a promise', run: f }, { name: 'b', run() {} }, { name: 'a value' }];";
+  expect(listPromiseNames('x.ts', source).map(({ text }) => text)).toEqual(['a promise', 'b']);
 });
 
 test('a name of a test that begins with `of` is found', () => {

@@ -2,9 +2,6 @@
  * Twenty checks of sentences that readers read twice: a sentence without its subject, an actor without a name, a verb that
  * means several things. `words.ts` has phrases with a plain form; these checks find whole kinds.
  */
-import { childrenOf, is, type Node, parse } from '../../skill-kit/lint/syntax.ts';
-import { toText } from './words.ts';
-
 export interface Check {
   readonly id: string;
   readonly pattern: RegExp;
@@ -135,34 +132,6 @@ export function listComments(source: string): readonly { readonly line: number; 
   }
   close();
   return found;
-}
-
-const TEST_CALLS = new Set(['test', 'it', 'describe']);
-
-/** The names of the tests of a source in TypeScript. Names that a program makes have `…` for their values. */
-export function listTestNames(
-  path: string,
-  source: string,
-): readonly { readonly line: number; readonly text: string }[] {
-  const found: { line: number; text: string }[] = [];
-  const visit = (node: Node): void => {
-    if (is(node, 'CallExpression') && TEST_CALLS.has(nameOfCall(node.callee))) {
-      const [name] = node.arguments;
-      const text = name === undefined ? null : toText(name);
-      if (text !== null) found.push({ line: source.slice(0, node.start).split('\n').length, text });
-    }
-    for (const child of childrenOf(node)) visit(child);
-  };
-  visit(parse(path, source));
-  return found;
-}
-
-/** `test`, also of `test.each(…)` and `test.skipIf(…)`. */
-function nameOfCall(callee: Node): string {
-  if (is(callee, 'Identifier')) return callee.name;
-  if (is(callee, 'MemberExpression')) return nameOfCall(callee.object);
-  if (is(callee, 'CallExpression')) return nameOfCall(callee.callee);
-  return '';
 }
 
 /** The sentences of a page, each with its number of words. Code in backticks counts as one word, each cell of a table as a sentence. */

@@ -36,7 +36,7 @@ test.each<[string, readonly Seen[]]>([
   ['stays', [THERE]],
   ['cannot be looked at for want of files', ['EMFILE']],
   ['cannot be read', ['EIO']],
-  ['nobody may look at', ['EACCES']],
+  ['no process may read', ['EACCES']],
   ['is on a server that does not answer', ['ESTALE']],
   ['was moved away and back', ['ENOENT', 'ENOENT', THERE]],
   ['cannot be looked at in between', ['ENOENT', 'EIO', 'ENOENT', 'EIO', 'ENOENT', THERE]],

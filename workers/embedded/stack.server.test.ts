@@ -269,7 +269,7 @@ describe('a stack whose folder', () => {
   test.each<[string, string | null, () => void]>([
     ['was deleted', null, () => removeWhileUsed(env.stateDir)],
     [
-      'was moved away, with another one in its place',
+      'was moved away and replaced by another one',
       'of another stack',
       () => {
         const aside = `${env.stateDir}-aside`;

@@ -160,7 +160,7 @@ describe('the end of a Claude login from the file of a person', () => {
   });
 
   test.each([
-    ['nobody says when it ends', { CLAUDE_CODE_OAUTH_TOKEN: TOKEN }],
+    ['no variable has its expiry', { CLAUDE_CODE_OAUTH_TOKEN: TOKEN }],
     ['its end is no time', { CLAUDE_CODE_OAUTH_TOKEN: TOKEN, 'login-end:CLAUDE_CODE_OAUTH_TOKEN': 'soon' }],
   ])('%s: the agent gets the login', async (_, variables) => {
     await stores.hostVariables.put(RUN, variables);

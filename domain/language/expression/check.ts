@@ -186,7 +186,7 @@ export function checkExpression(
       problems.push({ message: `say what of the stage ${quote(whole.name)}: ${fields}`, ...node.range });
     } else if ((isVariable(node, 'stages') || isVariable(node, 'params')) && !seen.has(node))
       problems.push({
-        message: `write \`${node.args as string}.NAME\`: the name must stand in the expression`,
+        message: `write \`${node.args as string}.NAME\`: the name must be written in the expression`,
         ...node.range,
       });
   }

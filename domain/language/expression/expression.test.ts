@@ -33,9 +33,9 @@ test('the check returns the stages and parameters that an expression reads', () 
 test.each<[string, string, string]>([
   ['1 == 1 && stages.build.jsno', 'a stage has no "jsno"; it has output, json, state, exit_code', 'stages.build.jsno'],
   ['has(stages.build)', 'say what of the stage "build": `.output`, `.json`, `.state`, `.exit_code`', 'stages.build'],
-  ['stages[params.env].json', 'write `stages.NAME`: the name must stand in the expression', 'stages'],
-  ['size(stages) > 1', 'write `stages.NAME`: the name must stand in the expression', 'stages'],
-  ['size(params) > 1', 'write `params.NAME`: the name must stand in the expression', 'params'],
+  ['stages[params.env].json', 'write `stages.NAME`: the name must be written in the expression', 'stages'],
+  ['size(stages) > 1', 'write `stages.NAME`: the name must be written in the expression', 'stages'],
+  ['size(params) > 1', 'write `params.NAME`: the name must be written in the expression', 'params'],
   ['params.a && foo', 'unknown variable: foo', 'foo'],
   ['1 + "a" == "1a"', 'no such overload: int + string', '1 + "a"'],
   ['b"a" != params.a', 'bytes are not supported: compare strings', 'b"a"'],

@@ -77,7 +77,7 @@ describe('a stage with `finally`', () => {
       'stage last has `finally` and shares its VM',
     ],
     [
-      'itself alone',
+      'no other stage',
       (plan) => {
         for (const stage of plan.stages) Object.assign(stage, { finally: true });
       },

@@ -96,7 +96,7 @@ describe('an invalid schema', () => {
     ],
     ['a reference that leads nowhere', { $ref: '#/$defs/a' }, "can't resolve reference #/$defs/a from id #"],
     ['one to another place', { $ref: 'http://127.0.0.1/x' }, "can't resolve reference http://127.0.0.1/x from id #"],
-    ['a pattern that is none', { pattern: '(' }, 'Invalid regular expression: /(/u: Unterminated group'],
+    ['an invalid pattern', { pattern: '(' }, 'Invalid regular expression: /(/u: Unterminated group'],
     [
       'a dialect that is not known',
       { $schema: 'http://json-schema.org/draft-04/schema#' },

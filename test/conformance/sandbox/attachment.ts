@@ -85,7 +85,7 @@ export const ATTACHMENT: readonly Behaviour[] = [
     },
   },
   {
-    name: 'a command goes on while nobody is attached',
+    name: 'a command continues without an attached client',
     guest: 'any',
     async run(c) {
       const wanted = request('sleep', ['1']);
@@ -107,7 +107,7 @@ export const ATTACHMENT: readonly Behaviour[] = [
     run: reattachOften,
   },
   {
-    name: 'output that floods with nobody attached is all there later',
+    name: 'a flood of output without an attached client is complete later',
     guest: 'real',
     async run(c) {
       const wanted = script('i=0; while [ $i -lt 15000 ]; do echo "line $i of the flood"; i=$((i+1)); done');
@@ -156,7 +156,7 @@ export const ATTACHMENT: readonly Behaviour[] = [
     },
   },
   {
-    name: 'a VM that is released before its launch never comes to be',
+    name: 'a VM that is released before its launch never starts',
     guest: 'any',
     async run(c) {
       const key = c.newKey();

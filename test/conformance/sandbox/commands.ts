@@ -235,7 +235,7 @@ export const COMMANDS: readonly Behaviour[] = [
     },
   },
   {
-    name: 'input whose length only its end tells comes whole, also when there is none',
+    name: 'input of unknown length arrives completely, also if it is empty',
     guest: 'any',
     async run(c) {
       const sandbox = await c.shared();
@@ -380,7 +380,7 @@ export const COMMANDS: readonly Behaviour[] = [
     },
   },
   {
-    name: 'a command stands still while its files are read, within its limit, and goes on',
+    name: 'a command pauses while its files are read, within its limit, and continues',
     guest: 'real',
     async run(c) {
       const sandbox = await c.shared();

@@ -260,7 +260,7 @@ export const FILES: readonly Behaviour[] = [
     },
   },
   {
-    name: 'a mount that the guest refuses is said to be refused, by its path, and by no lost VM',
+    name: 'a mount that the guest refuses is reported by its path, and not as a lost VM',
     guest: 'real',
     async run(c) {
       const key = c.newKey();

@@ -139,7 +139,7 @@ export const LIMITS: readonly Behaviour[] = [
     },
   },
   {
-    name: 'what a VM takes of its host is told, each figure or that it is not known',
+    name: 'a VM reports what it uses of its host: each figure is a number or unknown',
     guest: 'any',
     async run(c) {
       const usage = await (await c.shared()).usage();

@@ -43,7 +43,7 @@ export function describeRunIndex(subject: Omit<RunsSubject, 'factoryModule' | 'r
       expect(await index.has('r')).toBe(false);
     });
 
-    test('says what the events of a run come to, as they come, whoever writes them', async () => {
+    test('shows the state of a run after each event, from any writer', async () => {
       const { index } = await fresh();
       const writer = await another();
       const [run] = await watch([noticeEvent('a')]);

@@ -127,7 +127,7 @@ export function describeSessionStores(subject: SessionStoresSubject): void {
       expect(await variables.holders('server', Date.now() + DAY_MS)).toEqual([]);
     });
 
-    test('variables that the worker has itself need no client, and a client without the value is told', async () => {
+    test('variables of the worker need no client, and a client without the value gets an error', async () => {
       const { variables } = await fresh();
       const wanted = { skill: 'skill', names: ['TOKEN'], firstRun: 'run-1' };
       await variables.waitFor('s', wanted, { TOKEN: 'own' });
