@@ -8,7 +8,7 @@ import type { Activities } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { createEndsOfLists } from './items/ends-of-lists.ts';
 import { endPart } from './items/end-part.ts';
-import { stageFailure, toActivityFailure } from './failure.ts';
+import { toStageFailure, toActivityFailure } from './failure.ts';
 import { finishAgain, finishRun } from './finish-run.ts';
 import { addOutputText } from './run-reply.ts';
 import { mockStage } from './attempt/mocked-stage.ts';
@@ -66,7 +66,7 @@ export function createActivities(given: ActivityDeps): Activities {
 
 /** Throws a failed result as a failure. The result is already durable. */
 function throwIfFailed(result: StageResult): StageResult {
-  if (result.outcome === 'failed') throw stageFailure(result);
+  if (result.outcome === 'failed') throw toStageFailure(result);
   return result;
 }
 

@@ -57,7 +57,7 @@ export function toActivityFailure(error: unknown): Error {
  * Returns the result of a failed attempt as a failure, so that Temporal's own tools show a failed stage as failed. Only
  * the details contain standard error: a payload codec encodes details, but not messages.
  */
-export function stageFailure(result: StageResult): ApplicationFailure {
+export function toStageFailure(result: StageResult): ApplicationFailure {
   const { stage, failure } = result;
   return withoutStack({
     type: failure?.code ?? 'stage/exit-nonzero',

@@ -21,7 +21,7 @@ import {
   NO_USAGE,
   STREAM_LIMITS,
 } from './stream.ts';
-import { largestUse, describeMissingPrice, sumOfCounts, sumOfUse, useSince } from '../domain/agent/budget.ts';
+import { findLargestUse, describeMissingPrice, sumCounts, sumUse, useSince } from '../domain/agent/budget.ts';
 
 /** The budget that an error result ran out of, by its `subtype`. */
 const BUDGETS = {
@@ -70,7 +70,7 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
     if (message['usage'] === undefined) return sayings;
     const added = countUse(counted, textOf(message['id']), usageOfClaude(fieldsOf(message['usage'])));
     if (added === null) return sayings;
-    usage = sumOfUse(usage, added);
+    usage = sumUse(usage, added);
     return [...sayings, { kind: 'usage', usage }];
   };
 
@@ -117,7 +117,7 @@ function countUse(counted: Map<string, AgentUsage>, id: string | null, told: Age
   if (id === null) return told;
   const name = shortName(id);
   const before = counted.get(name);
-  const now = before === undefined ? told : largestUse(told, before);
+  const now = before === undefined ? told : findLargestUse(told, before);
   counted.set(name, now);
   const [oldest] = counted.keys();
   if (counted.size > MOST_MESSAGES) counted.delete(oldest!);
@@ -205,7 +205,7 @@ function detailOf(input: unknown): string {
 export function usageOfClaude(fields: Fields): AgentUsage {
   const cached = countOf(fields['cache_read_input_tokens']);
   return {
-    inputTokens: sumOfCounts(countOf(fields['input_tokens']), countOf(fields['cache_creation_input_tokens']), cached),
+    inputTokens: sumCounts(countOf(fields['input_tokens']), countOf(fields['cache_creation_input_tokens']), cached),
     outputTokens: countOf(fields['output_tokens']),
     cachedInputTokens: cached,
     turns: 1,

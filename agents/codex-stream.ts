@@ -2,7 +2,7 @@
  * Reads the output of `codex exec --json`: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`.
  */
 import { countOf, type Fields, fieldsOf, listOf, parseLine, formatValue, textOf, textOfParts } from './fields.ts';
-import { largestUse } from '../domain/agent/budget.ts';
+import { findLargestUse } from '../domain/agent/budget.ts';
 import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, type SessionBytes } from './stream.ts';
 
 export function createCodexStream(): AgentStream {
@@ -36,7 +36,7 @@ export function createCodexStream(): AgentStream {
           hasEnded = true;
           isUsageFinal = true;
           // The event reports the usage of the whole session so far.
-          usage = largestUse(usage, { ...usageOfCodex(fieldsOf(event['usage'])), turns: usage.turns + 1 });
+          usage = findLargestUse(usage, { ...usageOfCodex(fieldsOf(event['usage'])), turns: usage.turns + 1 });
           return [{ kind: 'usage', usage }];
         case 'turn.failed':
           hasEnded = true;

@@ -7,7 +7,7 @@ import { fieldsOf, parseLine, textOf } from './fields.ts';
 import { type AgentUsage, NO_USAGE } from './stream.ts';
 import { usageOfClaude } from './claude-stream.ts';
 import { tokenCountOfCodex, usageOfCodex } from './codex-stream.ts';
-import { largestUse, sumOfUse } from '../domain/agent/budget.ts';
+import { findLargestUse, sumUse } from '../domain/agent/budget.ts';
 import type { AgentCli } from '../domain/agent/agent-cli.ts';
 
 /** Adds up the lines that it is given. */
@@ -83,10 +83,10 @@ function claudeReader(): SessionReader {
       if (message['model'] === '<synthetic>') return null;
       const id = textOf(message['id']);
       const said = usageOfClaude(fieldsOf(message['usage']));
-      if (id === null || id !== messageId) before = sumOfUse(before, current);
-      current = id !== null && id === messageId ? largestUse(current, said) : said;
+      if (id === null || id !== messageId) before = sumUse(before, current);
+      current = id !== null && id === messageId ? findLargestUse(current, said) : said;
       messageId = id;
-      return sumOfUse(before, current);
+      return sumUse(before, current);
     },
   };
 }
@@ -102,7 +102,7 @@ function codexReader(): SessionReader {
       const now = JSON.stringify(info['total_token_usage']);
       if (now === total) return null;
       total = now;
-      sum = sumOfUse(sum, { ...usageOfCodex(fieldsOf(info['last_token_usage'])), turns: 1 });
+      sum = sumUse(sum, { ...usageOfCodex(fieldsOf(info['last_token_usage'])), turns: 1 });
       return sum;
     },
   };

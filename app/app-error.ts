@@ -23,10 +23,10 @@ export class AppError extends Error {
   }
 }
 
-export function usageError(message: string, remedy: string | null = null): AppError {
+export function createUsageError(message: string, remedy: string | null = null): AppError {
   return new AppError('usage', 'cli/usage', message, remedy);
 }
 
-export function environmentError(code: ErrorCode, message: string, remedy: string | null = null): AppError {
+export function createEnvironmentError(code: ErrorCode, message: string, remedy: string | null = null): AppError {
   return new AppError('environment', code, message, remedy);
 }

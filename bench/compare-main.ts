@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { readEnvironment } from '../setup/environment.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { prepareCheckout, resolvePieces } from './compare/build.ts';
 import { compareBuilds, FIGURE_NAMES } from './compare/figures.ts';
 import { isLoss, MOST_RATIO, renderComparison } from './compare/judge.ts';
@@ -29,7 +29,7 @@ async function main(): Promise<number> {
     return 2;
   }
   const printLine = (line: string): void => void process.stderr.write(`${line}\n`);
-  const root = packageRoot();
+  const root = findPackageRoot();
   const workDir = mkdtempSync(join(tmpdir(), 'voidbox-compare-'));
   try {
     const baseRoot = prepareCheckout(wanted, root, workDir, printLine);

@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/pieces/host-pieces.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
 import type { Bench } from './figures/bench.ts';
 import { agentFigure } from './figures/agents.ts';
@@ -84,13 +84,22 @@ async function main(): Promise<void> {
     for (const name of names) {
       printLine(`\n${name} (${loadLine()})`);
       figures.push(
-        await FIGURES[name]!({ env, pieces, ownKernel, root: packageRoot(), workDir, rounds, items, say: printLine }),
+        await FIGURES[name]!({
+          env,
+          pieces,
+          ownKernel,
+          root: findPackageRoot(),
+          workDir,
+          rounds,
+          items,
+          say: printLine,
+        }),
       );
       loads.push(`after ${name} ${loadLine()}`);
     }
     const lane = laneOf(pieces, ownKernel, rounds, loads);
     const takenOn = new Date().toISOString().slice(0, 10);
-    const page = join(packageRoot(), 'docs', 'reference', 'benchmarks.md');
+    const page = join(findPackageRoot(), 'docs', 'reference', 'benchmarks.md');
     printLine(`\n${renderReport(figures, lane, takenOn)}`);
     if (values['no-write']) return;
     const isWhole = names.length === Object.keys(FIGURES).length;

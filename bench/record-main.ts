@@ -7,7 +7,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { readEnvironment } from '../setup/environment.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { Screen } from './recording/screen.ts';
 import { type Frame, renderSvg } from './recording/svg.ts';
 
@@ -47,7 +47,7 @@ async function main(target: string): Promise<void> {
     mkdirSync(bin);
     writeFileSync(
       join(bin, 'voidbox'),
-      `#!/bin/sh\nexec '${process.execPath}' '${join(packageRoot(), 'bin/voidbox.js')}' "$@"\n`,
+      `#!/bin/sh\nexec '${process.execPath}' '${join(findPackageRoot(), 'bin/voidbox.js')}' "$@"\n`,
       { mode: 0o755 },
     );
     const inFolder = { cwd: app, env: { ...env, PATH: `${bin}:${env['PATH'] ?? ''}` } };
@@ -128,4 +128,4 @@ async function run(
   if (code !== 0) throw new Error(`\`${command}\` ended with exit code ${code}`);
 }
 
-await main(resolve(process.argv[2] ?? join(packageRoot(), 'docs/start/first-agent.svg')));
+await main(resolve(process.argv[2] ?? join(findPackageRoot(), 'docs/start/first-agent.svg')));

@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buildSkill } from '../skill-kit/bundle/build-skill.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 
 export interface StepScripts {
   /** The source of the looping skill. */
@@ -24,7 +24,7 @@ export default skill({ name: '${library}', version: '1.0.0', description: 'Asks 
 `;
 
 export async function writeStepScripts(workDir: string): Promise<StepScripts> {
-  const loop = JSON.stringify(join(packageRoot(), 'dist/bench/loop-skill.js'));
+  const loop = JSON.stringify(join(findPackageRoot(), 'dist/bench/loop-skill.js'));
   const entry = await buildScript(workDir, 'loop', `import { loopSkill } from ${loop};\nexport default loopSkill();\n`);
   await buildScript(workDir, 'z', STEPS('z', 'z.object({ text: z.string() })'));
   await buildScript(workDir, 'type', STEPS('type', "type({ text: 'string' })"));

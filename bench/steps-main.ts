@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { readEnvironment } from '../setup/environment.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { workerArgs } from '../setup/worker-command.ts';
 import { type ArmResult, interleave, loadLine, measurePairedRatio, spread } from './measure.ts';
@@ -115,7 +115,7 @@ async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): 
 async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench): Promise<Figure> {
   const env = readEnvironment();
   const pieces = await resolveStackPieces(env, { install: true, onProgress: say });
-  const dist = join(packageRoot(), 'dist');
+  const dist = join(findPackageRoot(), 'dist');
   const stateDir = join(workDir, 'state');
   await using server = await startServer(pieces.temporalCli, join(workDir, 'temporal.db'), TUNED_FLAGS);
   const where = [
@@ -241,7 +241,7 @@ try {
   });
   printLine(`\n${report}`);
   if (names.length === Object.keys(FIGURES).length && !options['no-write'])
-    writeFileSync(join(packageRoot(), 'docs', 'reference', 'benchmarks-steps.md'), report);
+    writeFileSync(join(findPackageRoot(), 'docs', 'reference', 'benchmarks-steps.md'), report);
 } finally {
   rmSync(workDir, { recursive: true, force: true });
 }

@@ -4,7 +4,7 @@ import type { Machine } from '../app/machine.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/stores.ts';
 import { writeOwnCommand } from './own-command.ts';
-import { usageError } from '../app/app-error.ts';
+import { createUsageError } from '../app/app-error.ts';
 import { createStyle, type Style } from './render/text/style.ts';
 import { withTypedCommands, type TypedName } from './typed-name.ts';
 import { isFolderDescriptor } from '../files/folder-descriptor.ts';
@@ -130,7 +130,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
 /** @throws AppError if standard input is a folder, which Node reads as empty */
 function refuseFolder(stdin: NodeJS.ReadStream & { readonly fd?: number }): void {
   if (stdin.fd === undefined || !isFolderDescriptor(stdin.fd)) return;
-  throw usageError('standard input is a folder', 'Give a file or a pipe: `< FILE`, not `< FOLDER`.');
+  throw createUsageError('standard input is a folder', 'Give a file or a pipe: `< FILE`, not `< FOLDER`.');
 }
 
 async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncIterable<Uint8Array> {
@@ -143,7 +143,10 @@ async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncI
     for await (const chunk of stdin) yield typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array);
   } catch (error) {
     if (signal.aborted) return;
-    throw usageError(`standard input cannot be read: ${(error as Error).message}`, 'Give it from a file or a pipe.');
+    throw createUsageError(
+      `standard input cannot be read: ${(error as Error).message}`,
+      'Give it from a file or a pipe.',
+    );
   } finally {
     signal.removeEventListener('abort', stop);
   }

@@ -2,7 +2,7 @@
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { type Environment, readEnvironment, findUndecodableArguments } from '../setup/environment.ts';
 import { refuseBelowFile, refuseOtherThanFolder } from '../setup/cache/own-folder.ts';
-import { usageError } from '../app/app-error.ts';
+import { createUsageError } from '../app/app-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
 import { type CliContext, createContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
@@ -52,7 +52,7 @@ async function main(): Promise<never> {
   running = context;
   const [changed] = findUndecodableArguments(typed);
   if (changed !== undefined) {
-    const error = usageError(
+    const error = createUsageError(
       `the argument \`${sanitizeLine(changed)}\` is not UTF-8`,
       'Give UTF-8 text; for other bytes name a file',
     );

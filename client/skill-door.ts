@@ -35,7 +35,7 @@ import type { BundledSkill } from '../skill-kit/bundle/bundle-skill.ts';
 import { requireStateFormat } from '../store/state-format.ts';
 import { isUnavailable, serverMessageOf } from './temporal/unavailable.ts';
 import { isKnownEntry, listEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
-import { newRunId } from './runs/new-id.ts';
+import { createRunId } from './runs/new-id.ts';
 import { NoServerError } from './temporal/no-server.ts';
 import { handOverDuring } from './sessions/variables.ts';
 import { openServerLink, type ServerLink } from './temporal/server-link.ts';
@@ -80,7 +80,7 @@ class StackSessions implements DurableSessions {
 
   async start({ session: named, params, subskill, handshake, atMost }: DurableStart): Promise<DurableReply> {
     const { name, version } = this.#skill;
-    const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
+    const session = named ?? createRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
     if (!isSessionName(session)) return refusal('params', `${quote(session)} is not a session id.`, SESSION_NAME_RULE);
     const request = (): SessionRequest => ({
       skill: name,

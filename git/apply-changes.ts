@@ -13,7 +13,7 @@ import { type ChangingFile, rememberFiles } from './files-before.ts';
 import { RefusedPlace } from './held-folder.ts';
 import { namesIn } from './names.ts';
 import { type OpenRepository, openRepository } from './open-repository.ts';
-import { GIT_LIMITS, type GitCall, GitError, type GitHost, gitBytes, gitText } from './run-git.ts';
+import { GIT_LIMITS, type GitCall, GitError, type GitHost, readGitBytes, readGitText } from './run-git.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
 /** A repository of the author. */
@@ -146,7 +146,7 @@ export interface Patch {
 
 async function readChanging(host: GitHost, { opened: { repository, base, commit } }: Patch): Promise<Buffer> {
   const args = ['diff-tree', '-r', '--no-renames', '--raw', '--no-abbrev', '-z', base.base, commit];
-  return await gitBytes(host, args, { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true });
+  return await readGitBytes(host, args, { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true });
 }
 
 async function namesOf(host: GitHost, patch: Patch): Promise<readonly string[]> {
@@ -170,7 +170,7 @@ async function runApply(
   flags: readonly string[],
   more: Pick<GitCall, 'outliving'> = {},
 ): Promise<void> {
-  await gitText(host, ['apply', '--whitespace=nowarn', ...flags, file], {
+  await readGitText(host, ['apply', '--whitespace=nowarn', ...flags, file], {
     cwd: folder,
     ...more,
     env: { GIT_DIR: opened.repository.gitDir, GIT_WORK_TREE: folder, GIT_CEILING_DIRECTORIES: dirname(folder) },

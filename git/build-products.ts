@@ -4,7 +4,7 @@
  */
 import type { ChangedFile } from './changed-files.ts';
 import type { PrivateRepository } from './private-repository.ts';
-import { type GitHost, gitBytes } from './run-git.ts';
+import { type GitHost, readGitBytes } from './run-git.ts';
 
 export interface BuildProduct {
   /** A folder, with a slash at its end, or a file. */
@@ -118,7 +118,7 @@ async function foldersIn(
   if (folders.length === 0) return new Set();
   const paths = folders.map((folder) => folder.slice(0, -1));
   const args = ['--literal-pathspecs', 'ls-tree', '-d', '-z', '--name-only', '--full-tree', commit, '--', ...paths];
-  const listed = await gitBytes(host, args, { env: { GIT_DIR: gitDir }, confined: true, mostBytes: LIST_BYTES });
+  const listed = await readGitBytes(host, args, { env: { GIT_DIR: gitDir }, confined: true, mostBytes: LIST_BYTES });
   return new Set(
     listed
       .toString('utf8')

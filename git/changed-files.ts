@@ -1,7 +1,7 @@
 /** The files that differ between two commits, for people who decide whether to apply them. */
 import { findReasons } from './notable-files.ts';
 import type { PrivateRepository } from './private-repository.ts';
-import { type GitHost, gitBytes } from './run-git.ts';
+import { type GitHost, readGitBytes } from './run-git.ts';
 
 export interface ChangedFile {
   readonly path: string;
@@ -26,8 +26,8 @@ export async function listChangedFiles(
 ): Promise<readonly ChangedFile[]> {
   const args = ['diff-tree', '-r', '-M', '-z', '--no-ext-diff', '--no-textconv', from, to];
   const call = { env: { GIT_DIR: gitDir }, mostBytes: LIST_BYTES, confined: true };
-  const raw = fields(await gitBytes(host, [...args.slice(0, 1), '--raw', ...args.slice(1)], call));
-  const counts = countsIn(fields(await gitBytes(host, [...args.slice(0, 1), '--numstat', ...args.slice(1)], call)));
+  const raw = fields(await readGitBytes(host, [...args.slice(0, 1), '--raw', ...args.slice(1)], call));
+  const counts = countsIn(fields(await readGitBytes(host, [...args.slice(0, 1), '--numstat', ...args.slice(1)], call)));
   const files: ChangedFile[] = [];
   for (let at = 0; at < raw.length;) {
     const [oldMode = '', newMode = '', , , status = ''] = raw[at]!.slice(1).split(' ');

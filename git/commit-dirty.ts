@@ -9,7 +9,7 @@ import type { HeldFolder } from './held-folder.ts';
 import { namesIn } from './names.ts';
 import { type OpenRepository, SMALL_FILE_BYTES } from './open-repository.ts';
 import type { PrivateRepository } from './private-repository.ts';
-import { GitError, type GitHost, gitBytes, gitText } from './run-git.ts';
+import { GitError, type GitHost, readGitBytes, readGitText } from './run-git.ts';
 import { stageFiles, updateIndex } from './stage-files.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
@@ -35,27 +35,29 @@ export async function commitDirty(
   const inTree = { cwd: folder, mostBytes: LIST_BYTES, env: { ...env, GIT_WORK_TREE: folder } };
   await copyIndex(author.gitDir, index);
   // If the index is split, missing or of a newer git, each file is compared.
-  await gitText(host, ['ls-files', '--stage', '-z'], inTree).catch(() => gitText(host, ['read-tree', commit], inTree));
+  await readGitText(host, ['ls-files', '--stage', '-z'], inTree).catch(() =>
+    readGitText(host, ['read-tree', commit], inTree),
+  );
   await writeFile(join(repository.gitDir, 'info', 'exclude'), await ignoreRules(host, author));
   const ignore = ['-c', `core.excludesFile=${await userIgnoreFile(host, repository, folder)}`];
-  const others = await gitBytes(host, [...ignore, 'ls-files', '-z', '--others', '--exclude-standard'], inTree);
+  const others = await readGitBytes(host, [...ignore, 'ls-files', '-z', '--others', '--exclude-standard'], inTree);
   // Without this option, git would run in the submodules, with their configuration.
-  const changed = await gitBytes(host, ['diff-files', '-z', '--name-only', '--ignore-submodules=all'], inTree);
+  const changed = await readGitBytes(host, ['diff-files', '-z', '--name-only', '--ignore-submodules=all'], inTree);
   const names = [...namesIn(changed), ...namesIn(others)].filter((name) => name.at(-1) !== SLASH);
   const staging = join(repository.folder, 'changed');
   const staged = await stageFiles(author.top, names, staging, NOT_COMMITTED);
   const inStaging = { cwd: staging, env: { ...env, GIT_WORK_TREE: staging } };
   await updateIndex(host, staged, inStaging);
-  const tree = await gitText(host, ['write-tree'], inStaging).catch((error: unknown) => {
+  const tree = await readGitText(host, ['write-tree'], inStaging).catch((error: unknown) => {
     throw error instanceof GitError && error.reason === 'failed'
       ? new WorkspaceProblem(
           `the working tree of ${folder} cannot be packed, as in the middle of a merge: ${error.detail}`,
         )
       : error;
   });
-  if (tree.trim() === (await gitText(host, ['rev-parse', `${commit}^{tree}`], inStaging)).trim()) return commit;
+  if (tree.trim() === (await readGitText(host, ['rev-parse', `${commit}^{tree}`], inStaging)).trim()) return commit;
   const message = 'Changes that were not committed when the run began';
-  return (await gitText(host, ['commit-tree', tree.trim(), '-p', commit, '-m', message], inStaging)).trim();
+  return (await readGitText(host, ['commit-tree', tree.trim(), '-p', commit, '-m', message], inStaging)).trim();
 }
 
 /**
@@ -94,7 +96,7 @@ async function readNamedRules(host: GitHost, top: HeldFolder, path: string): Pro
 /** The user's own rules apply too: files that they ignore everywhere, such as files with keys, stay on the host. */
 async function userIgnoreFile(host: GitHost, { gitDir }: PrivateRepository, folder: string): Promise<string> {
   const call = { env: { GIT_DIR: gitDir }, withUserConfig: true };
-  const named = await gitText(host, ['config', '--type=path', '--get', 'core.excludesFile'], call).catch(() => '');
+  const named = await readGitText(host, ['config', '--type=path', '--get', 'core.excludesFile'], call).catch(() => '');
   if (named.trim() !== '') return resolve(folder, named.trim());
   const configHome = host.configHome ?? (host.home === null ? null : join(host.home, '.config'));
   return configHome === null ? '/dev/null' : join(configHome, 'git', 'ignore');

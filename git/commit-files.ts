@@ -10,7 +10,7 @@ import { CHANGES_LIMITS, type Changes, importPack, RefusedChanges } from './impo
 import { namesIn } from './names.ts';
 import type { PrivateRepository } from './private-repository.ts';
 import { withPrivateRepository } from './private-repository.ts';
-import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
+import { GitError, type GitHost, readGitBytes, readGitText, streamGit } from './run-git.ts';
 
 /** A file with a relative path without `.` and `..`. Names are bytes, one character for each. */
 export type LeftFile =
@@ -67,12 +67,12 @@ async function makeCommit(
   const call = { env: { GIT_DIR: repository.gitDir }, confined: true };
   try {
     const stdin = writeImport(base, watchSource(files, source));
-    await gitText(host, ['fast-import', '--quiet', '--done', '--date-format=now'], { ...call, stdin });
-    const trees = await gitText(host, ['rev-parse', `${LEFT_REF}^{tree}`, `${base}^{tree}`], call);
+    await readGitText(host, ['fast-import', '--quiet', '--done', '--date-format=now'], { ...call, stdin });
+    const trees = await readGitText(host, ['rev-parse', `${LEFT_REF}^{tree}`, `${base}^{tree}`], call);
     const [left = '', before = ''] = trees.split('\n');
     const tree = ignoreFiles.length === 0 ? left : await leaveOutIgnored(host, repository, { base, left, ignoreFiles });
     if (tree === before) return base;
-    return (await gitText(host, ['commit-tree', tree, '-p', base, '-m', message], call)).trim();
+    return (await readGitText(host, ['commit-tree', tree, '-p', base, '-m', message], call)).trim();
   } catch (error) {
     // Git then only knows that its input ended early.
     if (source.error !== null) throw source.error;
@@ -140,18 +140,18 @@ async function leaveOutIgnored(
   await mkdir(empty);
   const env = { GIT_DIR: gitDir, GIT_WORK_TREE: empty, GIT_INDEX_FILE: join(folder, 'left-index') };
   const call = { cwd: empty, env, mostBytes: NAMES_BYTES, confined: true };
-  await gitText(host, ['read-tree', left], call);
+  await readGitText(host, ['read-tree', left], call);
   // Without this flag, git would read the rules from the folder instead of the index.
   const rules = Buffer.from(ignoreFiles.map((path) => `${path}\0`).join(''), 'latin1');
-  await gitText(host, ['update-index', '--skip-worktree', '-z', '--stdin'], { ...call, stdin: rules });
+  await readGitText(host, ['update-index', '--skip-worktree', '-z', '--stdin'], { ...call, stdin: rules });
   const ignored = namesIn(
-    await gitBytes(host, ['ls-files', '-z', '--cached', '--ignored', '--exclude-standard'], call),
+    await readGitBytes(host, ['ls-files', '-z', '--cached', '--ignored', '--exclude-standard'], call),
   );
   if (ignored.length === 0) return left;
-  const list = await gitBytes(host, ['ls-tree', '-r', '-z', '--name-only', '--full-tree', base], call);
+  const list = await readGitBytes(host, ['ls-tree', '-r', '-z', '--name-only', '--full-tree', base], call);
   const kept = new Set(namesIn(list).map((name) => name.toString('latin1')));
   const gone = ignored.map((name) => name.toString('latin1')).filter((name) => !kept.has(name));
   const names = Buffer.from(gone.map((name) => `${name}\0`).join(''), 'latin1');
-  await gitText(host, ['update-index', '--force-remove', '-z', '--stdin'], { ...call, stdin: names });
-  return (await gitText(host, ['write-tree'], call)).trim();
+  await readGitText(host, ['update-index', '--force-remove', '-z', '--stdin'], { ...call, stdin: names });
+  return (await readGitText(host, ['write-tree'], call)).trim();
 }

@@ -22,7 +22,7 @@ import { plantPrograms } from '../test/rig/git/hostile-repository.ts';
 import { COPY_LIMITS, copyRepository } from './copy-repository.ts';
 import { openRepository } from './open-repository.ts';
 import { packRepository, type RepositoryRequest } from './pack-repository.ts';
-import { type GitHost, gitText } from './run-git.ts';
+import { type GitHost, readGitText } from './run-git.ts';
 
 let folder: string;
 let allowed: string;
@@ -288,7 +288,7 @@ describe('a repository with links that runs may follow', () => {
     symlinkSync(join(victim, '.git'), gitDir);
     const copy = await copyRepository(opened, join(folder, 'copy'), () => true);
     await opened.close();
-    expect(await gitText(host, ['log', '--format=%s', 'HEAD'], { env: { GIT_DIR: copy.gitDir } })).toBe('public\n');
+    expect(await readGitText(host, ['log', '--format=%s', 'HEAD'], { env: { GIT_DIR: copy.gitDir } })).toBe('public\n');
   });
 
   it('is copied if the scratch folder lies on another file system', async () => {
@@ -340,9 +340,9 @@ describe('limits', () => {
 
 it('git without a repository finds none, and no program starts from a relative folder of PATH', async () => {
   const { repo } = makeHostile('tree');
-  await expect(gitText(host, ['rev-parse', '--git-dir'], { cwd: repo })).rejects.toThrow(/not a git repository/);
+  await expect(readGitText(host, ['rev-parse', '--git-dir'], { cwd: repo })).rejects.toThrow(/not a git repository/);
   writeFileSync(join(repo, 'git'), `#!/bin/sh\ntouch ${folder}/canary\n`, { mode: 0o755 });
   for (const path of ['.', '', `.:${GIT_PATH}`, `:${GIT_PATH}`])
-    await gitText({ ...host, path }, ['--version'], { cwd: repo }).catch(() => undefined);
+    await readGitText({ ...host, path }, ['--version'], { cwd: repo }).catch(() => undefined);
   expect(existsSync(join(folder, 'canary'))).toBe(false);
 });

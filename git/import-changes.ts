@@ -5,7 +5,7 @@
 import { type Base, readBase, readBundle, readPack, RESULT_REF, BUNDLE_BYTES } from './base-bundle.ts';
 import { listChangedFiles, type ChangedFile } from './changed-files.ts';
 import { withPrivateRepository, type PrivateRepository } from './private-repository.ts';
-import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
+import { GitError, type GitHost, readGitBytes, readGitText, streamGit } from './run-git.ts';
 
 export interface ChangesRequest {
   /** The bundle that `packRepository` made. */
@@ -108,17 +108,17 @@ async function checkCommits(
   limits: ChangesLimits,
 ): Promise<void> {
   const call = { env: { GIT_DIR: repository.gitDir }, confined: true };
-  const type = (await gitText(host, ['cat-file', '-t', commit], call)).trim();
+  const type = (await readGitText(host, ['cat-file', '-t', commit], call)).trim();
   if (type !== 'commit') throw new RefusedChanges(`the guest names a ${type}, not a commit`);
-  const commits = Number(await gitText(host, ['rev-list', '--count', commit, '--not', from], call));
+  const commits = Number(await readGitText(host, ['rev-list', '--count', commit, '--not', from], call));
   if (commits > limits.commits)
     throw new RefusedChanges(`there are ${commits} new commits; at most ${limits.commits} are taken`);
   const mostBytes = limits.objects * 41;
-  const names = await gitBytes(host, ['rev-list', '--objects', '--no-object-names', commit, '--not', from], {
+  const names = await readGitBytes(host, ['rev-list', '--objects', '--no-object-names', commit, '--not', from], {
     ...call,
     mostBytes,
   });
-  const sizes = await gitText(host, ['cat-file', '--batch-check=%(objectsize)'], {
+  const sizes = await readGitText(host, ['cat-file', '--batch-check=%(objectsize)'], {
     ...call,
     stdin: names,
     mostBytes,
@@ -198,7 +198,8 @@ async function bundleOf(
 ): Promise<AsyncIterable<Uint8Array>> {
   const env = { GIT_DIR: repository.gitDir };
   // Git makes no bundle without a commit.
-  if ((await gitText(host, ['rev-list', '--count', to, '--not', from], { env })).trim() === '0') return streamNothing();
+  if ((await readGitText(host, ['rev-list', '--count', to, '--not', from], { env })).trim() === '0')
+    return streamNothing();
   await repository.text(['update-ref', RESULT_REF, to]);
   return streamGit(host, ['bundle', 'create', '--quiet', '-', RESULT_REF, `^${from}`], {
     env,

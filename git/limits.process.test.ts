@@ -8,7 +8,7 @@ import { BUNDLE_BYTES } from './base-bundle.ts';
 import { CHANGES_LIMITS, type ChangesLimits, importChanges } from './import-changes.ts';
 import { packRepository } from './pack-repository.ts';
 import { STAGE_LIMITS } from './stage-files.ts';
-import { GitError, type GitHost, gitText } from './run-git.ts';
+import { GitError, type GitHost, readGitText } from './run-git.ts';
 
 const MIB = 1024 * 1024;
 const host: GitHost = { path: '/usr/local/bin:/usr/bin:/bin', home: null };
@@ -176,7 +176,7 @@ it.each([
   writeFileSync(join(bin, 'git'), `#!/bin/sh\necho "${said}" >&2\nexit 128\n`);
   chmodSync(join(bin, 'git'), 0o755);
   const full: GitHost = { path: `${bin}:/usr/bin:/bin`, home: null };
-  await expect(gitText(full, ['index-pack'])).rejects.toMatchObject({ reason: 'disk-full', code: 'ENOSPC' });
+  await expect(readGitText(full, ['index-pack'])).rejects.toMatchObject({ reason: 'disk-full', code: 'ENOSPC' });
   const base = await pack();
   const request = { base: of(base.bundle), earlier: null, pack: of(Buffer.from('x')), commit: base.commit };
   const refused: unknown = await importChanges(full, request, collect).catch((error: unknown) => error);

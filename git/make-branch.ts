@@ -13,7 +13,7 @@ import { copyRepository, type RepositoryCopy } from './copy-repository.ts';
 import { codeOf, type HeldFolder, RefusedPlace } from './held-folder.ts';
 import type { Opened } from './import-changes.ts';
 import type { OpenRepository } from './open-repository.ts';
-import { GitError, type GitHost, gitText, streamGit } from './run-git.ts';
+import { GitError, type GitHost, readGitText, streamGit } from './run-git.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
 const HEADS = 'refs/heads/';
@@ -117,7 +117,7 @@ async function makeIn(
     mostBytes: Infinity,
   });
   await readPack(host, { ...repository, gitDir }, pack, true);
-  await gitText(host, ['update-ref', reference, commit, NONE], { env: { GIT_DIR: gitDir } });
+  await readGitText(host, ['update-ref', reference, commit, NONE], { env: { GIT_DIR: gitDir } });
   const made = (await readdir(packs)).filter((name) => !before.has(name));
   // Git detects a pack by its index, so the index comes last.
   const order = ['.pack', '.rev', '.idx'].flatMap((end) => made.filter((name) => name.endsWith(end)));
@@ -131,7 +131,7 @@ async function makeIn(
 /** Rejects names that `git branch` would reject, because `update-ref` accepts them. */
 async function refuseName(host: GitHost, gitDir: string, branch: string): Promise<void> {
   try {
-    const name = await gitText(host, ['check-ref-format', '--branch', branch], { env: { GIT_DIR: gitDir } });
+    const name = await readGitText(host, ['check-ref-format', '--branch', branch], { env: { GIT_DIR: gitDir } });
     // Git replaces `@{-1}` by the previous branch.
     if (name === `${branch}\n`) return;
   } catch (error) {
@@ -146,14 +146,14 @@ async function findBlocking(host: GitHost, gitDir: string, reference: string): P
   const shorter = names.slice(3).map((_, index) => names.slice(0, index + 3).join('/'));
   for (const each of shorter) if ((await findCommit(host, gitDir, each)) !== null) return each.slice(HEADS.length);
   const list = ['for-each-ref', '--count=1', '--format=%(refname)', `${reference}/`];
-  const longer = (await gitText(host, list, { env: { GIT_DIR: gitDir } })).trimEnd();
+  const longer = (await readGitText(host, list, { env: { GIT_DIR: gitDir } })).trimEnd();
   return longer === '' ? null : longer.slice(HEADS.length);
 }
 
 async function findCommit(host: GitHost, gitDir: string, name: string): Promise<string | null> {
   try {
     const args = ['rev-parse', '--verify', '--quiet', '--end-of-options', name];
-    return (await gitText(host, args, { env: { GIT_DIR: gitDir } })).trim();
+    return (await readGitText(host, args, { env: { GIT_DIR: gitDir } })).trim();
   } catch (error) {
     if (error instanceof GitError && error.reason === 'failed') return null;
     throw error;

@@ -8,7 +8,7 @@ import { ApplyProblem } from './apply-changes.ts';
 import { HeldFolder } from './held-folder.ts';
 import type { Opened } from './import-changes.ts';
 import { namesIn } from './names.ts';
-import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
+import { GitError, type GitHost, readGitBytes, readGitText, streamGit } from './run-git.ts';
 import { stageFiles, updateIndex } from './stage-files.ts';
 
 export interface Merged {
@@ -39,9 +39,9 @@ const YOURS = 'yours';
 export async function mergeChanges(host: GitHost, opened: Opened, folder: string, label: string): Promise<Merged> {
   const { repository, base, commit } = opened;
   const env = { GIT_DIR: repository.gitDir, GIT_INDEX_FILE: join(repository.folder, 'merge-index') };
-  const text = async (...args: readonly string[]): Promise<string> => (await gitText(host, args, { env })).trim();
+  const text = async (...args: readonly string[]): Promise<string> => (await readGitText(host, args, { env })).trim();
   const list = ['diff-tree', '-r', '--no-renames', '--name-only', '-z', base.base, commit];
-  const names = namesIn(await gitBytes(host, list, { env, mostBytes: LIST_BYTES, confined: true }));
+  const names = namesIn(await readGitBytes(host, list, { env, mostBytes: LIST_BYTES, confined: true }));
   const current = await commitCurrent(host, opened, folder, names, env);
   await refuseMarkers(host, current, label, env);
   // A stage may have rewritten the history, so the merge uses trees, whose common ancestor is the base.
@@ -67,10 +67,10 @@ async function commitCurrent(
   try {
     const staged = await stageFiles(top, names, staging, CHANGED, attributesOf(names));
     const call = { cwd: staging, env: { ...env, GIT_WORK_TREE: staging } };
-    await gitText(host, ['read-tree', base.base], call);
+    await readGitText(host, ['read-tree', base.base], call);
     await updateIndex(host, staged, call);
-    const tree = (await gitText(host, ['write-tree'], call)).trim();
-    return (await gitText(host, ['commit-tree', tree, '-p', base.base, '-m', YOURS], call)).trim();
+    const tree = (await readGitText(host, ['write-tree'], call)).trim();
+    return (await readGitText(host, ['commit-tree', tree, '-p', base.base, '-m', YOURS], call)).trim();
   } finally {
     await top.close();
   }
@@ -97,11 +97,13 @@ async function refuseMarkers(
   env: Readonly<Record<string, string>>,
 ): Promise<void> {
   const args = ['grep', '-I', '-l', '-z', '--fixed-strings', '-e', `>>>>>>> ${label}`, current];
-  const found = await gitBytes(host, args, { env, mostBytes: LIST_BYTES, confined: true }).catch((error: unknown) => {
-    // Git found no match, and then fails without a message.
-    if (error instanceof GitError && error.reason === 'failed' && error.said === '') return Buffer.alloc(0);
-    throw error;
-  });
+  const found = await readGitBytes(host, args, { env, mostBytes: LIST_BYTES, confined: true }).catch(
+    (error: unknown) => {
+      // Git found no match, and then fails without a message.
+      if (error instanceof GitError && error.reason === 'failed' && error.said === '') return Buffer.alloc(0);
+      throw error;
+    },
+  );
   const [first, ...others] = namesIn(found).map((name) => name.subarray(current.length + 1).toString());
   if (first === undefined) return;
   throw new ApplyProblem(

@@ -6,7 +6,7 @@ import type { Buffer } from 'node:buffer';
 import { lstat, realpath } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { HeldFolder, type ReadPermission } from './held-folder.ts';
-import { GitError, type GitHost, gitText } from './run-git.ts';
+import { GitError, type GitHost, readGitText } from './run-git.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
 export interface OpenRepository {
@@ -181,7 +181,7 @@ async function readConfig(host: GitHost, folder: HeldFolder, name: string): Prom
   const stdin = await folder.readFile(name, SMALL_FILE_BYTES);
   if (stdin === null || stdin.length === 0) return new Map();
   const args = ['config', '--file', '-', '--no-includes', '--null', '--list'];
-  const text = await gitText(host, args, { stdin }).catch((error: unknown) => {
+  const text = await readGitText(host, args, { stdin }).catch((error: unknown) => {
     throw error instanceof GitError && error.reason === 'failed'
       ? new WorkspaceProblem(`git cannot read ${folder.placeOf(name)}: ${error.detail}`)
       : error;

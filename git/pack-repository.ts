@@ -11,7 +11,7 @@ import { copyRepository } from './copy-repository.ts';
 import { type ReadPermission, RefusedPlace } from './held-folder.ts';
 import { type OpenRepository, openRepository } from './open-repository.ts';
 import { withPrivateRepository, type PrivateRepository } from './private-repository.ts';
-import { GitError, type GitHost, gitText } from './run-git.ts';
+import { GitError, type GitHost, readGitText } from './run-git.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
 export interface RepositoryRequest {
@@ -120,7 +120,7 @@ async function resolveCommit(host: GitHost, folder: string, gitDir: string, ref:
   const name = ref ?? 'HEAD';
   try {
     const args = ['rev-parse', '--verify', '--quiet', '--end-of-options', `${name}^{commit}`];
-    const commit = (await gitText(host, args, { env: { GIT_DIR: gitDir } })).trim();
+    const commit = (await readGitText(host, args, { env: { GIT_DIR: gitDir } })).trim();
     if (/^[0-9a-f]{40}$/.test(commit)) return commit;
   } catch (error) {
     if (!(error instanceof GitError) || error.reason !== 'failed') throw error;

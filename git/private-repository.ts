@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type GitCall, type GitHost, gitText } from './run-git.ts';
+import { type GitCall, type GitHost, readGitText } from './run-git.ts';
 
 export interface PrivateRepository {
   readonly gitDir: string;
@@ -41,7 +41,7 @@ export async function makePrivateRepository(host: GitHost): Promise<PrivateRepos
   };
   try {
     const gitDir = join(folder, 'repository.git');
-    await gitText(host, ['init', '--quiet', '--bare', '--template=', '--object-format=sha1', gitDir], {
+    await readGitText(host, ['init', '--quiet', '--bare', '--template=', '--object-format=sha1', gitDir], {
       env: { GIT_DIR: gitDir },
     });
     await mkdir(join(gitDir, 'info'), { recursive: true });
@@ -49,7 +49,7 @@ export async function makePrivateRepository(host: GitHost): Promise<PrivateRepos
     return {
       gitDir,
       folder,
-      text: (args, call = {}) => gitText(host, args, { ...call, env: { GIT_DIR: gitDir, ...call.env } }),
+      text: (args, call = {}) => readGitText(host, args, { ...call, env: { GIT_DIR: gitDir, ...call.env } }),
       remove,
     };
   } catch (error) {

@@ -271,14 +271,14 @@ async function readComplaint(stderr: Readable): Promise<Complaint> {
   return { said: Buffer.concat(kept).toString('utf8', 0, stderrBytes), isCut: bytes > stderrBytes };
 }
 
-export async function gitText(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<string> {
+export async function readGitText(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<string> {
   const parts: Uint8Array[] = [];
   for await (const chunk of streamGit(host, args, call)) parts.push(chunk);
   return Buffer.concat(parts).toString('utf8');
 }
 
-/** Like `gitText`, but returns bytes, because names of files need not be text. */
-export async function gitBytes(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<Buffer> {
+/** Like `readGitText`, but returns bytes, because names of files need not be text. */
+export async function readGitBytes(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<Buffer> {
   const parts: Uint8Array[] = [];
   for await (const chunk of streamGit(host, args, call)) parts.push(chunk);
   return Buffer.concat(parts);

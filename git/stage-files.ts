@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import type { HeldFolder } from './held-folder.ts';
 import { HeldTree } from './held-tree.ts';
-import { type GitCall, type GitHost, gitText } from './run-git.ts';
+import { type GitCall, type GitHost, readGitText } from './run-git.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
 export const STAGE_LIMITS = { files: 50_000, bytes: 256 * 1024 * 1024 } as const;
@@ -110,7 +110,7 @@ async function stageFile(tree: HeldTree, top: HeldFolder, path: Buffer, into: st
 export async function updateIndex(host: GitHost, { present, absent }: StagedFiles, call: GitCall): Promise<void> {
   // Deleted files come first: a link may have the name of the folder that contained them.
   const gone = Buffer.concat(absent.flatMap((name) => [GONE, name, ZERO]));
-  await gitText(host, ['update-index', '-z', '--index-info'], { ...call, stdin: gone });
+  await readGitText(host, ['update-index', '-z', '--index-info'], { ...call, stdin: gone });
   const stdin = Buffer.concat(present.flatMap((name) => [name, ZERO]));
-  await gitText(host, ['update-index', '--add', '--replace', '-z', '--stdin'], { ...call, stdin });
+  await readGitText(host, ['update-index', '--add', '--replace', '-z', '--stdin'], { ...call, stdin });
 }

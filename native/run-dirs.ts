@@ -6,14 +6,14 @@ import { constants } from 'node:fs';
 import { open, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Retention, retentionOf } from '../domain/run/retained-vm.ts';
-import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
+import { type VmIdentity, formatVmKey } from '../domain/run/vm-key.ts';
 import { isRecord } from './api.ts';
 
 const NAME = /^[0-9a-f]{16}$/;
 
 /** The name is a hash, because keys may be long, and socket paths must be short. */
 export function vmRunDir(vmsDir: string, key: VmIdentity): string {
-  return join(vmsDir, createHash('sha256').update(vmKeyText(key)).digest('hex').slice(0, 16));
+  return join(vmsDir, createHash('sha256').update(formatVmKey(key)).digest('hex').slice(0, 16));
 }
 
 /** Lists paths by name; entries with other names are ignored. A host that never had a VM has no folder. */

@@ -1,6 +1,6 @@
 /** Checks options of callers: errors name the option, its value and the allowed values. */
 import { VARIABLE } from '../domain/language/grammar/values.ts';
-import { didYouMean, nearest } from '../domain/language/text/suggest.ts';
+import { suggestNearest, findNearest } from '../domain/language/text/suggest.ts';
 
 const VALUE_CHARACTERS = 100;
 
@@ -24,7 +24,7 @@ export function checkKnown<T extends object>(
   for (const name of Object.keys(options))
     if (!names.includes(name))
       throw new TypeError(
-        `${what} have no ${JSON.stringify(name)}${didYouMean(nearest(name, names))}, expected: ${names.join(', ')}`,
+        `${what} have no ${JSON.stringify(name)}${suggestNearest(findNearest(name, names))}, expected: ${names.join(', ')}`,
       );
 }
 

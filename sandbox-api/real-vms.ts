@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { directVmKey, directVmOf } from '../domain/run/direct-vm.ts';
+import { createDirectVmKey, directVmOf } from '../domain/run/direct-vm.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { endVm, MicroVm, readIntent, sweepRunDirs } from '../native/index.ts';
 import { createLauncher, factsOf, type FindVmExtra, type LaunchVm } from '../sandbox/micro-vm/launch.ts';
@@ -68,7 +68,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
       const dir = dirOf(vms, id);
       const info = infoOf(await readIntent(dir));
       if (info === null || info.id !== id) return null;
-      const vm = await MicroVm.attach({ keeper, dir, vmKey: directVmKey(id) }, signal);
+      const vm = await MicroVm.attach({ keeper, dir, vmKey: createDirectVmKey(id) }, signal);
       if (vm === null) return null;
       try {
         await vm.tie(info.keepTtlMs !== null);
@@ -102,7 +102,7 @@ async function launchSandbox(
   const id = newSandboxId();
   const note = noteOf(id, choice);
   const wanted = {
-    name: directVmKey(id),
+    name: createDirectVmKey(id),
     dir: dirOf(vms, id),
     what: `sandbox ${choice.name ?? id}`,
     spec: choice.spec,
@@ -158,7 +158,7 @@ function refuseFullDisk(stateDir: string): void {
 }
 
 function dirOf(vms: string, id: string): string {
-  return join(vms, createHash('sha256').update(directVmKey(id)).digest('hex').slice(0, 16));
+  return join(vms, createHash('sha256').update(createDirectVmKey(id)).digest('hex').slice(0, 16));
 }
 
 function infoOf(intent: Readonly<Record<string, unknown>> | null): SandboxInfo | null {

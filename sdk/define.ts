@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import type { Plan, PlanKind } from '../domain/plan/plan.ts';
 import { checkExpressions } from '../domain/language/expression/check.ts';
-import { type CheckSchema, type SchemaEngine, schemaProblem } from '../domain/language/schema/output-schema.ts';
+import { type CheckSchema, type SchemaEngine, findSchemaProblem } from '../domain/language/schema/output-schema.ts';
 import { compileText } from '../domain/language/load.ts';
 import { type Budget, writeBudget, type Llm, writeLlm } from './stages/agent-settings.ts';
 import { writeLoop } from './stages/box-groups.ts';
@@ -279,7 +279,7 @@ const checkSchema: CheckSchema = (schema) => {
   const load = createRequire(import.meta.url);
   const { Ajv } = load('ajv') as Pick<SchemaEngine, 'Ajv'>;
   const { Ajv2020 } = load('ajv/dist/2020.js') as Pick<SchemaEngine, 'Ajv2020'>;
-  return schemaProblem({ Ajv, Ajv2020 }, schema);
+  return findSchemaProblem({ Ajv, Ajv2020 }, schema);
 };
 
 /** Converts values to the form of `--param`. */

@@ -3,7 +3,7 @@
  * stage's name instead of the stage. The function that gets such a value throws, because ignoring it would start
  * another run than the author meant.
  */
-import { didYouMean, nearest } from '../domain/language/text/suggest.ts';
+import { suggestNearest, findNearest } from '../domain/language/text/suggest.ts';
 import { isRounded } from '../domain/units/rounded.ts';
 
 /**
@@ -20,9 +20,9 @@ export function checkOptions<T extends object>(
   for (const name of Object.keys(options))
     if (!Object.hasOwn(known, name)) {
       const names = Object.keys(known);
-      const meant = nearest(name, names);
+      const meant = findNearest(name, names);
       throw new TypeError(
-        `${what}: there is no \`${name}\`${meant === null ? `; there are ${names.join(', ')}` : didYouMean(meant)}`,
+        `${what}: there is no \`${name}\`${meant === null ? `; there are ${names.join(', ')}` : suggestNearest(meant)}`,
       );
     }
 }

@@ -15,7 +15,7 @@ import { isEndOfServices } from '../domain/pipeline/service-end.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { separateId } from '../domain/run/run-id.ts';
 import { findLostNumber } from '../domain/units/lost-number.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { keepExact } from './options.ts';
 import { isBeingLoaded } from './places.ts';
 
@@ -155,7 +155,7 @@ interface Call {
 
 async function follow(definition: Runnable, plan: Plan, call: Call): Promise<RunResult> {
   const { signal, onProgress } = call.options;
-  const child = spawn(process.execPath, [join(packageRoot(), 'bin/voidbox.js'), ...(await argumentsOf(call))], {
+  const child = spawn(process.execPath, [join(findPackageRoot(), 'bin/voidbox.js'), ...(await argumentsOf(call))], {
     cwd: call.baseDir,
     stdio: ['pipe', 'pipe', 'pipe'],
   });

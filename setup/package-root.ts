@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-export function packageRoot(from: string = import.meta.url): string {
+export function findPackageRoot(from: string = import.meta.url): string {
   let folder = dirname(fileURLToPath(from));
   while (!existsSync(join(folder, 'package.json')) || !existsSync(join(folder, 'Cargo.toml'))) {
     const parent = dirname(folder);

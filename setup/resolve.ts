@@ -9,9 +9,9 @@ import type { Environment } from './environment.ts';
 import type { HostPieces, KernelPiece, StackPieces, VmPieces } from './pieces/host-pieces.ts';
 import { makeContext, pieceSource } from './pieces/context.ts';
 import { makeOwnFolder, type OwnFolder, refuseForeignFolder } from './cache/own-folder.ts';
-import { packageRoot } from './package-root.ts';
+import { findPackageRoot } from './package-root.ts';
 import type { FoundPiece, KernelKind, OptionalPieceName, PieceName, SetupContext } from './pieces/piece.ts';
-import { pieceByName, RUN_PIECES, STACK_PIECES, VM_PIECES } from './pieces/pieces.ts';
+import { findPiece, RUN_PIECES, STACK_PIECES, VM_PIECES } from './pieces/pieces.ts';
 import { checkBeforeGetting } from './machine/preflight.ts';
 import { rustSources } from './pieces/rust-binaries.ts';
 import { VOIDBOX_KERNEL_PIECE } from './pieces/voidbox-kernel.ts';
@@ -39,7 +39,7 @@ interface ResolvedRecord {
 /** Resolves and checks all pieces. If nothing has changed since the last time, it only reads the files' times. */
 export async function resolveHostPieces(env: Environment, options: ResolveOptions): Promise<HostPieces> {
   refuseForeignCache(env);
-  const root = packageRoot();
+  const root = findPackageRoot();
   const file = recordPath(env, await inputsHash(env, root, options.kernelKind));
   const known = readRecord(file);
   if (known !== null) return known;
@@ -58,7 +58,7 @@ export async function resolveStackPieces(
   options: Pick<ResolveOptions, 'install' | 'onProgress'>,
 ): Promise<StackPieces> {
   refuseForeignCache(env);
-  const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
+  const known = readRecord(recordPath(env, await inputsHash(env, findPackageRoot(), undefined)));
   if (known !== null) return { temporalCli: known.temporalCli, keeper: known.keeper };
   const context = await makeContext(env, options.onProgress);
   if (options.install) await checkBeforeGetting(context, STACK_PIECES);
@@ -75,7 +75,7 @@ export async function resolveVmPieces(
   options: Pick<ResolveOptions, 'install' | 'onProgress'>,
 ): Promise<VmPieces> {
   refuseForeignCache(env);
-  const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
+  const known = readRecord(recordPath(env, await inputsHash(env, findPackageRoot(), undefined)));
   return known ?? (await resolveAll(await makeContext(env, options.onProgress), options.install, VM_PIECES));
 }
 
@@ -148,7 +148,7 @@ function kernelOf({ kernelKind: kind }: SetupContext, found: FoundPiece | undefi
 
 /** Installs, or asks for, all missing programs that only the distribution provides, in one command. */
 async function resolvePackaged(context: SetupContext, install: boolean): Promise<void> {
-  const packaged = RUN_PIECES.map(pieceByName).filter((piece) => piece.packages !== null && piece.get === null);
+  const packaged = RUN_PIECES.map(findPiece).filter((piece) => piece.packages !== null && piece.get === null);
   const found = await Promise.all(packaged.map((piece) => piece.find(context)));
   const missing = packaged.filter((_, index) => found[index] === null);
   if (missing.length === 0) return;

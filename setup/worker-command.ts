@@ -1,6 +1,6 @@
 /** The command that starts a worker process. */
 import { join } from 'node:path';
-import { packageRoot } from './package-root.ts';
+import { findPackageRoot } from './package-root.ts';
 
 /**
  * Most objects of a stage die with it. With Node's 16 MiB, the garbage collector meets many of them while they live,
@@ -19,5 +19,5 @@ export function workerFlags(): readonly string[] {
 
 /** Returns all arguments of Node: its own, and the script of the worker. */
 export function workerArgs(): readonly string[] {
-  return [...workerFlags(), join(packageRoot(), 'dist', 'workers', 'main.js')];
+  return [...workerFlags(), join(findPackageRoot(), 'dist', 'workers', 'main.js')];
 }

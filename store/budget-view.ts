@@ -1,5 +1,5 @@
 /** The budget of a run, and the use that its agents report. `activities/agent/shared/ledger.ts` enforces the budget. */
-import { largestUse, type ModelUse, NO_USE, sumOfUse } from '../domain/agent/budget.ts';
+import { findLargestUse, type ModelUse, NO_USE, sumUse } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 
@@ -18,11 +18,11 @@ export interface BudgetView {
 export function withUse(view: BudgetView, body: RunEventBody): BudgetView {
   if (body.type === 'agent-usage') {
     const { execKey } = body;
-    return { ...view, open: { ...view.open, [execKey]: largestUse(view.open[execKey] ?? NO_USE, useIn(body)) } };
+    return { ...view, open: { ...view.open, [execKey]: findLargestUse(view.open[execKey] ?? NO_USE, useIn(body)) } };
   }
   if (body.type !== 'stage-finished') return view;
   const { [body.execKey]: used, ...open } = view.open;
-  return used === undefined ? view : { ...view, ended: sumOfUse(view.ended, used), open };
+  return used === undefined ? view : { ...view, ended: sumUse(view.ended, used), open };
 }
 
 function useIn({
@@ -37,5 +37,5 @@ function useIn({
 
 /** The use by all attempts, including attempts of items, of earlier visits and of lost VMs. */
 export function usedOf({ ended, open }: BudgetView): ModelUse {
-  return Object.values(open).reduce(sumOfUse, ended);
+  return Object.values(open).reduce(sumUse, ended);
 }

@@ -1,10 +1,10 @@
 /**
  * Agents of items, with their use and their budgets: all running agents, and the ended agents nearest to their limits.
  */
-import { largestUse, type ModelUse, NO_USE, shareOfBudget } from '../domain/agent/budget.ts';
+import { findLargestUse, type ModelUse, NO_USE, shareOfBudget } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
-import { type InstancePath, instanceText, formatStageName } from '../domain/run/instance.ts';
+import { type InstancePath, formatInstance, formatStageName } from '../domain/run/instance.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { type ItemAgent, type ItemAgentsView, SHOWN_AGENTS } from './run-view.ts';
@@ -66,7 +66,7 @@ function withWorking(
   const isKnown = known?.execKey === execKey;
   const before: ItemAgent = isKnown ? known : { name, execKey, attempt, state: 'running', used: NO_USE };
   const { used, ...limits } = told;
-  const agent = { ...before, ...limits, used: used === undefined ? before.used : largestUse(before.used, used) };
+  const agent = { ...before, ...limits, used: used === undefined ? before.used : findLargestUse(before.used, used) };
   return {
     attempts: view.attempts + (isKnown ? 0 : 1),
     working: { ...view.working, [key]: agent },
@@ -87,7 +87,7 @@ function withEnd(
 }
 
 function keyOf(stage: string, instance: InstancePath): string {
-  return `${stage}/${instanceText(instance)}`;
+  return `${stage}/${formatInstance(instance)}`;
 }
 
 function nearestFirst(agents: readonly ItemAgent[]): readonly ItemAgent[] {

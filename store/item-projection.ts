@@ -1,6 +1,6 @@
 /** Applies events of items to the view of the stage with the list: counts, failures, questions, use. */
 import { parseExecKey } from '../domain/run/attempt.ts';
-import { type InstancePath, instanceText, formatStageName } from '../domain/run/instance.ts';
+import { type InstancePath, formatInstance, formatStageName } from '../domain/run/instance.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { endAgents, withItemAgent } from './item-agents.ts';
@@ -97,7 +97,7 @@ function withInner(stage: StageView, instance: InstancePath, body: RunEventBody)
   const list = instance.at(-1)!.part;
   if (instance.length < 2) return stage;
   const state = stateOfItem(body, list);
-  return state === undefined ? stage : withCounts(list, (counts) => moveItem(counts, instanceText(instance), state));
+  return state === undefined ? stage : withCounts(list, (counts) => moveItem(counts, formatInstance(instance), state));
 }
 
 /** Updates the open questions of items. A repeated `stage-asking` of an attempt replaces its question. */

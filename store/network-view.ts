@@ -1,5 +1,5 @@
 /** The activity of the doors of a run's VMs, folded from their events. */
-import { type DoorCounts, targetText } from '../domain/run/door-notice.ts';
+import { type DoorCounts, formatTarget } from '../domain/run/door-notice.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 
 type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
@@ -74,7 +74,7 @@ function withRefusal(
   atMs: number,
 ): readonly RefusalView[] {
   const { cause, reason } = body;
-  const target = targetText(body);
+  const target = formatTarget(body);
   const index = refusals.findIndex((known) => known.target === target);
   const known = refusals[index];
   if (known !== undefined)
@@ -93,7 +93,7 @@ export interface NetworkTotals {
 }
 
 /** Adds up several VMs. Null: no VM has reported anything. */
-export function networkTotals(views: readonly (NetworkView | undefined)[]): NetworkTotals | null {
+export function sumNetwork(views: readonly (NetworkView | undefined)[]): NetworkTotals | null {
   const seen = views.filter((view) => view !== undefined);
   if (seen.length === 0) return null;
   const sum = (name: keyof DoorCounts): number =>

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 
-const MODULE = pathToFileURL(join(packageRoot(), 'dist/store/state-format.js')).href;
+const MODULE = pathToFileURL(join(findPackageRoot(), 'dist/store/state-format.js')).href;
 /** Each uses many folders in one order, from one moment on, and puts contents into each at once. */
 const SCRIPT = `
 const { mkdirSync } = await import('node:fs');

@@ -15,7 +15,12 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { DurableFolders } from './file/layout.ts';
 import { openStores } from './open-stores.ts';
-import { keepStateFormat, keepStateFormatWithAdvice, requireStateFormat, stateFormatProblem } from './state-format.ts';
+import {
+  keepStateFormat,
+  keepStateFormatWithAdvice,
+  requireStateFormat,
+  findStateFormatProblem,
+} from './state-format.ts';
 
 let stateDir: string;
 let dir: string;
@@ -46,7 +51,7 @@ describe('a folder without contents of Voidbox', () => {
   test('gets its number beside files of others, and beside a lock, logs and a stop mark', () => {
     mkdirSync(join(stateDir, 'logs'), { recursive: true });
     for (const name of ['notes.txt', 'stack.lock', 'stack.stopped']) writeFileSync(join(stateDir, name), '');
-    expect(stateFormatProblem(stateDir)).toBeNull();
+    expect(findStateFormatProblem(stateDir)).toBeNull();
     keepStateFormat(stateDir);
     expect(readFileSync(file(), 'utf8')).toBe('1\n');
     expect(existsSync(join(stateDir, 'notes.txt'))).toBe(true);
@@ -73,7 +78,7 @@ describe('a folder without contents of Voidbox', () => {
 
 test('a number may lack its line break, as an editor leaves it', () => {
   put('1');
-  expect(stateFormatProblem(stateDir)).toBeNull();
+  expect(findStateFormatProblem(stateDir)).toBeNull();
 });
 
 const HOSTILE: readonly (readonly [string, () => void, string])[] = [
@@ -108,7 +113,7 @@ describe('a number that cannot be read', () => {
     make();
     const before = readdirSync(stateDir);
     const message = `the format number of the state folder ${stateDir} cannot be read from state-format: ${why}; this build of Voidbox reads format 1`;
-    expect(stateFormatProblem(stateDir)).toBe(message);
+    expect(findStateFormatProblem(stateDir)).toBe(message);
     for (const use of [requireStateFormat, keepStateFormat])
       expect(() => use(stateDir)).toThrow(expect.objectContaining({ code: 'host/state-format', message }));
     expect(readdirSync(stateDir)).toEqual(before);
@@ -150,5 +155,5 @@ describe('a folder of another format', () => {
 
 test('a folder that the system cannot look into is refused', () => {
   symlinkSync('state', stateDir);
-  expect(stateFormatProblem(stateDir)).toMatch(/cannot be read from state-format: ELOOP/);
+  expect(findStateFormatProblem(stateDir)).toMatch(/cannot be read from state-format: ELOOP/);
 });

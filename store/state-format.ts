@@ -55,7 +55,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
 type Finding = { readonly isOurs: true } | { readonly isOurs: false; readonly problem: string } | null;
 
 /** Why this build does not use the folder; null: it does. */
-export function stateFormatProblem(stateDir: string): string | null {
+export function findStateFormatProblem(stateDir: string): string | null {
   const found = inspectFormat(stateDir);
   return found === null || found.isOurs ? null : found.problem;
 }
@@ -65,7 +65,7 @@ export function stateFormatProblem(stateDir: string): string | null {
  * @throws CodedError `host/state-format`
  */
 export function requireStateFormat(stateDir: string): void {
-  const problem = stateFormatProblem(stateDir);
+  const problem = findStateFormatProblem(stateDir);
   if (problem !== null) throw new CodedError('host/state-format', problem);
 }
 

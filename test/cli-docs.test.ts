@@ -3,13 +3,13 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { COMMANDS } from '../cli/command-table.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { typeCommand } from './rig/runs/typed-command.ts';
 
 // The help of every command loads every command.
 vi.setConfig({ testTimeout: 180_000 });
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 /** Every command has these options, except `exec`, which has no `--json`. The page lists them once. */
 const COMMON = new Set(['--json', '--help']);
 

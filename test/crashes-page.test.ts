@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { findMissingTest, readNamedTests, rowsOfPage } from './rig/named-tests.ts';
 
-const PAGE = readFileSync(join(packageRoot(), 'docs/reference/crashes.md'), 'utf8');
+const PAGE = readFileSync(join(findPackageRoot(), 'docs/reference/crashes.md'), 'utf8');
 const ROWS = rowsOfPage(PAGE).map(([what = '', promise = '', tests = '']) => ({ what, promise, tests }));
 
 test('the page has a table for each part that may die', () => {

@@ -2,9 +2,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const PAGES = ['.', 'docs', 'examples', 'guest/image', 'native/keeper']
   .filter((folder) => existsSync(join(ROOT, folder)))
   .flatMap((folder) =>

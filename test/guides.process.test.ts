@@ -6,14 +6,14 @@ import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { COMMANDS } from '../cli/command-table.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { readPageParts } from './rig/pages.ts';
 import { typeCommand } from './rig/runs/typed-command.ts';
 
 // The help of a command loads the command.
 vi.setConfig({ testTimeout: 180_000 });
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const CI_PAGE = 'docs/guides/run-in-ci.md';
 const WORKFLOW = '.github/workflows/voidbox.yml';
 const PAGES = ['docs', 'docs/start', 'docs/guides', 'docs/explain'].flatMap((folder) =>

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 
 /** The lines that Git writes around a conflict; `=======` alone also underlines headings. */
 const MARKERS = '^(<<<<<<<|>>>>>>>|\\|\\|\\|\\|\\|\\|\\|)( |$)';
@@ -26,7 +26,7 @@ function findMarkers(folder: string): readonly string[] {
 }
 
 test('no file holds a merge-conflict marker', () => {
-  expect(findMarkers(packageRoot())).toEqual([]);
+  expect(findMarkers(findPackageRoot())).toEqual([]);
 });
 
 test.each(['<<<<<<< HEAD', '>>>>>>> 0123abc (a commit)', '||||||| base'])('a line %j is found', (line) => {

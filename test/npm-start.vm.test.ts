@@ -1,7 +1,7 @@
 /** `npm start` as a newcomer runs it: an agent in a real VM fixes a test, and the command that it prints applies the patch. */
 import { execFile, spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { Rig } from './e2e/rig.ts';
 import { endRig } from './rig/runs/examples.ts';
 
@@ -22,7 +22,7 @@ test('npm start ends with the patch of an agent and the command that applies it'
   const env = { ...rig.env, TMPDIR: rig.specDir };
   const { code, stdout, stderr } = await new Promise<{ code: number | null; stdout: string; stderr: string }>(
     (done) => {
-      const child = execFile('npm', ['start', '--silent'], { cwd: packageRoot(), env }, (_error, stdout, stderr) =>
+      const child = execFile('npm', ['start', '--silent'], { cwd: findPackageRoot(), env }, (_error, stdout, stderr) =>
         done({ code: child.exitCode, stdout, stderr }),
       );
     },
@@ -35,7 +35,7 @@ test('npm start ends with the patch of an agent and the command that applies it'
   expect(before.endsWith(PATCH.trimEnd()), stdout).toBe(true);
   expect(command).toMatch(/^npx voidbox apply fix-\d{8}-\d{6}-[0-9a-f]{4}$/);
   const type = (line: string): { readonly status: number | null; readonly stdout: string } =>
-    spawnSync('sh', ['-c', line], { cwd: packageRoot(), env, encoding: 'utf8' });
+    spawnSync('sh', ['-c', line], { cwd: findPackageRoot(), env, encoding: 'utf8' });
   expect(type(check), 'the test fails before the patch').toMatchObject({ status: 1, stdout: '2 + 3 is not -1\n' });
   expect(type(command)).toMatchObject({ status: 0 });
   expect(type(check)).toMatchObject({ status: 0, stdout: '2 + 3 is 5\n' });

@@ -13,10 +13,10 @@ import type * as Registry from '../agents/registry.ts';
 import type * as Credentials from '../domain/agent/credentials.ts';
 import type { LlmPlan, LlmProvider } from '../domain/plan/plan.ts';
 import { compileText } from '../domain/language/load.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { TemporaryFolder } from './rig/skills/skill-command.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const SECTION = readFileSync(join(ROOT, 'docs/reference/agents.md'), 'utf8')
   .split('\n## Your own agent\n')[1]!
   .split('\n## ')[0]!;

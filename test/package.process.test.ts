@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { type InstalledPackage, installPackage } from './rig/runs/packed.ts';
 
 describe('the package, installed from its tarball into an empty folder', () => {
@@ -170,13 +170,13 @@ describe('a checkout, used from an empty folder that is not its own', () => {
   };
 
   it('is started by npx with its path, and names commands that work there', async () => {
-    const root = packageRoot();
+    const root = findPackageRoot();
     expect(await type('npx', [root, 'init', 'by-npx.yaml'])).toContain(`  npx ${root} validate by-npx.yaml `);
     expect(await type('npx', [root, 'validate', 'by-npx.yaml'])).toContain('valid: by-npx.yaml');
   });
 
   it('is started by a link in a folder of PATH', async () => {
-    await symlink(join(packageRoot(), 'bin/voidbox.js'), join(folder, 'voidbox'));
+    await symlink(join(findPackageRoot(), 'bin/voidbox.js'), join(folder, 'voidbox'));
     expect(await type('voidbox', ['init', 'by-path.yaml'], folder)).toContain('  voidbox validate by-path.yaml ');
     expect(await type('voidbox', ['validate', 'by-path.yaml'], folder)).toContain('valid: by-path.yaml');
   });

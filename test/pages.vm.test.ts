@@ -3,12 +3,12 @@ import { execFile } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { BIN, Rig } from './e2e/rig.ts';
 import { type PagePart, readPageParts } from './rig/pages.ts';
 import { endRig } from './rig/runs/examples.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 /** These take longest, and so they begin first. */
 const LONGEST = ['docs/start/first-agent.md', 'docs/guides/write-a-step-machine.md', 'README.md'];
 /** Its last command stops the stack, which the next page of the place would start again. */

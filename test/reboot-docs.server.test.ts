@@ -4,11 +4,11 @@ import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { napSpec } from './rig/runs/sleeping-run.ts';
 import { isAlive, Rig } from './e2e/rig.ts';
 
-const DOCS = readFileSync(join(packageRoot(), 'docs/reference/temporal.md'), 'utf8');
+const DOCS = readFileSync(join(findPackageRoot(), 'docs/reference/temporal.md'), 'utf8');
 const WHERE_IN_DOCS = '/usr/local/bin';
 
 /** A user whose programs lie in a folder that only the docs' `PATH` names. */
@@ -20,7 +20,7 @@ class Machine extends Rig {
     super();
     for (const folder of [this.home, this.#bin]) mkdirSync(folder);
     symlinkSync(process.execPath, join(this.#bin, 'node'));
-    symlinkSync(join(packageRoot(), 'bin/voidbox.js'), join(this.#bin, 'voidbox'));
+    symlinkSync(join(findPackageRoot(), 'bin/voidbox.js'), join(this.#bin, 'voidbox'));
   }
 
   /** A text of the docs for this user: the folder of the programs, as the docs ask. */

@@ -4,10 +4,10 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { TemporaryFolder } from './rig/skills/skill-command.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const run = promisify(execFile);
 
 it('the code of docs/reference/skill-kit.md type-checks, and its program starts', { timeout: 60_000 }, async () => {

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 
 interface Recorded {
   /** Facts by their page. A fact of `pages` is on one of these two. */
@@ -13,7 +13,7 @@ interface Recorded {
   readonly gone: readonly { readonly reason: string; readonly facts: readonly string[] }[];
 }
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const PAGES = ['docs/reference/spec.md', 'docs/guides/write-a-spec.md'];
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
 const recorded = JSON.parse(read('test/spec-pages.json')) as Recorded;

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { WorkflowFailedError, WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { embeddedAddress } from '../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../client/temporal/temporal-address.ts';
 import { connectRuns, type RunsConnection } from '../client/temporal/connect.ts';
 import type { CommandOutcome } from '../activities/contract-command.ts';
 import { box, definePipeline } from '../sdk/index.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { openStores } from '../store/open-stores.ts';
 import type { Stores } from '../store/stores.ts';
 import { type PluginProject, pluginProject, type WorkerChild } from './rig/servers/plugin-project.ts';
@@ -72,7 +72,7 @@ let worker: WorkerChild;
 
 beforeAll(async () => {
   server = await startTestServer(await temporalCliForTests());
-  runs = await connectRuns(embeddedAddress(server.address));
+  runs = await connectRuns(createEmbeddedAddress(server.address));
   project = pluginProject({ 'workflows.ts': WORKFLOWS, 'worker.mjs': WORKER });
   worker = await project.startWorker([server.address]);
   stores = await openStores({ stateDir: project.stateDir });
@@ -97,7 +97,7 @@ function planOf(name: string, ...command: [string, ...string[]]): unknown {
 
 /** The command line on the state folder of the worker. */
 function voidbox(...args: readonly string[]): { readonly status: number | null; stdout: string; stderr: string } {
-  return spawnSync(process.execPath, [join(packageRoot(), 'bin/voidbox.js'), ...args], {
+  return spawnSync(process.execPath, [join(findPackageRoot(), 'bin/voidbox.js'), ...args], {
     env: { ...process.env, VOIDBOX_STATE_DIR: project.stateDir },
     encoding: 'utf8',
     timeout: 60_000,
@@ -302,7 +302,7 @@ describe('while something runs', () => {
 });
 
 test('the example', async () => {
-  const files = join(packageRoot(), 'examples/temporal-worker');
+  const files = join(findPackageRoot(), 'examples/temporal-worker');
   const example = pluginProject({});
   try {
     cpSync(files, example.folder, { recursive: true });

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CommandOutcome } from '../activities/contract-command.ts';
 import { connectRuns, type RunsConnection } from '../client/temporal/connect.ts';
-import { embeddedAddress } from '../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../client/temporal/temporal-address.ts';
 import { openStores } from '../store/open-stores.ts';
 import type { Stores } from '../store/stores.ts';
 import { type PluginProject, pluginProject, type WorkerChild } from './rig/servers/plugin-project.ts';
@@ -42,7 +42,7 @@ let worker: WorkerChild;
 
 beforeAll(async () => {
   server = await startTestServer(await temporalCliForTests());
-  runs = await connectRuns(embeddedAddress(server.address));
+  runs = await connectRuns(createEmbeddedAddress(server.address));
   project = pluginProject({ 'workflows.ts': WORKFLOWS, 'worker.mjs': WORKER });
   worker = await project.startWorker([server.address]);
   stores = await openStores({ stateDir: project.stateDir });

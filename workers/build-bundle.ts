@@ -1,10 +1,10 @@
 /** Build step: `node dist/workers/build-bundle.js` writes dist/workflow-bundle.js. */
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { BUNDLE_FILE, bundleWorkflows } from './bundle.ts';
 
-const root = packageRoot();
+const root = findPackageRoot();
 const file = join(root, BUNDLE_FILE);
 const code = await bundleWorkflows(join(root, 'dist/workflows/index.js'));
 writeFileSync(`${file}.${process.pid}`, code);

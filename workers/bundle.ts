@@ -2,13 +2,13 @@
 import { existsSync } from 'node:fs';
 import { dirname, extname, join } from 'node:path';
 import { bundleWorkflowCode } from '@temporalio/worker';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 
 export const BUNDLE_FILE = 'dist/workflow-bundle.js';
 
 export type WorkflowBundle = { readonly codePath: string } | { readonly code: string };
 
-export function findBuiltBundle(root: string = packageRoot()): WorkflowBundle | null {
+export function findBuiltBundle(root: string = findPackageRoot()): WorkflowBundle | null {
   const codePath = join(root, BUNDLE_FILE);
   return existsSync(codePath) ? { codePath } : null;
 }

@@ -5,12 +5,12 @@
  */
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
 import type { serveWorker } from './serve-worker.ts';
 
 exitWithoutOpenFiles('A worker');
-const root = packageRoot();
+const root = findPackageRoot();
 const { loadCached } = createRequire(import.meta.url)(join(root, 'bin', 'load-cached.cjs')) as {
   readonly loadCached: (main: string) => { readonly exports: { readonly serveWorker: typeof serveWorker } };
 };

@@ -13,7 +13,11 @@ import { createLog, type Log, textOf } from './log.ts';
 import { NoServerError } from '../client/temporal/no-server.ts';
 import { connectOwnServer } from '../client/temporal/server-problem.ts';
 import { SetupError } from '../setup/setup-error.ts';
-import { readConfiguredAddress, embeddedAddress, type TemporalAddress } from '../client/temporal/temporal-address.ts';
+import {
+  readConfiguredAddress,
+  createEmbeddedAddress,
+  type TemporalAddress,
+} from '../client/temporal/temporal-address.ts';
 import { stopOnSignals, rejectOnStop } from './stop-signals.ts';
 import { runWorkerProcess, type WorkerProcessOptions } from './worker-process.ts';
 
@@ -47,7 +51,9 @@ export async function serveWorker(): Promise<void> {
   try {
     const env = readEnvironment();
     const target =
-      values.address === undefined ? readConfiguredAddress(env) : embeddedAddress(values.address, values.namespace);
+      values.address === undefined
+        ? readConfiguredAddress(env)
+        : createEmbeddedAddress(values.address, values.namespace);
     if (target === null) throw new Error(USAGE);
     if (values.address === undefined) await rejectOnStop(stop, requireOwnServer(target, env));
     await runWorkerProcess({

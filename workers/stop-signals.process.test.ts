@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { socketFile } from '../client/embedded/control.ts';
 import { hostIdFile } from '../client/vms/this-host.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 
 interface Started {
   readonly child: ChildProcess;
@@ -54,8 +54,8 @@ async function silentServer(): Promise<SilentServer> {
   };
 }
 
-const WORKER = join(packageRoot(), 'dist/workers/main.js');
-const SUPERVISOR = join(packageRoot(), 'dist/workers/embedded/supervisor.js');
+const WORKER = join(findPackageRoot(), 'dist/workers/main.js');
+const SUPERVISOR = join(findPackageRoot(), 'dist/workers/embedded/supervisor.js');
 
 test('a worker that waits for its server ends in order at SIGTERM', async () => {
   const stateDir = newFolder();

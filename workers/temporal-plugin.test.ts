@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { NativeConnection, type Worker } from '@temporalio/worker';
 import { expect, onTestFinished, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { createVoidboxPlugin, type VoidboxPluginOptions } from './temporal-plugin.ts';
 
 /** Nothing connects before the worker is made. */
@@ -84,7 +84,7 @@ test('a repository place and its owner are taken', () => {
 });
 
 test('docs/reference/temporal-plugin.md has a row for each option', () => {
-  const docs = readFileSync(join(packageRoot(), 'docs/reference/temporal-plugin.md'), 'utf8');
+  const docs = readFileSync(join(findPackageRoot(), 'docs/reference/temporal-plugin.md'), 'utf8');
   let names: readonly string[] = [];
   try {
     createVoidboxPlugin({ none: true } as VoidboxPluginOptions);

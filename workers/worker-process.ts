@@ -6,7 +6,7 @@ import { createSessionActivities } from '../activities/session/step-session.ts';
 import type { Durability } from '../setup/environment.ts';
 import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import type { HostPieces } from '../setup/pieces/host-pieces.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { findBuiltBundle, bundleWorkflows } from './bundle.ts';
 import { connectWhenUp, type RunsConnection } from '../client/temporal/connect.ts';
@@ -113,7 +113,9 @@ async function serve(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   const host = await rejectOnStop(stop, opening);
   ends.push(() => host.close());
   const sessions = skills === null ? null : bindSessionActivities(skills, runs, host);
-  const bundle = findBuiltBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) };
+  const bundle = findBuiltBundle() ?? {
+    code: await bundleWorkflows(join(findPackageRoot(), 'dist/workflows/index.js')),
+  };
   stop.throwIfAborted();
   const { activities, sharedActivities } = host;
   const workers = await startWorkers({ target, hostId, activities, sharedActivities, sessions, bundle });

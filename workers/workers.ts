@@ -9,7 +9,7 @@ import type { SessionActivities } from '../activities/contract-session.ts';
 import { RUN_TASK_QUEUE, SESSION_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
 import type { WorkflowBundle } from './bundle.ts';
 import type { Log } from './log.ts';
-import { connectionOptions, isLoopback, type TemporalAddress } from '../client/temporal/temporal-address.ts';
+import { buildConnectionOptions, isLoopback, type TemporalAddress } from '../client/temporal/temporal-address.ts';
 
 /** A fixed upper bound; what really runs is decided by memory. */
 const HOST_ACTIVITY_SLOTS = 200;
@@ -76,7 +76,7 @@ export async function startWorkers({
   bundle,
 }: WorkersOptions): Promise<RunningWorkers> {
   const connection = await NativeConnection.connect({
-    ...connectionOptions(target),
+    ...buildConnectionOptions(target),
     ...(isLoopback(target.address) ? { grpcCompression: { codec: 'none' as const } } : {}),
   });
   const common = { ...HOST_WORKER_OPTIONS, connection, namespace: target.namespace } satisfies Partial<WorkerOptions>;

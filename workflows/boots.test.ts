@@ -2,7 +2,7 @@ import { ActivityFailure } from '@temporalio/common';
 import { describe, expect, test } from 'vitest';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
-import { utf8Length } from '../domain/units/utf8.ts';
+import { countUtf8Bytes } from '../domain/units/utf8.ts';
 import { Boots } from './boots.ts';
 
 const RESULT: StageResult = {
@@ -69,7 +69,7 @@ describe('a boot', () => {
     const { boots, summaries } = bootsOf(true);
     boots.record('ü'.repeat(400), 65_000);
     expect(summaries[0]).toMatch(/^VM of ü+… booted in 1m 05s$/);
-    expect(utf8Length(summaries[0]!)).toBeLessThanOrEqual(200);
+    expect(countUtf8Bytes(summaries[0]!)).toBeLessThanOrEqual(200);
   });
 });
 

@@ -12,7 +12,7 @@ import {
 import type { CommandActivities } from '../activities/contract-command.ts';
 import type { RunRequest } from '../activities/contract.ts';
 import { PLAN_LIMITS, type DataRef, type Plan } from '../domain/plan/plan.ts';
-import { planBytes, toWire } from '../domain/plan/wire.ts';
+import { countPlanBytes, toWire } from '../domain/plan/wire.ts';
 import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import { runIdOf } from '../domain/run/new-run-id.ts';
@@ -98,7 +98,7 @@ function buildRunRequest(source: PipelineSource): RunRequest {
     const { spec, params } = source;
     return { spec, ...(params === undefined ? {} : { params }) };
   }
-  const bytes = planBytes(source);
+  const bytes = countPlanBytes(source);
   if (bytes <= PLAN_LIMITS.inlinePlanBytes) return { plan: toWire(source) };
   throw workflowFailure(
     'run/too-large',

@@ -1,5 +1,5 @@
 /** The names that clients and the workflow share. Histories and code of other projects contain them. */
-import { type InstancePath, instanceText } from '../domain/run/instance.ts';
+import { type InstancePath, formatInstance } from '../domain/run/instance.ts';
 
 /** The workflow type. Its id is the run id. */
 export const RUN_WORKFLOW_TYPE = 'voidboxRun';
@@ -19,7 +19,7 @@ export function itemsWorkflowId(
   instance: InstancePath = [],
   attempt = 1,
 ): string {
-  return `items/${executionId}/${instanceText(instance)}/${stage}${attempt === 1 ? '' : `~${attempt}`}/${window}`;
+  return `items/${executionId}/${formatInstance(instance)}/${stage}${attempt === 1 ? '' : `~${attempt}`}/${window}`;
 }
 
 export const RUN_MESSAGES = {

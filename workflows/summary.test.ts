@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
-import { utf8Length } from '../domain/units/utf8.ts';
+import { countUtf8Bytes } from '../domain/units/utf8.ts';
 import { eventsSummary, summaryOf } from './summary.ts';
 
 const event = (body: RunEventBody): NewRunEvent => ({ id: 'x', atMs: 1, body });
@@ -16,8 +16,8 @@ test.each(['x'.repeat(1_000), 'ü'.repeat(1_000), '😀'.repeat(1_000)])(
   'is short enough for the server: %.3s',
   (text) => {
     const summary = summaryOf(text);
-    expect(utf8Length(summary)).toBeLessThanOrEqual(200);
-    expect(utf8Length(summary)).toBeGreaterThan(190);
+    expect(countUtf8Bytes(summary)).toBeLessThanOrEqual(200);
+    expect(countUtf8Bytes(summary)).toBeGreaterThan(190);
     expect(summary.endsWith('…')).toBe(true);
     expect(summaryOf(text.slice(0, 20))).toBe(text.slice(0, 20));
   },

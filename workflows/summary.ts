@@ -4,7 +4,7 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { SessionEventBody } from '../domain/step-machine/event.ts';
 import { addressIn } from '../domain/step-machine/reply.ts';
 import type { SessionState } from '../domain/step-machine/state.ts';
-import { utf8Length } from '../domain/units/utf8.ts';
+import { countUtf8Bytes } from '../domain/units/utf8.ts';
 
 /**
  * The server refuses a command with a summary of more than 400 bytes, and the workflow's task would be retried for
@@ -18,12 +18,12 @@ const MOST_SUMMARY_BYTES = 200;
  */
 export function summaryOf(text: string, end = ''): string {
   const line = sanitizeLine(text);
-  const mostBytes = MOST_SUMMARY_BYTES - utf8Length(end);
-  if (utf8Length(line) <= mostBytes) return `${line}${end}`;
+  const mostBytes = MOST_SUMMARY_BYTES - countUtf8Bytes(end);
+  if (countUtf8Bytes(line) <= mostBytes) return `${line}${end}`;
   let bytes = 0;
   const kept: string[] = [];
   for (const character of line) {
-    bytes += utf8Length(character);
+    bytes += countUtf8Bytes(character);
     if (bytes > mostBytes - 3) break;
     kept.push(character);
   }

@@ -4,10 +4,10 @@ import { type AnyErrorCode, retryOf } from '../../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../../domain/pipeline/machine-plan.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
 import { listMockedStages, type MockRequest, findMocksToRepeat, withMocks } from '../../domain/plan-rules/mocks.ts';
-import { agentStages, listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
+import { selectAgentStages, listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
 import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
-import { fromWire, planBytes, type PlanWire, toWire } from '../../domain/plan/wire.ts';
+import { fromWire, countPlanBytes, type PlanWire, toWire } from '../../domain/plan/wire.ts';
 import { waitOf } from '../../domain/plan/work.ts';
 import { hostVariablesOf } from '../../domain/plan-rules/variables.ts';
 import { describeUnsupported, findUnsupportedParts } from '../../domain/plan-rules/unsupported.ts';
@@ -210,7 +210,7 @@ function findReuse(
 }
 
 function refuseTooLarge(plan: Plan): void {
-  const bytes = planBytes(plan);
+  const bytes = countPlanBytes(plan);
   const limit = PLAN_LIMITS.planBytes;
   if (bytes > limit)
     throw new CodedError('run/too-large', `the plan has ${bytes} bytes; a run carries at most ${limit}: split it`);
@@ -298,7 +298,7 @@ export function createAdmissionEvent(
 ): NewRunEvent {
   const plan = fromWire(wire);
   const mocked = listMockedStages(plan);
-  const agents = agentStages(plan);
+  const agents = selectAgentStages(plan);
   const mockAgents = listMockAgentStages(plan);
   return {
     id: EVENT_ID.runAdmitted,

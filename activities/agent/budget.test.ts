@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../../agents/stream.ts';
-import { sumOfUse } from '../../domain/agent/budget.ts';
+import { sumUse } from '../../domain/agent/budget.ts';
 import { CommandMeter, readFollower } from './budget.ts';
 import type { Exec } from '../ports/sandbox.ts';
 
@@ -31,7 +31,7 @@ describe('what a command used of its budget', () => {
     expect(meter.followed(NO_USAGE)).toMatchObject({ inputTokens: 700, outputTokens: 50, turns: 7 });
     expect(meter.streamed(NO_USAGE)).toMatchObject({ outputTokens: 50 });
     const most = { ...NO_USAGE, inputTokens: Number.MAX_SAFE_INTEGER };
-    expect(sumOfUse(meter.followed(most), most).inputTokens).toBe(Number.MAX_SAFE_INTEGER);
+    expect(sumUse(meter.followed(most), most).inputTokens).toBe(Number.MAX_SAFE_INTEGER);
   });
 
   test('an agent whose last report of its turn exceeds the limit has time to end on its own', () => {

@@ -7,7 +7,7 @@ import { AGENT_HOME } from '../../agents/provider.ts';
 import { createSessionReader, sessionFollower, sessionPrinter } from '../../agents/session-files.ts';
 import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../../agents/stream.ts';
 import type { AgentCli } from '../../domain/agent/agent-cli.ts';
-import { largestUse } from '../../domain/agent/budget.ts';
+import { findLargestUse } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
 import type { Exec, ExecRequest, Sandbox } from '../ports/sandbox.ts';
 import { BudgetMeter } from './shared/meter.ts';
@@ -33,12 +33,12 @@ export class CommandMeter extends BudgetMeter {
 
   /** @param hasAnswered true if this usage comes with the end of the agent's turn, so that no call follows */
   streamed(usage: AgentUsage, hasAnswered = false): AgentUsage {
-    this.#streamed = largestUse(this.#streamed, usage);
+    this.#streamed = findLargestUse(this.#streamed, usage);
     return this.count(usage, hasAnswered);
   }
 
   followed(usage: AgentUsage): AgentUsage {
-    this.#followed = largestUse(this.#followed, usage);
+    this.#followed = findLargestUse(this.#followed, usage);
     return this.count(usage);
   }
 }

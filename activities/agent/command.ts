@@ -8,7 +8,7 @@ import { AGENT_STAGE_DEFAULTS } from '../../domain/plan/defaults.ts';
 import { llmInGuest } from '../../domain/agent/agent-cli.ts';
 import type { AgentWork, JsonValue, StepMachineWork } from '../../domain/plan/plan.ts';
 import { findWorkingFolder } from '../../domain/plan/workspace.ts';
-import { execKeyText, parseExecKey } from '../../domain/run/attempt.ts';
+import { formatExecKey, parseExecKey } from '../../domain/run/attempt.ts';
 import { agentProgram } from '../ports/agent-layers.ts';
 import type { ArtifactStore } from '../ports/artifacts.ts';
 import type { CredentialText } from '../attempt/host-variables.ts';
@@ -86,7 +86,7 @@ interface CommandLimits {
   readonly maxOutputBytes?: number;
 }
 
-export function agentExec(
+export function buildAgentExec(
   request: StageRequest,
   agent: AgentOfStage,
   called: AgentCommand,
@@ -123,7 +123,7 @@ function programOf(
 export function commandKey(execKey: string, command: number): string {
   const name = parseExecKey(execKey);
   if (name === null) throw new Error(`${quote(execKey)} is no exec key`);
-  return execKeyText({ ...name, command });
+  return formatExecKey({ ...name, command });
 }
 
 /** Must not run again once the agent has started. */

@@ -1,6 +1,6 @@
 /** Follows one command of an agent: its output, its stream and, if it has a budget, its session file. */
 import { type AgentUsage, NO_USAGE } from '../../agents/stream.ts';
-import { largestUse, sumOfUse, useSince, withPrice } from '../../domain/agent/budget.ts';
+import { findLargestUse, sumUse, useSince, withPrice } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
 import { withWrittenServer, selectServer } from '../../domain/agent/provider-hosts.ts';
 import type { LlmPlan } from '../../domain/plan/plan.ts';
@@ -180,7 +180,7 @@ function streamOptions(
     toolEnded: async (end) => progress?.offer(exec, end, signal),
     usageTold: (id) => checkRun(account, meter, id),
     used: (usage, isLast) =>
-      sumOfUse(
+      sumUse(
         sumUsage(before),
         meter === null
           ? subtractEarlierUse(driven, turn, usage)
@@ -218,7 +218,7 @@ async function endedTurn(
     exit,
     outcome: {
       ...withServerNamed(agent.work.llm, outcome),
-      usage: meter?.used ?? subtractEarlierUse(driven, turn, read === null ? told : largestUse(told, read.use)),
+      usage: meter?.used ?? subtractEarlierUse(driven, turn, read === null ? told : findLargestUse(told, read.use)),
       // The meter followed the session file, which contains each call.
       isUsageFinal: meter !== null || outcome.isUsageFinal,
     },

@@ -10,7 +10,7 @@ import type { ContinuedAgent, SavedAgent } from '../../domain/run/agent-saves.ts
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import { withoutPartial } from '../../domain/run/partial-work.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
+import { formatAttempt, parseExecKey } from '../../domain/run/attempt.ts';
 import { countSaves } from './attempt-saves.ts';
 import { isResumable } from './progress.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -76,7 +76,7 @@ export async function findSave(
   let hasBegun = false;
   let hasEnded = false;
   for (let lost = 1; lost < name.attempt && lost <= MOST_LOST; lost += 1) {
-    const earlier = attemptText({ ...name, attempt: name.attempt - lost });
+    const earlier = formatAttempt({ ...name, attempt: name.attempt - lost });
     if ((await readResult(deps.events, runId, earlier)) !== null) {
       hasEnded = true;
       break;

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentOutcome, AgentUsage } from '../../agents/stream.ts';
-import { sumOfUse } from '../../domain/agent/budget.ts';
+import { sumUse } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
 import { FIRST_FOLLOWER } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -90,7 +90,7 @@ async function followSession(
       type: 'agent-usage',
       stage: request.stage.id,
       execKey,
-      ...sumOfUse(sumUsage(before), used),
+      ...sumUse(sumUsage(before), used),
     } as const;
     const event = { id: EVENT_ID.agent(key, offset, 0), atMs: deps.now(), body };
     await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });

@@ -8,7 +8,7 @@ import type { ToldNotice } from '../../domain/run/door-notice.ts';
 import type { AttemptVm } from '../attempt/stage-attempt.ts';
 import type { Exec } from '../ports/sandbox.ts';
 import { waitUntilReady } from './budget.ts';
-import { agentExec, type AgentAsked, commandOfAgent } from './command.ts';
+import { buildAgentExec, type AgentAsked, commandOfAgent } from './command.ts';
 import type { DrivenAgent } from './driven-agent.ts';
 import { followTurn, type DoorNotices } from './follow-turn.ts';
 import { startTurnFollower } from './session-use.ts';
@@ -45,7 +45,7 @@ export async function runTurn(
   const called = commandOfAgent(agent, { ...asked, limits: left ?? {} });
   const { prompt, resume } = asked;
   const limits = { prompt, command, timeoutMs, ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }) };
-  const execRequest = agentExec(request, agent, called, vm.inputs.env, limits);
+  const execRequest = buildAgentExec(request, agent, called, vm.inputs.env, limits);
   life.phase(phase);
   // The file of a resumed session contains calls of earlier commands, so follow the new lines from before the command.
   const follower =

@@ -3,7 +3,7 @@ import type { AgentOutcome } from '../../agents/stream.ts';
 import { NO_USE } from '../../domain/agent/budget.ts';
 import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import { plainStage } from '../../test/rig/runs/mock-worker.ts';
-import { type AgentTurn, turnFailure } from './turns.ts';
+import { type AgentTurn, describeTurnFailure } from './turns.ts';
 import type { ExecExit } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 
@@ -48,7 +48,7 @@ interface Ended {
 
 function failureOf({ exit, outcome, over }: Ended, ofCommand: Pick<StageResult, 'outcome' | 'failure'>) {
   const turn = { exit: { ...EXIT, ...exit }, outcome: { ...OUTCOME, ...outcome }, over: over ?? null };
-  return turnFailure(REQUEST, turn as unknown as AgentTurn, ofCommand as StageResult);
+  return describeTurnFailure(REQUEST, turn as unknown as AgentTurn, ofCommand as StageResult);
 }
 
 const lacking = { outcome: 'failed', failure: OUT_OF_MEMORY } as const;

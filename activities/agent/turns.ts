@@ -1,6 +1,6 @@
 /** Combines the turns of an agent into a result. Each turn is a command of the attempt (`turn.ts`). */
 import type { AgentUsage } from '../../agents/stream.ts';
-import { NO_USE, sumOfUse } from '../../domain/agent/budget.ts';
+import { NO_USE, sumUse } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
 import type { BudgetPlan, DataRef } from '../../domain/plan/plan.ts';
 import { findUsedUpLimit } from './shared/account.ts';
@@ -54,7 +54,7 @@ export interface AgentTurn {
  * Returns null if the agent ended its turn, or if the result of the command is already the right failure. A stream that
  * stops early is no success.
  */
-export function turnFailure(
+export function describeTurnFailure(
   { stage: { id } }: StageRequest,
   { exit, outcome, over }: AgentTurn,
   { outcome: state, failure: ofCommand }: StageResult,
@@ -120,7 +120,7 @@ export function usageOf(turns: readonly AgentTurn[]): StageResult['usage'] {
 
 /** Returns the sum over all turns. */
 export function sumUsage(turns: readonly Pick<AgentTurn, 'outcome'>[]): AgentUsage {
-  return turns.reduce((sum, { outcome }) => sumOfUse(sum, outcome.usage), NO_USE);
+  return turns.reduce((sum, { outcome }) => sumUse(sum, outcome.usage), NO_USE);
 }
 
 /** Returns the commands of the VM: the agent's own, and those that followed them. */

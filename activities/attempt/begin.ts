@@ -3,7 +3,7 @@
  */
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { answeringOf } from '../../domain/plan/work.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { putCredentials } from '../agent/command.ts';
 import { needsFiles, prepareFiles } from './inputs.ts';
 import { hasWritableMounts, prepareMounts } from '../vm/mounts.ts';
@@ -58,14 +58,14 @@ async function sayBegun(context: AttemptVm): Promise<void> {
           stage: stage.id,
           execKey,
           attempt: request.attempt,
-          ...(request.scope.sandbox.egress === undefined ? {} : { vmKey: vmKeyText(context.vmKey) }),
+          ...(request.scope.sandbox.egress === undefined ? {} : { vmKey: formatVmKey(context.vmKey) }),
           ...(budget === undefined ? {} : { budget }),
         }),
       ],
       writer,
     )) > 0;
   if (isFirst) return;
-  const id = EVENT_ID.reattached(execKey, vmKeyText(context.vmKey), sandbox.facts.fence);
+  const id = EVENT_ID.reattached(execKey, formatVmKey(context.vmKey), sandbox.facts.fence);
   const reason = redactor.text(
     deps.attempts.earlierEnd(attemptName(request)) ?? 'the previous worker ended, or lost contact with this host',
   );

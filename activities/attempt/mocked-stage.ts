@@ -7,7 +7,7 @@ import type { InstancePath } from '../../domain/run/instance.ts';
 import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { withHeartbeat } from '../heartbeat.ts';
-import { outputMismatch } from './output-check.ts';
+import { findOutputMismatch } from './output-check.ts';
 import { readResult, writeResult } from './record.ts';
 
 export interface MockedRequest {
@@ -73,7 +73,7 @@ async function failureOf(
     const message = `stage ${stage} ended with exit code ${mock.exitCode}, as its mock says`;
     return { code: 'stage/exit-nonzero', message, stderrTail: '' };
   }
-  const mismatch = await outputMismatch(deps, { id: stage, outputSchema }, output);
+  const mismatch = await findOutputMismatch(deps, { id: stage, outputSchema }, output);
   return mismatch === null ? null : { ...mismatch, stderrTail: '' };
 }
 

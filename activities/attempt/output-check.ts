@@ -5,7 +5,7 @@ import type { DataRef, Plan, StagePlan } from '../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { OUTPUT_SCHEMA_LIMITS } from '../../domain/language/schema/output-schema.ts';
 import { describeRedacted } from '../../domain/security/not-json.ts';
-import { canonicalJson } from '../../domain/units/canonical-json.ts';
+import { toCanonicalJson } from '../../domain/units/canonical-json.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { OutcomeFailure } from './outputs.ts';
 
@@ -14,21 +14,25 @@ type Deps = Pick<ActivityDeps, 'artifacts' | 'checkOutput'>;
 type CheckedStage = Pick<StagePlan, 'id' | 'outputSchema'>;
 
 /** Returns null if the output fits, or if the stage has no schema. The message may quote the output. */
-export async function outputMismatch(deps: Deps, stage: CheckedStage, output: DataRef): Promise<OutcomeFailure | null> {
+export async function findOutputMismatch(
+  deps: Deps,
+  stage: CheckedStage,
+  output: DataRef,
+): Promise<OutcomeFailure | null> {
   if (stage.outputSchema === undefined) return null;
   const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
   if (output.sizeBytes > outputBytes)
     return mismatch(stage, `it has ${output.sizeBytes} bytes, and with a schema at most ${outputBytes} are allowed`);
   const parts: Uint8Array[] = [];
   for await (const part of deps.artifacts.open(output)) parts.push(part);
-  const found = await bytesMismatch(deps, stage, Buffer.concat(parts));
+  const found = await findBytesMismatch(deps, stage, Buffer.concat(parts));
   const variables = output.redacted?.variables ?? [];
   if (found === null || variables.length === 0) return found;
   return { ...found, message: `${found.message}; ${describeRedacted(variables)}` };
 }
 
-/** Does the same as `outputMismatch`, for an output that is not stored yet and within the size limit. */
-export async function bytesMismatch(
+/** Does the same as `findOutputMismatch`, for an output that is not stored yet and within the size limit. */
+export async function findBytesMismatch(
   { checkOutput }: Pick<Deps, 'checkOutput'>,
   stage: CheckedStage,
   bytes: Buffer,
@@ -54,7 +58,7 @@ export async function refuseBadSchemas({ checkOutput }: Pick<Deps, 'checkOutput'
   const seen = new Set<string>();
   for (const { id, outputSchema } of stages) {
     if (outputSchema === undefined) continue;
-    const key = canonicalJson(outputSchema);
+    const key = toCanonicalJson(outputSchema);
     if (seen.has(key)) continue;
     seen.add(key);
     const answer = await checkOutput(outputSchema, null);

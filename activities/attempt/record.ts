@@ -5,7 +5,7 @@
  */
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { instanceText } from '../../domain/run/instance.ts';
+import { formatInstance } from '../../domain/run/instance.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import type { EventLog } from '../ports/event-log.ts';
 import type { HostMarks } from '../ports/host-marks.ts';
@@ -63,7 +63,7 @@ export function markPrepared({ facts }: Pick<Sandbox, 'facts'>, execKey: string)
 }
 
 function vmPreparedName({ scope, instance, generation }: VmKey): string {
-  return `vm-prepared-${scope}/${instance.length === 0 ? '' : `${instanceText(instance)}/`}${generation}`;
+  return `vm-prepared-${scope}/${instance.length === 0 ? '' : `${formatInstance(instance)}/`}${generation}`;
 }
 
 /** Returns true if the writable mounts are in this VM: commands may have changed them since. */

@@ -18,7 +18,7 @@ import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import { runIdProblem } from '../../domain/run/run-id.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { AdmissionRecord, CommandCaller } from '../admission/admission-record.ts';
 import { createAdmissionEvent, HISTORY_LIMIT } from '../admission/admit.ts';
 import { type AdmittedRun, createAdmittedRuns, endOf } from '../admission/admitted-run.ts';
@@ -217,7 +217,7 @@ async function runUntilResult(deps: ActivityDeps, run: AdmittedRun, life: Attemp
 }
 
 async function wasLost(deps: ActivityDeps, { runId, scope, instance, generation }: StageRequest): Promise<boolean> {
-  const name = vmKeyText({ runId, scope: scope.id, instance, generation });
+  const name = formatVmKey({ runId, scope: scope.id, instance, generation });
   return (await deps.events.find(runId, EVENT_ID.vm(name, 'lost'))) !== null;
 }
 

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { LEAST_SANDBOX } from '../../test/rig/runs/mock-worker.ts';
 import { begin, KEY, request, RUN, useStageAttempts } from '../../test/rig/runs/stage-attempts.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -143,7 +143,7 @@ describe('a command that exits with 0 after the SIGTERM of a cancel', () => {
 describe('a command in a VM of several steps, cancelled', () => {
   const shared = (): StageRequest => ({
     ...request('export', { outputs: OUTPUTS }),
-    lease: { vmKey: vmKeyText(KEY), queue: 'voidbox-host:h', host: 'h' },
+    lease: { vmKey: formatVmKey(KEY), queue: 'voidbox-host:h', host: 'h' },
   });
   /** The execs in the order of their starts. */
   const commandsOfVm = async (): Promise<readonly ExecState[]> =>
@@ -175,7 +175,7 @@ describe('a command in a VM of several steps, cancelled', () => {
     await wasAsked;
     attempt.cancel({ cancelRequested: true });
     expect(await attempt.result).toMatchObject({ outcome: 'cancelled', outputs: {} });
-    expect(rig.backend.alive(), 'other steps use the VM').toContain(vmKeyText(KEY));
+    expect(rig.backend.alive(), 'other steps use the VM').toContain(formatVmKey(KEY));
     expect(await commandsOfVm()).toEqual([{ key: 'talk/0/1', isRunning: false }]);
   });
 
@@ -217,5 +217,5 @@ test('a command that exits with 0 after its deadline fails with a timeout, and i
     outputs: {},
     partial: { dist: { mediaType: 'application/x-tar' } },
   });
-  expect(rig.backend.alive()).not.toContain(vmKeyText(KEY));
+  expect(rig.backend.alive()).not.toContain(formatVmKey(KEY));
 });

@@ -31,7 +31,7 @@ import { releaseVmOfAttempt, recordLoss, releaseOwned } from '../vm/leave-vm.ts'
 import { endLeftCommands } from './end-left-commands.ts';
 import { findBrokenStdin, namingRedactedInputs, recordOutputRedaction } from './redacted-data.ts';
 import { recordUnredactedNames, warnOfUnsetVariables } from './begin.ts';
-import { type AttemptWork, doWork } from './work/attempt-work.ts';
+import { type AttemptWork, performWork } from './work/attempt-work.ts';
 import { kindOf } from './work/kinds.ts';
 
 export function runStage(deps: ActivityDeps, request: StageRequest): Promise<StageResult> {
@@ -196,7 +196,7 @@ async function driveIn(
     () => sandbox.renew(),
     (error) => (renewalFailure ??= error),
   );
-  const ended = await doWork(work, vm);
+  const ended = await performWork(work, vm);
   const kept = await keepPartialOutputs(vm, ended);
   const result = namingRedactedInputs(request, kept);
   await recordOutputRedaction(vm, result.output);

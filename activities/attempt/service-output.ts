@@ -17,7 +17,7 @@ import { isService } from '../../domain/plan/work.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { Listen } from './follow-command.ts';
 import { findLastNumber } from '../agent/last-numbered.ts';
-import { bytesMismatch, outputMismatch } from './output-check.ts';
+import { findBytesMismatch, findOutputMismatch } from './output-check.ts';
 import type { Exec, Sandbox } from '../ports/sandbox.ts';
 import { redactSource, recordOutputRedaction, withChanges } from './redacted-data.ts';
 import type { StageRequest } from '../calls/requests.ts';
@@ -69,7 +69,7 @@ export function createServiceOutput(context: ServiceContext): ServiceOutput | nu
     const hash = createHash('sha256').update(found).digest('hex');
     if (hash === lookedAt) return;
     const { bytes, changes } = await redactBytes(found, context.redactor);
-    const mismatch = await bytesMismatch(deps, stage, bytes);
+    const mismatch = await findBytesMismatch(deps, stage, bytes);
     if (mismatch !== null) {
       lookedAt = hash;
       return await warnOnce(context.redactor.text(mismatch.message));
@@ -147,7 +147,7 @@ export async function collectAtCancel(
   // Named outputs belong to stages that wait for the success of this one.
   const stage = { ...request.stage, outputs: [] };
   const left = await collectOutputs(deps.artifacts, sandbox, exec, stage, redactor, signal);
-  if (left.failure === null && (await outputMismatch(deps, stage, left.output)) === null)
+  if (left.failure === null && (await findOutputMismatch(deps, stage, left.output)) === null)
     return { output: left.output };
   return await outputPublished(deps, request);
 }

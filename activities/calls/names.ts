@@ -6,7 +6,7 @@ import { lastAttempt } from '../../domain/pipeline/reach.ts';
 import { stageAt } from '../../domain/pipeline/item-plan.ts';
 import { stageOfPlan } from '../../domain/plan/item-parts.ts';
 import type { StagePlan } from '../../domain/plan/plan.ts';
-import { attemptText } from '../../domain/run/attempt.ts';
+import { formatAttempt } from '../../domain/run/attempt.ts';
 import { type InstancePath, readInstance } from '../../domain/run/instance.ts';
 import { type AdmittedRun } from '../admission/admitted-run.ts';
 import { type Fields, createRefusal } from './values.ts';
@@ -14,13 +14,13 @@ import type { AdmittedScope } from './requests.ts';
 import { quote } from '../../domain/units/quote.ts';
 
 /** Returns the stage that a call names. */
-export function stageIn(run: AdmittedRun, call: Fields): StagePlan {
-  return stageOf(run, idIn(run, call, 'stage'));
+export function readStage(run: AdmittedRun, call: Fields): StagePlan {
+  return stageOf(run, readId(run, call, 'stage'));
 }
 
 /** Returns the scope that a call names. */
-export function scopeIn(run: AdmittedRun, call: Fields): AdmittedScope {
-  return scopeOf(run, idIn(run, call, 'scope'));
+export function readScope(run: AdmittedRun, call: Fields): AdmittedScope {
+  return scopeOf(run, readId(run, call, 'scope'));
 }
 
 export function stageOf(run: AdmittedRun, id: string): StagePlan {
@@ -35,7 +35,7 @@ export function scopeOf(run: AdmittedRun, id: string): AdmittedScope {
   return scope;
 }
 
-export function idIn(run: AdmittedRun, call: Fields, what: 'stage' | 'scope'): string {
+export function readId(run: AdmittedRun, call: Fields, what: 'stage' | 'scope'): string {
   const id = call[what];
   if (typeof id === 'string') return id;
   throw createRefusal(run, `the call names no ${what}`);
@@ -50,7 +50,7 @@ export function isOfItem({ instance }: Fields): boolean {
  * Returns the instance of the stage that a call names: the item for stages of items, the run itself for other stages.
  */
 export function instanceIn(run: AdmittedRun, stage: StagePlan, call: Fields): InstancePath {
-  const path = pathIn(run, stage, call);
+  const path = readPath(run, stage, call);
   // The work of each item does not run for the list itself.
   if (stageAt(run.machine, stage.id, path)?.each === undefined) return path;
   throw createRefusal(run, `stage ${stage.id} has no instance ${quote(call['instance'])}`);
@@ -60,12 +60,12 @@ export function instanceIn(run: AdmittedRun, stage: StagePlan, call: Fields): In
  * Does the same as `pathIn`. A call without an instance belongs to the run itself, unless the stage is a stage of
  * items.
  */
-export function optionalPathIn(run: AdmittedRun, stage: StagePlan, call: Fields): InstancePath {
-  return stage.of === undefined && !isOfItem(call) ? [] : pathIn(run, stage, call);
+export function readOptionalPath(run: AdmittedRun, stage: StagePlan, call: Fields): InstancePath {
+  return stage.of === undefined && !isOfItem(call) ? [] : readPath(run, stage, call);
 }
 
 /** Returns the instance of the stage that a call names, also for a stage with items. */
-export function pathIn(run: AdmittedRun, { id }: StagePlan, { instance }: Fields): InstancePath {
+export function readPath(run: AdmittedRun, { id }: StagePlan, { instance }: Fields): InstancePath {
   if (instance === undefined) throw createRefusal(run, `the call for stage ${id} names no instance`);
   const path = readInstance(instance);
   if (path !== null && stageAt(run.machine, id, path) !== null) return path;
@@ -73,7 +73,7 @@ export function pathIn(run: AdmittedRun, { id }: StagePlan, { instance }: Fields
 }
 
 /** Returns the attempt that a call names, from 1 to `last`. */
-export function attemptIn(
+export function readAttempt(
   run: AdmittedRun,
   { id, retry, visits }: StagePlan,
   { attempt }: Fields,
@@ -89,5 +89,5 @@ export function isAttempt(value: unknown, last: number): value is number {
 
 /** Returns an empty text for an invalid attempt. */
 export function keyOf(stage: string, instance: InstancePath, attempt: number): string {
-  return Number.isSafeInteger(attempt) && attempt > 0 ? attemptText({ stage, instance, attempt }) : '';
+  return Number.isSafeInteger(attempt) && attempt > 0 ? formatAttempt({ stage, instance, attempt }) : '';
 }

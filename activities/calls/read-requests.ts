@@ -12,23 +12,23 @@ import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
 import { seriesOf } from '../../domain/run/agent-saves.ts';
 import { isHostId } from '../../domain/run/host.ts';
 import type { InstancePath } from '../../domain/run/instance.ts';
-import { type VmIdentity, vmKeyText } from '../../domain/run/vm-key.ts';
+import { type VmIdentity, formatVmKey } from '../../domain/run/vm-key.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
 import { isDateMs } from '../../domain/units/time.ts';
 import { type AdmittedRun } from '../admission/admitted-run.ts';
 import type { ApprovalRequest, AskRequest, RejectionRequest } from '../decisions/approvals.ts';
 import { checkEvents } from './events.ts';
 import {
-  attemptIn,
+  readAttempt,
   instanceIn,
   isAttempt,
   isOfItem,
   keyOf,
-  optionalPathIn,
-  pathIn,
-  scopeIn,
+  readOptionalPath,
+  readPath,
+  readScope,
   scopeOf,
-  stageIn,
+  readStage,
   stageOf,
 } from './names.ts';
 import {
@@ -52,7 +52,7 @@ import { quote } from '../../domain/units/quote.ts';
 
 /** Returns null for a stage that is not mocked. */
 export function readMockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
-  const stage = stageIn(run, call);
+  const stage = readStage(run, call);
   const mock = mockOf(stage.work);
   if (mock === null) return null;
   const { attempt, generation, lease } = call;
@@ -71,8 +71,8 @@ export function readMockedRequest(run: AdmittedRun, call: Fields): MockedRequest
   };
 }
 
-export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
-  const stage = stageIn(run, call);
+export function readStageRequest(run: AdmittedRun, call: Fields): StageRequest {
+  const stage = readStage(run, call);
   const work = commandOf(stage.work) ?? answeringOf(stage.work);
   if (work === null || stage.scope === null) throw createRefusal(run, `stage ${stage.id} does not run in a VM`);
   const scope = scopeOf(run, stage.scope);
@@ -121,13 +121,13 @@ export function withItem(request: StageRequest, item: StageItem | null): StageRe
 }
 
 /** Returns null for a stage that does not end a part. */
-export function partRequest(run: AdmittedRun, call: Fields): EndPartRequest | null {
-  const stage = stageIn(run, call);
+export function readPartRequest(run: AdmittedRun, call: Fields): EndPartRequest | null {
+  const stage = readStage(run, call);
   const part = partOf(stage.work);
   if (part === null) return null;
   const { lease, generation } = call;
   const instance = instanceIn(run, stage, call);
-  const attempt = attemptIn(run, stage, call);
+  const attempt = readAttempt(run, stage, call);
   if (lease !== null || generation !== 0) throw createRefusal(run, `stage ${stage.id} ends a part once and has no VM`);
   return {
     runId: run.runId,
@@ -143,10 +143,10 @@ export function partRequest(run: AdmittedRun, call: Fields): EndPartRequest | nu
 }
 
 export function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest {
-  const stage = stageIn(run, call);
+  const stage = readStage(run, call);
   const { id, when: own, input, loop } = stage;
   // For a stage with items, the condition decides whether the items run at all.
-  const instance = optionalPathIn(run, stage, call);
+  const instance = readOptionalPath(run, stage, call);
   if (instance.at(-1)?.part === id) throw createRefusal(run, `the items of stage ${id} have no condition`);
   const when = loop?.until ?? own;
   if (when === null) throw createRefusal(run, `stage ${id} has no condition`);
@@ -172,12 +172,12 @@ export function withItemInput(request: EvaluateRequest, item: StageItem | null):
 }
 
 export function findTimeRequest(run: AdmittedRun, call: Fields): FindTimeRequest {
-  const stage = stageIn(run, call);
+  const stage = readStage(run, call);
   const { id, work, texts } = stage;
   if (waitOf(work)?.until === undefined || texts === undefined)
     throw createRefusal(run, `stage ${id} does not wait until a time that outputs say`);
-  attemptIn(run, stage, call);
-  const instance = optionalPathIn(run, stage, call);
+  readAttempt(run, stage, call);
+  const instance = readOptionalPath(run, stage, call);
   return {
     runId: run.runId,
     stage: id,
@@ -190,11 +190,11 @@ export function findTimeRequest(run: AdmittedRun, call: Fields): FindTimeRequest
   };
 }
 
-export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
+export function readAskRequest(run: AdmittedRun, call: Fields): AskRequest {
   const { deadlineAtMs } = call;
   if (deadlineAtMs !== null && !(Number.isSafeInteger(deadlineAtMs) && isDateMs(deadlineAtMs)))
     throw createRefusal(run, `a deadline is a time or null, the call names ${quote(deadlineAtMs)}`);
-  const stage = stageIn(run, call);
+  const stage = readStage(run, call);
   const { texts } = stage;
   const question = questionIn(run, call);
   return {
@@ -211,7 +211,7 @@ export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
   };
 }
 
-export function approvalRequest(run: AdmittedRun, call: Fields): ApprovalRequest {
+export function readApprovalRequest(run: AdmittedRun, call: Fields): ApprovalRequest {
   const { by, comment, timedOut, atMs, fields } = call;
   if (!isNote(by, ANSWER_LIMITS.byCharacters) || !isNote(comment, ANSWER_LIMITS.commentCharacters))
     throw createRefusal(run, '`by` and `comment` of an answer are short texts or null');
@@ -221,7 +221,7 @@ export function approvalRequest(run: AdmittedRun, call: Fields): ApprovalRequest
   return { runId, approval, by, comment, timedOut, fields, atMs };
 }
 
-export function rejectionRequest(run: AdmittedRun, call: Fields): RejectionRequest {
+export function readRejectionRequest(run: AdmittedRun, call: Fields): RejectionRequest {
   const { runId, approval } = questionIn(run, call);
   return { runId, approval, fields: call['fields'] };
 }
@@ -231,11 +231,11 @@ function questionIn(
   run: AdmittedRun,
   call: Fields,
 ): Omit<AskRequest, 'deadlineAtMs' | 'made' | 'item' | 'hostVariables' | 'events'> {
-  const stage = stageIn(run, call);
+  const stage = readStage(run, call);
   const { id, work } = stage;
   const approval = approvalOf(work);
   if (approval === null) throw createRefusal(run, `stage ${id} asks nothing`);
-  const attempt = attemptIn(run, stage, call);
+  const attempt = readAttempt(run, stage, call);
   const instance = stage.of === undefined && !isOfItem(call) ? [] : instanceIn(run, stage, call);
   return { runId: run.runId, stage: id, instance, execKey: keyOf(id, instance, attempt), attempt, approval };
 }
@@ -276,12 +276,12 @@ export function endItemsRequest(run: AdmittedRun, call: Fields): EndItemsRequest
 
 /** Refuses a call unless the stage has items, and the attempt belongs to a list of them. */
 function listIn(run: AdmittedRun, call: Fields): Omit<EndItemsRequest, 'cancelled'> {
-  const planned = stageIn(run, call);
+  const planned = readStage(run, call);
   const { id, each } = planned;
-  const instance = isOfItem(call) ? pathIn(run, planned, call) : [];
+  const instance = isOfItem(call) ? readPath(run, planned, call) : [];
   const stage = stageAt(run.machine, id, instance);
   if (each === undefined || stage?.each === undefined) throw createRefusal(run, `stage ${id} is not done for items`);
-  const attempt = attemptIn(run, planned, call, listsOfStage(stage));
+  const attempt = readAttempt(run, planned, call, listsOfStage(stage));
   return {
     runId: run.runId,
     stage: id,
@@ -294,8 +294,8 @@ function listIn(run: AdmittedRun, call: Fields): Omit<EndItemsRequest, 'cancelle
   };
 }
 
-export function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
-  const scope = scopeIn(run, call);
+export function readScopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
+  const scope = readScope(run, call);
   const { generation } = call;
   const last = lastGeneration(scope, (id) => stageOf(run, id));
   const first = stageOf(run, scope.stages[0]!);
@@ -309,7 +309,7 @@ export function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
 
 function leaseOf(run: AdmittedRun, value: unknown, identity: VmIdentity, isShared: boolean): VmLease | null {
   const { scope } = identity;
-  const vmKey = vmKeyText(identity);
+  const vmKey = formatVmKey(identity);
   const { vmKey: given, host } = value === null ? { vmKey: null } : fieldsOf(value, 'a lease');
   if (host !== undefined && !isHostId(host))
     throw createRefusal(run, `the lease of ${vmKey} names no host: ${quote(host)}`);

@@ -16,8 +16,8 @@ import type { ApprovalRequest, AskRequest, RejectionRequest } from '../decisions
 import { checkEvents } from './events.ts';
 import { isOfItem } from './names.ts';
 import {
-  approvalRequest,
-  askRequest,
+  readApprovalRequest,
+  readAskRequest,
   beginItemsRequest,
   withItemInput,
   endItemsRequest,
@@ -26,10 +26,10 @@ import {
   finishRequest,
   withItem,
   readMockedRequest,
-  partRequest,
-  rejectionRequest,
-  scopeRequest,
-  stageRequest,
+  readPartRequest,
+  readRejectionRequest,
+  readScopeRequest,
+  readStageRequest,
 } from './read-requests.ts';
 import { type Fields, fieldsOf, createRefusal } from './values.ts';
 import type { EvaluateRequest } from '../decisions/conditions.ts';
@@ -173,13 +173,13 @@ function createStageCall(runs: RunAccess, lists: ItemLists, hostId: string): Run
       await lists.itemOf(run.runId, mocked.instance);
       return { mocked: await withoutRewriting(runs, run, mocked) };
     }
-    const part = partRequest(run, call);
+    const part = readPartRequest(run, call);
     if (part !== null) {
       if (part.instance.length === 0) assertCalledByRun(run.runId);
       await lists.itemOf(run.runId, part.instance);
       return { part: await withoutRewriting(runs, run, part) };
     }
-    const checked = stageRequest(run, call);
+    const checked = readStageRequest(run, call);
     const request = withItem(checked, await lists.itemOf(run.runId, checked.instance));
     refuseElsewhere(run, request, hostId);
     return { inVm: await withoutRewriting(runs, run, request) };
@@ -208,16 +208,16 @@ function approvalCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'ask' 
     async ask(value) {
       const call = fieldsOf(value, 'a call to ask');
       const run = await runs.open(call);
-      const request = askRequest(run, call);
+      const request = readAskRequest(run, call);
       return { ...request, item: await lists.itemOf(run.runId, request.instance) };
     },
     async approval(value) {
       const call = fieldsOf(value, 'a call to keep an answer');
-      return approvalRequest(await runs.open(call), call);
+      return readApprovalRequest(await runs.open(call), call);
     },
     async rejection(value) {
       const call = fieldsOf(value, 'a call to check an answer');
-      return rejectionRequest(await runs.open(call), call);
+      return readRejectionRequest(await runs.open(call), call);
     },
   };
 }
@@ -246,7 +246,7 @@ function vmCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'acquire' | 
     async acquire(value) {
       const call = fieldsOf(value, 'a call for a VM');
       const run = await runs.open(call);
-      const request = scopeRequest(run, call);
+      const request = readScopeRequest(run, call);
       await lists.itemOf(run.runId, request.instance);
       if (!isSharedScope(request.scope))
         throw createRefusal(run, `the VM of scope ${quote(request.scope.id)} belongs to its only stage`);
@@ -255,7 +255,7 @@ function vmCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'acquire' | 
     // A VM may always be ended, whatever the state of its run.
     async release(value) {
       const call = fieldsOf(value, 'a call to end a VM');
-      return scopeRequest(await runs.ofRunOrItems(call), call);
+      return readScopeRequest(await runs.ofRunOrItems(call), call);
     },
   };
 }

@@ -6,7 +6,7 @@ import { Buffer } from 'node:buffer';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { EndedStage } from '../../domain/pipeline/command.ts';
 import type { ConditionPlan, DataRef, InputPlan } from '../../domain/plan/plan.ts';
-import { attemptText } from '../../domain/run/attempt.ts';
+import { formatAttempt } from '../../domain/run/attempt.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { InstancePath } from '../../domain/run/instance.ts';
 import { checkCondition } from '../../domain/language/expression/check.ts';
@@ -94,7 +94,7 @@ async function exitCodeOf(
   { state, attempt }: EndedStage,
 ): Promise<number | null> {
   if (attempt === 0 || (state !== 'succeeded' && state !== 'failed')) return null;
-  const result = await readResult(events, runId, attemptText({ stage, instance, attempt }));
+  const result = await readResult(events, runId, formatAttempt({ stage, instance, attempt }));
   return result?.command?.exitCode ?? null;
 }
 

@@ -9,7 +9,7 @@ import type { UpstreamOutputs } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { withHeartbeat } from '../heartbeat.ts';
 import { mergeOutputs } from './merge-outputs.ts';
-import { outputMismatch } from '../attempt/output-check.ts';
+import { findOutputMismatch } from '../attempt/output-check.ts';
 import { readResult, writeResult } from '../attempt/record.ts';
 import { valueAt } from '../../domain/units/mapping.ts';
 
@@ -47,7 +47,7 @@ export function endPart(deps: ActivityDeps, request: EndPartRequest): Promise<St
     life.phase('handing on the output');
     try {
       const output = await outputOf(deps, part, request.upstream);
-      const mismatch = output === null ? null : await outputMismatch(deps, { ...request, id: stage }, output);
+      const mismatch = output === null ? null : await findOutputMismatch(deps, { ...request, id: stage }, output);
       return await conclude(
         mismatch === null ? { outcome: 'succeeded', output } : { failure: { ...mismatch, stderrTail: '' } },
       );

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { instanceText } from '../../domain/run/instance.ts';
+import { formatInstance } from '../../domain/run/instance.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { createEndsOfLists, type EndsOfLists } from './ends-of-lists.ts';
 import type { EventLog } from '../ports/event-log.ts';
@@ -35,7 +35,7 @@ function finished(item: number, more: Partial<StageResult> = {}, outer = 1, atte
     { part: 'out', item: outer },
     { part: 'in', item },
   ];
-  const execKey = `in/${instanceText(instance)}/${attempt}`;
+  const execKey = `in/${formatInstance(instance)}/${attempt}`;
   const result: StageResult = {
     stage: 'in',
     instance,

@@ -3,7 +3,7 @@
  * each ends on its own. Reading the whole log for each list would cost more than all other work of a worker.
  */
 import type { DataRef } from '../../domain/plan/plan.ts';
-import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
+import { formatAttempt, parseExecKey } from '../../domain/run/attempt.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import type { VmFacts } from '../../domain/run/stage-result.ts';
 import type { EventLog } from '../ports/event-log.ts';
@@ -97,7 +97,7 @@ function endIn(body: RunEventBody): (SucceededItem & { readonly list: string; re
   const step = instance.at(-1);
   if (step === undefined || instance.length < 2 || step.part !== body.stage) return null;
   const { outcome, output, vm } = body.result;
-  const list = attemptText({ stage: body.stage, instance: instance.slice(0, -1), attempt: step.attempt ?? 1 });
+  const list = formatAttempt({ stage: body.stage, instance: instance.slice(0, -1), attempt: step.attempt ?? 1 });
   return outcome === 'succeeded' ? { list, item: step.item, output, vm } : null;
 }
 

@@ -5,14 +5,14 @@ import { type DataRef, type EachPlan, ISOLATION_LEVELS, PLAN_LIMITS } from '../.
 import { parseExecKey } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { type InstancePath, type InstanceStep, instanceText, formatStageName } from '../../domain/run/instance.ts';
+import { type InstancePath, type InstanceStep, formatInstance, formatStageName } from '../../domain/run/instance.ts';
 import type { StageFailure, StageResult, VmFacts } from '../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { type ExactJson, readExactJson, writeExactJson } from '../../domain/units/exact-json.ts';
 import { describeNotJson } from '../../domain/security/not-json.ts';
 import type { UpstreamOutputs } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
-import { stageFailure } from '../failure.ts';
+import { toStageFailure } from '../failure.ts';
 import { withHeartbeat } from '../heartbeat.ts';
 import type { EndsOfList } from './ends-of-lists.ts';
 import { mergeItems } from './merge-outputs.ts';
@@ -73,7 +73,7 @@ interface ListName {
 
 function recordName({ stage, instance, attempt }: ListName): string {
   const list = `items-${stage}${attempt === 1 ? '' : `~${attempt}`}`;
-  return instance.length === 0 ? list : `${list}/${instanceText(instance)}`;
+  return instance.length === 0 ? list : `${list}/${formatInstance(instance)}`;
 }
 
 async function recordOf(records: Pick<RunRecords, 'get'>, runId: string, list: ListName): Promise<ItemsRecord | null> {
@@ -85,12 +85,12 @@ export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest)
   const { runId, stage, execKey, attempt } = request;
   if (request.events.length > 0) await deps.events.append(runId, request.events);
   const earlier = await readResult(deps.events, runId, execKey);
-  if (earlier?.outcome === 'failed') throw stageFailure(earlier);
+  if (earlier?.outcome === 'failed') throw toStageFailure(earlier);
   const known = await recordOf(deps.records, runId, request);
   const items = known ?? (await storeList(deps, request, await readBoundedList(deps, request)));
   if ('code' in items) {
     const failed = await writeResult(deps.events, runId, resultOf(request, 0, { failure: items }), null, deps.now());
-    throw stageFailure(failed);
+    throw toStageFailure(failed);
   }
   await deps.events.append(runId, [
     {

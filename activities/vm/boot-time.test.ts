@@ -3,7 +3,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { beforeEach, expect, test } from 'vitest';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { LEAST_SANDBOX } from '../../test/rig/runs/mock-worker.ts';
 import { begin, KEY, request, RUN, useStageAttempts } from '../../test/rig/runs/stage-attempts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -40,7 +40,7 @@ function bootingDeps(changed: Partial<Sandbox> = {}): ActivityDeps {
   });
 }
 
-const lease = { vmKey: vmKeyText(KEY), queue: 'voidbox-host:h', host: 'h' };
+const lease = { vmKey: formatVmKey(KEY), queue: 'voidbox-host:h', host: 'h' };
 
 async function acquired(deps: ActivityDeps): Promise<unknown> {
   const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });

@@ -3,7 +3,7 @@
  */
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { EventLog } from '../ports/event-log.ts';
 import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { Attempt } from '../attempt/stage-attempt.ts';
@@ -15,7 +15,7 @@ export async function bootMsOf(
   key: VmKey,
 ): Promise<number | null> {
   if (backend.name === 'mock') return null;
-  const ready = await events.find(key.runId, EVENT_ID.vm(vmKeyText(key), 'ready'));
+  const ready = await events.find(key.runId, EVENT_ID.vm(formatVmKey(key), 'ready'));
   return ready?.body.type === 'vm-ready' ? ready.body.bootMs : null;
 }
 

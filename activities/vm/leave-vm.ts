@@ -3,7 +3,7 @@ import { type CodedError, isCodedError } from '../../domain/errors/coded-error.t
 import { endsVm } from '../../domain/errors/error-code.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { Exec, Sandbox } from '../ports/sandbox.ts';
 import { recordNetwork } from './network-log.ts';
 import { isRetained } from './retain-vm.ts';
@@ -51,7 +51,7 @@ async function noteStopped(context: Attempt): Promise<void> {
 /** Records a lost VM. The run machine releases it before it requests the next generation. */
 export async function recordLoss(context: Attempt, error: CodedError): Promise<void> {
   const { deps, request, vmKey } = context;
-  const name = vmKeyText(vmKey);
+  const name = formatVmKey(vmKey);
   await recordNetwork(context);
   deps.vms.drop(vmKey);
   await deps.events.append(request.runId, [
@@ -71,8 +71,8 @@ export async function recordLoss(context: Attempt, error: CodedError): Promise<v
 
 function vmStopped({ vmKey, deps }: Attempt): NewRunEvent {
   return {
-    id: EVENT_ID.vm(vmKeyText(vmKey), 'stopped'),
+    id: EVENT_ID.vm(formatVmKey(vmKey), 'stopped'),
     atMs: deps.now(),
-    body: { type: 'vm-stopped', vmKey: vmKeyText(vmKey), scope: vmKey.scope, generation: vmKey.generation },
+    body: { type: 'vm-stopped', vmKey: formatVmKey(vmKey), scope: vmKey.scope, generation: vmKey.generation },
   };
 }

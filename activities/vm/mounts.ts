@@ -4,7 +4,7 @@
  */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { GitNotice, MountKey } from '../ports/mounts.ts';
@@ -35,7 +35,7 @@ export async function prepareMounts(
 ): Promise<void> {
   const mounts = writable(request);
   if (mounts.length === 0) return;
-  await deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
+  await deps.vms.exclusively(formatVmKey(vmKey), signal, async () => {
     if (await isVmPrepared(deps.marks, vmKey, sandbox.facts)) return;
     for (const mount of mounts) {
       const limits = { maxBytes: request.scope.sandbox.diskMib * MIB };
@@ -59,7 +59,7 @@ export async function copyMountsBack(
 ): Promise<OutcomeFailure | null> {
   const mounts = writable(request);
   if (mounts.length === 0) return null;
-  return deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
+  return deps.vms.exclusively(formatVmKey(vmKey), signal, async () => {
     for (const mount of mounts) {
       // Other VMs may have the same folder: no VM may change it between the comparison and the write of another VM.
       const refusal = await deps.vms.exclusively(`host ${mount.hostPath}`, signal, () =>

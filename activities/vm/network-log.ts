@@ -6,7 +6,7 @@
 import { type DoorNotice, readNotices, flushCounts, type ToldNotice } from '../../domain/run/door-notice.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { REDACTED, type Redactor } from '../../domain/security/redactor.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { DoorListener, NoticeCursor } from './notice-cursor.ts';
@@ -98,7 +98,7 @@ async function append(context: NetworkContext, cursor: NoticeCursor, told: reado
   if (told.length === 0) return;
   for (const notice of told) for (const listener of cursor.listeners) listener(notice);
   const { deps, request, vmKey } = context;
-  const name = vmKeyText(vmKey);
+  const name = formatVmKey(vmKey);
   const events = told.map(({ offset, atMs, notice }): NewRunEvent => ({
     id: EVENT_ID.network(name, notice.kind === 'more' ? 'more' : 'notice', offset),
     atMs: atMs ?? deps.now(),

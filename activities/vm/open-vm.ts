@@ -5,7 +5,7 @@
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { AttemptLife } from '../heartbeat.ts';
@@ -33,7 +33,7 @@ export async function openVm(
 ): Promise<OpenedVm> {
   const { runId, scope, instance, generation } = request;
   const key: VmKey = { runId, scope: scope.id, instance, generation };
-  const name = vmKeyText(key);
+  const name = formatVmKey(key);
   const identity = { vmKey: name, scope: key.scope, generation: key.generation };
   const event = (transition: 'starting' | 'ready', body: RunEventBody): NewRunEvent => ({
     id: EVENT_ID.vm(name, transition),
@@ -87,7 +87,7 @@ async function leaseOf(
   backend: SandboxBackend,
 ): Promise<VmLease> {
   // A mock lives in this process and uses no counted resources.
-  if (backend.name === 'mock') return { vmKey: vmKeyText(key), queue, host };
+  if (backend.name === 'mock') return { vmKey: formatVmKey(key), queue, host };
   const { memoryMib, vcpus, diskMib } = sandbox;
   return await leases.grant(key, { memoryMib, vcpus, diskMib });
 }

@@ -2,7 +2,7 @@
  * Live sandbox handles of this process, one per VM. Attaching raises the fence and excludes the earlier holder, so the
  * stages of a shared scope must use one common handle.
  */
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { KeyedLock } from '../keyed-lock.ts';
 import { NoticeCursor } from './notice-cursor.ts';
 import type { Sandbox, VmKey } from '../ports/sandbox.ts';
@@ -50,7 +50,7 @@ export function createVmPool(): VmPool {
 
   return {
     async use(key, launch) {
-      const name = vmKeyText(key);
+      const name = formatVmKey(key);
       for (;;) {
         const known = entries.get(name);
         const entry = known ?? { sandbox: launch(), users: 0 };
@@ -67,14 +67,14 @@ export function createVmPool(): VmPool {
     },
     exclusively: (key, signal, work) => lock.run(key, signal, work),
     notices(key) {
-      const name = vmKeyText(key);
+      const name = formatVmKey(key);
       const cursor = cursors.get(name) ?? new NoticeCursor();
       cursors.set(name, cursor);
       return cursor;
     },
     drop(key) {
-      entries.delete(vmKeyText(key));
-      cursors.delete(vmKeyText(key));
+      entries.delete(formatVmKey(key));
+      cursors.delete(formatVmKey(key));
     },
   };
 }

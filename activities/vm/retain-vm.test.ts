@@ -10,7 +10,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { RETENTION } from '../../domain/plan/plan.ts';
 import { escapeRunId } from '../../domain/run/run-id.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
-import { parseVmKey, vmKeyText } from '../../domain/run/vm-key.ts';
+import { parseVmKey, formatVmKey } from '../../domain/run/vm-key.ts';
 import { createMockBackend, type MockBackend } from '../../sandbox/mock/backend.ts';
 import { openStores } from '../../store/open-stores.ts';
 import type { Stores } from '../../store/stores.ts';
@@ -62,8 +62,8 @@ beforeEach(async () => {
         ...sandbox,
         async retain(forMs, note) {
           if (!canRetain) return null;
-          const known = retained.get(vmKeyText(key)) ?? { key, ...note, env: {}, untilMs: NOW + forMs };
-          retained.set(vmKeyText(key), known);
+          const known = retained.get(formatVmKey(key)) ?? { key, ...note, env: {}, untilMs: NOW + forMs };
+          retained.set(formatVmKey(key), known);
           return known.untilMs - NOW;
         },
       };
@@ -87,7 +87,7 @@ function depsOf(change: Partial<ActivityDeps> = {}): ActivityDeps {
         list: () => Promise.resolve(oldestFirst()),
         recent: () => Promise.resolve(oldestFirst()),
         async end(key) {
-          retained.delete(vmKeyText(key));
+          retained.delete(formatVmKey(key));
           await mock.release(key);
         },
       },
@@ -302,8 +302,8 @@ test('the VM of several stages is retained when it would be released, and stays 
   await releaseVm(deps, shared);
   await releaseVm(deps, shared);
   expect(await notices()).toEqual([expect.stringContaining(`stage build: its VM is left until ${UNTIL}: look with`)]);
-  expect(retained.get(vmKeyText(key))).toMatchObject({ stage: 'build', execKey: 'build/0/1' });
-  expect(alive()).toEqual([vmKeyText(key)]);
+  expect(retained.get(formatVmKey(key))).toMatchObject({ stage: 'build', execKey: 'build/0/1' });
+  expect(alive()).toEqual([formatVmKey(key)]);
   expect(await typesIn()).not.toContain('vm-stopped');
 });
 

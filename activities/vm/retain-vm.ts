@@ -6,12 +6,12 @@ import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { endsVm } from '../../domain/errors/error-code.ts';
 import { RETENTION, type SandboxPlan } from '../../domain/plan/plan.ts';
 import { isWorthRetrying } from '../../domain/plan/retry.ts';
-import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
+import { formatAttempt, parseExecKey } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { describeSharedVm, describeRetainedVm, stageOfRetained } from '../../domain/run/retained-vm.ts';
-import { instanceText } from '../../domain/run/instance.ts';
+import { formatInstance } from '../../domain/run/instance.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -52,7 +52,7 @@ async function isFinal({ deps, request }: RetainContext, { failure, command }: S
   let failures = 1;
   // Attempts whose VM was lost have no result. They do not count, as in the run machine.
   for (let attempt = (name?.attempt ?? 1) - 1; attempt >= 1 && failures < retry.maxAttempts; attempt -= 1) {
-    const earlier = await readResult(deps.events, request.runId, attemptText({ ...name!, attempt }));
+    const earlier = await readResult(deps.events, request.runId, formatAttempt({ ...name!, attempt }));
     // In a loop, this attempt belongs to the previous visit.
     if (earlier !== null && earlier.outcome !== 'failed') break;
     if (earlier !== null) failures += 1;
@@ -104,7 +104,7 @@ interface Mark {
 }
 
 function markName({ scope, instance, generation }: VmKey): string {
-  return `vm-left-${scope}/${instance.length === 0 ? '' : `${instanceText(instance)}/`}${generation}`;
+  return `vm-left-${scope}/${instance.length === 0 ? '' : `${formatInstance(instance)}/`}${generation}`;
 }
 
 /**
@@ -149,8 +149,8 @@ export async function retainAtRelease(
 }
 
 export async function isRetained({ retainedVms }: Pick<Deps, 'retainedVms'>, key: VmKey): Promise<boolean> {
-  const name = vmKeyText(key);
-  return (await retainedVms?.list())?.some((vm) => vmKeyText(vm.key) === name) === true;
+  const name = formatVmKey(key);
+  return (await retainedVms?.list())?.some((vm) => formatVmKey(vm.key) === name) === true;
 }
 
 /**
@@ -166,7 +166,7 @@ async function retain(
   signal: AbortSignal,
 ): Promise<number | null> {
   const { runId } = key;
-  const name = vmKeyText(key);
+  const name = formatVmKey(key);
   const stage = stageOfRetained(of);
   const refuse = async (why: string): Promise<null> => {
     await recordNotice(deps, key, 'not-retained', `stage ${stage}: its VM is not left for a look: ${why}`);
@@ -177,7 +177,7 @@ async function retain(
     return await refuse('this worker leaves no VMs of failed stages (`voidbox worker --allow-keep`)');
   // Count and retain under a lock, so that stages that fail at once do not exceed the limit.
   const leftMs = await deps.vms.exclusively(`retained/${runId}`, signal, async () => {
-    const others = (await retainedVms.list()).filter((vm) => vm.key.runId === runId && vmKeyText(vm.key) !== name);
+    const others = (await retainedVms.list()).filter((vm) => vm.key.runId === runId && formatVmKey(vm.key) !== name);
     if (others.length >= RETENTION.vmsOfRun) return 'too-many' as const;
     return await sandbox.retain(forMs, { ...of, retainedAtMs: deps.now() });
   });
@@ -196,7 +196,7 @@ async function recordNotice(
   message: string,
 ): Promise<void> {
   const body = { type: 'notice', level: what === 'retained' ? 'info' : 'warning', message } as const;
-  await events.append(key.runId, [{ id: EVENT_ID.vm(vmKeyText(key), what), atMs: now(), body }]);
+  await events.append(key.runId, [{ id: EVENT_ID.vm(formatVmKey(key), what), atMs: now(), body }]);
 }
 
 /** Makes room for a VM: ends the oldest retained VM. Returns false if there is no such VM. */
@@ -210,7 +210,7 @@ export async function endOldestRetained(deps: Deps, wanted: VmKey): Promise<bool
   const message = `the VM that the failed stage ${stageOfRetained(oldest)} of run ${sanitizeLine(key.runId)} had left was ended: scope ${wanted.scope} needed its room`;
   await deps.events.append(wanted.runId, [
     {
-      id: EVENT_ID.madeRoom(vmKeyText(wanted), vmKeyText(key)),
+      id: EVENT_ID.madeRoom(formatVmKey(wanted), formatVmKey(key)),
       atMs: deps.now(),
       body: { type: 'notice', level: 'warning', message },
     },

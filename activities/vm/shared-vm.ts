@@ -1,7 +1,7 @@
 /** The VM of a scope that several stages share: created before the first stage, ended after the last one. */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { AcquiredVm } from '../../domain/run/vm-lease.ts';
 import { bootMsOf } from './boot-time.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -19,7 +19,7 @@ const RETAIN_LIMIT_MS = 15_000;
 export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<AcquiredVm> {
   const key = keyOf(request);
   return withHeartbeat((life) =>
-    deps.attempts.drive(`acquire/${vmKeyText(key)}`, life, async () => {
+    deps.attempts.drive(`acquire/${formatVmKey(key)}`, life, async () => {
       const backend = deps.backendFor(request.scope.sandbox);
       const { lease, vm } = await openVm(deps, request, backend, life);
       if (vm === null) return lease;
@@ -33,7 +33,7 @@ export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<Ac
 /** Ends the VM, alive or not. Idempotent; also for owned VMs that their stage could not end. */
 export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Promise<void> {
   const key = keyOf(request);
-  const name = vmKeyText(key);
+  const name = formatVmKey(key);
   if (await retainAtRelease(deps, request, key, AbortSignal.timeout(RETAIN_LIMIT_MS)))
     return await recordNetwork({ deps, request, backend: deps.backendFor(request.scope.sandbox), vmKey: key });
   let backend: SandboxBackend | null = null;

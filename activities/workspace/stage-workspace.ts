@@ -9,7 +9,7 @@ import type { DataRef, WorkspacePlan, WorkspaceSource } from '../../domain/plan/
 import { mayHaveGit, WORKSPACE_OUTPUTS } from '../../domain/plan/workspace.ts';
 import { attemptCommand } from '../../domain/run/attempt.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { canonicalJson } from '../../domain/units/canonical-json.ts';
+import { toCanonicalJson } from '../../domain/units/canonical-json.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { AttemptLife } from '../heartbeat.ts';
 import { KeyedLock } from '../keyed-lock.ts';
@@ -103,7 +103,7 @@ async function packOnce(
   source: Exclude<WorkspaceSource, { readonly kind: 'stage' }>,
   life: AttemptLife,
 ): Promise<DataRef> {
-  const name = `workspace-${createHash('sha256').update(canonicalJson(source)).digest('hex').slice(0, 32)}`;
+  const name = `workspace-${createHash('sha256').update(toCanonicalJson(source)).digest('hex').slice(0, 32)}`;
   return await packing.run(`${runId}/${name}`, life.ended, async () => {
     const known = (await deps.marks.get(runId, name)) as { readonly bundle: DataRef } | null | undefined;
     if (known !== null && known !== undefined) return known.bundle;

@@ -50,7 +50,7 @@ export async function answerThatStands(
     if (receipt !== null) return receipt;
   }
   const stands = (meant.length > 0 ? meant : all).map(describeAnswer);
-  throw refusal(runId, [explainMissingAnswer(view!, stageText), ...stands].map(sanitizeLine).join('; '));
+  throw createAnswerRefusal(runId, [explainMissingAnswer(view!, stageText), ...stands].map(sanitizeLine).join('; '));
 }
 
 /**
@@ -96,10 +96,10 @@ export async function answerThatStandsElsewhere(
   }
   const stands = (meant.length > 0 ? meant : all).map(({ receipt }) => describeReceipt(receipt));
   const none = `run ${runId} has ended (${state}) and takes no answer`;
-  throw refusal(runId, [none, ...stands].map(sanitizeLine).join('; '));
+  throw createAnswerRefusal(runId, [none, ...stands].map(sanitizeLine).join('; '));
 }
 
-export function refusal(runId: string, message: string): AppError {
+export function createAnswerRefusal(runId: string, message: string): AppError {
   return new AppError('failed', 'cli/answer-refused', message, `See: voidbox status ${quoteRunId(runId)}`);
 }
 

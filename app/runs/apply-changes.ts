@@ -31,7 +31,7 @@ import { hasUnfinished, type Recovery, recoverUnfinished, UnreadableRecord } fro
 import { WorkspaceProblem } from '../../git/workspace-problem.ts';
 import { withLock } from '../../setup/lock.ts';
 import { readOutputs } from '../../store/run-outputs.ts';
-import { AppError, environmentError, usageError } from '../app-error.ts';
+import { AppError, createEnvironmentError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { nameRunIn, quoteStageName } from './run-id.ts';
 import { branchOf, changesOf, type ChangesChoice, type LeftChanges, partialStages } from './workspace-of-run.ts';
@@ -157,7 +157,7 @@ async function settle(taking: ApplyContext, target: Target, opened: Opened, comm
     return { outcome: isNew ? 'branch' : 'already', branch };
   }
   if (target.folder === null)
-    throw usageError(
+    throw createUsageError(
       `${sanitizeLine(target.top)} is bare and has no files`,
       `Make a branch: ${writeApplyAgain(taking, '--branch')}`,
     );
@@ -166,7 +166,7 @@ async function settle(taking: ApplyContext, target: Target, opened: Opened, comm
 
 function explainName(error: unknown, branch: string, taking: ApplyContext): unknown {
   if (error instanceof RefusedBranchName)
-    return usageError(
+    return createUsageError(
       `--branch: git takes no branch with the name ${quote(branch)}`,
       'The rules for names: git help check-ref-format',
     );
@@ -174,7 +174,7 @@ function explainName(error: unknown, branch: string, taking: ApplyContext): unkn
   // Without a slash, a name is blocked by longer ones.
   const free = branch.includes('/') ? branch.replaceAll('/', '-') : `${branch}-1`;
   const other = `--branch=${quoteArgument(free)}`;
-  return usageError(sanitizeLine(error.message), `Choose another name: ${writeApplyAgain(taking, other)}`);
+  return createUsageError(sanitizeLine(error.message), `Choose another name: ${writeApplyAgain(taking, other)}`);
 }
 
 async function applyToFiles(taking: ApplyContext, folder: string, opened: Opened): Promise<Settled> {
@@ -266,24 +266,24 @@ export function writeApplyAgain(
 async function findTargetOf({ left, host, request, machine }: ApplyContext): Promise<Target> {
   if (request.repository !== null) {
     const path = resolve(machine.cwd, request.repository);
-    if (!existsSync(path)) throw usageError(`--repository: \`${sanitizeLine(path)}\` does not exist`);
+    if (!existsSync(path)) throw createUsageError(`--repository: \`${sanitizeLine(path)}\` does not exist`);
     return await findTarget(host, path);
   }
   return await findTarget(host, left.folder !== null && existsSync(left.folder) ? left.folder : machine.cwd);
 }
 
 function toAppError(error: unknown, runId: string): unknown {
-  if (error instanceof UnreadableRecord) return usageError(sanitizeLine(error.message));
+  if (error instanceof UnreadableRecord) return createUsageError(sanitizeLine(error.message));
   if (error instanceof WorkspaceProblem || error instanceof RefusedPlace)
-    return usageError(sanitizeLine(error.message));
+    return createUsageError(sanitizeLine(error.message));
   if (error instanceof ApplyProblem)
-    return usageError(sanitizeLine(error.message), error.remedy === null ? null : nameRunIn(error.remedy, runId));
+    return createUsageError(sanitizeLine(error.message), error.remedy === null ? null : nameRunIn(error.remedy, runId));
   if (error instanceof RefusedChanges) return new AppError('failed', 'workspace/refused', sanitizeLine(error.message));
   if (error instanceof GitError && error.reason === 'missing')
-    return environmentError('host/not-ready', 'there is no program `git` on the PATH', 'Install git.');
+    return createEnvironmentError('host/not-ready', 'there is no program `git` on the PATH', 'Install git.');
   if (error instanceof GitError && error.reason === 'disk-full')
-    return environmentError('host/disk-full', sanitizeLine(error.message), 'Free space, and try again.');
+    return createEnvironmentError('host/disk-full', sanitizeLine(error.message), 'Free space, and try again.');
   // The message of a `GitError` names what was too large or too slow.
-  if (error instanceof GitError) return usageError(sanitizeLine(error.message));
+  if (error instanceof GitError) return createUsageError(sanitizeLine(error.message));
   return error;
 }

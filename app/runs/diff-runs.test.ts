@@ -3,7 +3,7 @@ import type { DataRef, Plan } from '../../domain/plan/plan.ts';
 import type { StageEnd } from '../../domain/run/stage-ends.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { emptyView, newStage } from '../../store/run-view.ts';
-import { diffRuns, type RunDiff } from './diff-runs.ts';
+import { compareRuns, type RunDiff } from './diff-runs.ts';
 import type { RecordedRun } from './recorded-run.ts';
 import { renderRunDiff } from '../../cli/render/runs/run-diff.ts';
 import { PLAIN } from '../../cli/render/text/style.ts';
@@ -46,7 +46,7 @@ test('runs with equal results have no diff, whatever their ids, times and hosts'
   const one = run('one', { a: endOf('x'), b: endOf('y') });
   const other = run('other', { a: endOf('x'), b: { ...endOf('y'), ranIn: 'one' } });
   const later = { ...other, view: { ...other.view, hostId: 'h2', finishedAtMs: 9_000 } };
-  const diff = await diffRuns(one, later, textOf);
+  const diff = await compareRuns(one, later, textOf);
   expect(diff).toMatchObject({ isSame: true, stages: [], spec: [], params: [], plan: [] });
   expect(said(diff)).toBe('one and other are the same: params, input, stages, states and outputs, 2.0 s → 8.0 s');
 });
@@ -56,7 +56,7 @@ test('a diff lists every difference in a form that is safe to print', async () =
   const plan = { ...planOf('a c>a'), maxParallel: 3 };
   const source = { path: null, text: 'spec\nmore\n', params: { who: 'gr\u001b[2Jace' }, mode: null };
   const changed = { a: endOf('\u001b[31my\n', { report: refOf('r') }), c: endOf('z') };
-  const diff = await diffRuns(
+  const diff = await compareRuns(
     one,
     run('other', changed, { plan, source, input: { kind: 'inline', text: '1' } }),
     textOf,
@@ -91,8 +91,8 @@ test('a diff lists every difference in a form that is safe to print', async () =
 
 test('a param or spec that was not recorded is no difference, and the diff names the gap', async () => {
   const one = run('one', { a: endOf('x'), b: endOf('y') }, { source: null });
-  const diff = await diffRuns(one, run('other', { a: endOf('x'), b: endOf('y') }), textOf);
+  const diff = await compareRuns(one, run('other', { a: endOf('x'), b: endOf('y') }), textOf);
   expect(diff).toMatchObject({ isSame: true, params: null, spec: null });
-  const failed = await diffRuns(one, run('other', { a: endOf('x'), b: endOf('z') }), textOf);
+  const failed = await compareRuns(one, run('other', { a: endOf('x'), b: endOf('z') }), textOf);
   expect(said(failed)).toContain('params and specs of one run were not recorded');
 });

@@ -1,9 +1,9 @@
 /** Compares two runs. Their ids, hosts, times and attempts may always differ, so they do not count. */
 import { findDifferingStages } from '../../domain/pipeline/reuse.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
-import { canonicalJson } from '../../domain/units/canonical-json.ts';
+import { toCanonicalJson } from '../../domain/units/canonical-json.ts';
 import type { StageView } from '../../store/run-view.ts';
-import { type DiffLine, lineDiff } from './line-diff.ts';
+import { type DiffLine, compareLines } from './line-diff.ts';
 import type { RecordedRun } from './recorded-run.ts';
 import { valueAt } from '../../domain/units/mapping.ts';
 
@@ -49,7 +49,7 @@ export interface OutputDiff {
 }
 
 /** @param textOf  returns the text of an output that is a small text, else null */
-export async function diffRuns(
+export async function compareRuns(
   one: RecordedRun,
   other: RecordedRun,
   textOf: (ref: DataRef) => Promise<string | null>,
@@ -67,8 +67,8 @@ export async function diffRuns(
   }
   const params = paramsOf(one, other);
   const spec = specOf(one, other);
-  const isSameInput = canonicalJson(one.input) === canonicalJson(other.input);
-  const plan = WHOLE.filter((key) => canonicalJson(one.plan[key]) !== canonicalJson(other.plan[key]));
+  const isSameInput = toCanonicalJson(one.input) === toCanonicalJson(other.input);
+  const plan = WHOLE.filter((key) => toCanonicalJson(one.plan[key]) !== toCanonicalJson(other.plan[key]));
   const states: Both<string> = [one.view.state, other.view.state];
   return {
     runs: [one.runId, other.runId],
@@ -139,7 +139,7 @@ async function outputsOf(
       const [from, to] = output.refs;
       if (output.name !== null || from === null || to === null) return output;
       const [text, otherText] = [await textOf(from), await textOf(to)];
-      return { ...output, lines: text === null || otherText === null ? null : lineDiff(text, otherText) };
+      return { ...output, lines: text === null || otherText === null ? null : compareLines(text, otherText) };
     }),
   );
 }
@@ -154,5 +154,5 @@ function paramsOf({ source: one }: RecordedRun, { source: other }: RecordedRun):
 
 function specOf({ source: one }: RecordedRun, { source: other }: RecordedRun): RunDiff['spec'] {
   const [text, otherText] = [one?.text ?? null, other?.text ?? null];
-  return text === null || otherText === null ? null : lineDiff(text, otherText);
+  return text === null || otherText === null ? null : compareLines(text, otherText);
 }

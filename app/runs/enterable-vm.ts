@@ -1,10 +1,10 @@
 /** Finds the VM that `exec` means: a VM kept after a failed stage, else the VM of a running stage. */
 import type { EnterableVm } from '../../client/vms/retained-vms.ts';
 import { listRunningStages, type RunningStage } from '../../client/vms/running-vms.ts';
-import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
+import { formatAttempt, parseExecKey } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { AppError, usageError } from '../app-error.ts';
+import { AppError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { findRetained, keeperOf, listRetainedOf, theOnly } from './retained-vms.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
@@ -32,12 +32,12 @@ export async function findEnterable(text: string, stage: string | undefined, con
     return { runId, vm: { dir, vmKey, env: retention.env, untilMs: retention.untilMs }, record: null };
   }
   if (chosen.length === 0)
-    throw usageError(
+    throw createUsageError(
       `no command of stage \`${sanitizeLine(stage ?? '')}\` of run ${formatRunId(runId)} runs in a VM of this host`,
       `Stages that run: ${listLabels(running)}`,
     );
   if (chosen.length > 1 || (isRetained && stage === undefined))
-    throw usageError(
+    throw createUsageError(
       `${chosen.length + (stage === undefined ? all.length : 0)} stages of run ${formatRunId(runId)} have a VM: name one`,
       `voidbox exec ${quoteRunId(runId)} ${quoteStageName(chosen[0]!.label)} -- COMMAND`,
     );
@@ -80,7 +80,7 @@ async function recordEntry(
 ): Promise<void> {
   const { events } = await context.stores();
   const name = parseExecKey(execKey);
-  const attempt = name === null ? execKey : attemptText(name);
+  const attempt = name === null ? execKey : formatAttempt(name);
   const message = `\`voidbox exec\` runs ${sanitizeLine(program).slice(0, 200)} in the VM of stage ${sanitizeLine(label)}`;
   const body = { type: 'notice', level: 'info', message } as const;
   await events.append(runId, [{ id: EVENT_ID.entered(attempt, call), atMs: context.now().getTime(), body }]);

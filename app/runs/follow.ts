@@ -7,9 +7,9 @@ import type { Stores } from '../../store/stores.ts';
 import { emptyView, type RunView } from '../../store/run-view.ts';
 import { project } from '../../store/projection.ts';
 import { awaitOutcome, repairRun } from '../../client/runs/runs.ts';
-import { hostOfRun } from '../../client/runs/run-host.ts';
+import { readHostOfRun } from '../../client/runs/run-host.ts';
 import { describeMissingWorker } from './missing-worker.ts';
-import { type AppError, environmentError } from '../app-error.ts';
+import { type AppError, createEnvironmentError } from '../app-error.ts';
 import { StackStoppedError } from '../../client/embedded/stop-mark.ts';
 import { formatRunId, renderCommand } from './run-id.ts';
 import { readView } from './run-lookup.ts';
@@ -72,7 +72,7 @@ export async function followWherever(
     await local;
     return {
       ...emptyView(runId),
-      hostId: (await link.briefly((client) => hostOfRun(client, runId))) ?? '',
+      hostId: (await link.briefly((client) => readHostOfRun(client, runId))) ?? '',
       state: first.state,
       outcome: first,
     };
@@ -91,7 +91,7 @@ async function reportWaitReason(
   for (let waitMs = ELSEWHERE_AFTER_MS; ; waitMs = ELSEWHERE_AGAIN_MS) {
     await sleep(waitMs, undefined, { signal }).catch(() => undefined);
     if (signal.aborted || isHere()) return;
-    const host = await link.briefly((client) => hostOfRun(client, runId)).catch(() => null);
+    const host = await link.briefly((client) => readHostOfRun(client, runId)).catch(() => null);
     const missing = host === null ? await describeMissingWorker(link, Date.now()) : null;
     if (signal.aborted || isHere()) return;
     if (host !== null) return onNotice(`the run lives on host ${host}, its output is there: waiting for its end`);
@@ -168,7 +168,7 @@ async function maintainRun(
 }
 
 function stackStopped(runId: string): AppError {
-  return environmentError(
+  return createEnvironmentError(
     'cli/stack-stopped',
     `the embedded stack was stopped by voidbox down, and run ${formatRunId(runId)} has not ended`,
     `Continue it with voidbox up, then ${renderCommand('logs', runId, { options: '-f' })}`,

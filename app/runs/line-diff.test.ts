@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { lineDiff, MOST_LINES } from './line-diff.ts';
+import { compareLines, MOST_LINES } from './line-diff.ts';
 
 const shown = (one: string, other: string): readonly string[] | null =>
-  lineDiff(one, other)?.map(({ sign, text }) => `${sign}${text}`) ?? null;
+  compareLines(one, other)?.map(({ sign, text }) => `${sign}${text}`) ?? null;
 
 describe('the diff of two texts', () => {
   test('is empty if they are equal', () => {

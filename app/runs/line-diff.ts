@@ -14,7 +14,7 @@ export const MOST_LINES = 2_000;
 const CONTEXT = 3;
 
 /** Returns the changed lines with a few lines around them. Null: the texts differ in too many lines. */
-export function lineDiff(one: string, other: string): readonly DiffLine[] | null {
+export function compareLines(one: string, other: string): readonly DiffLine[] | null {
   const [from, to] = [linesOf(one), linesOf(other)];
   let head = 0;
   while (head < from.length && head < to.length && from[head] === to[head]) head += 1;

@@ -2,7 +2,7 @@
 import { listRetainedVms, type RetainedVmHere } from '../../client/vms/retained-vms.ts';
 import { stageOfRetained } from '../../domain/run/retained-vm.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
-import { usageError } from '../app-error.ts';
+import { createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { findRunHere } from './run-elsewhere.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
@@ -48,11 +48,11 @@ export async function findRetained(
   const [first, ...others] = stage === undefined ? ofRun : ofRun.filter(({ label }) => label === stage);
   if (first !== undefined) return { runId, vms: [first, ...others] };
   if (ofRun.length > 0)
-    throw usageError(
+    throw createUsageError(
       `the stage \`${stage}\` of run ${formatRunId(runId)} has left no VM`,
       `Stages that have: ${ofRun.map(nameOf).join(', ')}`,
     );
-  throw usageError(
+  throw createUsageError(
     `run ${formatRunId(runId)} has no VM that a failed stage left for a look`,
     '`keep: on-failure` in a `sandbox` leaves one, until its time is over or a new VM needs its room. All VMs: voidbox ps',
   );
@@ -65,7 +65,7 @@ export function nameOf({ retention }: RetainedVmHere): string {
 /** @throws AppError if the run has several VMs */
 export function theOnly({ runId, vms }: RetainedOfRun): RetainedVmHere {
   if (vms.length === 1) return vms[0];
-  throw usageError(
+  throw createUsageError(
     `${vms.length} stages of run ${formatRunId(runId)} have left a VM: name one`,
     vms.map((vm) => `voidbox exec ${quoteRunId(runId)} ${quoteStageName(nameOf(vm))} -- COMMAND`).join('\n'),
   );

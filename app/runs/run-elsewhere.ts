@@ -78,13 +78,13 @@ export async function findRunHere(
 async function askTemporal(runId: string, context: Machine): Promise<RunElsewhere | null> {
   const { openServerLink } = await import('../../client/temporal/server-link.ts');
   const { describeRun } = await import('../../client/runs/runs.ts');
-  const { hostOfRun } = await import('../../client/runs/run-host.ts');
+  const { readHostOfRun } = await import('../../client/runs/run-host.ts');
   const { describeMissingWorker } = await import('./missing-worker.ts');
   const link = await openServerLink(context, { start: false });
   if (link === null) return null;
   const { state } = await link.briefly((client) => describeRun(client, runId));
   if (state === 'missing') return null;
-  const host = await link.briefly((client) => hostOfRun(client, runId));
+  const host = await link.briefly((client) => readHostOfRun(client, runId));
   // A refused run names no host. A run that the embedded server knows was here.
   const isPruned = host === null ? link.isEmbedded && state !== 'running' : host === readHostId(context.env.stateDir);
   const isWaiting = host === null && state === 'running';

@@ -2,27 +2,27 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { AppError } from '../app-error.ts';
-import { newRunId } from '../../client/runs/new-id.ts';
+import { createRunId } from '../../client/runs/new-id.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
 import { matchRunId, findCommonRunId, refuseReservedRunId, renderCommand } from './run-id.ts';
 
-describe('newRunId', () => {
+describe('createRunId', () => {
   const now = new Date('2026-03-04T05:06:07.890Z');
 
   test('is name, date, time and four hex digits', () => {
-    expect(newRunId('sales', now, 'ab12')).toBe('sales-20260304-050607-ab12');
+    expect(createRunId('sales', now, 'ab12')).toBe('sales-20260304-050607-ab12');
   });
 
   test.each(['', '...', 'größe & co', '-x', 'a'.repeat(200), '../../etc/passwd'])(
     'is a valid run id for the name %j',
     (name) => {
       // The id is also the name of a folder and a part of a VM's name, unchanged.
-      expect(newRunId(name, now)).toMatch(/^(?!\.)[A-Za-z0-9._-]{1,128}$/);
+      expect(createRunId(name, now)).toMatch(/^(?!\.)[A-Za-z0-9._-]{1,128}$/);
     },
   );
 
   test('differs each time', () => {
-    expect(new Set(Array.from({ length: 20 }, () => newRunId('x', now))).size).toBeGreaterThan(15);
+    expect(new Set(Array.from({ length: 20 }, () => createRunId('x', now))).size).toBeGreaterThan(15);
   });
 });
 

@@ -1,6 +1,6 @@
-import { nearest } from '../../domain/language/text/suggest.ts';
+import { findNearest } from '../../domain/language/text/suggest.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { usageError } from '../app-error.ts';
+import { createUsageError } from '../app-error.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
@@ -42,7 +42,7 @@ const LATEST = 'latest';
 /** @throws AppError for an id that commands would read as another run */
 export function refuseReservedRunId(runId: string): void {
   if (runId !== LATEST) return;
-  throw usageError(
+  throw createUsageError(
     `\`--run-id ${LATEST}\`: commands take \`${LATEST}\` for the last started run`,
     'Give another id, such as latest-1, or leave it out',
   );
@@ -58,20 +58,20 @@ export function matchRunId(text: string, known: readonly string[]): string {
   const matches = known.filter((runId) => runId.startsWith(text));
   if (text !== '' && matches.length === 1 && matches[0] !== undefined) return matches[0];
   if (text !== '' && matches.length > 1) {
-    throw usageError(
+    throw createUsageError(
       `\`${shorten(text)}\` matches ${matches.length} runs`,
       listing('Use more of one of these ids:', matches),
     );
   }
   if (known.length === 0)
-    throw usageError(
+    throw createUsageError(
       `there is no run \`${shorten(text)}\`: this state folder has no runs yet`,
       'Start one: voidbox run FILE',
     );
   const alike = known.filter((runId) => Math.abs(text.length - runId.length) <= MOST_LETTERS_APART);
-  const meant = nearest(text, alike);
+  const meant = findNearest(text, alike);
   const guess = meant === null ? '' : `Did you mean ${formatRunId(meant)}?\n`;
-  throw usageError(
+  throw createUsageError(
     `there is no run \`${shorten(formatRunId(text))}\``,
     `${guess}${listing('The latest runs:', known)}`,
   );

@@ -16,7 +16,7 @@ import {
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
 import { streamTar, type StreamedEntry } from '../../tar/stream.ts';
-import { type AppError, usageError } from '../app-error.ts';
+import { type AppError, createUsageError } from '../app-error.ts';
 
 /** Equals the limit of a keeper for files that leave a VM. */
 export const MAX_ENTRIES = 1_000_000;
@@ -117,7 +117,7 @@ async function fillStaging(target: Target, fill: (staging: string) => Promise<Un
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException;
     if (code === undefined || syscall === undefined) throw error;
-    throw usageError(`cannot write to \`${folder}\`: ${(error as Error).message}`);
+    throw createUsageError(`cannot write to \`${folder}\`: ${(error as Error).message}`);
   } finally {
     if (staging !== null) await rm(staging, { recursive: true, force: true });
     // Removes a folder that was created for an output that did not arrive. `rmdir` keeps it if another program has put
@@ -142,7 +142,7 @@ async function giveNames(content: string, folder: string, old: string, force: bo
 function createTakenError(folder: string, taken: readonly Buffer[]): AppError {
   const names = taken.slice(0, SHOWN_NAMES).map((name) => sanitizeLine(name.toString()));
   const more = taken.length > SHOWN_NAMES ? ` and ${taken.length - SHOWN_NAMES} more` : '';
-  return usageError(
+  return createUsageError(
     `\`${folder}\` has ${names.join(', ')}${more} already`,
     'Choose another folder with -o, or replace existing files with --force',
   );

@@ -1,11 +1,11 @@
 /** Finds the stage whose changes of a run are meant, and the folder of its workspace. */
 import type { DataRef, Plan, StagePlan } from '../../domain/plan/plan.ts';
-import { PARTIAL_OUTPUTS, WORKSPACE_OUTPUTS, workspaceGiver } from '../../domain/plan/workspace.ts';
+import { PARTIAL_OUTPUTS, WORKSPACE_OUTPUTS, findWorkspaceGiver } from '../../domain/plan/workspace.ts';
 import { formatStageName } from '../../domain/run/instance.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { utf8Length } from '../../domain/units/utf8.ts';
+import { countUtf8Bytes } from '../../domain/units/utf8.ts';
 import type { StageOutput } from '../../store/run-outputs.ts';
-import { type AppError, usageError } from '../app-error.ts';
+import { type AppError, createUsageError } from '../app-error.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
 import { formatRunId, quoteStageName } from './run-id.ts';
 
@@ -50,7 +50,7 @@ export function changesOf(
     const found = ofKind.find((output) => output.label === chosen && output.name === name);
     if (found !== undefined) return found.ref;
     const others = listStages(patches.map(({ label }) => label));
-    throw usageError(
+    throw createUsageError(
       `stage ${sanitizeLine(chosen)} of run ${formatRunId(runId)} left no ${isPartial ? 'partial ' : ''}changes: ${explainMissingChanges(plan, chosen, outputs, isPartial)}`,
       hasPartial(outputs, chosen) && !isPartial
         ? `Take them: voidbox apply --partial --stage ${quoteStageName(chosen)} ${quoteRunId(runId)}`
@@ -97,7 +97,7 @@ function selectLastChanges(
   const handedOn = new Set(
     patches.flatMap(({ stage, instance }) => {
       const taker = byId.get(stage);
-      const giver = taker === undefined ? null : workspaceGiver(taker);
+      const giver = taker === undefined ? null : findWorkspaceGiver(taker);
       return giver === null ? [] : [formatStageName(giver, instance)];
     }),
   );
@@ -105,7 +105,7 @@ function selectLastChanges(
   const last = ends.filter(({ ref }) => ref.sizeBytes > 0);
   if (last.length <= 1) return (last[0] ?? ends[0] ?? patches[0]!).label;
   const labels = last.map(({ label }) => label);
-  throw usageError(
+  throw createUsageError(
     `${last.length} stages of run ${formatRunId(runId)} left ${isPartial ? 'partial ' : ''}changes`,
     `Name one: ${labels
       .slice(0, MOST_STAGES)
@@ -116,12 +116,12 @@ function selectLastChanges(
 
 function createNoChangesError(runId: string, outputs: readonly StageOutput[], isPartial: boolean): AppError {
   if (isPartial)
-    return usageError(
+    return createUsageError(
       `no agent of run ${formatRunId(runId)} left partial changes`,
       `Only agents with \`workspace\` that changed something and did not succeed do: voidbox status ${quoteRunId(runId)}`,
     );
   const partial = partialStages(outputs);
-  return usageError(
+  return createUsageError(
     `no stage of run ${formatRunId(runId)} left changes of a workspace`,
     partial.length > 0
       ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply --partial ${quoteRunId(runId)}`
@@ -154,7 +154,7 @@ function folderOf(plan: Plan | null, id: string): string | null {
   const byId = new Map((plan?.stages ?? []).map((stage) => [stage.id, stage]));
   let stage: StagePlan | undefined = byId.get(id);
   while (stage !== undefined) {
-    const giver: string | null = workspaceGiver(stage);
+    const giver: string | null = findWorkspaceGiver(stage);
     if (giver === null) break;
     stage = byId.get(giver);
   }
@@ -175,7 +175,7 @@ const PART_BYTES = 200;
 
 function branchPart(text: string): string {
   let plain = text.replaceAll(/[^\p{L}\p{N}._-]/gu, '-').replaceAll('..', '.-');
-  while (utf8Length(plain) > PART_BYTES) plain = [...plain].slice(0, -1).join('');
+  while (countUtf8Bytes(plain) > PART_BYTES) plain = [...plain].slice(0, -1).join('');
   return plain
     .replace(/^[.-]/, '_')
     .replace(/\.$/, '-')

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { AGENT_DEFAULTS, STAGE_DEFAULTS } from '../../domain/plan/defaults.ts';
 import type { AgentWork, LlmProvider, StagePlan } from '../../domain/plan/plan.ts';
 import { readEnvironment } from '../../setup/environment.ts';
-import { hasLogin, loginsFor } from './agent-logins.ts';
+import { hasLogin, readLogins } from './agent-logins.ts';
 
 const NOW_MS = Date.UTC(2026, 10, 24, 12);
 const TOKENS = { accessToken: 'sk-ant-oat01-access', refreshToken: 'sk-ant-ort01-refresh' };
@@ -33,7 +33,7 @@ function stage(provider: LlmProvider, said: Partial<AgentWork> = {}): StagePlan 
 
 function logins(stages: readonly StagePlan[], variables: Readonly<Record<string, string>> = {}): object {
   const env = readEnvironment({ HOME: home, ...variables });
-  return loginsFor(stages, { env, now: () => new Date(NOW_MS) });
+  return readLogins(stages, { env, now: () => new Date(NOW_MS) });
 }
 
 test('the access token becomes the value of the variable, and the refresh token stays in its file', () => {

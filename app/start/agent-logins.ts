@@ -12,7 +12,7 @@ import type { LlmProvider, Plan, StagePlan } from '../../domain/plan/plan.ts';
 import { answeringOf, isService } from '../../domain/plan/work.ts';
 import { environmentOf } from '../../domain/plan-rules/variables.ts';
 import { isDateMs } from '../../domain/units/time.ts';
-import { environmentError } from '../app-error.ts';
+import { createEnvironmentError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
@@ -84,7 +84,7 @@ const KINDS = [CLAUDE, CODEX];
  * @param stages  those that are to run
  * @throws AppError `host/login-expires`, `host/login-invalid`
  */
-export function loginsFor(
+export function readLogins(
   stages: Plan['stages'],
   { env, now }: Pick<Machine, 'env' | 'now'>,
 ): Readonly<Record<string, string>> {
@@ -138,7 +138,7 @@ function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variab
     const found = set === undefined ? (fromHost === kind.variable ? readFile(kind, env) : null) : kind.read(set);
     if (found !== null) return [[fromHost, found, kind] as const];
     if (set === undefined) return [];
-    throw environmentError(
+    throw createEnvironmentError(
       'host/login-invalid',
       `stage ${id} works by the login in ${fromHost}, which is not what \`${kind.program} login\` writes for a subscription`,
       `Set it to the text of ${kind.file(env)}, or unset it where \`${kind.program}\` is logged in`,
@@ -153,7 +153,7 @@ function requireLoginTime(
   nowMs: number,
 ): void {
   if (expiresAtMs === null || expiresAtMs >= nowMs + timeoutMs) return;
-  throw environmentError(
+  throw createEnvironmentError(
     'host/login-expires',
     `the login of ${kind.owner} on this machine ends at ${new Date(expiresAtMs).toISOString()}, and stage ${id} ${isService(work) ? 'serves until it is cancelled' : `may take ${timeoutMs / 1000} s from now`}`,
     `Start \`${kind.program}\` once, which renews it, lower \`timeout_secs\`, or ${kind.otherwise}`,

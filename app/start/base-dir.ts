@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { contains } from '../../domain/language/text/paths.ts';
-import { usageError } from '../app-error.ts';
+import { createUsageError } from '../app-error.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 export interface BaseDirOption {
@@ -15,7 +15,7 @@ export function resolveBaseDir({ baseDir }: BaseDirOption, cwd: string): string 
   const full = resolve(cwd, baseDir);
   const found = statSync(full, { throwIfNoEntry: false });
   if (found?.isDirectory() === true) return full;
-  throw usageError(
+  throw createUsageError(
     `--base-dir: \`${baseDir}\` ${found === undefined ? 'does not exist' : 'is not a folder'}`,
     'Name the folder that relative paths of the spec start from.',
   );

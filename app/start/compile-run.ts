@@ -11,7 +11,7 @@ import type { KnownImage } from '../../setup/images/images.ts';
 import { listFiles } from '../../sdk/list-files.ts';
 import { readStepMachine } from '../../sdk/read-skill.ts';
 import { createReadSpec } from '../../sdk/read-spec.ts';
-import { AppError, usageError } from '../app-error.ts';
+import { AppError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { type LoadedSpec, loadSpec, type SpecValues } from './load-spec.ts';
 import { type ImagePlaces, withImages } from './plan-images.ts';
@@ -152,7 +152,7 @@ function applyMockAgents(plan: Plan, mockAgents: boolean | 'kept'): Plan {
 function applyMocks(plan: Plan, request: MockRequest | null): Plan {
   const made = withMocks(plan, request);
   if ('plan' in made) return made.plan;
-  throw usageError(`the run cannot be mocked: ${made.problems.join('; ')}`);
+  throw createUsageError(`the run cannot be mocked: ${made.problems.join('; ')}`);
 }
 
 /** The user must type the flag, because it lowers the isolation that the spec demands. */

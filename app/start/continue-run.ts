@@ -5,7 +5,7 @@ import { findChangedLimits, type ChangedLimits } from '../../domain/plan-rules/a
 import type { Plan } from '../../domain/plan/plan.ts';
 import { readAttemptSeries } from '../../domain/run/agent-saves.ts';
 import type { AgentLimits, ContinueRequest } from '../../domain/run/origin.ts';
-import { AppError, usageError } from '../app-error.ts';
+import { AppError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { continueRemedies } from './continue-remedies.ts';
 import type { RecordedRun } from '../runs/recorded-run.ts';
@@ -39,7 +39,7 @@ export function continueRequest(
   };
   if (isAsked) return { ...limits, ...(fresh === undefined ? {} : { fresh }) };
   if (fresh === undefined && Object.keys(limits).length === 0) return null;
-  throw usageError(
+  throw createUsageError(
     '`--fresh`, `--agent-timeout`, `--max-cost-usd`, `--max-tokens` and `--max-turns` of `retry` are for agents that continue',
     `Add --continue, or change the limits in the spec and start a fork: ${renderCommand('fork', typedRun, { names: 'FILE' })}`,
   );

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { HostVariables } from '../../activities/ports/host-variables.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { RunExistsError } from '../../client/runs/runs.ts';
-import { handOver } from './hand-over.ts';
+import { passVariables } from './hand-over.ts';
 
 let stateDir: string;
 let variables: HostVariables;
@@ -17,7 +17,7 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 it('has the variables in place when the run starts', async () => {
   let seen: unknown = null;
-  await handOver(variables, 'a-run', { TOKEN: 'x' }, async () => {
+  await passVariables(variables, 'a-run', { TOKEN: 'x' }, async () => {
     seen = await variables.get('a-run');
   });
   expect(seen).toEqual({ TOKEN: 'x' });
@@ -26,19 +26,19 @@ it('has the variables in place when the run starts', async () => {
 
 it('takes them back when the run was not started', async () => {
   await expect(
-    handOver(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new Error('no server'))),
+    passVariables(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new Error('no server'))),
   ).rejects.toThrow('no server');
   expect(await variables.get('a-run')).toEqual({});
 });
 
 it('leaves those of the run that has the id', async () => {
   await expect(
-    handOver(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new RunExistsError('a-run'))),
+    passVariables(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new RunExistsError('a-run'))),
   ).rejects.toThrow(RunExistsError);
   expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
 });
 
 it('writes nothing if there is nothing to hand over', async () => {
-  await handOver(variables, 'a-run', {}, () => Promise.resolve());
+  await passVariables(variables, 'a-run', {}, () => Promise.resolve());
   expect(existsSync(join(stateDir, 'runs'))).toBe(false);
 });

@@ -5,7 +5,7 @@ import { RunExistsError } from '../../client/runs/runs.ts';
  * Puts the host's variables where the worker reads them, then starts the run. A run that starts deletes them at its
  * end; if the run does not start, they are deleted at once. Variables of an existing run with the same id stay.
  */
-export async function handOver(
+export async function passVariables(
   store: HostVariables,
   runId: string,
   variables: Readonly<Record<string, string>>,

@@ -3,10 +3,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { typeCommand } from '../../test/rig/runs/typed-command.ts';
 
-const EXAMPLES = join(packageRoot(), 'examples');
+const EXAMPLES = join(findPackageRoot(), 'examples');
 const SPEC = `kind: workflow
 name: ask
 llm: { provider: claude, model: opus }

@@ -15,7 +15,7 @@ import { createMapping } from '../../domain/units/mapping.ts';
 const { ollamaBaseUrl: OLLAMA, ...LLM_VARIABLES } = SETTING_VARIABLES;
 
 /** @returns null: none is set. @throws AppError `cli/variable-invalid` */
-export function settingsFor({ env }: Pick<Machine, 'env'>): HostSettings | null {
+export function readSettings({ env }: Pick<Machine, 'env'>): HostSettings | null {
   const read = readHostSettings(env.variables);
   if ('settings' in read) return read.settings;
   const { message, remedy } = read.problem;

@@ -6,9 +6,9 @@ import { ownStageOf } from '../../domain/plan/item-parts.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { answeringOf } from '../../domain/plan/work.ts';
 import { createMapping, valueAt } from '../../domain/units/mapping.ts';
-import { environmentError } from '../app-error.ts';
+import { createEnvironmentError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { loginCommandsFor, loginsFor } from './agent-logins.ts';
+import { loginCommandsFor, readLogins } from './agent-logins.ts';
 
 /** The remedy for agents that read one of the variables as their key. */
 function remedyOfAgents(stages: Plan['stages']): string {
@@ -23,7 +23,7 @@ function remedyOfAgents(stages: Plan['stages']): string {
 export function refuseUndecodable(names: readonly string[], { undecodable }: Machine['env']): void {
   const lost = names.filter((name) => undecodable.includes(name));
   if (lost.length === 0) return;
-  throw environmentError(
+  throw createEnvironmentError(
     'host/variable-not-text',
     `the value of ${lost.map((name) => `\`${name}\``).join(', ')} is not UTF-8, and a command would get other bytes`,
     `Set it to UTF-8 text, for example in base64, and decode it in the command: export ${lost[0]!}=$(… | base64 -w0)`,
@@ -40,14 +40,14 @@ export function selectHostVariables(plan: Plan, given: ReadonlySet<string>, cont
   const { env } = context;
   const ownOf = ownStageOf(plan);
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
-  const values = { ...env.variables, ...loginsFor(left, context) };
+  const values = { ...env.variables, ...readLogins(left, context) };
   const demanded = env.temporalConfigured ? [] : demandedVariablesOf(left);
   const missing = demanded.filter(({ name }) => valueAt(values, name) === undefined);
   if (missing.length > 0) {
     const names = missing.map(({ name, stage }) => `\`${name}\` (stage ${stage})`).join(', ');
     const commands = loginCommandsFor(missing.map(({ name }) => name));
     const otherwise = commands.map((command) => `, or log in on this machine: ${command}`).join('');
-    throw environmentError(
+    throw createEnvironmentError(
       'host/variable-missing',
       `the spec reads ${names} from the environment, where ${missing.length === 1 ? 'it is' : 'they are'} not set`,
       `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${otherwise}${remedyOfAgents(left)}`,

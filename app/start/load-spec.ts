@@ -11,7 +11,7 @@ import { createReadSpec } from '../../sdk/read-spec.ts';
 import { readNamedFile } from '../../files/named-file.ts';
 import { FileRefusal } from '../../files/open-file.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
-import { type AppError, usageError } from '../app-error.ts';
+import { type AppError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { listSpecRoots } from './spec-roots.ts';
 
@@ -148,11 +148,11 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
 function decode(bytes: Uint8Array, what: string): string {
   const encoding = findUtf16(bytes);
   const save = `Save it as UTF-8: iconv -f ${encoding ?? 'LATIN1'} -t UTF-8 FILE`;
-  if (encoding !== null) throw usageError(`${what} is UTF-16 text`, save);
+  if (encoding !== null) throw createUsageError(`${what} is UTF-16 text`, save);
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw usageError(`${what} is not UTF-8 text`, save);
+    throw createUsageError(`${what} is not UTF-8 text`, save);
   }
 }
 
@@ -161,8 +161,8 @@ const SPEC_BYTES = 64 * 1024 * 1024;
 
 function refusalOfSpec(typed: string, { reason, message }: FileRefusal): AppError {
   if (reason === 'missing')
-    return usageError(`the file \`${typed}\` does not exist`, 'Write a first spec: voidbox init');
-  return usageError(
+    return createUsageError(`the file \`${typed}\` does not exist`, 'Write a first spec: voidbox init');
+  return createUsageError(
     reason === 'denied'
       ? `\`${typed}\` cannot be read by this user`
       : `\`${typed}\` cannot be read as a spec: ${message}`,
@@ -175,7 +175,7 @@ function readSpecFile(path: string, typed: string): Uint8Array {
   } catch (error) {
     if (error instanceof FileRefusal) throw refusalOfSpec(typed, error);
     const { code, message } = error as NodeJS.ErrnoException;
-    if (typeof code === 'string') throw usageError(`cannot read \`${typed}\`: ${message}`);
+    if (typeof code === 'string') throw createUsageError(`cannot read \`${typed}\`: ${message}`);
     throw error;
   }
 }

@@ -6,7 +6,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { findRepositoryAround } from '../../files/find-repository.ts';
 import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
 import { readOrigin } from '../../git/read-origin.ts';
-import { environmentError, usageError } from '../app-error.ts';
+import { createEnvironmentError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
@@ -18,7 +18,7 @@ export function parsePlaces(texts: readonly string[]): readonly string[] {
   return texts.map((text) => {
     const place = readAllowedPlace(text.replace(/^https:\/\//i, ''));
     if (place !== null) return place;
-    throw usageError(
+    throw createUsageError(
       `--allow-git: \`${sanitizeLine(text)}\` is not HOST/PATH${text.includes('*') ? ': no `*` is a pattern' : ''}`,
       'Name a repository, or what its repositories lie below: --allow-git github.com/acme/app',
     );
@@ -105,7 +105,7 @@ export async function settleAddresses(
     const { message, remedy } = describeUnknownAddress(unknown);
     const answer = unknown.place === null || !mayAsk ? null : await context.confirm(`${message}. Fetch it?`);
     if (unknown.place === null || answer !== true)
-      throw environmentError(
+      throw createEnvironmentError(
         'cli/git-refused',
         message,
         remedy.replace(/^./, (letter) => letter.toUpperCase()),

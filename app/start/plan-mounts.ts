@@ -10,7 +10,7 @@ import { readAllowedMounts } from '../../client/embedded/allowed-mounts.ts';
 import { type RefusedMount, findRefusedMounts } from '../../client/runs/refused-mounts.ts';
 import type { WritableRepository } from '../../client/runs/writable-repositories.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
-import { environmentError, usageError } from '../app-error.ts';
+import { createEnvironmentError, createUsageError } from '../app-error.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
@@ -24,7 +24,7 @@ export function resolveFolders(paths: readonly string[], cwd: string): string[] 
     const full = resolve(cwd, path);
     const found = statSync(full, { throwIfNoEntry: false });
     if (found?.isDirectory() === true) return realpathSync(full);
-    throw usageError(
+    throw createUsageError(
       `--allow-mounts: \`${path}\` ${found === undefined ? 'does not exist' : 'is not a folder'}`,
       'Name a folder of this host; runs may then mount it and what lies below it.',
     );
@@ -32,7 +32,7 @@ export function resolveFolders(paths: readonly string[], cwd: string): string[] 
 }
 
 /** @throws SetupError if the allowed mounts cannot be read */
-export async function mountsRefusedHere(
+export async function findMountsRefusedHere(
   plan: Plan,
   baseDir: string,
   env: Environment,
@@ -80,7 +80,7 @@ export function describeWritableRepository({ hostPath, git }: WritableRepository
 }
 
 /** The command repeats the folders that are already allowed, because the folders given to `up` replace them. */
-export function refusalRemedy(refused: RefusedMount, baseDir: string, env: Environment, cwd: string): string {
+export function suggestRefusalRemedy(refused: RefusedMount, baseDir: string, env: Environment, cwd: string): string {
   const { scopes, why, detail } = refused;
   if (why === 'missing') {
     const key = scopes.length === 0 ? '`git` of the workspace' : '`host` of the mount';
@@ -124,9 +124,9 @@ export async function settleMounts(
 ): Promise<void> {
   const [refused] = await findRefusedMounts(plan, [baseDir, ...readAllowedMounts(env.stateDir), ...allow], baseDir);
   if (refused !== undefined)
-    throw environmentError(
+    throw createEnvironmentError(
       codeOfRefusal(refused),
       `${placeOfPath(places, refused.hostPath)}${describeRefusal(refused, baseDir, cwd)}`,
-      refusalRemedy(refused, baseDir, env, cwd),
+      suggestRefusalRemedy(refused, baseDir, env, cwd),
     );
 }

@@ -8,13 +8,13 @@ import { withLimits } from '../../domain/plan-rules/agent-limits.ts';
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { ContinueRequest, RunOrigin } from '../../domain/run/origin.ts';
-import { nearest } from '../../domain/language/text/suggest.ts';
-import { AppError, usageError } from '../app-error.ts';
+import { findNearest } from '../../domain/language/text/suggest.ts';
+import { AppError, createUsageError } from '../app-error.ts';
 import { refuseCommandRun } from '../runs/command-run.ts';
 import { compileAgain, type CompiledRun, type CompileNotice, compileRun } from './compile-run.ts';
 import { planContinuation, type ContinuedPlan } from './continue-run.ts';
 import type { Machine } from '../machine.ts';
-import { settingsFor } from './host-settings.ts';
+import { readSettings } from './host-settings.ts';
 import { readRecordedRun, type RecordedRun } from '../runs/recorded-run.ts';
 import { findRunHere } from '../runs/run-elsewhere.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
@@ -118,7 +118,7 @@ async function compileAsWritten(
       file,
       {
         params: params ?? {},
-        settings: settingsFor(context),
+        settings: readSettings(context),
         mode: source?.mode ?? null,
         mock,
         mockAgents,
@@ -139,7 +139,7 @@ async function compileAsWritten(
       source,
     };
   if (source === null)
-    throw usageError(
+    throw createUsageError(
       `the spec of run ${formatRunId(runId)} was not recorded, so \`--param\` can't change it: the run was started by another client of your Temporal server`,
       `Name the file of its spec: ${renderCommand('fork', runId, { names: 'FILE', options: paramsText(params) })}`,
     );
@@ -173,13 +173,13 @@ function reuseIn(
   const stages = ownStages(run.plan).map(({ id }) => id);
   const own = ownStageOf(run.plan)(from ?? '');
   if (from !== null && own !== from)
-    throw usageError(
+    throw createUsageError(
       `stage \`${from}\` is done for each item of ${own}, whose results are taken together or not at all`,
       `Start from that stage: --from ${quoteArgument(own)}`,
     );
   if (from !== null && !stages.includes(from)) {
-    const meant = nearest(from, stages);
-    throw usageError(
+    const meant = findNearest(from, stages);
+    throw createUsageError(
       `the spec has no stage \`${from}\` to start from`,
       `${meant === null ? '' : `Did you mean ${meant}? `}Its stages: ${stages.slice(0, 20).join(', ')}${stages.length > 20 ? ', …' : ''}`,
     );
@@ -194,7 +194,7 @@ function reuseIn(
     );
   const reuse = reuseOf(run, earlier, from);
   if (reuse.again.size === 0)
-    throw usageError(
+    throw createUsageError(
       `nothing of run ${formatRunId(runId)} is left to run: every stage succeeded and is the same`,
       `Name where to start: ${renderCommand(kind, runId, { names: kind === 'fork' ? 'FILE' : '', options: `--from ${stages.at(-1) ?? 'STAGE'}` })}`,
     );

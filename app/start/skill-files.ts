@@ -32,7 +32,7 @@ export interface AgentSkillPlaces {
 type Here = Pick<Machine, 'env' | 'cwd'>;
 
 /** In the plan's order, each path once. */
-export async function missingAgentSkills(
+export async function findMissingAgentSkills(
   plan: Plan,
   places: AgentSkillPlaces,
   { env, cwd }: Here,
@@ -175,7 +175,7 @@ export async function refuseMissingAgentSkills(
   { env, cwd }: Here,
 ): Promise<void> {
   // With your own server, the worker may have files that are missing here. This host sends the files that it has.
-  const all = await missingAgentSkills(plan, places, { env, cwd });
+  const all = await findMissingAgentSkills(plan, places, { env, cwd });
   const first = all.find(({ elsewhere }) => elsewhere !== null || !env.temporalConfigured);
   if (first !== undefined)
     throw new AppError(

@@ -20,11 +20,11 @@ import type { KnownImage } from '../../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
 import { entryNamed } from '../../skill-kit/bundle/find-entry.ts';
 import type { Stores } from '../../store/stores.ts';
-import { usageError } from '../app-error.ts';
+import { createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { loginsTaken } from './agent-logins.ts';
 import type { ContinuedPlan } from './continue-run.ts';
-import { handOver } from './hand-over.ts';
+import { passVariables } from './hand-over.ts';
 import type { MountPlace } from './load-spec.ts';
 import { settleAddresses } from './plan-addresses.ts';
 import { extrasOf } from './plan-extras.ts';
@@ -148,12 +148,12 @@ export async function startRun(
     const summary = summaryOf(plan, from);
     // If no worker has ever used this state folder, no worker would read the variables or delete them.
     const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
-    await handOver(stores.hostVariables, runId, handedOver, () =>
+    await passVariables(stores.hostVariables, runId, handedOver, () =>
       startWorkflow(link.client(), { runId, request, summary }),
     );
     return link;
   } catch (error) {
-    if (error instanceof RunExistsError) throw usageError(error.message);
+    if (error instanceof RunExistsError) throw createUsageError(error.message);
     await stores.records.drop(runId, INPUT_RECORD);
     await stores.records.drop(runId, SOURCE_RECORD);
     throw error;
@@ -238,7 +238,7 @@ async function planPartOf(
   const json = Buffer.from(JSON.stringify(wire));
   if (json.byteLength <= PLAN_LIMITS.inlinePlanBytes) return { plan: wire };
   if (isElsewhere)
-    throw usageError(
+    throw createUsageError(
       `the plan has ${json.byteLength} bytes; a plan sent to another machine may have at most ${PLAN_LIMITS.inlinePlanBytes}: keep long texts in mounted files`,
     );
   return { planRef: await artifacts.put(toStream(json), 'application/json') };

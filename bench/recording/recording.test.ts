@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { Screen } from './screen.ts';
 import { renderSvg } from './svg.ts';
 
@@ -66,7 +66,7 @@ test('an SVG has a frame for each change, shows the last one without animation, 
 });
 
 test('the recording of the documentation has at most 300 KiB, ends with the patch, and names no folder of its maker', () => {
-  const svg = readFileSync(join(packageRoot(), 'docs/start/first-agent.svg'), 'utf8');
+  const svg = readFileSync(join(findPackageRoot(), 'docs/start/first-agent.svg'), 'utf8');
   expect(Buffer.byteLength(svg)).toBeLessThanOrEqual(300 * 1024);
   expect(svg.slice(svg.lastIndexOf('<g id='))).toContain('+echo $(($1 + $2))');
   expect(svg).not.toMatch(/\/(?:home|root|srv|Users)\//);

@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { cp, lstat, readdir } from 'node:fs/promises';
 import { dirname, isAbsolute, join, relative } from 'node:path';
 import type { Plan } from '../../domain/plan/plan.ts';
-import { packageRoot } from '../../setup/package-root.ts';
-import { usageError } from '../../app/app-error.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
+import { createUsageError } from '../../app/app-error.ts';
 import { FIRST_SPEC } from './first-spec.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
@@ -18,7 +18,7 @@ export interface Template {
 }
 
 /** Returns the default template, then those of `examples/` in sorted order. */
-export function readTemplates(folder: string = join(packageRoot(), 'examples')): readonly Template[] {
+export function readTemplates(folder: string = join(findPackageRoot(), 'examples')): readonly Template[] {
   const files = readdirSync(folder)
     .filter((file) => file.endsWith('.yaml'))
     .sort();
@@ -128,9 +128,10 @@ async function checkCopied(folder: string, names: readonly string[]): Promise<vo
     count += 1;
     if (found.isFile()) sizeBytes += found.size;
     else if (found.isDirectory()) open.push(...(await readdir(join(folder, name))).map((each) => `${name}/${each}`));
-    else throw usageError(`the template names \`${name}\`, which is not a file and not a folder: it is not copied`);
+    else
+      throw createUsageError(`the template names \`${name}\`, which is not a file and not a folder: it is not copied`);
     if (count > COPY_LIMITS.files || sizeBytes > COPY_LIMITS.bytes)
-      throw usageError(
+      throw createUsageError(
         `the template names more than ${COPY_LIMITS.files} files or ${COPY_LIMITS.bytes / 2 ** 20} MiB, which are not copied`,
         `Copy them yourself from ${folder}`,
       );
@@ -169,14 +170,14 @@ async function loadTemplate(text: string, folder: string): Promise<LoadedTemplat
 export async function needsOf({ text, folder }: Template): Promise<TemplateNeeds> {
   const { parse } = await import('yaml');
   const { demandedVariablesOf } = await import('../../domain/plan-rules/variables.ts');
-  const { agentStages } = await import('../../domain/plan-rules/mock-agents.ts');
+  const { selectAgentStages } = await import('../../domain/plan-rules/mock-agents.ts');
   const spec = parse(text) as { readonly params?: Readonly<Record<string, unknown>> };
   const params = Object.entries(spec.params ?? {}).map(([name, declared]) => [name, defaultIn(declared)] as const);
   const plan = folder === null ? null : (await loadTemplate(text, folder)).plan;
   return {
     params: createMapping(params),
     variables: plan === null ? [] : [...new Set(demandedVariablesOf(plan.stages).map(({ name }) => name))],
-    hasAgents: plan !== null && agentStages(plan).length > 0,
+    hasAgents: plan !== null && selectAgentStages(plan).length > 0,
   };
 }
 

@@ -1,4 +1,4 @@
-import { usageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
 import { quote, shorten } from '../../domain/units/quote.ts';
 
 /** Adds a `--field NAME=VALUE` of `approve` and `reject` to the previous ones. @throws AppError */
@@ -7,8 +7,9 @@ export function addField(
   fields: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
   const at = text.indexOf('=');
-  if (at < 1) throw usageError(`--field takes NAME=VALUE, got ${quote(text)}`, 'Write --field NAME=VALUE.');
+  if (at < 1) throw createUsageError(`--field takes NAME=VALUE, got ${quote(text)}`, 'Write --field NAME=VALUE.');
   const name = text.slice(0, at);
-  if (Object.hasOwn(fields, name)) throw usageError(`--field ${shorten(name)} is given twice`, 'Give each field once.');
+  if (Object.hasOwn(fields, name))
+    throw createUsageError(`--field ${shorten(name)} is given twice`, 'Give each field once.');
   return { ...fields, [name]: text.slice(at + 1) };
 }

@@ -10,9 +10,9 @@ import {
   answerThatStandsElsewhere,
   hasEnded,
   itemAnswerThatStands,
-  refusal,
+  createAnswerRefusal,
 } from '../../app/runs/answers.ts';
-import { environmentError, usageError } from '../../app/app-error.ts';
+import { createEnvironmentError, createUsageError } from '../../app/app-error.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { describeMissingWorker } from '../../app/runs/missing-worker.ts';
@@ -73,7 +73,7 @@ export async function answerRun(
   } catch (error) {
     if (!(error instanceof AnswerError)) throw error;
     if (error.kind === 'silent')
-      throw environmentError(
+      throw createEnvironmentError(
         'cli/no-server',
         error.message,
         (await describeMissingWorker(link, Date.now())) ?? 'Try again; `voidbox ps` shows whether the worker runs.',
@@ -84,20 +84,23 @@ export async function answerRun(
         : await itemAnswerThatStands(runId, stageText, given, context);
     if (stands !== null) return await printReceipt(runId, stands, options, context);
     if (error.kind === 'ended') return isElsewhere(found) ? await printAnswerOfHistory() : await printRecordedAnswer();
-    throw refusal(runId, error.message);
+    throw createAnswerRefusal(runId, error.message);
   }
 }
 
 function checkNote(option: string, text: string | undefined, mostCharacters: number): void {
   if (text !== undefined && text.length > mostCharacters)
-    throw usageError(`${option} has ${text.length} characters; at most ${mostCharacters} are allowed`, 'Shorten it.');
+    throw createUsageError(
+      `${option} has ${text.length} characters; at most ${mostCharacters} are allowed`,
+      'Shorten it.',
+    );
 }
 
 function requireOneQuestion(runId: string, asking: readonly string[], decision: Decision): string {
   const [first, ...others] = asking;
   if (first === undefined) throw new AnswerError('refused', `no stage of run ${runId} waits for an answer`);
   if (others.length === 0) return first;
-  throw usageError(
+  throw createUsageError(
     `${asking.length} stages of run ${formatRunId(runId)} wait for an answer: ${asking.map(sanitizeLine).join(', ')}`,
     `Name one: voidbox ${decision} ${quoteRunId(runId)} ${quoteStageName(first)}`,
   );

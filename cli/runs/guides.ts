@@ -1,13 +1,13 @@
 /** The pages that `explain` prints, by their names. */
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 
 const FOLDERS = ['docs/start', 'docs/guides', 'docs/explain'];
 const PAGES = ['docs/troubleshooting.md', 'docs/upgrade.md'];
 
 /** Paths of pages, relative to the package, by their names without `.md`. */
-export function listGuides(root: string = packageRoot()): ReadonlyMap<string, string> {
+export function listGuides(root: string = findPackageRoot()): ReadonlyMap<string, string> {
   const paths = FOLDERS.filter((folder) => existsSync(join(root, folder))).flatMap((folder) =>
     readdirSync(join(root, folder))
       .filter((name) => name.endsWith('.md'))

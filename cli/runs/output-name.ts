@@ -1,8 +1,8 @@
-import { nearest } from '../../domain/language/text/suggest.ts';
+import { findNearest } from '../../domain/language/text/suggest.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { StageOutput } from '../../store/run-outputs.ts';
 import type { RunView, StageState } from '../../store/run-view.ts';
-import { type AppError, usageError } from '../../app/app-error.ts';
+import { type AppError, createUsageError } from '../../app/app-error.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
 import { formatRunId, renderCommand, quoteStageName } from '../../app/runs/run-id.ts';
 
@@ -46,7 +46,7 @@ export function findOutput(
   ]);
   if (named[0] !== undefined && owners.size === 1) return named[0];
   if (owners.size > 1)
-    throw usageError(
+    throw createUsageError(
       `${owners.size} stages of run ${formatRunId(view.runId)} have an output \`${sanitizeLine(text)}\``,
       `Name one: ${listNames([...owners].map((label) => formatOutputName({ label, name: text })))}`,
     );
@@ -84,11 +84,11 @@ function createAbsentError(text: string, stage: string, view: RunView): AppError
   const shown = `\`${sanitizeLine(text)}\``;
   const of = `stage ${sanitizeLine(stage)}`;
   if (['waiting', 'running', 'asking', 'sleeping', 'retrying'].includes(state) && view.outcome === null)
-    return usageError(
+    return createUsageError(
       `${shown} is not there yet: ${of} has not ended (${state})`,
       `Wait for it: ${renderCommand('logs -f', view.runId, { options: `--stage ${quoteStageName(stage)}` })}`,
     );
-  return usageError(
+  return createUsageError(
     state === 'succeeded'
       ? `${shown} does not exist: ${of} succeeded and left none`
       : `${shown} does not exist: ${of} ${WHY[state]}, and only a stage that succeeds leaves outputs`,
@@ -104,7 +104,7 @@ function withoutItem(
   view: RunView,
 ): AppError {
   const labels = [...new Set(outputs.filter((output) => output.stage === stage).map(({ label }) => label))];
-  return usageError(
+  return createUsageError(
     `\`${sanitizeLine(text)}\` is of no item: stage ${sanitizeLine(stage)} is done for each item of ${sanitizeLine(of)}`,
     labels.length === 0
       ? `No item of it has left an output: voidbox status ${quoteRunId(view.runId)}`
@@ -116,11 +116,11 @@ function createUnknownItemError(text: string, outputs: readonly StageOutput[], v
   const labels = [...new Set(outputs.filter(({ instance }) => instance.length > 0).map(({ label }) => label))];
   const given = view.stages.find(({ id, givenBy }) => givenBy !== null && text.startsWith(`${id}[`));
   if (given !== undefined)
-    return usageError(
+    return createUsageError(
       `the items of ${sanitizeLine(given.id)} ran in run ${formatRunId(given.givenBy!)}`,
       `Its outputs: voidbox artifacts ${quoteRunId(given.givenBy!)}`,
     );
-  return usageError(
+  return createUsageError(
     `run ${formatRunId(view.runId)} has no output \`${sanitizeLine(text)}\`: there is no such item, or its stage has not ended or left none`,
     labels.length === 0
       ? `Its outputs: voidbox artifacts ${quoteRunId(view.runId)}`
@@ -139,8 +139,8 @@ function createUnknownError(
     ...declared.flatMap(({ stage, names: of }) => of.map((name) => formatOutputName({ label: stage, name }))),
   ]);
   const bare = declared.flatMap(({ names: of }) => of);
-  const meant = nearest(text, [...bare, ...names]);
-  return usageError(
+  const meant = findNearest(text, [...bare, ...names]);
+  return createUsageError(
     `run ${formatRunId(view.runId)} has no output \`${sanitizeLine(text)}\``,
     `${meant === null ? '' : `Did you mean ${sanitizeLine(meant)}?\n`}Its outputs: voidbox artifacts ${quoteRunId(view.runId)}`,
   );

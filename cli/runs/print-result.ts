@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
-import { usageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
 import type { CliContext } from '../context.ts';
 import { sanitize } from '../../domain/security/sanitize.ts';
 
@@ -64,7 +64,7 @@ export async function saveResult(
 ): Promise<void> {
   const path = resolve(context.cwd, file);
   const handle = await open(path, 'w').catch((error: unknown) => {
-    throw usageError(`cannot write \`${file}\`: ${(error as Error).message}`);
+    throw createUsageError(`cannot write \`${file}\`: ${(error as Error).message}`);
   });
   try {
     for await (const chunk of artifacts.open(ref)) await handle.writeFile(chunk);

@@ -21,7 +21,7 @@ export async function pruneSessionFiles(
   if (!(await pruner.hasAny())) return { ...NOTHING, kept: null };
   // Loaded here and not above: without sessions, runs are pruned without the Temporal SDK.
   const { openServerLink } = await import('../../client/temporal/server-link.ts');
-  const { sessionUses } = await import('../../client/sessions/uses.ts');
+  const { listSessionUses } = await import('../../client/sessions/uses.ts');
   const { readConfiguredAddress, serverIdOf } = await import('../../client/temporal/temporal-address.ts');
   const link = await openServerLink(context, { start: false }).catch(() => null);
   if (link === null)
@@ -31,7 +31,10 @@ export async function pruneSessionFiles(
     };
   let uses;
   try {
-    uses = await sessionUses(link.client(), serverIdOf(link.isEmbedded ? null : readConfiguredAddress(context.env)));
+    uses = await listSessionUses(
+      link.client(),
+      serverIdOf(link.isEmbedded ? null : readConfiguredAddress(context.env)),
+    );
   } catch (error) {
     return {
       ...NOTHING,

@@ -12,7 +12,7 @@ import { findLostNumber } from '../../domain/units/lost-number.ts';
 import { readTextFile } from '../../skill-kit/cli/input-bytes.ts';
 import type * as Sessions from '../../client/sessions/sessions.ts';
 import { rememberSkillPaths, skillPaths } from '../../client/embedded/skill-paths.ts';
-import { AppError, environmentError, usageError } from '../../app/app-error.ts';
+import { AppError, createEnvironmentError, createUsageError } from '../../app/app-error.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { renderResult } from '../render/skills/session.ts';
@@ -29,7 +29,7 @@ export interface SessionLink {
 export async function sessionLink(context: CliContext, skills?: readonly string[]): Promise<SessionLink> {
   const { env, cwd } = context;
   if (env.temporalConfigured && skills !== undefined) {
-    throw usageError(
+    throw createUsageError(
       '--skills is for the embedded worker',
       'Pass the folders to your worker: voidbox worker --skills DIR',
     );
@@ -38,7 +38,7 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
     if (skills !== undefined) rememberSkillPaths(env.stateDir, resolveSkillFolders(skills, cwd), 'replace');
     if (env.skills.length > 0) rememberSkillPaths(env.stateDir, env.skills, 'add');
     if (skillPaths(env.stateDir).length === 0)
-      throw environmentError(
+      throw createEnvironmentError(
         'skill/unknown',
         'no folder of step machines is set',
         'Set one: voidbox up --skills DIR, or VOIDBOX_SKILLS',
@@ -60,14 +60,14 @@ export async function readJson(argument: string, flag: string, context: CliConte
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw usageError(
+    throw createUsageError(
       `${flag} is not JSON: ${(error as Error).message}`,
       `Quote a string twice: ${flag} '"text"'. From a file: ${flag} @FILE`,
     );
   }
   const number = findLostNumber(text);
   if (number === null) return value;
-  throw usageError(
+  throw createUsageError(
     `${flag} has the number ${number.slice(0, 80)}, which has no exact value`,
     'Use numbers within ±9007199254740991, or a string',
   );
@@ -79,12 +79,12 @@ async function textOf(argument: string, flag: string, context: CliContext): Prom
   try {
     return readTextFile(resolve(context.cwd, argument.slice(1)));
   } catch (error) {
-    throw usageError(`${flag}: cannot read \`${argument.slice(1)}\`: ${(error as Error).message}`);
+    throw createUsageError(`${flag}: cannot read \`${argument.slice(1)}\`: ${(error as Error).message}`);
   }
 }
 
 export function checkSessionId(session: string): void {
-  if (!isSessionName(session)) throw usageError(`\`${shorten(session)}\` is not a session id`, SESSION_NAME_RULE);
+  if (!isSessionName(session)) throw createUsageError(`\`${shorten(session)}\` is not a session id`, SESSION_NAME_RULE);
 }
 
 /** Steps that can be answered now, wherever they run. */
@@ -137,13 +137,13 @@ export async function throwSessionError(error: unknown): Promise<never> {
   const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } =
     await import('../../client/sessions/errors.ts');
   const { isUnavailable, serverMessageOf } = await import('../../client/temporal/unavailable.ts');
-  if (error instanceof NoSuchSessionError) throw usageError(error.message, 'List sessions: voidbox session list');
+  if (error instanceof NoSuchSessionError) throw createUsageError(error.message, 'List sessions: voidbox session list');
   if (error instanceof SessionExistsError)
-    throw usageError(error.message, 'Choose another --id, or continue it: voidbox session status ID');
+    throw createUsageError(error.message, 'Choose another --id, or continue it: voidbox session status ID');
   if (error instanceof NoSessionWorkerError)
-    throw environmentError('skill/unknown', error.message, 'Start one: voidbox worker --skills DIR');
+    throw createEnvironmentError('skill/unknown', error.message, 'Start one: voidbox worker --skills DIR');
   if (isUnavailable(error)) {
-    throw environmentError(
+    throw createEnvironmentError(
       'cli/no-server',
       `the connection to the Temporal server was lost: ${serverMessageOf(error)}`,
       'Run it again: the same answer to the same --turn counts once. Check the server: voidbox ps',

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
-import { usageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /** The number of files that a message names. */
@@ -18,11 +18,12 @@ export function resolveSkillFolders(paths: readonly string[], cwd: string): stri
   return paths.map((path) => {
     const full = resolve(cwd, path);
     if (entriesAt(full).length > 0) return full;
-    if (!existsSync(full)) throw usageError(`--skills: \`${path}\` does not exist`, WHAT_SKILLS_ARE);
+    if (!existsSync(full)) throw createUsageError(`--skills: \`${path}\` does not exist`, WHAT_SKILLS_ARE);
     const files = codeFilesIn(full);
-    if (files.length === 0) throw usageError(`--skills: there is no step machine at \`${path}\``, WHAT_SKILLS_ARE);
+    if (files.length === 0)
+      throw createUsageError(`--skills: there is no step machine at \`${path}\``, WHAT_SKILLS_ARE);
     const named = files.map((file) => quoteArgument(join(path, file)));
-    throw usageError(
+    throw createUsageError(
       `--skills: \`${path}\` holds no folder of a step machine; the code files in it are not taken as step machines, since they may be anything`,
       `Name those that are step machines: --skills ${named.slice(0, MOST_NAMED).join(' ')}${named.length > MOST_NAMED ? ' …' : ''}\nOr give each step machine a folder with a skill.ts.`,
     );

@@ -1,7 +1,7 @@
 /** The pieces that `--with` names: those that only some runs need. */
 import type { OptionalPieceName } from '../../setup/pieces/piece.ts';
 import { isOptionalPiece, OPTIONAL_PIECE_NAMES } from '../../setup/pieces/pieces.ts';
-import { usageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
 
 export const WITH_HELP = `also get what only some runs need: ${OPTIONAL_PIECE_NAMES.join(', ')}`;
 
@@ -9,6 +9,6 @@ export const WITH_HELP = `also get what only some runs need: ${OPTIONAL_PIECE_NA
 export function parseExtras(names: readonly string[] | undefined): readonly OptionalPieceName[] {
   return [...new Set(names)].map((name) => {
     if (isOptionalPiece(name)) return name;
-    throw usageError(`--with ${name}: there is no such piece`, `Name one of ${OPTIONAL_PIECE_NAMES.join(', ')}.`);
+    throw createUsageError(`--with ${name}: there is no such piece`, `Name one of ${OPTIONAL_PIECE_NAMES.join(', ')}.`);
   });
 }

@@ -3,11 +3,11 @@
  * machine.
  */
 import type { Command } from 'commander';
-import { newRunId } from '../../client/runs/new-id.ts';
+import { createRunId } from '../../client/runs/new-id.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { runIdProblem } from '../../domain/run/run-id.ts';
 import { refuseReservedRunId } from '../../app/runs/run-id.ts';
-import { usageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
 import { selectHostVariables } from '../../app/start/host-variables.ts';
 import { readTypedInput } from './typed-input.ts';
 import type { CliContext } from '../context.ts';
@@ -69,10 +69,10 @@ export async function resolveRunOptions(
   context: CliContext,
   given: ReadonlySet<string> = new Set(),
 ): Promise<Pick<RunPlanOptions, ResolvedOption>> {
-  const runId = options.runId ?? newRunId(plan.name, context.now());
+  const runId = options.runId ?? createRunId(plan.name, context.now());
   refuseReservedRunId(runId);
   const problem = runIdProblem(runId);
-  if (problem !== null) throw usageError(`\`${shorten(runId)}\` is not a valid run id: ${problem}`);
+  if (problem !== null) throw createUsageError(`\`${shorten(runId)}\` is not a valid run id: ${problem}`);
   return {
     runId,
     allowMounts: resolveAllowedMounts(options.allowMounts ?? [], context),
@@ -94,7 +94,7 @@ export function resolveImagePlaces(
 
 function resolveAllowedPlaces(places: readonly string[], { env }: CliContext): readonly string[] {
   if (places.length > 0 && env.temporalConfigured)
-    throw usageError(
+    throw createUsageError(
       '`--allow-git` of `run` is for the embedded stack, and TEMPORAL_* names your own Temporal server: there the host of the worker decides',
       `Start the worker on that host with it: voidbox worker --allow-git ${places.map(quoteArgument).join(' ')}`,
     );
@@ -103,7 +103,7 @@ function resolveAllowedPlaces(places: readonly string[], { env }: CliContext): r
 
 function resolveAllowedMounts(folders: readonly string[], { env, cwd }: CliContext): readonly string[] {
   if (folders.length > 0 && env.temporalConfigured)
-    throw usageError(
+    throw createUsageError(
       '`--allow-mounts` of `run` is for the embedded stack, and TEMPORAL_* names your own Temporal server: there the host of the worker decides',
       `Start the worker on that host with it: voidbox worker --allow-mounts ${folders.map(quoteArgument).join(' ')}`,
     );

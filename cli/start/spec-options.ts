@@ -1,6 +1,6 @@
 /** Options of commands that read a spec. */
 import { type Command, InvalidArgumentError } from 'commander';
-import { usageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
 export function addBaseDirOption(command: Command): void {
@@ -20,6 +20,6 @@ export function parseImage(text: string, before: Readonly<Record<string, string>
 /** `--param region=north`, any number of times. */
 export function parseParam(text: string, before: Readonly<Record<string, string>> = {}): Record<string, string> {
   const equals = text.indexOf('=');
-  if (equals < 1) throw usageError(`--param must be NAME=VALUE, got \`${shorten(text)}\``);
+  if (equals < 1) throw createUsageError(`--param must be NAME=VALUE, got \`${shorten(text)}\``);
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
 }

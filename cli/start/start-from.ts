@@ -1,5 +1,5 @@
 /** `voidbox retry` and `voidbox fork`. */
-import { usageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
 import { continueRequest, type ContinueOptions } from '../../app/start/continue-run.ts';
 import { prepareRerun } from '../../app/start/prepare-rerun.ts';
 import type { CliContext } from '../context.ts';
@@ -22,7 +22,8 @@ export async function startFrom(
 ): Promise<ExitCode> {
   const request = continueRequest(options, text);
   const { json = false } = options;
-  if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
+  if (file === '-' && options.input === '-')
+    throw createUsageError('standard input cannot be both the spec and the input');
   const { compiled, plan, origin, reuse, continued, isSamePlan } = await prepareRerun(
     {
       earlier: text,

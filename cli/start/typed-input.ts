@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { usageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
 import type { Machine } from '../../app/machine.ts';
 import { readNamedFile } from '../../files/named-file.ts';
 
@@ -17,6 +17,6 @@ export async function readTypedInput(argument: string, context: Machine): Promis
   try {
     return readNamedFile(resolve(context.cwd, file), MOST_INPUT_BYTES);
   } catch (error) {
-    throw usageError(`cannot read the input file \`${file}\`: ${(error as Error).message}`);
+    throw createUsageError(`cannot read the input file \`${file}\`: ${(error as Error).message}`);
   }
 }

@@ -5,7 +5,7 @@ import { stackLockFile } from './stack-info.ts';
 const SCRIPT = '/embedded/supervisor.js';
 
 /** Returns the pid of this user's supervisor that holds the folder's lock, or null if no supervisor holds it. */
-export function lockHolder(stateDir: string): number | null {
+export function readLockHolder(stateDir: string): number | null {
   const lock = statSafely(stackLockFile(stateDir));
   if (lock === null) return null;
   for (const name of readdirSync('/proc')) {

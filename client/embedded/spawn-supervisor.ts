@@ -4,7 +4,7 @@ import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync 
 import { join } from 'node:path';
 import type { Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { logsDir, stackLockFile } from './stack-info.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
@@ -29,7 +29,7 @@ export function spawnSupervisor(env: Environment, pieces: StackPieces, build: st
   const log = openSync(logFile, 'a', 0o600);
   if (fstatSync(log).size > START_LOG_BYTES) ftruncateSync(log);
   const logFrom = fstatSync(log).size;
-  const script = join(packageRoot(), 'dist/workers/embedded/supervisor.js');
+  const script = join(findPackageRoot(), 'dist/workers/embedded/supervisor.js');
   const child = spawn(
     pieces.keeper,
     [

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { requireOpenFiles } from '../../setup/machine/require-open-files.ts';
 import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
 import { readDiskRoom } from '../../store/disk-room.ts';
@@ -13,7 +13,7 @@ import { openStateFolder } from '../vms/state-folder.ts';
 import { mountsMark } from './mounts-mark.ts';
 import { buildId } from './build-id.ts';
 import { askStack } from './control-client.ts';
-import { isLockHolder, lockHolder } from './lock-holder.ts';
+import { isLockHolder, readLockHolder } from './lock-holder.ts';
 import { skillsMark } from './skill-paths.ts';
 import { EXIT_LOCKED, spawnSupervisor, type SpawnedSupervisor } from './spawn-supervisor.ts';
 import { describeMove, readStackPorts } from './stack-ports.ts';
@@ -51,7 +51,7 @@ export async function ensureStack(env: Environment, options: EnsureOptions = {})
   const progress = options.onProgress ?? (() => undefined);
   // Check the format first: in a folder of another format, no stack is used and no file is read.
   requireStateFormat(env.stateDir);
-  const build = `${buildId(packageRoot())}${skillsMark(env.stateDir)}${mountsMark(env.stateDir)}`;
+  const build = `${buildId(findPackageRoot())}${skillsMark(env.stateDir)}${mountsMark(env.stateDir)}`;
   const running = await useStack(env, build);
   if (running !== null) return running;
   requireOpenFiles('The embedded stack');
@@ -76,7 +76,7 @@ export async function readStack(env: Environment): Promise<StackInfo | null> {
   for (;;) {
     const asked = await askStack(env.stateDir, 'status');
     if (asked.kind === 'answer') return asked.answer.phase === 'up' ? await keepIfReachable(asked.answer.info) : null;
-    const holder = lockHolder(env.stateDir);
+    const holder = readLockHolder(env.stateDir);
     if (holder === null) return null;
     // The kernel shows that the supervisor lives. Its socket may not exist yet, or it is stopped, or it is an old build
     // without one. Then use the file.
@@ -101,7 +101,7 @@ async function keepIfReachable(info: StackInfo | null): Promise<StackInfo | null
  */
 export async function stopStack(env: Environment): Promise<boolean> {
   const asked = await askStack(env.stateDir, 'stop');
-  const pid = asked.kind === 'answer' ? asked.answer.pid : lockHolder(env.stateDir);
+  const pid = asked.kind === 'answer' ? asked.answer.pid : readLockHolder(env.stateDir);
   if (pid === null) return false;
   if (asked.kind !== 'answer' || asked.answer.busy === true) endKindly(pid);
   await waitForEnd(env, pid);

@@ -2,6 +2,6 @@
 import { randomBytes } from 'node:crypto';
 import { runIdOf } from '../../domain/run/new-run-id.ts';
 
-export function newRunId(name: string, now: Date, random: string = randomBytes(2).toString('hex')): string {
+export function createRunId(name: string, now: Date, random: string = randomBytes(2).toString('hex')): string {
   return runIdOf(name, now, random);
 }

@@ -20,7 +20,7 @@ import type {
 } from '../../activities/contract-session.ts';
 import { readLastPollTime } from '../temporal/pollers.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
-import { sizeProblem } from '../../domain/step-machine/size-limits.ts';
+import { findSizeProblem } from '../../domain/step-machine/size-limits.ts';
 import { SESSION_MESSAGES, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 import { mayConcernOthers, type GivenAnswer, resolveInFamily, joinViews, prefixResult, prefixView } from './family.ts';
 import { isClosing, refusalIn, settleCalled, updateSession } from './update.ts';
@@ -36,7 +36,7 @@ import {
 /** Starts a session and waits for its first prompt. @throws SessionExistsError, SessionFailedError */
 export async function startSession(client: Client, session: string, request: SessionRequest): Promise<SessionResult> {
   // The server does not answer a client whose message is too large, so check the size first.
-  const large = sizeProblem('the params have', request.params);
+  const large = findSizeProblem('the params have', request.params);
   if (large !== null) throw new SessionFailedError('skill/params', large);
   const operation = new WithStartWorkflowOperation(SESSION_WORKFLOW_TYPE, {
     workflowId: session,
@@ -104,7 +104,7 @@ async function deliverAnswer(
   session: string,
   { turn, step, output }: GivenAnswer,
 ): Promise<SessionResult> {
-  const large = sizeProblem('the answer has', output);
+  const large = findSizeProblem('the answer has', output);
   if (large !== null) return { kind: 'error', error: 'validation', step, message: large, retry: true };
   const child = await childOf(client, session, step);
   if (child !== null) {

@@ -8,7 +8,7 @@ import type { SessionUses } from '../../activities/ports/session-stores.ts';
 const QUERY_LIMIT_MS = 5_000;
 
 /** One query for each open session: each is read by a worker. */
-export async function sessionUses(client: Client, serverId: string): Promise<SessionUses> {
+export async function listSessionUses(client: Client, serverId: string): Promise<SessionUses> {
   const open = new Set<string>();
   for await (const { workflowId } of client.workflow.list({
     query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'`,

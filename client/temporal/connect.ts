@@ -1,7 +1,7 @@
 /** A client of the run's Temporal server. It loads quickly, because it imports no worker code. */
 import { Client, Connection, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { connectionOptions, type TemporalAddress } from './temporal-address.ts';
+import { buildConnectionOptions, type TemporalAddress } from './temporal-address.ts';
 import { callRetry } from './call-retry.ts';
 
 export interface RunsConnection {
@@ -14,7 +14,7 @@ export interface RunsConnection {
 export async function connectRuns(target: TemporalAddress, timeoutMs = 10_000): Promise<RunsConnection> {
   const interceptors = [makeGrpcRetryInterceptor(callRetry())];
   const connection = await Connection.connect({
-    ...connectionOptions(target),
+    ...buildConnectionOptions(target),
     connectTimeout: timeoutMs,
     interceptors,
   });

@@ -5,7 +5,7 @@ import { startTestServer, type TestServer } from '../../test/rig/servers/test-se
 import { testBundle } from '../../test/rig/servers/workflow-bundle.ts';
 import { connectRuns, type RunsConnection } from './connect.ts';
 import { readLastPollTime } from './pollers.ts';
-import { embeddedAddress } from './temporal-address.ts';
+import { createEmbeddedAddress } from './temporal-address.ts';
 
 const QUEUE = 'polled';
 
@@ -14,7 +14,7 @@ let runs: RunsConnection;
 let connection: NativeConnection;
 beforeAll(async () => {
   server = await startTestServer(await temporalCliForTests());
-  runs = await connectRuns(embeddedAddress(server.address));
+  runs = await connectRuns(createEmbeddedAddress(server.address));
   connection = await NativeConnection.connect({ address: server.address });
 });
 afterAll(async () => {

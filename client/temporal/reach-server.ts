@@ -21,7 +21,7 @@ const DEFAULT_PORT = 7233;
 const PROXIES = ['grpc_proxy', 'https_proxy', 'http_proxy'];
 
 /** Returns the fault in the text of the address; null if there is no fault. */
-export function addressFault({ address }: TemporalAddress): ReachFault | null {
+export function findAddressFault({ address }: TemporalAddress): ReachFault | null {
   if (hostAndPort(address) !== null) return null;
   return {
     message: `\`${address}\` is not an address of a Temporal server`,

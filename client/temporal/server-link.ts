@@ -4,7 +4,7 @@ import { ensureStack, readStack, type StackInfo } from '../embedded/stack.ts';
 import { isMarkedStopped, StackStoppedError } from '../embedded/stop-mark.ts';
 import { NoServerError } from './no-server.ts';
 import { connectOwnServer } from './server-problem.ts';
-import { readConfiguredAddress, embeddedAddress, type TemporalAddress } from './temporal-address.ts';
+import { readConfiguredAddress, createEmbeddedAddress, type TemporalAddress } from './temporal-address.ts';
 import type { Environment } from '../../setup/environment.ts';
 
 /**
@@ -84,7 +84,7 @@ async function linkToStack(first: StackInfo, context: LinkContext, options: Link
         throw new StackStoppedError();
       const now = running ?? (await startStack(context, onProgress));
       if (now.address === stack.address) return;
-      connection = await connect(embeddedAddress(now.address, now.namespace), EMBEDDED_REMEDY);
+      connection = await connect(createEmbeddedAddress(now.address, now.namespace), EMBEDDED_REMEDY);
       stack = now;
     },
   };
@@ -101,7 +101,10 @@ async function connectToStack(
   let stack = first;
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return { stack, connection: await connect(embeddedAddress(stack.address, stack.namespace), EMBEDDED_REMEDY) };
+      return {
+        stack,
+        connection: await connect(createEmbeddedAddress(stack.address, stack.namespace), EMBEDDED_REMEDY),
+      };
     } catch (error) {
       const now =
         attempt < CONNECT_ATTEMPTS

@@ -2,7 +2,7 @@
 import type { Environment } from '../../setup/environment.ts';
 import { connectRuns, type RunsConnection } from './connect.ts';
 import { NoServerError } from './no-server.ts';
-import { addressFault, reachFault } from './reach-server.ts';
+import { findAddressFault, reachFault } from './reach-server.ts';
 import type { TemporalAddress } from './temporal-address.ts';
 import { callStatus, serverMessageOf } from './unavailable.ts';
 
@@ -45,7 +45,7 @@ export async function connectOwnServer(target: TemporalAddress, env: Environment
 }
 
 async function reach(target: TemporalAddress, env: Environment): Promise<RunsConnection> {
-  const unreadable = addressFault(target);
+  const unreadable = findAddressFault(target);
   if (unreadable !== null)
     throw new NoServerError(unreadable.message, `${unreadable.remedy}\n${choice(env)}`, unreadable.kind);
   const connecting = connectRuns(target, CONNECT_LIMIT_MS);

@@ -17,7 +17,7 @@ const DEFAULT_ADDRESS = 'localhost:7233';
 type ConnectConfig = ReturnType<typeof loadClientConnectConfig>;
 type ConnectionTls = Exclude<ConnectConfig['connectionOptions']['tls'], null | undefined>;
 
-export function embeddedAddress(address: string, namespace = 'default'): TemporalAddress {
+export function createEmbeddedAddress(address: string, namespace = 'default'): TemporalAddress {
   return { address, namespace, tls: undefined, apiKey: undefined };
 }
 
@@ -76,7 +76,11 @@ export function serverIdOf(target: TemporalAddress | null): string {
   return target === null ? 'embedded' : `${target.address}/${target.namespace}`;
 }
 
-export function connectionOptions(target: TemporalAddress): { address: string; tls?: ConnectionTls; apiKey?: string } {
+export function buildConnectionOptions(target: TemporalAddress): {
+  address: string;
+  tls?: ConnectionTls;
+  apiKey?: string;
+} {
   return {
     address: target.address,
     ...(target.tls === undefined ? {} : { tls: target.tls }),

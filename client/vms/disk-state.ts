@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseVmKey, vmKeyText } from '../../domain/run/vm-key.ts';
+import { parseVmKey, formatVmKey } from '../../domain/run/vm-key.ts';
 import { listRunDirs, readDiskOfVm, readVmKey, type FullDisk } from '../../native/index.ts';
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import { readDiskRoom } from '../../store/disk-room.ts';
@@ -32,7 +32,7 @@ async function askVm(dir: string, runId: string | null): Promise<readonly Waitin
     const key = parseVmKey((await readVmKey(dir)) ?? '');
     if (key === null || (runId !== null && key.runId !== runId)) return [];
     const full = await readDiskOfVm(dir);
-    return full === null ? [] : [{ vmKey: vmKeyText(key), runId: key.runId, ...full }];
+    return full === null ? [] : [{ vmKey: formatVmKey(key), runId: key.runId, ...full }];
   } catch {
     return [];
   }

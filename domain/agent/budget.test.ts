@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
-import { budgetLeft, isCostKnown, type ModelUse, NO_USE, priceOfUse, sumOfUse, withPrice } from './budget.ts';
+import { computeBudgetLeft, isCostKnown, type ModelUse, NO_USE, computePrice, sumUse, withPrice } from './budget.ts';
 
 const USE = { inputTokens: 1_000_000, cachedInputTokens: 400_000, outputTokens: 100_000, turns: 3, costUsd: null };
 
 it('a price counts cached input separately, and by default like other input', () => {
-  expect(priceOfUse(USE, { inputUsd: 1, cachedInputUsd: 0.1, outputUsd: 10 })).toBeCloseTo(0.6 + 0.04 + 1);
-  expect(priceOfUse(USE, { inputUsd: 1, outputUsd: 10 })).toBeCloseTo(2);
+  expect(computePrice(USE, { inputUsd: 1, cachedInputUsd: 0.1, outputUsd: 10 })).toBeCloseTo(0.6 + 0.04 + 1);
+  expect(computePrice(USE, { inputUsd: 1, outputUsd: 10 })).toBeCloseTo(2);
   // This stream lies: it reports more cached tokens than read tokens.
   expect(
-    priceOfUse({ ...USE, cachedInputTokens: 9e9 }, { inputUsd: 1, cachedInputUsd: 0.1, outputUsd: 0 }),
+    computePrice({ ...USE, cachedInputTokens: 9e9 }, { inputUsd: 1, cachedInputUsd: 0.1, outputUsd: 0 }),
   ).toBeCloseTo(0.1);
 });
 
@@ -20,25 +20,27 @@ it('the price of the plan takes precedence over the cost that a command line rep
 });
 
 it('a budget that is used up has 0 left', () => {
-  expect(budgetLeft({ maxTokens: 1_100_000, maxTurns: 2, maxCostUsd: 1 }, USE)).toEqual({
+  expect(computeBudgetLeft({ maxTokens: 1_100_000, maxTurns: 2, maxCostUsd: 1 }, USE)).toEqual({
     maxTokens: 0,
     maxTurns: -1,
     maxCostUsd: 1,
   });
-  expect(budgetLeft({ maxTurns: 5 }, USE)).toEqual({ maxTurns: 2 });
+  expect(computeBudgetLeft({ maxTurns: 5 }, USE)).toEqual({ maxTurns: 2 });
 });
 
 it('costs that add up to a budget in dollars use it up exactly, whatever rounding in binary adds', () => {
   const costing = (...costs: readonly number[]): ModelUse =>
-    costs.reduce((sum, costUsd) => sumOfUse(sum, { ...NO_USE, costUsd }), NO_USE);
+    costs.reduce((sum, costUsd) => sumUse(sum, { ...NO_USE, costUsd }), NO_USE);
   expect(0.1 + 0.2).toBeGreaterThan(0.3);
-  expect(budgetLeft({ maxCostUsd: 0.3 }, costing(0.1, 0.2))).toEqual({ maxCostUsd: 0 });
-  expect(budgetLeft({ maxCostUsd: 0.8 }, costing(0.1, 0.7))).toEqual({ maxCostUsd: 0 });
-  expect(budgetLeft(budgetLeft({ maxCostUsd: 0.3 }, costing(0.1)), costing(0.2))).toEqual({ maxCostUsd: 0 });
-  expect(budgetLeft({ maxCostUsd: 1 }, costing(...Array<number>(1_000).fill(0.001)))).toEqual({ maxCostUsd: 0 });
+  expect(computeBudgetLeft({ maxCostUsd: 0.3 }, costing(0.1, 0.2))).toEqual({ maxCostUsd: 0 });
+  expect(computeBudgetLeft({ maxCostUsd: 0.8 }, costing(0.1, 0.7))).toEqual({ maxCostUsd: 0 });
+  expect(computeBudgetLeft(computeBudgetLeft({ maxCostUsd: 0.3 }, costing(0.1)), costing(0.2))).toEqual({
+    maxCostUsd: 0,
+  });
+  expect(computeBudgetLeft({ maxCostUsd: 1 }, costing(...Array<number>(1_000).fill(0.001)))).toEqual({ maxCostUsd: 0 });
   // A cost above the rest counts: a token of the cheapest model costs more than the rounding.
-  expect(budgetLeft({ maxCostUsd: 0.3 }, costing(0.3, 1e-8)).maxCostUsd).toBeLessThan(0);
-  expect(budgetLeft({ maxCostUsd: 0.3 }, costing(0.3 - 1e-8)).maxCostUsd).toBeGreaterThan(0);
+  expect(computeBudgetLeft({ maxCostUsd: 0.3 }, costing(0.3, 1e-8)).maxCostUsd).toBeLessThan(0);
+  expect(computeBudgetLeft({ maxCostUsd: 0.3 }, costing(0.3 - 1e-8)).maxCostUsd).toBeGreaterThan(0);
 });
 
 it('the cost is known for providers whose command line reports it, and for all others if the plan has a price', () => {

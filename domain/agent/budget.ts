@@ -28,7 +28,7 @@ export const PRICE_REMEDY =
   'write `price: { input: NUMBER, output: NUMBER }` in `llm`, in US dollars for a million tokens';
 
 /** A guest may report any number. The log rejects numbers above this limit. */
-export function sumOfCounts(...counts: readonly number[]): number {
+export function sumCounts(...counts: readonly number[]): number {
   return Math.min(
     Number.MAX_SAFE_INTEGER,
     counts.reduce((sum, count) => sum + count, 0),
@@ -36,13 +36,13 @@ export function sumOfCounts(...counts: readonly number[]): number {
 }
 
 /** The sum of the known costs. The cost is null only if both are unknown. */
-export function sumOfUse(a: ModelUse, b: ModelUse): ModelUse {
+export function sumUse(a: ModelUse, b: ModelUse): ModelUse {
   const isTold = a.costUsd !== null || b.costUsd !== null;
   return {
-    inputTokens: sumOfCounts(a.inputTokens, b.inputTokens),
-    cachedInputTokens: sumOfCounts(a.cachedInputTokens, b.cachedInputTokens),
-    outputTokens: sumOfCounts(a.outputTokens, b.outputTokens),
-    turns: sumOfCounts(a.turns, b.turns),
+    inputTokens: sumCounts(a.inputTokens, b.inputTokens),
+    cachedInputTokens: sumCounts(a.cachedInputTokens, b.cachedInputTokens),
+    outputTokens: sumCounts(a.outputTokens, b.outputTokens),
+    turns: sumCounts(a.turns, b.turns),
     costUsd: isTold ? Math.min(Number.MAX_SAFE_INTEGER, (a.costUsd ?? 0) + (b.costUsd ?? 0)) : null,
   };
 }
@@ -58,7 +58,7 @@ export function useSince<U extends ModelUse>(use: U, before: ModelUse): U {
 }
 
 /** The larger of each count of two reports about the same agent. Neither report counts too much. */
-export function largestUse<U extends ModelUse>(a: U, b: ModelUse): U {
+export function findLargestUse<U extends ModelUse>(a: U, b: ModelUse): U {
   return {
     ...a,
     inputTokens: Math.max(a.inputTokens, b.inputTokens),
@@ -69,7 +69,7 @@ export function largestUse<U extends ModelUse>(a: U, b: ModelUse): U {
   };
 }
 
-export function priceOfUse(
+export function computePrice(
   { inputTokens, cachedInputTokens, outputTokens }: Omit<ModelUse, 'turns' | 'costUsd'>,
   { inputUsd, cachedInputUsd = inputUsd, outputUsd }: PricePlan,
 ): number {
@@ -83,7 +83,7 @@ export function priceOfUse(
  * provider's models.
  */
 export function withPrice<U extends ModelUse>(use: U, llm: Pick<LlmPlan, 'price'> | null): U {
-  return llm?.price === undefined ? use : { ...use, costUsd: priceOfUse(use, llm.price) };
+  return llm?.price === undefined ? use : { ...use, costUsd: computePrice(use, llm.price) };
 }
 
 /**
@@ -138,7 +138,10 @@ function dollarsLeft(usd: number): number {
 }
 
 /** The rest of a budget; a limit that is used up is 0 or less. */
-export function budgetLeft(budget: BudgetPlan, { inputTokens, outputTokens, turns, costUsd }: ModelUse): BudgetPlan {
+export function computeBudgetLeft(
+  budget: BudgetPlan,
+  { inputTokens, outputTokens, turns, costUsd }: ModelUse,
+): BudgetPlan {
   const { maxCostUsd, maxTokens, maxTurns } = budget;
   return {
     ...(maxCostUsd === undefined ? {} : { maxCostUsd: dollarsLeft(maxCostUsd - (costUsd ?? 0)) }),

@@ -1,7 +1,7 @@
 /** Checks which limit of a budget is exceeded or used up, and describes it. */
 import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { BudgetPlan } from '../plan/plan.ts';
-import { budgetLeft, type ModelUse } from './budget.ts';
+import { computeBudgetLeft, type ModelUse } from './budget.ts';
 
 export interface OverBudget {
   readonly code: AnyErrorCode;
@@ -11,7 +11,7 @@ export interface OverBudget {
 
 /** Checks a command of an agent against the rest of its budget. Null: it is within its limits. */
 export function checkBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
-  const left = budgetLeft(budget, used);
+  const left = computeBudgetLeft(budget, used);
   const tokens = used.inputTokens + used.outputTokens;
   if ((left.maxTurns ?? 0) < 0)
     return {
@@ -64,7 +64,7 @@ function limitBelow(
   used: ModelUse,
   isBelow: (left: number) => boolean,
 ): OverBudget | null {
-  const left = budgetLeft(budget, used);
+  const left = computeBudgetLeft(budget, used);
   if (left.maxTurns !== undefined && isBelow(left.maxTurns))
     return { code: turns, words: `${who} made ${used.turns} calls of the model, of ${budget.maxTurns} in its budget` };
   if (left.maxTokens !== undefined && isBelow(left.maxTokens))

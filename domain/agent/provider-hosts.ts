@@ -24,7 +24,7 @@ const HOSTS: Readonly<Record<LlmProvider, readonly string[]>> = {
 };
 
 /** The egress rules with which an agent reaches its model. Null: the worker chooses, and it chooses Claude. */
-export function providerRules(llm: LlmPlan | null): readonly EgressRule[] {
+export function listProviderRules(llm: LlmPlan | null): readonly EgressRule[] {
   const at = endpointOf(llm);
   if (at === 'own')
     return HOSTS[llm?.provider ?? 'claude'].map((name) => ({ kind: 'host', name, ports: DEFAULT_PORTS }));
@@ -32,7 +32,7 @@ export function providerRules(llm: LlmPlan | null): readonly EgressRule[] {
 }
 
 /** The model server on the worker's own host, if the agent uses one. */
-export function providerServices(llm: LlmPlan | null): readonly EgressService[] {
+export function listProviderServices(llm: LlmPlan | null): readonly EgressService[] {
   const at = endpointOf(llm);
   if (at === 'own' || at === null || !at.isLocal) return [];
   return [{ name: SERVICE_NAME, host: '127.0.0.1', port: at.port }];

@@ -1,20 +1,25 @@
 /** Checks a plan from outside. */
 import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
-import { fromWire, planBytes, type PlanWire } from '../plan/wire.ts';
-import { itemPartProblems, ownerProblems } from './problems/item-parts.ts';
-import { loopProblems } from './problems/loops.ts';
+import { fromWire, countPlanBytes, type PlanWire } from '../plan/wire.ts';
+import { findItemPartProblems, findOwnerProblems } from './problems/item-parts.ts';
+import { findLoopProblems } from './problems/loops.ts';
 import { findToleratedPartProblems } from './problems/tolerated-parts.ts';
-import { servicePlanProblems, serviceProblems } from './problems/services.ts';
-import { workspaceProblems } from './problems/workspaces.ts';
-import { outputNameProblems } from './link/output-names.ts';
-import { duplicateProblems, referenceProblems, scopeProblems, variableProblems } from './problems/references.ts';
-import { conditionProblems, textProblems } from './problems/expressions.ts';
+import { findServicePlanProblems, findServiceProblems } from './problems/services.ts';
+import { findWorkspaceProblems } from './problems/workspaces.ts';
+import { findOutputNameProblems } from './link/output-names.ts';
+import {
+  findDuplicateProblems,
+  findReferenceProblems,
+  findScopeProblems,
+  findVariableProblems,
+} from './problems/references.ts';
+import { findConditionProblems, findTextProblems } from './problems/expressions.ts';
 import { findFinallyProblems } from './problems/finally.ts';
-import { itemProblems } from './problems/items.ts';
-import { partProblems } from './problems/parts.ts';
+import { findItemProblems } from './problems/items.ts';
+import { findPartProblems } from './problems/parts.ts';
 import { mountProblems } from './problems/mounts.ts';
-import { jsonBytes } from './plan-value-rules.ts';
+import { countJsonBytes } from './plan-value-rules.ts';
 import { planSchema } from './plan-schema.ts';
 
 /** The most problems that a check returns. */
@@ -29,7 +34,7 @@ const RECEIVED_BYTES = 2 * PLAN_LIMITS.planBytes;
  * @returns the plan, or at most `PROBLEMS_LIMIT` problems, each with its path
  */
 export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly problems: readonly string[] } {
-  const size = jsonBytes(value);
+  const size = countJsonBytes(value);
   if (size === null) return { problems: ['the plan is not JSON'] };
   if (size > RECEIVED_BYTES) return { problems: [describeTooLarge(size)] };
   const parsed = planSchema.safeParse(value);
@@ -41,9 +46,9 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
     };
   const received: PlanWire = parsed.data;
   const checked = fromWire(received);
-  const bytes = planBytes(checked);
+  const bytes = countPlanBytes(checked);
   if (bytes > PLAN_LIMITS.planBytes) return { problems: [describeTooLarge(bytes)] };
-  const strays = [...duplicateProblems(checked), ...ownerProblems(checked)];
+  const strays = [...findDuplicateProblems(checked), ...findOwnerProblems(checked)];
   if (strays.length > 0) return { problems: strays.slice(0, PROBLEMS_LIMIT) };
   const held = machineBytes(machinePlanOf(checked));
   if (held > PLAN_LIMITS.machineBytes)
@@ -53,22 +58,22 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
       ],
     };
   const problems = [
-    ...outputNameProblems(checked).map(({ message }) => message),
-    ...scopeProblems(checked),
-    ...itemProblems(checked),
-    ...itemPartProblems(checked),
-    ...partProblems(checked),
-    ...loopProblems(checked),
+    ...findOutputNameProblems(checked).map(({ message }) => message),
+    ...findScopeProblems(checked),
+    ...findItemProblems(checked),
+    ...findItemPartProblems(checked),
+    ...findPartProblems(checked),
+    ...findLoopProblems(checked),
     ...findToleratedPartProblems(checked),
-    ...referenceProblems(checked),
+    ...findReferenceProblems(checked),
     ...mountProblems(checked),
-    ...variableProblems(checked),
-    ...conditionProblems(checked),
-    ...textProblems(checked),
+    ...findVariableProblems(checked),
+    ...findConditionProblems(checked),
+    ...findTextProblems(checked),
     ...findFinallyProblems(checked),
-    ...workspaceProblems(checked),
-    ...servicePlanProblems(checked),
-    ...serviceProblems(checked).map(({ message }) => message),
+    ...findWorkspaceProblems(checked),
+    ...findServicePlanProblems(checked),
+    ...findServiceProblems(checked).map(({ message }) => message),
   ];
   return problems.length > 0 ? { problems: problems.slice(0, PROBLEMS_LIMIT) } : { plan: checked };
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { PLAN_LIMITS } from '../plan/plan.ts';
-import { planBytes, toWire } from '../plan/wire.ts';
+import { countPlanBytes, toWire } from '../plan/wire.ts';
 import { checkExpressions } from './expression/check.ts';
 import { compileText } from './load.ts';
 import { checkPlan } from './check-plan.ts';
@@ -53,7 +53,7 @@ test.each([
   const { plan, diagnostics } = compileText(text, 'x.yaml', { baseDir: null });
   expect(diagnostics).toEqual([]);
   // Leave room for the content of real steps.
-  expect(planBytes(plan!)).toBeLessThan(0.65 * PLAN_LIMITS.planBytes);
+  expect(countPlanBytes(plan!)).toBeLessThan(0.65 * PLAN_LIMITS.planBytes);
   expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan!))))).toEqual({ plan });
   // A plan from a client with every default is admitted too.
   expect(checkPlan(JSON.parse(JSON.stringify(plan)))).toEqual({ plan });

@@ -5,7 +5,7 @@ import { type Ending, transitionBound, World } from '../../test/machine/world.ts
 import { holdsOnlyWith } from '../plan/both-conditions.ts';
 import { withMocks } from '../plan-rules/mocks.ts';
 import { machinePlanOf } from '../pipeline/machine-plan.ts';
-import { flatRows } from '../pipeline/rows.ts';
+import { flattenRows } from '../pipeline/rows.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
 import { partOf } from '../plan/work.ts';
 import { checkExpressions } from './expression/check.ts';
@@ -101,7 +101,7 @@ test('a part ends once all of it has succeeded, and a stage that waits for its f
       world.answerAt(index, command.type === 'acquire-vm' || isPart ? 'ok' : ENDINGS[random(seed % 3 === 0 ? 4 : 7)]!);
     }
     const phases = Object.fromEntries(
-      flatRows(world.state.stages).map(({ phase }, index) => [machine.stages[index]!.id, phase]),
+      flattenRows(world.state.stages).map(({ phase }, index) => [machine.stages[index]!.id, phase]),
     );
     const told = `seed ${seed}: ${JSON.stringify(phases)}; ${world.log.join('; ')}`;
     expect(world.complaints, told).toEqual([]);

@@ -5,10 +5,10 @@
 import { SERVICE_TIMEOUT_MS } from '../plan/defaults.ts';
 import { PLAN_LIMITS, RETENTION } from '../plan/plan.ts';
 import type { JsonRule, ListRule, NumberRule, ObjectRule, TextRule } from '../plan/rule-names.ts';
-import { addressProblem, isRefName } from '../plan/workspace.ts';
+import { findAddressProblem, isRefName } from '../plan/workspace.ts';
 import { isPlanId } from '../run/instance.ts';
 import { LAST_DATE_MS } from '../units/time.ts';
-import { utf8Length } from '../units/utf8.ts';
+import { countUtf8Bytes } from '../units/utf8.ts';
 import { EXPRESSION_LIMITS } from './expression/limits.ts';
 import {
   applyScale,
@@ -26,7 +26,7 @@ import {
 } from './grammar/values.ts';
 import { addressBits, hostName, networkOf } from './read/egress-rules.ts';
 import { OUTPUT_SCHEMA_LIMITS } from './schema/output-schema.ts';
-import { guestPathRefusal, normalizeAbsolute, relativePath } from './text/paths.ts';
+import { explainGuestPathRefusal, normalizeAbsolute, toRelativePath } from './text/paths.ts';
 import { SOURCE_LIMITS } from './text/source.ts';
 
 /** One demand on a text; a rule checks its demands in order. */
@@ -76,31 +76,31 @@ export const TEXT_RULES: Readonly<Record<TextRule, readonly TextDemand[]>> = {
   message: [...someText, { most: PLAN_LIMITS.messageCharacters }],
   'field-description': [...text, { most: PLAN_LIMITS.messageCharacters }],
   expression: [...someText, { most: EXPRESSION_LIMITS.characters }],
-  'mock-output': [{ holds: (output) => utf8Length(output) <= PLAN_LIMITS.mockBytes, says: 'a shorter output' }],
+  'mock-output': [{ holds: (output) => countUtf8Bytes(output) <= PLAN_LIMITS.mockBytes, says: 'a shorter output' }],
   reference,
   repository: [...reference, { pattern: REPOSITORY }],
   'repository-folder': [{ pattern: NAME }, { most: PLAN_LIMITS.referenceCharacters }],
   branch: [...reference, { holds: isRefName, says: 'the name of a branch, tag or commit' }],
   'workspace-url': [
     ...reference,
-    { holds: (url) => addressProblem(url) === null, says: 'an https:// address with a path and without a user' },
+    { holds: (url) => findAddressProblem(url) === null, says: 'an https:// address with a path and without a user' },
   ],
   'absolute-path': absolute,
   'guest-path': [
     ...absolute,
-    { holds: (path) => guestPathRefusal(path) === null, says: 'a guest path outside of system folders' },
+    { holds: (path) => explainGuestPathRefusal(path) === null, says: 'a guest path outside of system folders' },
   ],
   'spec-folder-path': [
     ...text,
     {
-      holds: (path) => path !== '' && relativePath(path) === path,
+      holds: (path) => path !== '' && toRelativePath(path) === path,
       says: "a path from the spec's folder, without `.` and `..` but for `.` alone",
     },
   ],
   subfolder: [
     ...text,
     {
-      holds: (path) => path !== '.' && relativePath(path) === path,
+      holds: (path) => path !== '.' && toRelativePath(path) === path,
       says: 'a path without `.`, `..` and a `/` at its beginning',
     },
     { most: PLAN_LIMITS.referenceCharacters },
@@ -194,7 +194,7 @@ function mapping(mostBytes: number, says: string): JsonRequirement {
         holds: (value) => isMapping(value) && isShallow(value, SOURCE_LIMITS.depth),
         says: 'a mapping that is not nested too deep',
       },
-      { holds: (value) => (jsonBytes(value) ?? Infinity) <= mostBytes, says },
+      { holds: (value) => (countJsonBytes(value) ?? Infinity) <= mostBytes, says },
     ],
   };
 }
@@ -277,10 +277,10 @@ function isShallow(value: unknown, levels: number): boolean {
 }
 
 /** Returns null if the value is not JSON. */
-export function jsonBytes(value: unknown): number | null {
+export function countJsonBytes(value: unknown): number | null {
   try {
     const json: string | undefined = JSON.stringify(value);
-    return json === undefined ? null : utf8Length(json);
+    return json === undefined ? null : countUtf8Bytes(json);
   } catch {
     // A cycle, a bigint or a getter that throws.
     return null;

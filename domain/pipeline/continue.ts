@@ -3,7 +3,7 @@
  * decides by it.
  */
 import { ownersOf, ownStageOf } from '../plan/item-parts.ts';
-import { costProblem } from '../plan-rules/agent-limits.ts';
+import { findCostProblem } from '../plan-rules/agent-limits.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import { isSharedScope } from '../plan/scope.ts';
 import { answeringOf, isService, partOf } from '../plan/work.ts';
@@ -67,7 +67,7 @@ export function continuingIn(plan: Plan, reuse: Reuse, earlier: EarlierAgents, r
   for (const { series, name, stage, save } of candidates) {
     if (fresh.has(name) || fresh.has(stage.id)) continue;
     const why = whyNot(stage) ?? (save === null ? explainNotSaved(plan, stage) : null);
-    const ofCost = costProblem(stage, request);
+    const ofCost = findCostProblem(stage, request);
     if (why !== null) {
       problems.push(`the agent of stage ${name} cannot continue: ${why.text}`);
       cannot.push(name);

@@ -28,7 +28,7 @@ export function explainDeadEdge(on: EdgeCondition, earlier: string, phase: Stage
  * The number of edges that have to hold before a stage starts. If any failure is enough, the edges on a failure count
  * as one.
  */
-export function edgesToHold(after: readonly EdgePlan[], anyFailure: boolean | undefined): number {
+export function selectEdgesToHold(after: readonly EdgePlan[], anyFailure: boolean | undefined): number {
   const failures = anyFailure === true ? after.filter(({ on }) => on === 'failure').length : 0;
   return failures === 0 ? after.length : after.length - failures + 1;
 }

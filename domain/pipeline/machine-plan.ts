@@ -14,16 +14,16 @@ import type {
   TimeoutAnswer,
   WaitWork,
 } from '../plan/plan.ts';
-import { utf8Length } from '../units/utf8.ts';
+import { countUtf8Bytes } from '../units/utf8.ts';
 import { createInputPredicate, readToDecide } from '../plan/condition.ts';
-import { HANDED_ON, workspaceGiver } from '../plan/workspace.ts';
+import { HANDED_ON, findWorkspaceGiver } from '../plan/workspace.ts';
 import {
   answeringOf,
   approvalOf,
   type WorkMode,
   doingOf,
   mockOf,
-  outputsReadBy,
+  listOutputsReadBy,
   partOf,
   waitOf,
 } from '../plan/work.ts';
@@ -314,10 +314,10 @@ export function dataTakenBy({
     return known;
   };
   for (const { fromStage, output } of inputs) of(fromStage).outputs.push(output);
-  const giver = workspaceGiver({ workspace });
+  const giver = findWorkspaceGiver({ workspace });
   if (giver !== null) of(giver).outputs.push(...HANDED_ON);
   // If the part runs for each item, the stage that ends an item takes them.
-  if (each === undefined || partOf(work) === null) for (const stage of outputsReadBy(work)) of(stage).output = true;
+  if (each === undefined || partOf(work) === null) for (const stage of listOutputsReadBy(work)) of(stage).output = true;
   for (const stage of texts?.stages ?? []) of(stage).output = true;
   if (each?.list.kind === 'stage-output') of(each.list.stage).output = true;
   if (input.kind === 'carry') of(input.stage).output = true;
@@ -411,5 +411,5 @@ function eachFromWire({ part, ...each }: MachineEachWire): MachineEach {
 
 /** The size of the plan that a workflow holds, in bytes. `PLAN_LIMITS.machineBytes` bounds it. */
 export function machineBytes(plan: MachinePlan): number {
-  return utf8Length(JSON.stringify(machineToWire(plan)));
+  return countUtf8Bytes(JSON.stringify(machineToWire(plan)));
 }

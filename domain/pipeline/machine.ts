@@ -26,7 +26,7 @@
  * - A VM is released once no stage of its scope is open, on every path. `finish` comes after the last release was
  *   answered.
  */
-import { edgesToHold } from './edges.ts';
+import { selectEdgesToHold } from './edges.ts';
 import { isLostVm } from '../errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
@@ -75,7 +75,7 @@ export function start(plan: MachinePlan, context: RunContext = {}): Transition {
         evaluations: 0,
         visits: 0,
         decided: false,
-        waitingOn: edgesToHold(after, anyFailure),
+        waitingOn: selectEdgesToHold(after, anyFailure),
         skipCause: null,
         skips: 0,
         result: null,

@@ -15,7 +15,7 @@ import type { Plan, ScopePlan, StagePlan, WorkPlan } from '../plan/plan.ts';
 import { ownStageOf, ownStages } from '../plan/item-parts.ts';
 import { partOf } from '../plan/work.ts';
 import type { StageEnd, StageEnds } from '../run/stage-ends.ts';
-import { canonicalJson } from '../units/canonical-json.ts';
+import { toCanonicalJson } from '../units/canonical-json.ts';
 import { createMapping } from '../units/mapping.ts';
 
 export interface PlannedRun {
@@ -172,7 +172,7 @@ const OF_THE_WHOLE: ReadonlySet<string> = new Set([
 export function findDifferingStages(run: PlannedRun, earlier: PlannedRun): ReadonlyMap<string, readonly string[]> {
   const others = new Map(earlier.plan.stages.map((stage) => [stage.id, stage]));
   const whole = keysThatDiffer(rest(run.plan), rest(earlier.plan));
-  const isOtherInput = canonicalJson(run.input) !== canonicalJson(earlier.input);
+  const isOtherInput = toCanonicalJson(run.input) !== toCanonicalJson(earlier.input);
   const scopes = scopesByStage(run.plan);
   const otherScopes = scopesByStage(earlier.plan);
   const ownerOf = ownStageOf(run.plan);
@@ -218,7 +218,7 @@ function workKeysThatDiffer(work: WorkPlan, other: WorkPlan): readonly string[] 
 
 function scopeKeysThatDiffer(scope: ScopePlan | undefined, other: ScopePlan | undefined): readonly string[] {
   if (scope === undefined || other === undefined) return scope === other ? [] : ['scope'];
-  const isOtherScope = canonicalJson(scope.stages) !== canonicalJson(other.stages);
+  const isOtherScope = toCanonicalJson(scope.stages) !== toCanonicalJson(other.stages);
   return [
     ...(isOtherScope ? ['stages of its VM'] : []),
     ...keysThatDiffer(scope.sandbox, other.sandbox).map((key) => `sandbox.${key}`),
@@ -229,6 +229,6 @@ function keysThatDiffer(one: object, other: object): readonly string[] {
   const fields = new Map(Object.entries(one));
   const otherFields = new Map(Object.entries(other));
   return [...new Set([...fields.keys(), ...otherFields.keys()])].filter(
-    (key) => canonicalJson(fields.get(key)) !== canonicalJson(otherFields.get(key)),
+    (key) => toCanonicalJson(fields.get(key)) !== toCanonicalJson(otherFields.get(key)),
   );
 }

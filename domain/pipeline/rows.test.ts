@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { flatRows, rowAt, RowsDraft, rowsOf } from './rows.ts';
+import { flattenRows, rowAt, RowsDraft, rowsOf } from './rows.ts';
 
 test.each([0, 1, 31, 32, 33, 100])('%i values come back in order', (count) => {
   const values = Array.from({ length: count }, (_, index) => index);
   const rows = rowsOf(values);
-  expect(flatRows(rows)).toEqual(values);
+  expect(flattenRows(rows)).toEqual(values);
   expect(values.map((index) => rowAt(rows, index))).toEqual(values);
 });
 

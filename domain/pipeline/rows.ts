@@ -18,7 +18,7 @@ export function rowAt<T>(rows: Rows<T>, index: number): T {
   return rows[index >> ROW_BITS]![index & ROW_MASK]!;
 }
 
-export function flatRows<T>(rows: Rows<T>): readonly T[] {
+export function flattenRows<T>(rows: Rows<T>): readonly T[] {
   return rows.flat();
 }
 

@@ -1,9 +1,9 @@
 /** The keys of attempts and timers of a run. */
-import { attemptText } from '../run/attempt.ts';
+import { formatAttempt } from '../run/attempt.ts';
 
 /** The key of an attempt of the plan's own stage: the executor of an item's commands adds the item's instance. */
 export function execKeyOf(stage: string, attempt: number): string {
-  return attemptText({ stage, instance: [], attempt });
+  return formatAttempt({ stage, instance: [], attempt });
 }
 
 /** The timer of the pause after a failed attempt. */

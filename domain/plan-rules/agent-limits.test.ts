@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { planOf } from '../../test/machine/plan-of.ts';
-import { findChangedLimits, costProblem, isLimit, joinLimits, withLimits } from './agent-limits.ts';
+import { findChangedLimits, findCostProblem, isLimit, joinLimits, withLimits } from './agent-limits.ts';
 import type { AgentWork, LlmPlan, Plan, StagePlan } from '../plan/plan.ts';
 
 const LLM: LlmPlan = { provider: 'codex', model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
@@ -57,10 +57,10 @@ test('later limits win over those of an earlier retry', () => {
 
 test('a limit of cost needs a price, and each limit has a range', () => {
   const plan = withAgent(planOf('a'), 'a');
-  expect(costProblem(stageOf(plan, 'a'), { maxCostUsd: 1 })).toContain('needs a price: ');
-  expect(costProblem(stageOf(plan, 'a'), { maxTurns: 1 })).toBeNull();
+  expect(findCostProblem(stageOf(plan, 'a'), { maxCostUsd: 1 })).toContain('needs a price: ');
+  expect(findCostProblem(stageOf(plan, 'a'), { maxTurns: 1 })).toBeNull();
   const priced = withAgent(plan, 'a', { llm: { ...LLM, price: { inputUsd: 1, outputUsd: 1 } } });
-  expect(costProblem(stageOf(priced, 'a'), { maxCostUsd: 1 })).toBeNull();
+  expect(findCostProblem(stageOf(priced, 'a'), { maxCostUsd: 1 })).toBeNull();
   expect([
     isLimit('timeoutMs', 999),
     isLimit('maxTurns', 1.5),

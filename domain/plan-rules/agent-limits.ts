@@ -103,7 +103,7 @@ export function joinLimits(earlier: ChangedLimits | undefined, later: ChangedLim
 }
 
 /** Explains in a sentence why a stage cannot have such a cost limit; null if it can. */
-export function costProblem(stage: StagePlan, { maxCostUsd }: AgentLimits): string | null {
+export function findCostProblem(stage: StagePlan, { maxCostUsd }: AgentLimits): string | null {
   if (maxCostUsd === undefined || stage.work.kind !== 'agent') return null;
   const why = explainUnknownCost(stage.work.llm);
   return why === null ? null : `a limit of cost for stage ${stage.id} needs a price: ${why}`;

@@ -16,7 +16,7 @@ export function withMockAgents(plan: Plan): { readonly plan: Plan } | { readonly
   return { plan: { ...plan, stages, hostVariables: hostVariablesOf(stages) } };
 }
 
-export function agentStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
+export function selectAgentStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
   return stages.flatMap(({ id, work }) => (answeringOf(work) === null ? [] : [id]));
 }
 

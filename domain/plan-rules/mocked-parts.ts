@@ -3,8 +3,8 @@
  * for.
  */
 import type { EdgePlan, Plan, StagePlan } from '../plan/plan.ts';
-import { outputsReadBy, partOf } from '../plan/work.ts';
-import { workspaceGiver } from '../plan/workspace.ts';
+import { listOutputsReadBy, partOf } from '../plan/work.ts';
+import { findWorkspaceGiver } from '../plan/workspace.ts';
 
 /**
  * @param isMocked  whether the part that the stage ends is mocked
@@ -104,9 +104,9 @@ function takersOf(
 
 function readBy(stage: StagePlan, counts: (id: string) => boolean): readonly string[] {
   const { work, input, inputs, texts, when, each, loop, again = [] } = stage;
-  const giver = workspaceGiver(stage);
+  const giver = findWorkspaceGiver(stage);
   const read = [
-    ...outputsReadBy(work),
+    ...listOutputsReadBy(work),
     ...(input.kind === 'carry' ? [input.stage] : input.kind === 'merge' ? input.stages : []),
     ...inputs.map(({ fromStage }) => fromStage),
     ...(giver === null ? [] : [giver]),

@@ -6,7 +6,7 @@ import { withoutMockedParts } from './mocked-parts.ts';
 import type { MockPlan, Plan, ScopePlan, StagePlan } from '../plan/plan.ts';
 import { mockOf } from '../plan/work.ts';
 import { hostVariablesOf } from './variables.ts';
-import { workspaceGiver } from '../plan/workspace.ts';
+import { findWorkspaceGiver } from '../plan/workspace.ts';
 
 /** The stages to mock. `all`: each stage that has a mock; if a part is mocked as a whole, none of its stages counts. */
 export type MockRequest = 'all' | readonly string[];
@@ -70,7 +70,7 @@ function inputProblems({ stages }: Plan, isMocked: (id: string) => boolean): rea
   return stages.flatMap((stage) => {
     const { id, inputs } = stage;
     if (isMocked(id)) return [];
-    const giver = workspaceGiver(stage);
+    const giver = findWorkspaceGiver(stage);
     return [
       ...inputs
         .filter(({ fromStage, optional }) => !optional && isMocked(fromStage))

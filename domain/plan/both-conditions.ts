@@ -1,5 +1,5 @@
 /** Combines the condition of a part with the conditions of its stages. */
-import { canonicalJson } from '../units/canonical-json.ts';
+import { toCanonicalJson } from '../units/canonical-json.ts';
 import type { ConditionPlan } from './plan.ts';
 
 const BEFORE = '(';
@@ -17,7 +17,7 @@ export function joinSources(outer: string, inner: string): string {
  */
 export function holdsOnlyWith(one: ConditionPlan, other: ConditionPlan): boolean {
   const isSame = ([name, value]: [string, unknown]): boolean =>
-    Object.hasOwn(one.params, name) && canonicalJson(one.params[name]) === canonicalJson(value);
+    Object.hasOwn(one.params, name) && toCanonicalJson(one.params[name]) === toCanonicalJson(value);
   return includesSource(one.source, other.source) && Object.entries(other.params).every(isSame);
 }
 

@@ -12,7 +12,7 @@ export const PLAN_VERSION = 1;
 export const PLAN_LIMITS = {
   /** Inline values (input, carried state) that are larger travel as a DataRef. */
   inlineBytes: 2 * 1024,
-  /** The recorded form, without values that equal a default: `planBytes` in `wire.ts`. */
+  /** The recorded form, without values that equal a default: `countPlanBytes` in `wire.ts`. */
   planBytes: 16 * 1024 * 1024,
   /** A larger plan travels to admission as a DataRef: Temporal carries 2 MiB, and keeps it in history. */
   inlinePlanBytes: 512 * 1024,

@@ -8,7 +8,7 @@
  * Two short forms exist. A stage's id instead of an edge is an edge on its success. A mount with `hostPath` has that
  * path as its source.
  */
-import { utf8Length } from '../units/utf8.ts';
+import { countUtf8Bytes } from '../units/utf8.ts';
 import {
   AGENT_DEFAULTS,
   APPROVAL_DEFAULTS,
@@ -230,6 +230,6 @@ function sandboxOf({ mounts, ...sandbox }: SandboxWire): SandboxPlan {
 }
 
 /** Returns the size of a plan on the wire, which `PLAN_LIMITS.planBytes` limits. */
-export function planBytes(plan: Plan): number {
-  return utf8Length(JSON.stringify(toWire(plan)));
+export function countPlanBytes(plan: Plan): number {
+  return countUtf8Bytes(JSON.stringify(toWire(plan)));
 }

@@ -54,7 +54,7 @@ export function needsVm(work: WorkPlan): boolean {
 }
 
 /** Returns the stages whose output the work itself reads, without those of the stage's `input` and `inputs`. */
-export function outputsReadBy(work: WorkPlan): readonly string[] {
+export function listOutputsReadBy(work: WorkPlan): readonly string[] {
   switch (work.kind) {
     case 'command':
       return work.stdin.kind === 'stage-output' ? [work.stdin.stage] : [];
@@ -198,11 +198,11 @@ function describeWait({ forMs, untilMs, until }: WaitWork): string {
     : `waits until ${new Date(untilMs).toISOString()}`;
 }
 
-export function edgesOnSuccess(stages: readonly string[]): readonly EdgePlan[] {
+export function listEdgesOnSuccess(stages: readonly string[]): readonly EdgePlan[] {
   return stages.map((stage) => ({ stage, on: 'success' }));
 }
 
 /** Returns the stages that have an edge to this one, whatever the edge's condition. */
-export function stagesBefore({ after }: Pick<StagePlan, 'after'>): readonly string[] {
+export function listStagesBefore({ after }: Pick<StagePlan, 'after'>): readonly string[] {
   return after.map(({ stage }) => stage);
 }

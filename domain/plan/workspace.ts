@@ -35,7 +35,7 @@ export function outputNamesOf({ outputs, workspace }: Pick<StagePlan, 'outputs' 
 }
 
 /** Returns the stage whose workspace this stage continues; null if it has no workspace or its own. */
-export function workspaceGiver({ workspace }: Pick<StagePlan, 'workspace'>): string | null {
+export function findWorkspaceGiver({ workspace }: Pick<StagePlan, 'workspace'>): string | null {
   return workspace?.from.kind === 'stage' ? workspace.from.stage : null;
 }
 
@@ -82,7 +82,7 @@ export function isRefName(ref: string): boolean {
  * Explains why a workspace cannot use this URL; null if it can. A plan is stored and shown, so a URL must not contain a
  * password.
  */
-export function addressProblem(url: string): string | null {
+export function findAddressProblem(url: string): string | null {
   if (!/^https:\/\/[^\s/?#]/.test(url) || /[\s\p{Cc}]/u.test(url)) return 'does not begin with https:// and a host';
   if (/^https:\/\/[^/?#]*@/.test(url)) return 'has a user or a password in it';
   return /^https:\/\/[^/?#]+\/+[^/?#]/.test(url) ? null : 'has no path, and so names no repository';

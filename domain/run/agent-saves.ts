@@ -4,7 +4,7 @@
  */
 import { parseExecKey } from './attempt.ts';
 import type { RunEvent, RunEventBody, SavedFolder } from './event.ts';
-import { sumOfCounts } from '../agent/budget.ts';
+import { sumCounts } from '../agent/budget.ts';
 import type { StageFailure } from './stage-result.ts';
 
 /** A save of an agent: its session and its files at one moment. */
@@ -73,7 +73,7 @@ class SeriesFold {
       this.#own.set(body.execKey, Math.max(this.#own.get(body.execKey) ?? 0, body.turns));
     else if (body.type === 'stage-resumed') {
       const here = body.runId === undefined ? this.#turnsOf(body.from) : 0;
-      this.#before.set(body.execKey, sumOfCounts(here, body.turns ?? 0));
+      this.#before.set(body.execKey, sumCounts(here, body.turns ?? 0));
     } else if (body.type === 'stage-progress') this.#save(body, atMs);
     else if (body.type === 'stage-finished') {
       const { outcome, failure } = body.result;
@@ -82,7 +82,7 @@ class SeriesFold {
   }
 
   #turnsOf(execKey: string): number {
-    return sumOfCounts(this.#own.get(execKey) ?? 0, this.#before.get(execKey) ?? 0);
+    return sumCounts(this.#own.get(execKey) ?? 0, this.#before.get(execKey) ?? 0);
   }
 
   #save(

@@ -1,7 +1,7 @@
 /** The answer to an approval: the output of its stage, and the fields that the answer may have. */
 import type { ApprovalField } from '../plan/plan.ts';
 import { isRounded, JSON_NUMBER, losesValue } from '../units/rounded.ts';
-import { utf8Length } from '../units/utf8.ts';
+import { countUtf8Bytes } from '../units/utf8.ts';
 import { createMapping } from '../units/mapping.ts';
 import { quote } from '../units/quote.ts';
 
@@ -39,7 +39,7 @@ export function checkFields(
   if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given)))
     return { problem: '`fields` of an answer must be an object' };
   const values = new Map<string, unknown>(Object.entries(given ?? {}));
-  if (utf8Length(JSON.stringify(given ?? {})) > ANSWER_LIMITS.fieldBytes)
+  if (countUtf8Bytes(JSON.stringify(given ?? {})) > ANSWER_LIMITS.fieldBytes)
     return { problem: `the fields of an answer have more than ${ANSWER_LIMITS.fieldBytes} bytes of JSON` };
   const names = fields.map(({ name }) => name);
   const stranger = [...values.keys()].find((name) => !names.includes(name));

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { execKeyOf } from '../pipeline/stage-keys.ts';
-import { attemptText, EXEC_KEY_BYTES, type ExecName, execKeyText, MOST_COMMANDS, parseExecKey } from './attempt.ts';
+import { formatAttempt, EXEC_KEY_BYTES, type ExecName, formatExecKey, MOST_COMMANDS, parseExecKey } from './attempt.ts';
 import { INSTANCE_LIMITS, type InstancePath } from './instance.ts';
 
 const name = (stage: string, instance: InstancePath, attempt: number, command = 1): ExecName => ({
@@ -30,18 +30,18 @@ describe('an exec key', () => {
     ['0/0~0/1', name('0', [{ part: '0', item: 0 }], 1)],
     ['read/pages~17~tables~3/2', name('read', [...pages(17), { part: 'tables', item: 3 }], 2)],
   ])('%s', (text, exec) => {
-    expect(execKeyText(exec)).toBe(text);
+    expect(formatExecKey(exec)).toBe(text);
     expect(parseExecKey(text)).toEqual(exec);
   });
 
   test('the first command has the key of its attempt', () => {
-    expect(execKeyText(name('read', pages(17), 2))).toBe(attemptText(name('read', pages(17), 2)));
+    expect(formatExecKey(name('read', pages(17), 2))).toBe(formatAttempt(name('read', pages(17), 2)));
   });
 
   test("keys of today's runs have the empty path", () => {
     for (const stage of ['extract', 'a', '0', 'box.1', 'x-_.y', 's'.repeat(64)]) {
       for (const attempt of [1, 2, 103]) {
-        expect(attemptText(name(stage, [], attempt))).toBe(execKeyOf(stage, attempt));
+        expect(formatAttempt(name(stage, [], attempt))).toBe(execKeyOf(stage, attempt));
         expect(parseExecKey(execKeyOf(stage, attempt))).toEqual(name(stage, [], attempt));
       }
     }
@@ -78,15 +78,15 @@ describe('an exec key', () => {
   });
 
   test('refuses a name beyond its limits, with the value', () => {
-    expect(() => execKeyText(name('a/b', [], 1))).toThrow('"a/b" is not the id of a stage');
-    expect(() => execKeyText(name('a', [], 0))).toThrow('no attempt 0');
-    expect(() => execKeyText(name('a', [], 1.5))).toThrow('no attempt 1.5');
-    expect(() => execKeyText(name('a', [], 1, 0))).toThrow('no command 0');
-    expect(() => execKeyText(name('a', [], 1, MOST_COMMANDS + 1))).toThrow('no command 10000');
+    expect(() => formatExecKey(name('a/b', [], 1))).toThrow('"a/b" is not the id of a stage');
+    expect(() => formatExecKey(name('a', [], 0))).toThrow('no attempt 0');
+    expect(() => formatExecKey(name('a', [], 1.5))).toThrow('no attempt 1.5');
+    expect(() => formatExecKey(name('a', [], 1, 0))).toThrow('no command 0');
+    expect(() => formatExecKey(name('a', [], 1, MOST_COMMANDS + 1))).toThrow('no command 10000');
   });
 
   test('the longest key has `EXEC_KEY_BYTES` bytes, and fits into the name of a record', () => {
-    const key = execKeyText(LONGEST);
+    const key = formatExecKey(LONGEST);
     expect(key).toHaveLength(EXEC_KEY_BYTES);
     expect(EXEC_KEY_BYTES).toBe(64 + 1 + INSTANCE_LIMITS.textBytes + 1 + 9 + 1 + 4);
     expect(parseExecKey(key)).toEqual(LONGEST);
@@ -105,7 +105,7 @@ describe('an exec key', () => {
         item: pick([0, 1, 2, 10, 11, 100]),
       }));
       const exec = name(pick(ids), instance, pick([1, 2, 10, 11]), pick([1, 2, 3, 11]));
-      const key = execKeyText(exec);
+      const key = formatExecKey(exec);
       expect(parseExecKey(key)).toEqual(exec);
       const fields = JSON.stringify(exec);
       expect(seen.get(key) ?? fields).toBe(fields);

@@ -2,7 +2,7 @@
  * The name of one attempt of one stage, and the exec keys of its commands. A key is the identity of a command: the same
  * key never runs twice. Code works with the fields; the text is for keepers, stores and people.
  */
-import { type InstancePath, instanceText, isPlanId, parseInstance, PLAN_ID, formatStageName } from './instance.ts';
+import { type InstancePath, formatInstance, isPlanId, parseInstance, PLAN_ID, formatStageName } from './instance.ts';
 import { quote } from '../units/quote.ts';
 
 export interface AttemptName {
@@ -48,28 +48,28 @@ const EXEC_KEY = new RegExp(`^(${PLAN_ID})/([A-Za-z0-9._~-]+)/([1-9]\\d{0,8})(?:
  * `<stage>/<instance>/<attempt>`: also the exec key of the attempt's first command. @throws RangeError for an invalid
  * attempt
  */
-export function attemptText({ stage, instance, attempt }: AttemptName): string {
+export function formatAttempt({ stage, instance, attempt }: AttemptName): string {
   if (!isPlanId(stage)) throw new RangeError(`${quote(stage)} is not the id of a stage`);
   if (!isCount(attempt, MOST_ATTEMPT))
     throw new RangeError(`stage ${stage} has no attempt ${attempt}: attempts are numbered from 1 to ${MOST_ATTEMPT}`);
-  return `${stage}/${instanceText(instance)}/${attempt}`;
+  return `${stage}/${formatInstance(instance)}/${attempt}`;
 }
 
 /** The attempt's text, with `/n` for its second command and later ones. @throws RangeError for an invalid command */
-export function execKeyText(name: ExecName): string {
+export function formatExecKey(name: ExecName): string {
   const { command } = name;
   if (!isCount(command, MOST_COMMANDS))
     throw new RangeError(
       `an attempt of stage ${name.stage} has no command ${command}: commands are numbered from 1 to ${MOST_COMMANDS}`,
     );
-  return command === 1 ? attemptText(name) : `${attemptText(name)}/${command}`;
+  return command === 1 ? formatAttempt(name) : `${formatAttempt(name)}/${command}`;
 }
 
 /** The exec key of a command that serves the stage's work. @throws RangeError for a text that is not an exec key */
 export function attemptCommand(execKey: string, command: keyof typeof SERVICE_COMMANDS): string {
   const name = parseExecKey(execKey);
   if (name === null) throw new RangeError(`${quote(execKey)} is no exec key`);
-  return execKeyText({ ...name, command: SERVICE_COMMANDS[command] });
+  return formatExecKey({ ...name, command: SERVICE_COMMANDS[command] });
 }
 
 /** @param number  from 1 @throws RangeError for a text that is not an exec key, and after the last number */
@@ -78,7 +78,7 @@ export function saveCommand(execKey: string, number: number): string {
   if (name === null) throw new RangeError(`${quote(execKey)} is no exec key`);
   if (!isCount(number, MOST_SAVE_COMMANDS))
     throw new RangeError(`its saves have taken ${MOST_SAVE_COMMANDS} commands, and there are no more for an attempt`);
-  return execKeyText({ ...name, command: FIRST_SAVE + number - 1 });
+  return formatExecKey({ ...name, command: FIRST_SAVE + number - 1 });
 }
 
 /** Reads an exec key. Null for a text that is not an exec key. */

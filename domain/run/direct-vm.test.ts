@@ -1,26 +1,26 @@
 import { expect, test } from 'vitest';
-import { directVmKey, directVmOf, isDirectVmId } from './direct-vm.ts';
-import { parseVmKey, vmKeyText } from './vm-key.ts';
+import { createDirectVmKey, directVmOf, isDirectVmId } from './direct-vm.ts';
+import { parseVmKey, formatVmKey } from './vm-key.ts';
 
 const ID = `sb-${'0a'.repeat(10)}`;
 const note = { id: ID, name: 'mine', keepTtlMs: 60_000, launchedByPid: 7, launchedAtMs: 1 };
 
 test('the key of a direct VM is the key of no run, whatever a client calls its run', () => {
-  expect(parseVmKey(directVmKey(ID))).toBeNull();
-  for (const runId of ['direct', directVmKey(ID), `direct/${ID}/vm/0`])
-    expect(vmKeyText({ runId, scope: ID, instance: [], generation: 0 })).not.toBe(directVmKey(ID));
+  expect(parseVmKey(createDirectVmKey(ID))).toBeNull();
+  for (const runId of ['direct', createDirectVmKey(ID), `direct/${ID}/vm/0`])
+    expect(formatVmKey({ runId, scope: ID, instance: [], generation: 0 })).not.toBe(createDirectVmKey(ID));
 });
 
 test('the record in a run directory is read back', () => {
-  expect(directVmOf({ vmKey: directVmKey(ID), note })).toEqual(note);
+  expect(directVmOf({ vmKey: createDirectVmKey(ID), note })).toEqual(note);
   const bare = { id: ID, name: null, keepTtlMs: null, launchedByPid: 0, launchedAtMs: 0 };
-  expect(directVmOf({ vmKey: directVmKey(ID), note: { name: 1, keepTtlMs: 'x' } })).toEqual(bare);
+  expect(directVmOf({ vmKey: createDirectVmKey(ID), note: { name: 1, keepTtlMs: 'x' } })).toEqual(bare);
 });
 
 test.each([
   ['a VM of a run', { vmKey: 'run/scope/0', note }],
   ['another id', { vmKey: 'direct/../x', note }],
-  ['no note', { vmKey: directVmKey(ID) }],
+  ['no note', { vmKey: createDirectVmKey(ID) }],
   ['nothing', null],
 ])('%s is not a direct VM', (_, intent) => {
   expect(directVmOf(intent)).toBeNull();

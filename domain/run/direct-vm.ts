@@ -20,7 +20,7 @@ export function isDirectVmId(text: string): boolean {
 }
 
 /** The key's text. */
-export function directVmKey(id: string): string {
+export function createDirectVmKey(id: string): string {
   return `${PREFIX}${id}`;
 }
 

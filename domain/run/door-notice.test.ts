@@ -5,7 +5,7 @@ import {
   NOTHING_READ,
   type NoticesRead,
   readNotices,
-  targetText,
+  formatTarget,
   flushCounts,
   type ToldNotice,
 } from './door-notice.ts';
@@ -97,7 +97,7 @@ describe('notices of a door', () => {
 });
 
 test('a target is shown as people type it', () => {
-  expect(targetText({ host: 'a.example', port: 443 })).toBe('a.example:443');
-  expect(targetText({ host: '::1', port: 80 })).toBe('[::1]:80');
-  expect(targetText({ service: 'db' })).toBe('service db');
+  expect(formatTarget({ host: 'a.example', port: 443 })).toBe('a.example:443');
+  expect(formatTarget({ host: '::1', port: 80 })).toBe('[::1]:80');
+  expect(formatTarget({ service: 'db' })).toBe('service db');
 });

@@ -202,7 +202,7 @@ function isCount(value: unknown): value is number {
 }
 
 /** `example.com:443`, `[::1]:80` or `service db`. */
-export function targetText({ host = '', port = 0, service }: DoorTarget): string {
+export function formatTarget({ host = '', port = 0, service }: DoorTarget): string {
   if (service !== undefined) return `service ${service}`;
   return host.includes(':') && !host.startsWith('[') ? `[${host}]:${port}` : `${host}:${port}`;
 }

@@ -3,9 +3,9 @@ import { planOf } from '../../test/machine/plan-of.ts';
 import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { STAGE_DEFAULTS } from '../plan/defaults.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
-import { stagesBefore } from '../plan/work.ts';
+import { listStagesBefore } from '../plan/work.ts';
 import type { NewRunEvent, RunEventBody } from './event.ts';
-import { EVENT_LIMITS, eventProblem, storableEvent } from './event-limits.ts';
+import { EVENT_LIMITS, findEventProblem, toStorableEvent } from './event-limits.ts';
 import type { StageFailure, StageResult } from './stage-result.ts';
 
 /** A name of the greatest length for ids and names. */
@@ -20,7 +20,7 @@ function eventOf(body: RunEventBody): NewRunEvent {
 }
 
 function bytesOf(body: RunEventBody): number {
-  return Buffer.byteLength(JSON.stringify(storableEvent(eventOf(body))));
+  return Buffer.byteLength(JSON.stringify(toStorableEvent(eventOf(body))));
 }
 
 /** As many edges between as many stages as an admission lets through: short names, so that it is marks that count. */
@@ -45,7 +45,7 @@ const fits = [
     'an admission of the most stages with the most edges',
     () => {
       const { name, kind, stages } = largestPlan();
-      const listed = stages.map((stage) => ({ id: stage.id, dependsOn: stagesBefore(stage) }));
+      const listed = stages.map((stage) => ({ id: stage.id, dependsOn: listStagesBefore(stage) }));
       return { type: 'run-admitted', name, kind, hostId: 'h'.repeat(64), stages: listed, outputStage: nameOf(0) };
     },
     500_000,
@@ -123,7 +123,7 @@ test('every text for people is cut, and nothing else is', () => {
     { type: 'notice', level: 'info', message: WORST_TEXT },
   ];
   for (const body of bodies) {
-    const texts = Object.values(storableEvent(eventOf(body)).body).filter((value) => typeof value === 'string');
+    const texts = Object.values(toStorableEvent(eventOf(body)).body).filter((value) => typeof value === 'string');
     expect(Math.max(...texts.map((text) => text.length)), body.type).toBe(EVENT_LIMITS.textCharacters);
   }
   const answered = { type: 'stage-answered', stage: 's', execKey: 's/0/1', outcome: 'failed' } as const;
@@ -131,15 +131,15 @@ test('every text for people is cut, and nothing else is', () => {
   const failed = { type: 'stage-failed', stage: 's', execKey: 's/0/1' } as const;
   expect(bytesOf({ ...failed, failure: WORST_FAILURE })).toBeLessThan(2 * 6 * EVENT_LIMITS.textCharacters + 200);
   const short = eventOf({ type: 'stage-reattached', stage: 's', execKey: 's/0/1', fence: 1, reason: 'ended' });
-  expect(storableEvent(short)).toEqual(short);
+  expect(toStorableEvent(short)).toEqual(short);
 });
 
 test('an event that no reader would accept has a problem that names it', () => {
-  expect(eventProblem(eventOf({ type: 'notice', level: 'info', message: WORST_TEXT }))).toBeNull();
+  expect(findEventProblem(eventOf({ type: 'notice', level: 'info', message: WORST_TEXT }))).toBeNull();
   const stages = Array.from({ length: 40_000 }, (_, index) => ({ id: nameOf(index), dependsOn: [] }));
   const body = { type: 'run-admitted', name: 'n', kind: 'k', hostId: 'h', stages, outputStage: null } as const;
-  expect(eventProblem(eventOf(body))).toMatch(/^the event has \d{7} bytes of JSON; at most 1048576 are allowed: /);
-  expect(() => storableEvent(eventOf(body))).toThrow('"run-admitted" is not written');
+  expect(findEventProblem(eventOf(body))).toMatch(/^the event has \d{7} bytes of JSON; at most 1048576 are allowed: /);
+  expect(() => toStorableEvent(eventOf(body))).toThrow('"run-admitted" is not written');
   const shapeless = eventOf({ type: 'vm-lost', vmKey: 'v', scope: 's', generation: 0 } as unknown as RunEventBody);
-  expect(eventProblem(shapeless)).toBe('the event.body.reason is not a string');
+  expect(findEventProblem(shapeless)).toBe('the event.body.reason is not a string');
 });

@@ -18,7 +18,7 @@
  * Values that are larger by nature (outputs, inputs, plans) are artifacts, and their events contain the refs.
  */
 import { cutText, TEXT_CHARACTERS } from '../units/cut-text.ts';
-import { utf8Length } from '../units/utf8.ts';
+import { countUtf8Bytes } from '../units/utf8.ts';
 import type { NewRunEvent, RunEventBody } from './event.ts';
 import { storedEventShape } from './event-shape.ts';
 import type { StageFailure } from './stage-result.ts';
@@ -34,14 +34,14 @@ export const EVENT_LIMITS = {
  * Returns the event in the form that stores accept.
  * @throws TypeError for an event that no store accepts: a defect of its writer
  */
-export function storableEvent(event: NewRunEvent): NewRunEvent {
+export function toStorableEvent(event: NewRunEvent): NewRunEvent {
   const storable = cutAndChecked(event);
   if (typeof storable !== 'string') return storable;
   throw new TypeError(`${storable}: ${JSON.stringify(event.id.slice(0, 160))} is not written`);
 }
 
 /** Explains why no store accepts the event, even after its texts are cut; null: a store accepts it. */
-export function eventProblem(event: NewRunEvent): string | null {
+export function findEventProblem(event: NewRunEvent): string | null {
   const storable = cutAndChecked(event);
   return typeof storable === 'string' ? storable : null;
 }
@@ -55,7 +55,7 @@ function cutAndChecked({ id, atMs, body }: NewRunEvent): NewRunEvent | string {
   const json = JSON.stringify(cutEvent);
   // A UTF-16 code unit takes at most 3 bytes, so the bytes of nearly every event need no counting.
   if (json.length * 3 <= EVENT_LIMITS.bytes) return cutEvent;
-  const bytes = utf8Length(json);
+  const bytes = countUtf8Bytes(json);
   return bytes <= EVENT_LIMITS.bytes
     ? cutEvent
     : `the event has ${bytes} bytes of JSON; at most ${EVENT_LIMITS.bytes} are allowed: store larger values as artifacts`;

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import {
   INSTANCE_LIMITS,
-  instanceProblem,
-  instanceText,
+  findInstanceProblem,
+  formatInstance,
   type InstancePath,
   parseInstance,
   readInstance,
@@ -27,7 +27,7 @@ const PATHS: readonly (readonly [string, InstancePath])[] = [
 
 describe('the text of an instance path', () => {
   test.each(PATHS)('%s', (text, path) => {
-    expect(instanceText(path)).toBe(text);
+    expect(formatInstance(path)).toBe(text);
     expect(parseInstance(text)).toEqual(path);
   });
 
@@ -68,16 +68,16 @@ describe('the text of an instance path', () => {
 
   test('the number of the last item is one below the limit', () => {
     const last = INSTANCE_LIMITS.items - 1;
-    expect(parseInstance(instanceText([step('p', last)]))).toEqual([step('p', last)]);
-    expect(() => instanceText([step('p', INSTANCE_LIMITS.items)])).toThrow('part p has no item 1000000');
-    expect(() => instanceText([step('p', -1)])).toThrow('no item -1');
-    expect(() => instanceText([step('p', 0.5)])).toThrow('no item 0.5');
+    expect(parseInstance(formatInstance([step('p', last)]))).toEqual([step('p', last)]);
+    expect(() => formatInstance([step('p', INSTANCE_LIMITS.items)])).toThrow('part p has no item 1000000');
+    expect(() => formatInstance([step('p', -1)])).toThrow('no item -1');
+    expect(() => formatInstance([step('p', 0.5)])).toThrow('no item 0.5');
   });
 
   test('parts are nested up to the limit and no deeper', () => {
     const deep = Array.from({ length: INSTANCE_LIMITS.depth }, (_, at) => step(`p${at}`, at));
-    expect(parseInstance(instanceText(deep))).toEqual(deep);
-    expect(() => instanceText([...deep, step('more', 0)])).toThrow('nested 5 deep, at most 4');
+    expect(parseInstance(formatInstance(deep))).toEqual(deep);
+    expect(() => formatInstance([...deep, step('more', 0)])).toThrow('nested 5 deep, at most 4');
   });
 
   test('names that are too long together are refused with their places', () => {
@@ -85,15 +85,15 @@ describe('the text of an instance path', () => {
     const fits: InstancePath = [step('x'.repeat(57), 1), step('y'.repeat(57), 1)];
     const exactly: InstancePath = [step('x'.repeat(57), 10), step('y'.repeat(57), 1)];
     const over: InstancePath = [step('x'.repeat(57), 10), step('y'.repeat(57), 10)];
-    expect(instanceText(fits)).toHaveLength(119);
-    expect(parseInstance(instanceText(exactly))).toEqual(exactly);
-    expect(instanceText(exactly)).toHaveLength(INSTANCE_LIMITS.textBytes);
-    expect(instanceProblem(over)).toContain('have 121 bytes in total, at most 120 are allowed');
+    expect(formatInstance(fits)).toHaveLength(119);
+    expect(parseInstance(formatInstance(exactly))).toEqual(exactly);
+    expect(formatInstance(exactly)).toHaveLength(INSTANCE_LIMITS.textBytes);
+    expect(findInstanceProblem(over)).toContain('have 121 bytes in total, at most 120 are allowed');
     expect(parseInstance(`${'x'.repeat(57)}~10~${'y'.repeat(57)}~10`)).toBeNull();
   });
 
   test.each(['a~b', 'a/b', '', '.', '-a', 'a b', 'x'.repeat(65)])('%j is not the id of a part', (part) => {
-    expect(() => instanceText([step(part, 0)])).toThrow('is not the id of a part');
+    expect(() => formatInstance([step(part, 0)])).toThrow('is not the id of a part');
   });
 });
 

@@ -43,8 +43,8 @@ export function isPlanId(text: string): boolean {
  * `<part>~<item>`, or `<part>~<item>.<attempt>`, joined by `~`; `0` for the empty path.
  * @throws RangeError for a path beyond the limits
  */
-export function instanceText(path: InstancePath): string {
-  const problem = instanceProblem(path);
+export function formatInstance(path: InstancePath): string {
+  const problem = findInstanceProblem(path);
   if (problem !== null) throw new RangeError(problem);
   return textOf(path);
 }
@@ -61,7 +61,7 @@ export function parseInstance(text: string): InstancePath | null {
     if (match === null) return null;
     path.push(stepOf(words[at]!, Number(match[1]), match[2] === undefined ? 1 : Number(match[2])));
   }
-  return instanceProblem(path) === null ? path : null;
+  return findInstanceProblem(path) === null ? path : null;
 }
 
 /** Reads a path from a value that any client may have sent. Returns null if the value is not a path. */
@@ -74,7 +74,7 @@ export function readInstance(value: unknown): InstancePath | null {
     if (typeof part !== 'string' || typeof item !== 'number' || typeof attempt !== 'number') return null;
     path.push(stepOf(part, item, attempt));
   }
-  return instanceProblem(path) === null ? path : null;
+  return findInstanceProblem(path) === null ? path : null;
 }
 
 /** @param attempt  the attempt of the stage with the list */
@@ -83,7 +83,7 @@ export function stepOf(part: string, item: number, attempt: number): InstanceSte
 }
 
 /** Explains why a path is invalid, as a sentence; null if it is valid. */
-export function instanceProblem(path: InstancePath): string | null {
+export function findInstanceProblem(path: InstancePath): string | null {
   if (path.length > INSTANCE_LIMITS.depth)
     return `parts are nested ${path.length} deep, at most ${INSTANCE_LIMITS.depth} are allowed`;
   for (const { part, item, attempt = 1 } of path) {

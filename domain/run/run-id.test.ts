@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { describePartial } from './partial-work.ts';
 import { describeRetainedVm } from './retained-vm.ts';
 import { escapeRunId, isRunId, runIdProblem, unescapeRunId } from './run-id.ts';
-import { parseVmKey, vmKeyText } from './vm-key.ts';
+import { parseVmKey, formatVmKey } from './vm-key.ts';
 
 const IDS = [
   'sales-20260304-050607-ab12',
@@ -79,7 +79,7 @@ describe('a VM key', () => {
         generation: 1,
       },
     ]) {
-      const text = vmKeyText(key);
+      const text = formatVmKey(key);
       // The text is used on a command line and in messages.
       expect(text).toMatch(/^[A-Za-z0-9._%/~-]+$/);
       expect(parseVmKey(text)).toEqual(key);
@@ -87,7 +87,7 @@ describe('a VM key', () => {
   });
 
   test('a VM key for an id of letters, digits, dots and dashes is the id, the scope and the generation', () => {
-    expect(vmKeyText({ runId: 'sales-1', scope: 'build', instance: [], generation: 2 })).toBe('sales-1/build/2');
+    expect(formatVmKey({ runId: 'sales-1', scope: 'build', instance: [], generation: 2 })).toBe('sales-1/build/2');
   });
 
   test.each([

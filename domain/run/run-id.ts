@@ -3,7 +3,7 @@
  * and clients choose their own. An id that becomes a part of a name (a folder, a VM key) is escaped here.
  */
 import { quoteArgument } from '../security/typed-argument.ts';
-import { utf8Length } from '../units/utf8.ts';
+import { countUtf8Bytes } from '../units/utf8.ts';
 
 /** Temporal's `limit.maxIDLength`, which counts bytes of UTF-8. */
 export const RUN_ID_BYTES = 1_000;
@@ -14,7 +14,7 @@ const LONE_SURROGATE = /\p{Surrogate}/u;
 export function runIdProblem(id: string): string | null {
   if (id === '') return 'it is empty';
   if (LONE_SURROGATE.test(id)) return 'it is not Unicode text';
-  const bytes = utf8Length(id);
+  const bytes = countUtf8Bytes(id);
   return bytes > RUN_ID_BYTES ? `it has ${bytes} bytes, at most ${RUN_ID_BYTES} are allowed` : null;
 }
 

@@ -10,13 +10,13 @@ export const STRAY_CHARACTERS = 600;
 export type StrayKind = 'signal' | 'update';
 
 /** @param known  names that the run handles */
-export function strayMessage(kind: StrayKind, name: string, known: readonly string[]): string {
+export function describeStray(kind: StrayKind, name: string, known: readonly string[]): string {
   const what = `the ${kind} "${shortName(name)}" has no handler and was ${kind === 'signal' ? 'ignored' : 'refused'}`;
   return `${what}: a run takes the ${kind}${known.length === 1 ? '' : 's'} ${known.map((one) => `"${one}"`).join(', ')}`;
 }
 
 /** @param number  of the notice, from 1 */
-export function strayNotice(message: string, number: number): string {
+export function createStrayNotice(message: string, number: number): string {
   return number < MOST_STRAYS ? message : `${message}. No more notices of this kind follow`;
 }
 

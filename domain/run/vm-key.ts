@@ -1,5 +1,5 @@
 /** The identity of a VM as text. */
-import { type InstancePath, instanceText, parseInstance, PLAN_ID } from './instance.ts';
+import { type InstancePath, formatInstance, parseInstance, PLAN_ID } from './instance.ts';
 import { escapeRunId, unescapeRunId } from './run-id.ts';
 
 export interface VmIdentity {
@@ -16,8 +16,8 @@ const VM_KEY = new RegExp(`^([^/]+)/(${PLAN_ID})(?:/([A-Za-z0-9._~-]+))?/(\\d{1,
  * Writes `run/scope/generation`; within an item, the instance comes before the generation. The run's id is escaped, so
  * that it contains no slash and can be typed on a command line.
  */
-export function vmKeyText({ runId, scope, instance, generation }: VmIdentity): string {
-  return `${escapeRunId(runId)}/${scope}/${instance.length === 0 ? '' : `${instanceText(instance)}/`}${generation}`;
+export function formatVmKey({ runId, scope, instance, generation }: VmIdentity): string {
+  return `${escapeRunId(runId)}/${scope}/${instance.length === 0 ? '' : `${formatInstance(instance)}/`}${generation}`;
 }
 
 /** Returns null for a text that is not a key. */

@@ -2,7 +2,7 @@
  * Removes secrets from the output, events and failures that leave a stage. Overlapping secrets become one mark. A
  * secret is found in each form of `secret-forms.ts`, also with escape sequences of a terminal inside.
  */
-import { utf8Encode } from '../units/utf8.ts';
+import { encodeUtf8 } from '../units/utf8.ts';
 import { type Automaton, buildAutomaton, type Pattern } from './automaton.ts';
 import { formsOf, SECRET_MIN_BYTES } from './secret-forms.ts';
 import { createScan, WRAP_COLUMNS } from './secret-scan.ts';
@@ -59,7 +59,7 @@ export const REDACTED = '[redacted]';
 /** A run of overlapping secrets longer than this is given out in parts, so that memory stays bounded. */
 const RUN_LIMIT = 64 * 1024;
 
-const MARK = utf8Encode(REDACTED);
+const MARK = encodeUtf8(REDACTED);
 
 /**
  * Bytes that the loop over ordinary bytes does not skip: ends of lines, and bytes that may begin an escape sequence.
@@ -68,7 +68,7 @@ const SPECIAL_BYTES = [0x0a, 0x0d, 0x1b, 0xc2];
 const IS_SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) => (SPECIAL_BYTES.includes(byte) ? 1 : 0));
 
 export function createRedactor(secrets: readonly Secret[]): Redactor {
-  const isLong = ({ value }: Secret): boolean => utf8Encode(value).length >= SECRET_MIN_BYTES;
+  const isLong = ({ value }: Secret): boolean => encodeUtf8(value).length >= SECRET_MIN_BYTES;
   const tooShort = secrets.filter((secret) => secret.value !== '' && !isLong(secret)).map(({ name }) => name);
   const known = collectKnownForms(secrets.filter(isLong));
   if (known.plain.length === 0) return { tooShort, reach: 0, stream: passThrough, text: (text) => text };
@@ -137,7 +137,7 @@ export function redactText(text: string, secrets: readonly Secret[]): string {
 }
 
 function bytesOf({ text, owner }: KnownForm): Pattern {
-  return { symbols: utf8Encode(text), owner };
+  return { symbols: encodeUtf8(text), owner };
 }
 
 function unitsOf({ text, owner }: KnownForm): Pattern {

@@ -1,5 +1,5 @@
 /** The forms in which a secret may leave a stage: plain, JSON, URL-encoded, base64 and hexadecimal. */
-import { utf8Encode } from '../units/utf8.ts';
+import { encodeUtf8 } from '../units/utf8.ts';
 
 export interface SecretForms {
   readonly plain: readonly string[];
@@ -16,12 +16,12 @@ const ALL_FORMS_BYTES = 4 * 1024;
 /** Returns the forms of a value and, if the value has several lines, of each line. */
 export function formsOf(value: string): SecretForms {
   const lines = value.split(/\r?\n/).map((line) => line.trim());
-  const isLong = (text: string): boolean => utf8Encode(text).length >= SECRET_MIN_BYTES;
+  const isLong = (text: string): boolean => encodeUtf8(text).length >= SECRET_MIN_BYTES;
   // An encoding of the whole value contains the encodings of its long lines. Only a short line would remain.
   const inLines = lines.length > 1 && lines.every((line) => line === '' || isLong(line));
   const wholes = [value, value.trim()].filter(isLong);
   const pieces = (inLines ? lines : [...wholes, ...lines]).filter(isLong);
-  const all = pieces.filter((text) => utf8Encode(text).length <= ALL_FORMS_BYTES);
+  const all = pieces.filter((text) => encodeUtf8(text).length <= ALL_FORMS_BYTES);
   return {
     plain: distinct([
       // A terminal ends lines with CRLF. Long lines are found one by one.
@@ -29,7 +29,7 @@ export function formsOf(value: string): SecretForms {
       ...[...wholes, ...pieces].flatMap((text) => [text, jsonForm(text), percentForm(text, URI_COMPONENT, 'upper')]),
       ...all.flatMap((text) => [...jsonForms(text), ...percentForms(text)]),
     ]),
-    wrapped: distinct([...pieces.flatMap((text) => base64Forms(utf8Encode(text))), ...all.flatMap(hexForms)]),
+    wrapped: distinct([...pieces.flatMap((text) => base64Forms(encodeUtf8(text))), ...all.flatMap(hexForms)]),
   };
 }
 
@@ -77,7 +77,7 @@ function percentForms(text: string): readonly string[] {
 
 function percentForm(text: string, kept: RegExp, digits: 'upper' | 'lower'): string {
   let form = '';
-  for (const byte of utf8Encode(text)) {
+  for (const byte of encodeUtf8(text)) {
     const character = String.fromCharCode(byte);
     const code = byte.toString(16).padStart(2, '0');
     form += byte < 0x80 && kept.test(character) ? character : `%${digits === 'upper' ? code.toUpperCase() : code}`;
@@ -86,7 +86,7 @@ function percentForm(text: string, kept: RegExp, digits: 'upper' | 'lower'): str
 }
 
 function hexForms(text: string): readonly string[] {
-  const hex = Array.from(utf8Encode(text), (byte) => byte.toString(16).padStart(2, '0')).join('');
+  const hex = Array.from(encodeUtf8(text), (byte) => byte.toString(16).padStart(2, '0')).join('');
   return [hex, hex.toUpperCase()];
 }
 

@@ -2,7 +2,7 @@
  * Merges `source` over `target`: plain objects merge key by key, all other values (arrays, null, dates) replace, and
  * `undefined` keeps the value of `target`. Neither argument is changed.
  */
-export function deepMerge(target: unknown, source: unknown): unknown {
+export function mergeDeep(target: unknown, source: unknown): unknown {
   if (!isPlain(target) || !isPlain(source)) return source;
   const merged: Record<string, unknown> = { ...target };
   for (const [key, value] of Object.entries(source)) {
@@ -10,7 +10,7 @@ export function deepMerge(target: unknown, source: unknown): unknown {
     const before = Object.hasOwn(target, key) ? target[key] : undefined;
     // Defined, not assigned, because `__proto__` may be a key of JSON from outside.
     Object.defineProperty(merged, key, {
-      value: isPlain(before) && isPlain(value) ? deepMerge(before, value) : value,
+      value: isPlain(before) && isPlain(value) ? mergeDeep(before, value) : value,
       enumerable: true,
       configurable: true,
       writable: true,

@@ -3,7 +3,7 @@ import { PARENT_TARGET, RESERVED_STORES, type SkillDefinition, type StepConfig }
 import { edgesOf } from './facts.ts';
 import { findReachable } from './graph.ts';
 import { splitTarget } from './moves.ts';
-import { envProblems } from './skill-variables.ts';
+import { findEnvProblems } from './skill-variables.ts';
 
 /** The kind of mistake. A contract, because lint shows it. */
 export type DefinitionRule =
@@ -61,7 +61,7 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
         message: `Sub-skill name "${name}" is empty or has a "/", which separates it from its steps.`,
       });
   }
-  for (const problem of envProblems(definition.env))
+  for (const problem of findEnvProblems(definition.env))
     found.push({ rule: 'env-names', severity: 'error', message: `skill "${definition.name}": env ${problem}.` });
   const edges = edgesOf(definition);
   for (const [name, { config }] of Object.entries(steps)) {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { deepMerge } from './deep-merge.ts';
+import { mergeDeep } from './deep-merge.ts';
 import { append, EMPTY_LOG, flush, recordsOf, type RecordLog, type StepRecord } from './records.ts';
 
 const record = (turn: number): StepRecord => ({ step: 's', response: {}, result: {}, turn, frame: 0 });
@@ -36,15 +36,15 @@ test('flushed records are counted', () => {
   expect(turns(append(log, record(3)))).toEqual([3]);
 });
 
-test('deepMerge merges plain objects and replaces everything else, changing neither side', () => {
+test('mergeDeep merges plain objects and replaces everything else, changing neither side', () => {
   const target = { a: { x: 1, y: [1, 2] }, b: 1, when: new Date(0) };
   const source = { a: { y: [3] }, b: null, c: undefined, when: new Date(1) };
-  expect(deepMerge(target, source)).toEqual({ a: { x: 1, y: [3] }, b: null, when: new Date(1) });
+  expect(mergeDeep(target, source)).toEqual({ a: { x: 1, y: [3] }, b: null, when: new Date(1) });
   expect(target).toEqual({ a: { x: 1, y: [1, 2] }, b: 1, when: new Date(0) });
 });
 
 test('a key called __proto__ that came as JSON is a key', () => {
-  const merged = deepMerge({ a: 1 }, JSON.parse('{"__proto__":{"polluted":true}}')) as Record<string, unknown>;
+  const merged = mergeDeep({ a: 1 }, JSON.parse('{"__proto__":{"polluted":true}}')) as Record<string, unknown>;
   expect([Object.hasOwn(merged, '__proto__'), merged['polluted'], ({} as Record<string, unknown>)['polluted']]).toEqual(
     [true, undefined, undefined],
   );

@@ -3,7 +3,7 @@
  * into that, even if the session and the records of one turn have their largest size. A record contains an answer, the
  * output of the action, and the result.
  */
-import { utf8Length } from '../units/utf8.ts';
+import { countUtf8Bytes } from '../units/utf8.ts';
 import { isDeeperThan } from './deep-merge.ts';
 
 /** Params, one answer, the return value of one action, and the decisions of all callbacks of one turn. */
@@ -24,21 +24,21 @@ const LEVELS_AROUND = 32;
 const ADVICE = 'Keep large data in files, and their names in the session.';
 
 /** The size of a value in a message. */
-export function jsonBytes(value: unknown): number {
-  return utf8Length(JSON.stringify(value) ?? '');
+export function countJsonBytes(value: unknown): number {
+  return countUtf8Bytes(JSON.stringify(value) ?? '');
 }
 
 /** Returns a message if `value` is nested deeper than an answer may be, else null. `what`: `the answer has`. */
-export function depthProblem(what: string, value: unknown, mostLevels: number = MOST_LEVELS): string | null {
+export function findDepthProblem(what: string, value: unknown, mostLevels: number = MOST_LEVELS): string | null {
   return isDeeperThan(value, mostLevels)
     ? `${what} more than ${MOST_LEVELS} levels of nested objects and arrays. Write it flatter.`
     : null;
 }
 
 /** Returns a message if `value` is too large, or nested too deep for JSON, else null. `what`: `the answer has`. */
-export function sizeProblem(what: string, value: unknown, mostBytes: number = MOST_TURN_BYTES): string | null {
-  const deep = depthProblem(what, value, MOST_LEVELS + LEVELS_AROUND);
+export function findSizeProblem(what: string, value: unknown, mostBytes: number = MOST_TURN_BYTES): string | null {
+  const deep = findDepthProblem(what, value, MOST_LEVELS + LEVELS_AROUND);
   if (deep !== null) return deep;
-  const bytes = jsonBytes(value);
+  const bytes = countJsonBytes(value);
   return bytes <= mostBytes ? null : `${what} ${bytes} bytes; at most ${mostBytes} are allowed. ${ADVICE}`;
 }

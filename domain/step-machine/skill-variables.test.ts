@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import {
   listDeclaredVariables,
-  envProblems,
+  findEnvProblems,
   isBaseVariable,
   describeMissing,
   missingOf,
@@ -14,9 +14,9 @@ const END = { end: { prompt: 'p', next: TERMINAL } };
 
 describe('the variables that a skill declares', () => {
   test('are a list of names, up to its limit', () => {
-    expect(envProblems(undefined)).toEqual([]);
-    expect(envProblems(Array.from({ length: MOST_VARIABLES }, (_, index) => `V${index}`))).toEqual([]);
-    expect(envProblems(['_', 'a1', `X${'y'.repeat(127)}`, 'NODE_EXTRA_CA_CERTS', 'PATH'])).toEqual([]);
+    expect(findEnvProblems(undefined)).toEqual([]);
+    expect(findEnvProblems(Array.from({ length: MOST_VARIABLES }, (_, index) => `V${index}`))).toEqual([]);
+    expect(findEnvProblems(['_', 'a1', `X${'y'.repeat(127)}`, 'NODE_EXTRA_CA_CERTS', 'PATH'])).toEqual([]);
   });
 
   test.each([
@@ -36,7 +36,7 @@ describe('the variables that a skill declares', () => {
       `has ${MOST_VARIABLES + 1} names; at most ${MOST_VARIABLES} are allowed`,
     ],
   ])('%j is refused', (env, problem) => {
-    expect(envProblems(env).join('\n')).toContain(problem);
+    expect(findEnvProblems(env).join('\n')).toContain(problem);
   });
 
   test('include the variables of its sub-skills', () => {

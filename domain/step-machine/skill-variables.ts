@@ -23,7 +23,7 @@ export function isBaseVariable(name: string): boolean {
 }
 
 /** Returns the problems of a skill's `env`, each as a sentence. */
-export function envProblems(env: unknown): readonly string[] {
+export function findEnvProblems(env: unknown): readonly string[] {
   if (env === undefined) return [];
   if (!Array.isArray(env)) return ["is not a list of names; write env: ['GITHUB_TOKEN']"];
   const names: readonly unknown[] = env;

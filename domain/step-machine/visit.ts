@@ -4,7 +4,7 @@ import { MAX_AUTO_ADVANCE, type RetryFacts } from './facts.ts';
 import type { AttemptFailure } from './records.ts';
 import { ownCount, type Cursor, type ErrorFacts, type FrameState, type Phase } from './state.ts';
 import type { StepResult } from './definition.ts';
-import { deepMerge } from './deep-merge.ts';
+import { mergeDeep } from './deep-merge.ts';
 import { commandFor } from './work.ts';
 
 export interface Entry {
@@ -182,7 +182,7 @@ export function applySave(
     if (value === undefined) continue;
     if (declared !== null && !declared.includes(store))
       draft.warn(`save validation warning at step "${cursor.step}": save wrote to undeclared store "${store}"`);
-    stores = { ...stores, [store]: deepMerge(Object.hasOwn(stores, store) ? stores[store] : {}, value) };
+    stores = { ...stores, [store]: mergeDeep(Object.hasOwn(stores, store) ? stores[store] : {}, value) };
   }
   if (stores !== draft.frame(cursor.frame).stores) draft.setFrame(cursor.frame, { stores });
   record(draft, cursor, cursor.phase, result);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { formatBytes } from './bytes.ts';
 import { formatAge, formatDurationMs, parseDurationMs, writeDurationMs } from './duration.ts';
-import { utf8Encode, utf8Length } from './utf8.ts';
+import { encodeUtf8, countUtf8Bytes } from './utf8.ts';
 
 test.each([
   ['90s', 90_000],
@@ -67,6 +67,6 @@ test.each([
 
 test.each(['', 'abc', 'é', '€', '😀x', 'a\ud800b', '\udc00'])('UTF-8 of %j', (text) => {
   const expected = [...Buffer.from(text, 'utf8')];
-  expect([...utf8Encode(text)]).toEqual(expected);
-  expect(utf8Length(text)).toBe(expected.length);
+  expect([...encodeUtf8(text)]).toEqual(expected);
+  expect(countUtf8Bytes(text)).toBe(expected.length);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { utf8Tail } from './utf8.ts';
+import { cutToUtf8Tail } from './utf8.ts';
 
 test.each([
   ['a short text stays whole', 'one\ntwo\n', 20, 'one\ntwo\n', 0],
@@ -12,5 +12,5 @@ test.each([
   ['a lone surrogate counts three bytes', 'a\udc00', 3, '\udc00', 1],
   ['nothing of nothing', '', 5, '', 0],
 ])('%s', (_name, text, most, tail, leftOutBytes) => {
-  expect(utf8Tail(text, most)).toEqual({ text: tail, leftOutBytes });
+  expect(cutToUtf8Tail(text, most)).toEqual({ text: tail, leftOutBytes });
 });

@@ -1,5 +1,5 @@
 /** Returns the number of bytes of a text in UTF-8; a lone surrogate counts as its replacement character. */
-export function utf8Length(text: string): number {
+export function countUtf8Bytes(text: string): number {
   let bytes = 0;
   for (let index = 0; index < text.length; index += 1) {
     const unit = text.charCodeAt(index);
@@ -14,8 +14,8 @@ export function utf8Length(text: string): number {
 }
 
 /** The text's bytes in UTF-8; a lone surrogate becomes the replacement character. */
-export function utf8Encode(text: string): Uint8Array {
-  const bytes = new Uint8Array(utf8Length(text));
+export function encodeUtf8(text: string): Uint8Array {
+  const bytes = new Uint8Array(countUtf8Bytes(text));
   let at = 0;
   for (const character of text) {
     const point = character.codePointAt(0)!;
@@ -35,7 +35,10 @@ export function utf8Encode(text: string): Uint8Array {
  * longer. A character stays whole.
  * @returns `leftOutBytes`: the bytes of the text before it
  */
-export function utf8Tail(text: string, mostBytes: number): { readonly text: string; readonly leftOutBytes: number } {
+export function cutToUtf8Tail(
+  text: string,
+  mostBytes: number,
+): { readonly text: string; readonly leftOutBytes: number } {
   let start = text.length;
   let bytes = 0;
   while (start > 0) {
@@ -50,7 +53,7 @@ export function utf8Tail(text: string, mostBytes: number): { readonly text: stri
   const lineEnd = text[start - 1] === '\n' ? start - 1 : text.indexOf('\n', start);
   const isLineWithin = lineEnd !== -1 && lineEnd + 1 < text.length;
   const from = isLineWithin ? lineEnd + 1 : start;
-  return { text: text.slice(from), leftOutBytes: utf8Length(text.slice(0, from)) };
+  return { text: text.slice(from), leftOutBytes: countUtf8Bytes(text.slice(0, from)) };
 }
 
 /**

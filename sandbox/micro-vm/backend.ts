@@ -1,7 +1,7 @@
 /** VMs of keepers, with any VMM. */
 import type { Sandbox, SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { endVm, type MicroVm, readNotices, vmRunDir, writeEntry } from '../../native/index.ts';
 import { createLauncher, type MicroVmOptions } from './launch.ts';
 import { createMicroVmSandbox } from './sandbox.ts';
@@ -18,7 +18,7 @@ export function createMicroVmBackend(name: SandboxBackend['name'], options: Micr
     isolation: 'microvm',
 
     async launch(key, spec, signal): Promise<Sandbox> {
-      const vmKey = vmKeyText(key);
+      const vmKey = formatVmKey(key);
       const dir = vmRunDir(options.vmsDir, key);
       const { vm, env, ready } = await launchVm({ name: vmKey, dir, what: `scope ${key.scope}`, spec }, signal);
       holders
@@ -38,7 +38,7 @@ export function createMicroVmBackend(name: SandboxBackend['name'], options: Micr
     },
 
     async release(key): Promise<void> {
-      const vmKey = vmKeyText(key);
+      const vmKey = formatVmKey(key);
       holders.get(vmKey)?.close(new CodedError('vm/lost', `VM ${vmKey} was released`));
       holders.delete(vmKey);
       await endVm(options.keeper, vmRunDir(options.vmsDir, key), vmKey);

@@ -4,7 +4,7 @@
  */
 import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { MOCK_PROGRAMS, type MockProgram } from './programs.ts';
 import { EndedVms } from './ended-vms.ts';
 import { copyHostTreeIn } from './host-tree.ts';
@@ -42,7 +42,7 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
 
     async launch(key, spec, signal) {
       signal.throwIfAborted();
-      const name = vmKeyText(key);
+      const name = formatVmKey(key);
       const end = ended.find(name);
       if (end !== null) throw new CodedError('vm/lost', end);
       const found = vms.get(name);
@@ -60,7 +60,7 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
     },
 
     async release(key) {
-      const name = vmKeyText(key);
+      const name = formatVmKey(key);
       const message = `mock VM ${name} was released`;
       const vm = vms.get(name);
       if (vm !== undefined) vm.end(message);
@@ -72,7 +72,7 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
     notices: async () => new Uint8Array(0),
 
     lose(key) {
-      vms.get(vmKeyText(key))?.end(`mock VM ${vmKeyText(key)} was lost`);
+      vms.get(formatVmKey(key))?.end(`mock VM ${formatVmKey(key)} was lost`);
     },
 
     alive: () => [...vms.keys()],

@@ -2,14 +2,14 @@
 import { writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { listenForPlaces } from '../places.ts';
 import type { Place, Reply } from './reply.ts';
 import { placeInStack } from './stack-place.ts';
 
 const REPLY_DESCRIPTOR = 3;
 /** The builders, and in a checkout also their sources, which source maps name. */
-const OWN_FOLDERS = [`${join(packageRoot(), 'dist/sdk')}/`, `${join(packageRoot(), 'sdk')}/`];
+const OWN_FOLDERS = [`${join(findPackageRoot(), 'dist/sdk')}/`, `${join(findPackageRoot(), 'sdk')}/`];
 
 const places = new Map<object, Place | null>();
 const stagesOf = new Map<object, readonly object[]>();

@@ -12,7 +12,7 @@ import { loadText } from '../../domain/language/load.ts';
 import type { MissingParams } from '../../domain/language/read/params.ts';
 import { sortDiagnostics } from '../../domain/language/text/diagnostics.ts';
 import type { Position } from '../../domain/language/text/tree.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { bundle, BundleError } from '../../skill-kit/bundle/bundle.ts';
 import { listFiles } from '../list-files.ts';
 import type { Place, Reply } from './reply.ts';
@@ -161,7 +161,7 @@ function createUnloaded(found: readonly PlacedDiagnostic[]): Judgement {
 /** Voidbox is not part of the bundle: the package that loads the definition also makes and compiles it. */
 async function bundleDefinition(entry: string): Promise<string> {
   const { code } = await bundle(entry, {
-    external: { voidbox: pathToFileURL(join(packageRoot(), 'dist/sdk/index.js')).href },
+    external: { voidbox: pathToFileURL(join(findPackageRoot(), 'dist/sdk/index.js')).href },
     output: { sourcemap: 'inline', sourcemapPathTransform: (source, map) => resolve(dirname(map), source) },
   });
   return code;

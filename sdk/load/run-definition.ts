@@ -4,7 +4,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { temporaryFolder } from '../../skill-kit/bundle/temporary-folder.ts';
 import { REPLY_LIMIT_BYTES, type Reply } from './reply.ts';
 
@@ -42,7 +42,7 @@ async function replyFrom(
   variables: RunDefinitionOptions['variables'],
   limitMs: number,
 ): Promise<Reply> {
-  const main = join(packageRoot(), 'dist/sdk/load/definition-process.js');
+  const main = join(findPackageRoot(), 'dist/sdk/load/definition-process.js');
   const child = spawn(process.execPath, ['--enable-source-maps', main, file], {
     cwd,
     env: Object.fromEntries(Object.entries(variables).filter(([name]) => isBaseVariable(name))),

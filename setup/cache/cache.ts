@@ -3,7 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { contentsDamage, writeContents } from './contents.ts';
+import { findContentsDamage, writeContents } from './contents.ts';
 import { isLockFree, withFileLock } from '../file-lock.mjs';
 import { freeSpaceAt, hasNoSpace } from './free-space.ts';
 import { SetupError } from '../setup-error.ts';
@@ -40,16 +40,16 @@ export function cacheFolderPath(folder: CacheFolder): string {
 /** Returns the path of the folder; null if it does not exist or is damaged. */
 export function findCacheFolder(folder: CacheFolder): string | null {
   const path = cacheFolderPath(folder);
-  return existsSync(path) && cacheDamage(folder) === null ? path : null;
+  return existsSync(path) && findCacheDamage(folder) === null ? path : null;
 }
 
 /** Describes the damage of the folder for a message; null if it is undamaged or does not exist. */
-export function cacheDamage(folder: CacheFolder): string | null {
+export function findCacheDamage(folder: CacheFolder): string | null {
   const path = cacheFolderPath(folder);
   if (!existsSync(path)) return null;
   const { main } = folder;
   if (main !== undefined && !existsSync(join(path, main))) return `its file ${main} is missing`;
-  return contentsDamage(path);
+  return findContentsDamage(path);
 }
 
 /**

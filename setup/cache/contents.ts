@@ -2,7 +2,7 @@
 import { lstatSync, readFileSync, readlinkSync } from 'node:fs';
 import { chmod, lstat, readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { filesBelow } from './files-below.ts';
+import { listFilesBelow } from './files-below.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
 /** The list is in the folder that it describes, so that a copy of the folder is also valid. */
@@ -16,7 +16,7 @@ export async function writeContents(folder: string): Promise<void> {
   await restrictToOwner(folder);
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   for (const entry of entries) if (entry.isDirectory()) await restrictToOwner(join(entry.parentPath, entry.name));
-  for (const { path, isRegular } of filesBelow(folder)) {
+  for (const { path, isRegular } of listFilesBelow(folder)) {
     const at = join(folder, path);
     if (isRegular) contents[path] = await restrictToOwner(at);
     else contents[path] = await readlink(at);
@@ -30,7 +30,7 @@ export async function writeContents(folder: string): Promise<void> {
  * Describes damage, such as `its file x is missing`; null if the folder is undamaged. A folder of an earlier version
  * has no list, and counts as undamaged.
  */
-export function contentsDamage(folder: string): string | null {
+export function findContentsDamage(folder: string): string | null {
   let text: string;
   try {
     text = readFileSync(join(folder, LIST), 'utf8');

@@ -20,8 +20,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { cacheDamage, type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
-import { packageRoot } from '../package-root.ts';
+import { findCacheDamage, type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
+import { findPackageRoot } from '../package-root.ts';
 import { SetupError } from '../setup-error.ts';
 
 let cacheDir: string;
@@ -44,7 +44,7 @@ const half = (): string[] => readdirSync(join(cacheDir, 'tmp'));
 
 /** Starts a maker in its own process, like set-up. Its program continues for a while when the maker is killed. */
 async function startMaker(hash: string): Promise<{ killMaker(): Promise<void>; killProgram(): Promise<void> }> {
-  const module = pathToFileURL(join(packageRoot(), 'dist', 'setup', 'cache', 'cache.js')).href;
+  const module = pathToFileURL(join(findPackageRoot(), 'dist', 'setup', 'cache', 'cache.js')).href;
   // The program opens its files by path in each step, like a shell's loop over packages.
   const program = 'while sleep 0.02; do echo "$$" > "$0/foreign-$$"; done';
   const script = `
@@ -135,10 +135,10 @@ test('a folder with a truncated file, a missing file or a changed link is damage
   ];
   for (const [damage, told] of damages) {
     damage();
-    expect(cacheDamage(folder), told).toBe(told);
+    expect(findCacheDamage(folder), told).toBe(told);
     expect(findCacheFolder(folder), told).toBeNull();
     expect(await ensureCacheFolder(folder, write, nothing)).toBe(path);
-    expect(cacheDamage(folder), told).toBeNull();
+    expect(findCacheDamage(folder), told).toBeNull();
     expect(readFileSync(join(path, 'link'), 'utf8')).toBe('content');
     expect(half()).toEqual([]);
   }
@@ -147,12 +147,12 @@ test('a folder with a truncated file, a missing file or a changed link is damage
 test('a folder of an earlier version, without a list of its files, is valid if its main file exists', () => {
   const path = join(cacheDir, `thing-${folder.hash}`);
   mkdirSync(path);
-  expect(cacheDamage(folder)).toBeNull();
+  expect(findCacheDamage(folder)).toBeNull();
   expect(findCacheFolder(folder)).toBe(path);
-  expect(cacheDamage({ ...folder, main: 'program' })).toBe('its file program is missing');
+  expect(findCacheDamage({ ...folder, main: 'program' })).toBe('its file program is missing');
   expect(findCacheFolder({ ...folder, main: 'program' })).toBeNull();
   rmSync(path, { recursive: true });
-  expect(cacheDamage(folder)).toBeNull();
+  expect(findCacheDamage(folder)).toBeNull();
   expect(findCacheFolder(folder)).toBeNull();
 });
 
@@ -189,18 +189,18 @@ const HANGS = 'cat /dev/zero > part || true; exec sleep 60';
 test('set-up ends a program that hangs on a full disk, and the next attempt finds all its space', async () => {
   const modules = ['cache/cache', 'cache/free-space', 'pieces/run-program', 'environment'].map(
     (path) =>
-      `import * as ${basename(path).replace(/-./, 'X')} from '${pathToFileURL(join(packageRoot(), 'dist', 'setup', `${path}.js`)).href}';`,
+      `import * as ${basename(path).replace(/-./, 'X')} from '${pathToFileURL(join(findPackageRoot(), 'dist', 'setup', `${path}.js`)).href}';`,
   );
   const script = `${modules.join('\n')}
     const folder = { cacheDir: process.argv[1] + '/cache', piece: 'thing', hash: '${folder.hash}', roomMib: 3 };
     const make = (command) => cache.ensureCacheFolder(folder, async (into) => {
       const options = { cwd: into, timeoutMs: 30_000, reasonToEnd: () => freeXpace.reasonOfFullDisk(into) };
       const result = await runXrogram.runProgram(environment.readEnvironment(), 'sh', ['-c', command], options);
-      if (result.exitCode !== 0) throw new Error(runXrogram.lastLines(result, 1));
+      if (result.exitCode !== 0) throw new Error(runXrogram.cutToLastLines(result, 1));
     }, () => {});
     const failure = await make(${JSON.stringify(HANGS)}).catch((error) => error.message);
     await make('head -c 1500000 /dev/zero > part');
-    console.log(JSON.stringify({ failure, damage: cache.cacheDamage(folder) }));`;
+    console.log(JSON.stringify({ failure, damage: cache.findCacheDamage(folder) }));`;
   const inner = `mount -t tmpfs -o size=4m none ${cacheDir} && exec "$0" --input-type=module -e "$1" ${cacheDir}`;
   // The program sleeps for 60 s, and its own limit is 30 s: only the full disk ends it earlier, with the text below.
   const { stdout } = await promisify(execFile)('unshare', ['-Urm', 'sh', '-c', inner, process.execPath, script], {
@@ -218,7 +218,7 @@ test("no other user can write to a piece or hold a lock, whatever the umask and 
   mkdirSync(join(cacheDir, 'locks'));
   writeFileSync(join(cacheDir, 'locks', `thing-${folder.hash}.lock`), '', { mode: 0o644 });
   const script = `
-    import { ensureCacheFolder } from '${pathToFileURL(join(packageRoot(), 'dist', 'setup', 'cache', 'cache.js')).href}';
+    import { ensureCacheFolder } from '${pathToFileURL(join(findPackageRoot(), 'dist', 'setup', 'cache', 'cache.js')).href}';
     import { mkdirSync, writeFileSync } from 'node:fs';
     process.umask(0);
     const make = async (into) => { mkdirSync(into + '/bin'); writeFileSync(into + '/bin/program', '', { mode: 0o777 }); };

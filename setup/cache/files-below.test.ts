@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { filesBelow, regularFilesBelow } from './files-below.ts';
+import { listFilesBelow, listRegularFilesBelow } from './files-below.ts';
 
 let folder: string;
 
@@ -17,15 +17,15 @@ test('files are found at any depth, in order; links are named and not followed',
   mkdirSync(join(folder, 'empty'));
   for (const name of ['c', 'a', 'b/deep/file']) writeFileSync(join(folder, name), '');
   symlinkSync('b', join(folder, 'link'));
-  expect(filesBelow(folder)).toEqual([
+  expect(listFilesBelow(folder)).toEqual([
     { path: 'a', isRegular: true },
     { path: 'b/deep/file', isRegular: true },
     { path: 'c', isRegular: true },
     { path: 'link', isRegular: false },
   ]);
-  expect(regularFilesBelow(folder)).toEqual(['a', 'b/deep/file', 'c']);
+  expect(listRegularFilesBelow(folder)).toEqual(['a', 'b/deep/file', 'c']);
 });
 
 test('a folder that is not there is an error', () => {
-  expect(() => filesBelow(join(folder, 'absent'))).toThrow(expect.objectContaining({ code: 'ENOENT' }) as Error);
+  expect(() => listFilesBelow(join(folder, 'absent'))).toThrow(expect.objectContaining({ code: 'ENOENT' }) as Error);
 });

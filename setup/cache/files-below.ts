@@ -12,15 +12,15 @@ export interface FileBelow {
  * Lists everything below a folder except folders, sorted by path. Links are not followed.
  * @throws the system's error
  */
-export function filesBelow(folder: string): readonly FileBelow[] {
+export function listFilesBelow(folder: string): readonly FileBelow[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => !entry.isDirectory())
     .map((entry) => ({ path: relative(folder, join(entry.parentPath, entry.name)), isRegular: entry.isFile() }))
     .sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
-export function regularFilesBelow(folder: string): readonly string[] {
-  return filesBelow(folder)
+export function listRegularFilesBelow(folder: string): readonly string[] {
+  return listFilesBelow(folder)
     .filter(({ isRegular }) => isRegular)
     .map(({ path }) => path);
 }

@@ -10,7 +10,7 @@ import { pipeline } from 'node:stream/promises';
 import { hasNoSpace, reasonOfFullDisk } from '../cache/free-space.ts';
 import { reportGrowth } from '../long-work.ts';
 import type { SetupContext } from '../pieces/piece.ts';
-import { lastLines, type ProgramResult, runProgram } from '../pieces/run-program.ts';
+import { cutToLastLines, type ProgramResult, runProgram } from '../pieces/run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 /** Suites, the newest first; an older mirror may have only the second. */
@@ -84,7 +84,7 @@ export async function openPackageSource(context: SetupContext, folder: string): 
     });
     // If a mirror has no such suite, apt exits with 0 but writes no index.
     if (result.exitCode === 0 && (await hasIndex(folder, suite))) return { suite, options };
-    failures.push(`${suite}: ${lastLines(result, 3)}`);
+    failures.push(`${suite}: ${cutToLastLines(result, 3)}`);
     // The next suite would also find no space.
     if (hasNoSpace(folder)) break;
   }
@@ -157,7 +157,7 @@ export async function resolvePackages(
   const found = [...result.stdout.matchAll(/^Inst (\S+) \((\S+) /gm)].map(([, name, version]) => `${name}=${version}`);
   if (result.exitCode !== 0 || found.length === 0)
     throw new SetupError(
-      `apt cannot resolve the packages of the dev image in Debian ${source.suite}:\n${lastLines(result)}`,
+      `apt cannot resolve the packages of the dev image in Debian ${source.suite}:\n${cutToLastLines(result)}`,
       'Remove the packages that it names from your list, or fix the apt sources.',
     );
   return found.sort();
@@ -211,7 +211,7 @@ export async function downloadPackages(
 
 function downloadFailed(result: ProgramResult): SetupError {
   return new SetupError(
-    `apt cannot download the packages of the dev image:\n${lastLines(result)}`,
+    `apt cannot download the packages of the dev image:\n${cutToLastLines(result)}`,
     'Fix the apt sources or the network and retry.',
   );
 }

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { packageRoot } from '../package-root.ts';
+import { findPackageRoot } from '../package-root.ts';
 import { checkAgainstLock, parseLock, parsePackageList } from './debian-packages.ts';
 import { parseUsedInodes } from './ext4.ts';
 
-const FOLDER = join(packageRoot(), 'guest', 'dev-image');
+const FOLDER = join(findPackageRoot(), 'guest', 'dev-image');
 const LOCK = {
   suite: 'trixie',
   packages: [{ name: 'jq', version: '1.7.1-6', sha256: 'a'.repeat(64) }],

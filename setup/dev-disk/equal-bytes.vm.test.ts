@@ -19,7 +19,7 @@ import { isRoot } from '../pieces/apt.ts';
 import { makeContext, pieceSource } from '../pieces/context.ts';
 import { readEnvironment } from '../environment.ts';
 import { SmallDisk } from '../../test/rig/vms/small-disk.ts';
-import { packageRoot } from '../package-root.ts';
+import { findPackageRoot } from '../package-root.ts';
 import type { SetupContext } from '../pieces/piece.ts';
 import { lockDevPackages, makeDevDisk } from './dev-disk.ts';
 import type { PackageLock } from './debian-packages.ts';
@@ -67,7 +67,7 @@ function makeAsUser(into: string): void {
     const base = await makeContext(readEnvironment());
     await makeDevDisk({ ...base, need: pieceSource(base, false) }, JSON.parse(lock).packages, packages, into);`;
   const mounts = 'mount --bind "$1" "$2" && mount --bind "$3" "$4" && cd / && shift 4 && exec "$@"';
-  const bound = ['-c', mounts, 'sh', packageRoot(), checkout, process.execPath, node];
+  const bound = ['-c', mounts, 'sh', findPackageRoot(), checkout, process.execPath, node];
   const user = ['setpriv', '--reuid', USER, '--regid', USER, '--clear-groups', '--no-new-privs', '--'];
   const make = [node, '--input-type=module', '-e', script, join(folder, 'packages'), JSON.stringify(lock), into];
   execFileSync('unshare', ['--mount', 'sh', ...bound, ...user, ...make], {

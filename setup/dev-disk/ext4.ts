@@ -5,7 +5,7 @@ import { writeFile } from 'node:fs/promises';
 import { isRoot } from '../pieces/apt.ts';
 import { findOnPath } from '../pieces/find-program.ts';
 import type { SetupContext } from '../pieces/piece.ts';
-import { lastLines, type ProgramResult, runProgram } from '../pieces/run-program.ts';
+import { cutToLastLines, type ProgramResult, runProgram } from '../pieces/run-program.ts';
 import { SetupError } from '../setup-error.ts';
 import { FILE_TIME_SECONDS } from './root-tree.ts';
 
@@ -132,7 +132,7 @@ function toBlocks(bytes: number): number {
 function requireSuccess(program: string, result: ProgramResult): ProgramResult {
   if (result.exitCode === 0) return result;
   throw new SetupError(
-    `${program} cannot make the disk of the image:\n${lastLines(result)}`,
+    `${program} cannot make the disk of the image:\n${cutToLastLines(result)}`,
     'Check the free space of the cache folder.',
   );
 }

@@ -7,7 +7,7 @@ import { chmod, lstat, lutimes, mkdir, open, readdir, readFile, rm, symlink, wri
 import { join } from 'node:path';
 import { isRoot } from '../pieces/apt.ts';
 import type { SetupContext } from '../pieces/piece.ts';
-import { lastLines, runProgram } from '../pieces/run-program.ts';
+import { cutToLastLines, runProgram } from '../pieces/run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 const UNPACK_TIMEOUT_MS = 600_000;
@@ -96,7 +96,7 @@ async function unpack(context: SetupContext, files: readonly string[], root: str
   });
   if (result.exitCode !== 0)
     throw new SetupError(
-      `The packages of the dev image cannot be unpacked:\n${lastLines(result)}`,
+      `The packages of the dev image cannot be unpacked:\n${cutToLastLines(result)}`,
       'Check the free space of the cache folder.',
     );
 }
@@ -166,7 +166,10 @@ async function runWithin(context: SetupContext, root: string, command: readonly 
     { timeoutMs: UNPACK_TIMEOUT_MS },
   );
   if (result.exitCode !== 0)
-    throw new SetupError(`${command[0]} failed in the dev image:\n${lastLines(result)}`, 'Remove your own packages.');
+    throw new SetupError(
+      `${command[0]} failed in the dev image:\n${cutToLastLines(result)}`,
+      'Remove your own packages.',
+    );
 }
 
 /** Sets one time for all files, and removes setuid and similar bits, so that no program of a guest gains rights. */

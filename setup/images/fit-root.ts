@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { open, readFile } from 'node:fs/promises';
 import { type Blobs, OWN_FOLDERS } from './fill-tree.ts';
 import { ImageError } from './image-error.ts';
-import { type FileNode, type FolderNode, type ImageTree, newFolder } from './image-tree.ts';
+import { type FileNode, type FolderNode, type ImageTree, createFolder } from './image-tree.ts';
 
 /** The guest mounts over these folders: files of an image there are hidden, and a link there would lead elsewhere. */
 const MOUNT_POINTS: readonly string[] = [...OWN_FOLDERS, 'tmp', 'var/tmp', 'workspace', 'home/sandbox'];
@@ -63,7 +63,7 @@ function folderAt(root: FolderNode, path: string): FolderNode {
         `/${path} of the image is reached through a link or is a file, and a guest needs a folder there.`,
         'Use another image.',
       );
-    const made = newFolder(0, 0o755);
+    const made = createFolder(0, 0o755);
     folder.children.set(name, made);
     return made;
   }, root);
@@ -72,7 +72,7 @@ function folderAt(root: FolderNode, path: string): FolderNode {
 function replaceByFolder(root: FolderNode, path: string): void {
   const names = path.split('/');
   const above = names.length === 1 ? root : folderAt(root, names.slice(0, -1).join('/'));
-  above.children.set(names.at(-1)!, newFolder(0, 0o755));
+  above.children.set(names.at(-1)!, createFolder(0, 0o755));
 }
 
 /** Adds the user of commands if the image has no user with this id. */

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { cacheDamage, type CacheFolder, ensureCacheFolder, findCacheFolder } from '../cache/cache.ts';
+import { findCacheDamage, type CacheFolder, ensureCacheFolder, findCacheFolder } from '../cache/cache.ts';
 import { makeExt4 } from '../dev-disk/ext4.ts';
 import type { Environment } from '../environment.ts';
 import { reportWhile } from '../long-work.ts';
@@ -52,8 +52,8 @@ export async function knowImage(path: string, limits: ImageLimits = IMAGE_LIMITS
 }
 
 /** Describes the damage of a disk for a message; null if it is undamaged or was not made. */
-export function imageDiskDamage(env: Pick<Environment, 'cacheDir'>, sha256: string): string | null {
-  return cacheDamage(cacheFolder(env, sha256));
+export function findImageDiskDamage(env: Pick<Environment, 'cacheDir'>, sha256: string): string | null {
+  return findCacheDamage(cacheFolder(env, sha256));
 }
 
 /** Returns null if this machine has no such disk, or if it is damaged. */

@@ -52,7 +52,7 @@ interface Place {
 }
 
 export class ImageTree {
-  readonly root: FolderNode = newFolder(0, 0o755);
+  readonly root: FolderNode = createFolder(0, 0o755);
   readonly #limits: ImageLimits;
   #entries = 0;
   #visited = 0;
@@ -67,7 +67,7 @@ export class ImageTree {
     const found = place.folder.children.get(place.name);
     if (found?.kind === 'dir') return this.#touch(found, entry, layer);
     this.#count(entry.path);
-    const folder = newFolder(layer, entry.mode, entry.modifiedS);
+    const folder = createFolder(layer, entry.mode, entry.modifiedS);
     place.folder.children.set(place.name, folder);
   }
 
@@ -168,7 +168,7 @@ export class ImageTree {
           left = [...partsOf(found.target), ...left];
         } else if (found === undefined) {
           this.#count(path);
-          const made = newFolder(layer, 0o755);
+          const made = createFolder(layer, 0o755);
           walk.folder.children.set(name, made);
           walk.into(name, made);
         } else
@@ -253,7 +253,7 @@ class Walk {
   }
 }
 
-export function newFolder(layer: number, mode: number, modifiedS = 0): FolderNode {
+export function createFolder(layer: number, mode: number, modifiedS = 0): FolderNode {
   return { kind: 'dir', layer, mode, modifiedS, children: new Map() };
 }
 

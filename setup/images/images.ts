@@ -5,7 +5,7 @@ import type { Environment } from '../environment.ts';
 import { findOnPath } from '../pieces/find-program.ts';
 import { checkBeforeGetting } from '../machine/preflight.ts';
 import { SetupError } from '../setup-error.ts';
-import { ensureImageDisk, findImageDisk, imageDiskDamage, type KnownImage, reportIgnored } from './image-disk.ts';
+import { ensureImageDisk, findImageDisk, findImageDiskDamage, type KnownImage, reportIgnored } from './image-disk.ts';
 
 export { ImageError } from './image-error.ts';
 export { knowImage, type KnownImage } from './image-disk.ts';
@@ -25,7 +25,7 @@ export async function makeImageDisks(
       reportIgnored(image, onProgress);
       continue;
     }
-    const damage = imageDiskDamage(env, image.sha256);
+    const damage = findImageDiskDamage(env, image.sha256);
     if (damage !== null) onProgress(`the disk of ${image.path} is damaged, ${damage}: it is made again`);
     const missing = EXT4_PROGRAMS.filter((name) => findOnPath(env, [name]).length === 0);
     if (missing.length > 0)

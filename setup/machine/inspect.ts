@@ -9,8 +9,8 @@ import type { FoundPiece, KernelKind, Piece, PieceName, SetupContext } from '../
 import { isOptionalPiece, PIECES } from '../pieces/pieces.ts';
 import { makeContext, pieceSource } from '../pieces/context.ts';
 import { freeSpaceAt, type FreeSpace } from '../cache/free-space.ts';
-import { roomForBytes, spaceProblem } from './preflight.ts';
-import { findCargo, MINIMUM_RUST, rustBlocker } from '../pieces/rust-toolchain.ts';
+import { roomForBytes, findSpaceProblem } from './preflight.ts';
+import { findCargo, MINIMUM_RUST, findRustBlocker } from '../pieces/rust-toolchain.ts';
 import { SetupError } from '../setup-error.ts';
 import type { OwnFolder } from '../cache/own-folder.ts';
 import { inspectFolder, reportForeign, type FolderReport } from '../cache/write-probe.ts';
@@ -150,7 +150,7 @@ async function inspectRust(context: SetupContext, missing: readonly PieceName[])
   const isNeeded = missing.includes('keeper') || missing.includes('agent');
   const none = { isNeeded, minimumVersion: MINIMUM_RUST, path: null, version: null, problem: null, remedy: null };
   if (!isNeeded) return none;
-  const blocker = await rustBlocker(context);
+  const blocker = await findRustBlocker(context);
   if (blocker !== null) return { ...none, problem: blocker.message, remedy: blocker.remedy };
   return { ...none, ...(await findCargo(context)) };
 }
@@ -166,7 +166,7 @@ async function inspectCache(env: Environment, missing: readonly PieceName[], fre
   // If no piece is missing, the folder need not be writable, but no other user may write to it.
   if (missing.length === 0) return { ...report, ...reportForeign(cache) };
   const folder = await inspectFolder(cache);
-  const space = folder.problem === null ? spaceProblem(path, missing, free.availableBytes) : null;
+  const space = folder.problem === null ? findSpaceProblem(path, missing, free.availableBytes) : null;
   return { ...report, ...(space === null ? folder : { problem: space.message, remedy: space.remedy }) };
 }
 

@@ -7,7 +7,7 @@ import { findOnPath } from '../pieces/find-program.ts';
 import { freeSpaceAt } from '../cache/free-space.ts';
 import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from '../open-files.cjs';
 import type { PieceName, SetupContext } from '../pieces/piece.ts';
-import { pieceByName } from '../pieces/pieces.ts';
+import { findPiece } from '../pieces/pieces.ts';
 import { SetupError } from '../setup-error.ts';
 import { inspectFolder } from '../cache/write-probe.ts';
 
@@ -40,7 +40,7 @@ export async function checkBeforeGetting(
   if (missing.length > 0) {
     problems.push(...packageProblems(context, missing));
     for (const name of missing) {
-      const blocker = (await pieceByName(name).blocker?.(quiet)) ?? null;
+      const blocker = (await findPiece(name).blocker?.(quiet)) ?? null;
       // The keeper and the agent lack the same Rust.
       if (blocker !== null && !problems.some(({ message }) => message === blocker.message)) problems.push(blocker);
     }
@@ -74,7 +74,7 @@ async function findMissing(
   for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
     if (seen.has(name)) continue;
     seen.add(name);
-    const piece = pieceByName(name);
+    const piece = findPiece(name);
     try {
       if ((await piece.find(context)) !== null) continue;
     } catch (error) {
@@ -90,12 +90,12 @@ async function findMissing(
 
 /** A local piece counts as present while its inputs are present, because making it takes at most a second. */
 function isMade(name: PieceName, missing: readonly PieceName[]): boolean {
-  const piece = pieceByName(name);
+  const piece = findPiece(name);
   return piece.isLocal && !piece.needs.some((needed) => missing.includes(needed));
 }
 
 function packageProblems(context: SetupContext, missing: readonly PieceName[]): SetupError[] {
-  const packaged = missing.map(pieceByName).filter((piece) => piece.packages !== null && piece.get === null);
+  const packaged = missing.map(findPiece).filter((piece) => piece.packages !== null && piece.get === null);
   if (packaged.length === 0 || mayInstall(context, packagesOf(context, packaged))) return [];
   return [createPackagesError(context, packaged)];
 }
@@ -113,7 +113,7 @@ async function placeProblems(
   for (const { problem, remedy } of [cacheReport, stateReport])
     if (problem !== null) problems.push(new SetupError(`${problem.replace(/^t/, 'T')}.`, remedy));
   const space =
-    cacheReport.problem === null ? spaceProblem(env.cacheDir, missing, machine.availableBytes(env.cacheDir)) : null;
+    cacheReport.problem === null ? findSpaceProblem(env.cacheDir, missing, machine.availableBytes(env.cacheDir)) : null;
   if (space !== null) problems.push(space);
   if (findOnPath(env, ['flock']).length === 0)
     problems.push(
@@ -127,18 +127,18 @@ async function placeProblems(
 /** Returns the free space that these pieces need in the cache, all together. */
 export function roomForBytes(missing: readonly PieceName[]): number {
   const isBuiltTwice = missing.includes('keeper') && missing.includes('agent');
-  const mib = missing.reduce((sum, name) => sum + pieceByName(name).roomMib, 0);
-  return (mib - (isBuiltTwice ? pieceByName('agent').roomMib : 0)) * MIB;
+  const mib = missing.reduce((sum, name) => sum + findPiece(name).roomMib, 0);
+  return (mib - (isBuiltTwice ? findPiece('agent').roomMib : 0)) * MIB;
 }
 
-export function spaceProblem(
+export function findSpaceProblem(
   cacheDir: string,
   missing: readonly PieceName[],
   availableBytes: number,
 ): SetupError | null {
   const neededBytes = roomForBytes(missing);
   if (availableBytes >= neededBytes) return null;
-  const names = missing.filter((name) => pieceByName(name).roomMib > 0).join(', ');
+  const names = missing.filter((name) => findPiece(name).roomMib > 0).join(', ');
   return new SetupError(
     `Getting ${names} takes up to ${neededBytes / MIB} MiB, and the disk of the cache folder ${cacheDir} has ${Math.floor(availableBytes / MIB)} MiB free.`,
     'Free space on that disk, or name a folder on another one: export VOIDBOX_CACHE_DIR=…',

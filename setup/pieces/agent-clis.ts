@@ -11,7 +11,7 @@ import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from
 import { findOnPath, isExecutable } from './find-program.ts';
 import { reportGrowth, sizeBelow } from '../long-work.ts';
 import type { FoundPiece, Piece, SetupContext } from './piece.ts';
-import { lastLines, runProgram } from './run-program.ts';
+import { cutToLastLines, runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 const DOWNLOAD_TIMEOUT_MS = 1_200_000;
@@ -152,7 +152,7 @@ async function downloadPackage(context: SetupContext, cli: AgentCli, folder: str
   const archive = (await readdir(folder)).find((name) => name.endsWith('.tgz'));
   if (result.exitCode !== 0 || archive === undefined)
     throw new SetupError(
-      `npm cannot download ${cli.package}:\n${withoutTrace(lastLines(result, 40))}`,
+      `npm cannot download ${cli.package}:\n${withoutTrace(cutToLastLines(result, 40))}`,
       'Check npm’s registry and proxy (npm config list), and retry.',
     );
   return join(folder, archive);
@@ -198,7 +198,7 @@ async function run(context: SetupContext, what: string, program: string, args: r
   const result = await runProgram(context.env, program, args, { timeoutMs: UNPACK_TIMEOUT_MS });
   if (result.exitCode !== 0)
     throw new SetupError(
-      `Set-up cannot ${what} (${program}):\n${lastLines(result)}`,
+      `Set-up cannot ${what} (${program}):\n${cutToLastLines(result)}`,
       'Check the free space of the cache folder.',
     );
 }

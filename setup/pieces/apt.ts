@@ -3,7 +3,7 @@ import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findOnPath } from './find-program.ts';
 import type { SetupContext } from './piece.ts';
-import { lastLines, runProgram } from './run-program.ts';
+import { cutToLastLines, runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 const SYSTEM_LISTS = '/var/lib/apt/lists';
@@ -61,7 +61,7 @@ async function update(context: SetupContext, options: readonly string[]): Promis
   });
   if (result.exitCode !== 0)
     throw new SetupError(
-      `apt-get update failed:\n${lastLines(result)}`,
+      `apt-get update failed:\n${cutToLastLines(result)}`,
       'Fix the apt sources or the network and retry.',
     );
 }
@@ -100,7 +100,7 @@ export async function unpackPackage(
     });
     if (result.exitCode !== 0)
       throw new SetupError(
-        `dpkg-deb can't unpack ${file}:\n${lastLines(result)}`,
+        `dpkg-deb can't unpack ${file}:\n${cutToLastLines(result)}`,
         'Check the free space of the cache folder.',
       );
   } finally {
@@ -127,7 +127,7 @@ async function download(
   if (first.exitCode === 0) return;
   if (source !== null)
     throw new SetupError(
-      `apt can't download ${name}:\n${lastLines(first)}`,
+      `apt can't download ${name}:\n${cutToLastLines(first)}`,
       'Fix the apt sources or the network and retry.',
     );
   // An index that is older than the archive names files that no longer exist, so it is read again once.
@@ -138,7 +138,7 @@ async function download(
   });
   if (second.exitCode !== 0)
     throw new SetupError(
-      `apt can't download ${name}:\n${lastLines(second)}`,
+      `apt can't download ${name}:\n${cutToLastLines(second)}`,
       'Fix the apt sources or the network and retry.',
     );
 }

@@ -1,11 +1,11 @@
 /** The context in which pieces are found: the environment, the system, the kernel's kind, and the other pieces. */
-import { cacheDamage, cacheFolderPath } from '../cache/cache.ts';
+import { findCacheDamage, cacheFolderPath } from '../cache/cache.ts';
 import { createPackagesError } from './distribution-packages.ts';
 import type { Environment } from '../environment.ts';
 import { readHostSystem } from '../machine/host-system.ts';
-import { packageRoot } from '../package-root.ts';
+import { findPackageRoot } from '../package-root.ts';
 import type { FoundPiece, KernelKind, Piece, PieceName, SetupContext } from './piece.ts';
-import { isOptionalPiece, pieceByName } from './pieces.ts';
+import { isOptionalPiece, findPiece } from './pieces.ts';
 import { SetupError } from '../setup-error.ts';
 import { findVoidboxKernel } from './voidbox-kernel.ts';
 
@@ -20,7 +20,7 @@ export async function makeContext(
   const base: SetupContext = {
     env,
     system: readHostSystem(),
-    packageRoot: packageRoot(),
+    packageRoot: findPackageRoot(),
     kernelKind: 'debian',
     progress: onProgress ?? (() => undefined),
     need: (name) => Promise.reject(new Error(`nothing asks for ${name} here`)),
@@ -41,7 +41,7 @@ export function pieceSource(context: SetupContext, install: boolean): (name: Pie
   const need = (name: PieceName): Promise<FoundPiece> => {
     let answer = asked.get(name);
     if (answer === undefined) {
-      answer = findOrGet({ ...context, need }, pieceByName(name), install);
+      answer = findOrGet({ ...context, need }, findPiece(name), install);
       asked.set(name, answer);
     }
     return answer;
@@ -54,7 +54,7 @@ async function findOrGet(context: SetupContext, piece: Piece, install: boolean):
   if (found !== null) return found;
   if (piece.get === null) throw createPackagesError(context, [piece]);
   const folder = piece.folder?.(context);
-  const damage = folder === undefined ? null : cacheDamage(folder);
+  const damage = folder === undefined ? null : findCacheDamage(folder);
   if (!install && !piece.isLocal)
     throw new SetupError(
       damage === null

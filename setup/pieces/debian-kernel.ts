@@ -4,7 +4,7 @@ import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promi
 import { basename, dirname, join } from 'node:path';
 import { hasApt, searchPackages, unpackPackage } from './apt.ts';
 import { ensureCacheFolder, hashInputs, listCacheFolders } from '../cache/cache.ts';
-import { contentsDamage } from '../cache/contents.ts';
+import { findContentsDamage } from '../cache/contents.ts';
 import { compareVersions } from './find-program.ts';
 import { collectModules } from './kernel-modules.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
@@ -54,7 +54,7 @@ interface KernelRecord {
 export async function findDebianKernel(context: SetupContext): Promise<FoundPiece | null> {
   const found: FoundPiece[] = [];
   for (const folder of await listCacheFolders(context.env.cacheDir, PIECE)) {
-    if (contentsDamage(folder) !== null) continue;
+    if (findContentsDamage(folder) !== null) continue;
     const record = JSON.parse(readFileSync(join(folder, 'kernel.json'), 'utf8')) as KernelRecord;
     if (record.recipe === RECIPE && existsSync(join(folder, 'vmlinuz')))
       found.push({ path: join(folder, 'vmlinuz'), version: record.version, from: 'cache' });
@@ -62,7 +62,7 @@ export async function findDebianKernel(context: SetupContext): Promise<FoundPiec
   return found.sort((a, b) => compareVersions(b.version, a.version))[0] ?? null;
 }
 
-export function debianKernelBlocker(context: SetupContext): SetupError | null {
+export function findDebianKernelBlocker(context: SetupContext): SetupError | null {
   if (hasApt(context)) return null;
   return new SetupError(
     `${context.system.name} has no apt, so Debian's guest kernel cannot be fetched.`,
@@ -71,7 +71,7 @@ export function debianKernelBlocker(context: SetupContext): SetupError | null {
 }
 
 export async function getDebianKernel(context: SetupContext): Promise<FoundPiece> {
-  const blocker = debianKernelBlocker(context);
+  const blocker = findDebianKernelBlocker(context);
   if (blocker !== null) throw blocker;
   const chosen = await choosePackage(context);
   const hash = hashInputs([RECIPE, chosen.package, ...WANTED_MODULES]);

@@ -5,7 +5,7 @@ import { askOnTerminal } from '../ask-on-terminal.ts';
 import { findOnPath } from './find-program.ts';
 import { installLine } from '../machine/host-system.ts';
 import type { Piece, SetupContext } from './piece.ts';
-import { lastLines, runProgram } from './run-program.ts';
+import { cutToLastLines, runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 const INSTALL_TIMEOUT_MS = 600_000;
@@ -71,7 +71,7 @@ async function installAsRoot(context: SetupContext, packages: readonly string[])
   const again = await install();
   if (again.exitCode !== 0)
     throw new SetupError(
-      `apt-get can't install ${packages.join(' ')}:\n${lastLines(again)}`,
+      `apt-get can't install ${packages.join(' ')}:\n${cutToLastLines(again)}`,
       'Fix the apt-get errors above and retry.',
     );
 }

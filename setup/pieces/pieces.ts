@@ -1,13 +1,13 @@
 /** Every piece that a machine needs to run micro-VMs and the embedded stack. */
 import { existsSync } from 'node:fs';
 import { agentCliPiece, CLAUDE, CODEX } from './agent-clis.ts';
-import { debianKernelBlocker, findDebianKernel, getDebianKernel } from './debian-kernel.ts';
+import { findDebianKernelBlocker, findDebianKernel, getDebianKernel } from './debian-kernel.ts';
 import { devDisk } from '../dev-disk/dev-disk.ts';
 import { makeInitramfs } from './guest-image.ts';
 import type { FoundPiece, OptionalPieceName, Piece, PieceName, SetupContext } from './piece.ts';
 import { bwrap, busybox, mke2fs, qemu } from './programs.ts';
 import { AGENT_BINARY, binariesFolder, findBinary, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
-import { rustBlocker } from './rust-toolchain.ts';
+import { findRustBlocker } from './rust-toolchain.ts';
 import { SetupError } from '../setup-error.ts';
 import { findTemporalCli, getTemporalCli, temporalCliFolder } from './temporal-cli.ts';
 import { findVoidboxKernel } from './voidbox-kernel.ts';
@@ -35,7 +35,7 @@ const keeper: Piece = {
   needs: [],
   roomMib: 300,
   folder: binariesFolder,
-  blocker: rustBlocker,
+  blocker: findRustBlocker,
   find: async (context) => explicitFile(context, 'keeper', 'VOIDBOX_VM') ?? (await findBinary(context, KEEPER_BINARY)),
   get: (context) => getBinary(context, KEEPER_BINARY),
 };
@@ -50,7 +50,7 @@ const agent: Piece = {
   // One build makes both.
   roomMib: keeper.roomMib,
   folder: binariesFolder,
-  blocker: rustBlocker,
+  blocker: findRustBlocker,
   find: (context) => findBinary(context, AGENT_BINARY),
   get: (context) => getBinary(context, AGENT_BINARY),
 };
@@ -64,7 +64,7 @@ const kernel: Piece = {
   needs: ['busybox'],
   roomMib: 600,
   blocker: (context) =>
-    Promise.resolve(context.kernelKind === 'debian' ? debianKernelBlocker(context) : voidboxKernelMissing()),
+    Promise.resolve(context.kernelKind === 'debian' ? findDebianKernelBlocker(context) : voidboxKernelMissing()),
   find: async (context) =>
     explicitFile(context, 'kernel', 'VOIDBOX_KERNEL') ??
     (await (context.kernelKind === 'voidbox' ? findVoidboxKernel(context) : findDebianKernel(context))),
@@ -125,7 +125,7 @@ export const VM_PIECES: readonly PieceName[] = RUN_PIECES.filter((name) => name 
 /** The pieces that the embedded stack needs even without VMs. */
 export const STACK_PIECES: readonly PieceName[] = ['temporal-cli', 'keeper'];
 
-export function pieceByName(name: PieceName): Piece {
+export function findPiece(name: PieceName): Piece {
   const piece = PIECES.find((candidate) => candidate.name === name);
   if (piece === undefined) throw new Error(`no piece is named ${name}`);
   return piece;

@@ -9,7 +9,7 @@ import { packagesOf } from './distribution-packages.ts';
 import { findProgram, type ProgramWanted } from './find-program.ts';
 import { installLine } from '../machine/host-system.ts';
 import type { FoundPiece, Piece, SetupContext } from './piece.ts';
-import { lastLines, runProgram } from './run-program.ts';
+import { cutToLastLines, runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 import { isStaticElf } from './static-elf.ts';
 
@@ -98,7 +98,7 @@ async function tryJail(context: SetupContext, path: string): Promise<void> {
   ]);
   if (result.exitCode === 0) return;
   throw new SetupError(
-    `bubblewrap is installed but cannot make a jail (${lastLines(result, 1)}).`,
+    `bubblewrap is installed but cannot make a jail (${cutToLastLines(result, 1)}).`,
     'Allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000 (Ubuntu also: kernel.apparmor_restrict_unprivileged_userns=0)',
   );
 }

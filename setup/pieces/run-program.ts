@@ -133,7 +133,7 @@ function childrenOf(pid: number): readonly number[] {
 }
 
 /** Returns the last lines of a failed program's output, for a message. */
-export function lastLines(result: ProgramResult, count = 15): string {
+export function cutToLastLines(result: ProgramResult, count = 15): string {
   const text = `${result.stdout}\n${result.stderr}`.trimEnd();
   return text.split('\n').slice(-count).join('\n').trim();
 }

@@ -4,11 +4,11 @@ import { copyFile, mkdir } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from '../cache/cache.ts';
 import { withFileLock } from '../file-lock.mjs';
-import { regularFilesBelow } from '../cache/files-below.ts';
+import { listRegularFilesBelow } from '../cache/files-below.ts';
 import { findOnPath, isExecutable } from './find-program.ts';
 import { reportWhile } from '../long-work.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
-import { lastLines, runProgram } from './run-program.ts';
+import { cutToLastLines, runProgram } from './run-program.ts';
 import { findCargo } from './rust-toolchain.ts';
 import { SetupError } from '../setup-error.ts';
 
@@ -31,7 +31,7 @@ export function rustSources(packageRoot: string): string[] {
   for (const folder of SOURCE_FOLDERS) {
     const root = join(packageRoot, folder);
     if (!existsSync(root)) continue;
-    const paths = regularFilesBelow(root).filter(
+    const paths = listRegularFilesBelow(root).filter(
       (path) => /\.(?:rs|txt)$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(path),
     );
     files.push(...paths.map((path) => join(root, path)));
@@ -92,7 +92,7 @@ async function build(context: SetupContext, into: string): Promise<void> {
       const result = await reportWhile(context.progress, 'compiling the keeper and the guest agent', compiling);
       if (result.exitCode !== 0)
         throw new SetupError(
-          `The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`,
+          `The keeper and the guest agent don't compile:\n${cutToLastLines(result, 40)}`,
           'Fix the cargo errors above and retry.',
         );
       for (const binary of BINARIES)

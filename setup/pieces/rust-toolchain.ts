@@ -38,7 +38,7 @@ export async function findCargo(context: SetupContext): Promise<Cargo> {
  * Returns the reason why the binaries cannot be compiled, if it is known before compiling; null if there is no known
  * reason.
  */
-export async function rustBlocker(context: SetupContext): Promise<SetupError | null> {
+export async function findRustBlocker(context: SetupContext): Promise<SetupError | null> {
   try {
     await findCargo(context);
   } catch (error) {

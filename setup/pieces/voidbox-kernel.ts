@@ -10,7 +10,7 @@ import { findOnPath } from './find-program.ts';
 import { installLine } from '../machine/host-system.ts';
 import { reportWhile } from '../long-work.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
-import { lastLines, runProgram } from './run-program.ts';
+import { cutToLastLines, runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 export const VOIDBOX_KERNEL_PIECE = 'kernel-voidbox';
@@ -125,7 +125,7 @@ async function unpackDebianSource(context: SetupContext, work: string): Promise<
   });
   if (result.exitCode !== 0)
     throw new SetupError(
-      `The kernel's source can't be unpacked:\n${lastLines(result)}`,
+      `The kernel's source can't be unpacked:\n${cutToLastLines(result)}`,
       'Check the free space of the cache folder: the build needs 3 GB.',
     );
   await rm(tree, { recursive: true, force: true });
@@ -149,7 +149,7 @@ async function compile(context: SetupContext, source: string, build: string, int
     });
     if (result.exitCode !== 0)
       throw new SetupError(
-        `make ${args.join(' ')} failed:\n${lastLines(result, 30)}`,
+        `make ${args.join(' ')} failed:\n${cutToLastLines(result, 30)}`,
         'Fix the make errors above and retry.',
       );
     return result.stdout.trim();

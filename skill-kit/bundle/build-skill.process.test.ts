@@ -19,7 +19,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { regularFilesBelow } from '../../setup/cache/files-below.ts';
+import { listRegularFilesBelow } from '../../setup/cache/files-below.ts';
 import { TemporaryFolder, type Ran } from '../../test/rig/skills/skill-command.ts';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
@@ -57,7 +57,7 @@ async function mustBuild(entry: string, out: string, args: readonly string[] = [
 
 /** Path and content of everything below a folder, and whether it may be executed. */
 function contentOf(folder: string): Record<string, string> {
-  const paths = regularFilesBelow(folder).map((path) => join(folder, path));
+  const paths = listRegularFilesBelow(folder).map((path) => join(folder, path));
   return Object.fromEntries(
     paths.map((path) => [`${path.slice(folder.length)} ${statSync(path).mode & 0o111}`, readFileSync(path, 'base64')]),
   );

@@ -3,8 +3,8 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, realpathSync, rmSync, s
 import { basename, join, resolve, sep } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
-import { filesBelow } from '../../setup/cache/files-below.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { listFilesBelow } from '../../setup/cache/files-below.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { bundle, bundleProgram, type BundleOptions, type Program } from './bundle.ts';
 import { BUN_TARGETS, type BunTarget, type Compilation, compileAll } from './bun.ts';
 import { findEntry } from './find-entry.ts';
@@ -102,7 +102,7 @@ async function fillFolder(
       skillMd({ definition, version, needs: needsOf(mode), builtWith: readBuilderVersion() }, protocol),
     );
     writeFileSync(join(folder, 'package.json'), packageJson(definition, version, existing));
-    files = filesBelow(folder).map(({ path }) => path);
+    files = listFilesBelow(folder).map(({ path }) => path);
   });
   return {
     name: definition.name,
@@ -207,7 +207,7 @@ function notesOnPlace(target: string, cwd: string): readonly string[] {
 }
 
 function readBuilderVersion(): string {
-  const { name, version } = JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8')) as {
+  const { name, version } = JSON.parse(readFileSync(join(findPackageRoot(), 'package.json'), 'utf8')) as {
     readonly name: string;
     readonly version: string;
   };

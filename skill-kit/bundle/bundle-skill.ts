@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } fr
 import { dirname, join, relative } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
-import { regularFilesBelow } from '../../setup/cache/files-below.ts';
+import { listRegularFilesBelow } from '../../setup/cache/files-below.ts';
 import { bundle } from './bundle.ts';
 import { copyTree } from './copy-tree.ts';
 import { skillDirOf } from '../prompt/reference-loader.ts';
@@ -77,5 +77,5 @@ function keep(stateDir: string, codeHash: string, code: string, folder: string):
 
 function referencesOf(folder: string): readonly string[] {
   const root = join(folder, 'references');
-  return existsSync(root) ? regularFilesBelow(root).map((path) => join(root, path)) : [];
+  return existsSync(root) ? listRegularFilesBelow(root).map((path) => join(root, path)) : [];
 }

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { type OutputChunk, type OutputOptions, type Plugin, type RolldownLog, rolldown } from 'rolldown';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { LEAST_NODE } from './run-scripts.ts';
 
 export interface Bundle {
@@ -208,7 +208,7 @@ function virtual({ main, modules = {} }: Program): Plugin {
 
 /** A skill runs with the skill-kit of the installation that bundles it. */
 function resolution(forWorker: boolean): Resolution {
-  const root = packageRoot();
+  const root = findPackageRoot();
   const kit = join(root, 'dist/skill-kit');
   // Installed, our dependencies lie beside us.
   const beside = basename(dirname(root)) === 'node_modules' ? [dirname(root)] : [];

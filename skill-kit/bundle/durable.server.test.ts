@@ -3,10 +3,10 @@ import { execFile } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 
-const BIN = join(packageRoot(), 'bin/voidbox.js');
+const BIN = join(findPackageRoot(), 'bin/voidbox.js');
 const SKILL = `
   import { skill, terminal, z } from 'voidbox/skill-kit';
   export default skill({ name: 'reader', description: 'Reads.', version: '1.0.0', entry: 'read' })

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Plugin } from 'rolldown';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { bundle } from './bundle.ts';
 import { lazyArktype } from './lazy-arktype.ts';
 
 const run = promisify(execFile);
-const ENTRY = join(packageRoot(), 'entry-of-a-test.js');
+const ENTRY = join(findPackageRoot(), 'entry-of-a-test.js');
 /** What ArkType says of all of its keywords, of values that each is given, and of what is made of them. */
 const CODE = `
   import { configure } from 'arktype/config';
@@ -59,7 +59,7 @@ let modules: readonly string[];
 beforeAll(async () => {
   writeFileSync(
     folder.file('names.js'),
-    `import ${JSON.stringify(join(packageRoot(), 'node_modules/arktype/out/index.js'))};`,
+    `import ${JSON.stringify(join(findPackageRoot(), 'node_modules/arktype/out/index.js'))};`,
   );
   ({ modules } = await bundle(folder.file('names.js')));
   return () => folder[Symbol.dispose]();

@@ -6,7 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Plugin } from 'rolldown';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 
 /**
  * The modules of ArkType that name web classes, for which Node loads its HTTP client. `KINDS` is the one that lists
@@ -59,7 +59,7 @@ const LAZY_WEB_CLASSES: Plugin = {
   transform: {
     filter: { id: NAMING },
     handler(code) {
-      const classes = JSON.stringify(join(packageRoot(), 'dist/skill-kit/bundle/lazy-web-classes.js'));
+      const classes = JSON.stringify(join(findPackageRoot(), 'dist/skill-kit/bundle/lazy-web-classes.js'));
       const told = code.replace(SAME_CLASS, `(${SAME_CLASS} || isStoodInFor(constructorName, ctor))`);
       return `import { FormData, Headers, Request, Response, isStoodInFor } from ${classes};\n${told}`;
     },

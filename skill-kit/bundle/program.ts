@@ -1,7 +1,7 @@
 /** Writes the code that wraps a skill's entry and makes a program of it. */
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import type { RunOrigin } from './run-origin.ts';
 import type { Program } from './bundle.ts';
 import { lazyArktype } from './lazy-arktype.ts';
@@ -23,14 +23,16 @@ const GUARD = 'voidbox:guard';
 export function programOf(entry: string, base: ReferencesBase, modules: readonly string[] = []): Program {
   const arktype = arktypeConfigs(modules);
   const origin =
-    typeof base === 'string' ? '' : `, ${JSON.stringify({ entry, voidboxRoot: packageRoot() } satisfies RunOrigin)}`;
+    typeof base === 'string'
+      ? ''
+      : `, ${JSON.stringify({ entry, voidboxRoot: findPackageRoot() } satisfies RunOrigin)}`;
   const main = [
     // These come first, since they count for what is loaded after them.
     `import '${STDOUT}';`,
     `import '${ENVIRONMENT}';`,
     ...(arktype.length === 0 ? [] : [`import '${ARKTYPE}';`]),
     ...(typeof base === 'string' ? [] : [`import { loaded } from '${GUARD}';`]),
-    `import { runProgram } from ${JSON.stringify(join(packageRoot(), 'dist/skill-kit/bundle/program-main.js'))};`,
+    `import { runProgram } from ${JSON.stringify(join(findPackageRoot(), 'dist/skill-kit/bundle/program-main.js'))};`,
     `import definition from ${JSON.stringify(entry)};`,
     ...(base === 'above-script' ? ["import { fileURLToPath } from 'node:url';"] : []),
     ...(base === 'above-executable' ? ["import { dirname } from 'node:path';"] : []),
@@ -52,12 +54,12 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
 
 /** Without this, output that libraries print while loading would precede the answer or break a protocol. */
 function stdoutClaim(): string {
-  return `import { claimStdout } from ${JSON.stringify(join(packageRoot(), 'dist/skill-kit/cli/own-stdout.js'))};\nclaimStdout();`;
+  return `import { claimStdout } from ${JSON.stringify(join(findPackageRoot(), 'dist/skill-kit/cli/own-stdout.js'))};\nclaimStdout();`;
 }
 
 /** The author's code is loaded as a worker loads it. */
 function renderWithheldEnvironment(): string {
-  return `import { withholdEnvironment } from ${JSON.stringify(join(packageRoot(), 'dist/skill-kit/drive/skill-environment.js'))};\nwithholdEnvironment();`;
+  return `import { withholdEnvironment } from ${JSON.stringify(join(findPackageRoot(), 'dist/skill-kit/drive/skill-environment.js'))};\nwithholdEnvironment();`;
 }
 
 /** Until the entry has been loaded: a mistake in it is the author's, with the lines of the source, and not one of Node. */

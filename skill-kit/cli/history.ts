@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
 import { type HistoryEntry, readEntry } from '../../domain/step-machine/replay.ts';
-import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
+import { countJsonBytes } from '../../domain/step-machine/size-limits.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { parseJson, type Source } from './inputs.ts';
 
@@ -74,7 +74,7 @@ export function readHistory({ text, where }: Source, identity: string | null): H
         visits,
         last,
       };
-      return survivesJson(stores) && survivesJson(last) && jsonBytes(made) <= LARGEST_BYTES ? made : null;
+      return survivesJson(stores) && survivesJson(last) && countJsonBytes(made) <= LARGEST_BYTES ? made : null;
     },
   };
 }

@@ -3,7 +3,7 @@
  * whatever can grow has to have another way in.
  */
 import { findLostNumber } from '../../domain/units/lost-number.ts';
-import { depthProblem } from '../../domain/step-machine/size-limits.ts';
+import { findDepthProblem } from '../../domain/step-machine/size-limits.ts';
 import type { Flags } from './flags.ts';
 import { readTextFile } from './input-bytes.ts';
 import { type CommandIo, messageOf, UsageError, FolderAsInput } from './io.ts';
@@ -37,7 +37,7 @@ export class Inputs {
     const source = await this.#source(name);
     if (source === null) return undefined;
     const value = parseJson(source.text, source.where);
-    const deep = depthProblem(`${source.where} has`, value);
+    const deep = findDepthProblem(`${source.where} has`, value);
     if (deep !== null) throw new Error(deep);
     return value;
   }

@@ -1,6 +1,6 @@
 /** One command of the engine, carried out by the author's callback: what it gives is the event that answers. */
 import type { Command } from '../../domain/step-machine/command.ts';
-import { deepMerge, isDeeperThan, isPlain } from '../../domain/step-machine/deep-merge.ts';
+import { mergeDeep, isDeeperThan, isPlain } from '../../domain/step-machine/deep-merge.ts';
 import type {
   SkillDefinition,
   StepConfig,
@@ -11,7 +11,7 @@ import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import type { RecordLog, StepRecord } from '../../domain/step-machine/records.ts';
 import { describeIssues } from '../../domain/step-machine/schema.ts';
-import { MOST_LEVELS, depthProblem } from '../../domain/step-machine/size-limits.ts';
+import { MOST_LEVELS, findDepthProblem } from '../../domain/step-machine/size-limits.ts';
 import { type FrameState, frameOf, type SessionState } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
 import { act } from '../author/act.ts';
@@ -58,7 +58,7 @@ export function execute(runtime: SkillRuntime, state: SessionState, command: Cal
       return { type: 'rendered', cursor, prompt: renderPrompt(runtime, at, command) };
     case 'validate': {
       // Accepted, it would be in the session for good, and what comes of it could not be told.
-      const deep = depthProblem('the answer has', command.value);
+      const deep = findDepthProblem('the answer has', command.value);
       if (deep !== null) return { type: 'validated', cursor, ok: false, message: deep };
       const checked = checkValue(at.config.response!, command.value, `step "${command.step}": response`);
       return checked.ok
@@ -200,7 +200,7 @@ function save(
 
 /** What is wrong with a write, and not merely absent from it: sub-stores are filled bit by bit. */
 function writeWarning(schema: AnySchema, before: unknown, write: unknown, store: string): string | null {
-  const result = schema['~standard'].validate(deepMerge(before, write));
+  const result = schema['~standard'].validate(mergeDeep(before, write));
   if ('then' in result || result.issues === undefined) return null;
   const wrong = result.issues.filter(({ path = [] }) =>
     isWithin(

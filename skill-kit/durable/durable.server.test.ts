@@ -8,7 +8,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { type Rig, rigOf } from '../../test/rig/servers/mcp-client.ts';
 
 /** `a` writes its key to a file, then waits until a gate is opened, if the skill has a gate. */
@@ -26,7 +26,7 @@ const DEFINITION = (name: string): string => `skill({ name: '${name}', version: 
   .step('b', { prompt: ({ refs }) => refs.load('b.md'), response: z.object({ w: z.string() }), save: ({ response }) => ({ step: { said: response.w } }), next: terminal })
   .build()`;
 
-const BIN = join(packageRoot(), 'bin/voidbox.js');
+const BIN = join(findPackageRoot(), 'bin/voidbox.js');
 let dir: string;
 let script: string;
 let env: Record<string, string>;
@@ -34,7 +34,7 @@ let env: Record<string, string>;
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-durable-'));
   mkdirSync(join(dir, 'node_modules'));
-  symlinkSync(packageRoot(), join(dir, 'node_modules/voidbox'));
+  symlinkSync(findPackageRoot(), join(dir, 'node_modules/voidbox'));
   script = writeScript('acting');
   mkdirSync(join(dir, 'acting/references'));
   writeFileSync(join(dir, 'acting/references/b.md'), 'B, by reference');

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { regularFilesBelow } from '../../setup/cache/files-below.ts';
+import { listRegularFilesBelow } from '../../setup/cache/files-below.ts';
 import { contentOf, type Sources } from './sources.ts';
 import { unwrap, below, is, isFunction, memberName, type Node } from './syntax.ts';
 
@@ -31,7 +31,7 @@ export function orphanReferences(sources: Sources, folder: string): readonly str
 function referencesIn(root: string): readonly string[] {
   try {
     if (statSync(root, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
-    return regularFilesBelow(root);
+    return listRegularFilesBelow(root);
   } catch (cause) {
     throw new CodedError('skill/unusable', `${root} cannot be read: ${(cause as Error).message}`, { cause });
   }

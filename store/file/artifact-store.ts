@@ -8,7 +8,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
 import { createDamageError, runFileFailure } from './damage.ts';
-import { artifactsDir, DurableFolders, storeFailure, syncDir } from './layout.ts';
+import { artifactsDir, DurableFolders, createStoreFailure, syncDir } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 import { makePrivateDir } from '../state-folder.ts';
 
@@ -26,7 +26,7 @@ export function createFileArtifactStore(stateDir: string): ArtifactStore {
       } catch (error) {
         // A failure of the source belongs to its caller, not to the store.
         if (errnoOf(error) === undefined) throw error;
-        throw storeFailure('cannot store below', dir, error);
+        throw createStoreFailure('cannot store below', dir, error);
       }
     },
     claim: (ref) => Promise.resolve(isSha256(ref.sha256) && claim(dir, ref)),
@@ -77,7 +77,7 @@ function claim(dir: string, { sha256, sizeBytes }: DataRef): boolean {
   try {
     return [path, trashPath(dir, sha256), path].some((place) => claimAt(place, sizeBytes));
   } catch (error) {
-    throw storeFailure('cannot claim', path, error);
+    throw createStoreFailure('cannot claim', path, error);
   }
 }
 

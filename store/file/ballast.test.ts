@@ -7,7 +7,7 @@ import { ballastPath, createBallast } from './ballast.ts';
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import { isDiskFull, readDiskRoom } from '../disk-room.ts';
 import { nameHalfFile } from '../half-files.ts';
-import { storeFailure } from './layout.ts';
+import { createStoreFailure } from './layout.ts';
 
 const MIB = 1024 * 1024;
 let stateDir: string;
@@ -90,12 +90,12 @@ test('a full disk is recognized however its failure is wrapped', () => {
     syscall: 'write',
   });
   expect(isDiskFull(enospc)).toBe(true);
-  expect(isDiskFull(storeFailure('cannot append to', '/x', enospc))).toBe(true);
-  expect(isDiskFull(new CodedError('store/io', 'x', { cause: storeFailure('cannot append to', '/x', enospc) }))).toBe(
-    true,
-  );
-  expect(isDiskFull(storeFailure('cannot append to', '/x', Object.assign(new Error('EIO'), { code: 'EIO' })))).toBe(
-    false,
-  );
+  expect(isDiskFull(createStoreFailure('cannot append to', '/x', enospc))).toBe(true);
+  expect(
+    isDiskFull(new CodedError('store/io', 'x', { cause: createStoreFailure('cannot append to', '/x', enospc) })),
+  ).toBe(true);
+  expect(
+    isDiskFull(createStoreFailure('cannot append to', '/x', Object.assign(new Error('EIO'), { code: 'EIO' }))),
+  ).toBe(false);
   expect(isDiskFull('ENOSPC')).toBe(false);
 });

@@ -1,7 +1,7 @@
 /** Errors for data that is not what was written. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { errnoOf } from '../errno.ts';
-import { storeFailure } from './layout.ts';
+import { createStoreFailure } from './layout.ts';
 
 /** Errors of system calls which mean that a file or folder of a run is something else. */
 const WRONG_KIND = new Set(['EISDIR', 'ENOTDIR', 'EEXIST', 'ELOOP', 'ENXIO']);
@@ -11,12 +11,12 @@ export function createDamageError(path: string, what: string, cause?: unknown): 
 }
 
 /**
- * Like `storeFailure`, for a file that belongs to one run: a file of the wrong kind is damage, and a retry does not
+ * Like `createStoreFailure`, for a file that belongs to one run: a file of the wrong kind is damage, and a retry does not
  * help.
  */
 export function runFileFailure(doing: string, path: string, error: unknown): CodedError {
   const errno = errnoOf(error);
   return errno !== undefined && WRONG_KIND.has(errno)
     ? createDamageError(path, `${doing}: ${(error as Error).message}`, error)
-    : storeFailure(doing, path, error);
+    : createStoreFailure(doing, path, error);
 }

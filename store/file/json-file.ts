@@ -16,7 +16,7 @@ import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import type { Durability } from './durability.ts';
 import { createDamageError, runFileFailure } from './damage.ts';
-import { type DurableFolders, storeFailure, syncDir } from './layout.ts';
+import { type DurableFolders, createStoreFailure, syncDir } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 import { nameHalfFile } from '../half-files.ts';
 
@@ -126,6 +126,6 @@ export async function removeFile(path: string): Promise<void> {
   try {
     await rm(path, { force: true });
   } catch (error) {
-    throw storeFailure('cannot remove', path, error);
+    throw createStoreFailure('cannot remove', path, error);
   }
 }

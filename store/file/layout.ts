@@ -66,7 +66,7 @@ export class DurableFolders {
 }
 
 /** Converts the failure of a system call to a coded error; coded errors pass through. */
-export function storeFailure(doing: string, path: string, error: unknown): CodedError {
+export function createStoreFailure(doing: string, path: string, error: unknown): CodedError {
   if (error instanceof CodedError) return error;
   const reason = error instanceof Error ? error.message : String(error);
   return new CodedError('store/io', `${doing} ${path}: ${reason}`, { cause: error });

@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import type { OutputPlace } from './commit-log.ts';
 import { createDamageError, runFileFailure } from './damage.ts';
 import { errnoOf } from '../errno.ts';
-import { storeFailure, syncDir } from './layout.ts';
+import { createStoreFailure, syncDir } from './layout.ts';
 import { SharedSync } from './shared-sync.ts';
 import { quote } from '../../domain/units/quote.ts';
 
@@ -48,7 +48,7 @@ export class OutputFileWriter {
       this.#size += bytes.length;
       return { file: this.#name, offset, bytes: bytes.length };
     } catch (error) {
-      throw storeFailure('cannot write', path, error);
+      throw createStoreFailure('cannot write', path, error);
     }
   }
 
@@ -69,7 +69,7 @@ export class OutputFileWriter {
       }
       this.#syncedBytes = size;
     } catch (error) {
-      throw storeFailure('cannot sync', join(this.#dir, this.#name), error);
+      throw createStoreFailure('cannot sync', join(this.#dir, this.#name), error);
     }
   }
 

@@ -12,7 +12,7 @@ import { ARTIFACT_GRACE_MS, NAMING_MS } from '../prune-times.ts';
 import { artifactPath, partialDir, restoreFromTrash, trashPath } from './artifact-store.ts';
 import { readAllRuns } from '../every-run.ts';
 import { createFileRunIndex } from './run-index.ts';
-import { artifactsDir, damagedDir, storeFailure } from './layout.ts';
+import { artifactsDir, damagedDir, createStoreFailure } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 import { listHalfFilesIn } from '../half-files.ts';
 import { makePrivateDir, runsDir, runDir } from '../state-folder.ts';
@@ -33,7 +33,7 @@ export async function prune(stateDir: string, options: PruneOptions): Promise<Pr
     const runBytes = removed.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
     return { runs: removed.map(({ runId }) => runId), removed, runBytes, damaged: survey.damaged, ...garbage };
   } catch (error) {
-    throw storeFailure('cannot prune', stateDir, error);
+    throw createStoreFailure('cannot prune', stateDir, error);
   }
 }
 

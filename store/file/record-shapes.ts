@@ -90,7 +90,7 @@ const PREFIXED: readonly (readonly [string, Check])[] = [
 ];
 
 /** Returns the problem of a record with this name; null: the record is valid, or its name is not known here. */
-export function recordProblem(name: string, value: unknown): string | null {
+export function findRecordProblem(name: string, value: unknown): string | null {
   const check = Object.hasOwn(SHAPES, name) ? SHAPES[name] : PREFIXED.find(([prefix]) => name.startsWith(prefix))?.[1];
   return check === undefined ? null : check(value, name);
 }

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { isRunId, unescapeRunId } from '../../domain/run/run-id.ts';
 import { createDamageError } from './damage.ts';
-import { damagedDir, storeFailure, syncDir, type DurableFolders } from './layout.ts';
+import { damagedDir, createStoreFailure, syncDir, type DurableFolders } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 import { nameHalfFile, removeHalfFilesIn } from '../half-files.ts';
 import { FOLDER_NAME_BYTES, runDir, runFolderName, runsDir } from '../state-folder.ts';
@@ -44,7 +44,7 @@ export async function listRunFolders(parent: string): Promise<readonly RunFolder
     names = (await readdir(parent)).toSorted();
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return [];
-    throw storeFailure('cannot list', parent, error);
+    throw createStoreFailure('cannot list', parent, error);
   }
   return names.flatMap((name): RunFolder[] => {
     const path = join(parent, name);
@@ -76,7 +76,7 @@ export async function makeRunFolder(stateDir: string, folders: DurableFolders, r
     await syncDir(dir);
   } catch (error) {
     rmSync(partial, { force: true });
-    throw storeFailure('cannot write', join(dir, ID_FILE), error);
+    throw createStoreFailure('cannot write', join(dir, ID_FILE), error);
   }
 }
 
@@ -87,7 +87,7 @@ export function removeHalfFilesOfRun(stateDir: string, runId: string): void {
     removeHalfFilesIn(dir);
     removeHalfFilesIn(recordsDir(stateDir, runId));
   } catch (error) {
-    throw storeFailure('cannot remove half files of', dir, error);
+    throw createStoreFailure('cannot remove half files of', dir, error);
   }
 }
 
@@ -107,7 +107,7 @@ function readHashedId(parent: string, name: string): string {
     const errno = errnoOf(error);
     if (errno === undefined) throw createDamageError(path, 'it does not hold the id of the run', error);
     if (errno === 'ENOENT' || errno === 'EISDIR') throw createDamageError(path, 'the id of the run is missing', error);
-    throw storeFailure('cannot read', path, error);
+    throw createStoreFailure('cannot read', path, error);
   }
   if (typeof id !== 'string' || !isRunId(id) || runFolderName(id) !== name)
     throw createDamageError(path, 'it holds the id of another run');

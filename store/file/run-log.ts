@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { storableEvent } from '../../domain/run/event-limits.ts';
+import { toStorableEvent } from '../../domain/run/event-limits.ts';
 import {
   CommitFold,
   encodeCommit,
@@ -95,7 +95,7 @@ export class RunLog {
    */
   append(events: readonly NewRunEvent[], writer: Writer | undefined): number {
     // Outside of the `try`: a defect of the writer is not a failure of the disk, and a retry does not help.
-    const storable = events.map(storableEvent);
+    const storable = events.map(toStorableEvent);
     try {
       return this.#append(storable, writer);
     } catch (error) {

@@ -7,7 +7,7 @@ import { createDamageError } from './damage.ts';
 import type { Durability } from './durability.ts';
 import { createJson, isEmptyFile, readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
-import { recordProblem } from './record-shapes.ts';
+import { findRecordProblem } from './record-shapes.ts';
 import { makeRunFolder, recordsDir, refuseSetAside } from './run-folder.ts';
 import { runFolderName } from '../state-folder.ts';
 import { quote } from '../../domain/units/quote.ts';
@@ -76,7 +76,7 @@ export function readRecord(stateDir: string, runId: string, name: string): unkno
   const path = recordPath(stateDir, runId, name);
   const value = readJson(path);
   if (value === null) refuseSetAside(stateDir, runFolderName(runId));
-  const problem = value === null ? null : recordProblem(name, value);
+  const problem = value === null ? null : findRecordProblem(name, value);
   if (problem !== null) throw createDamageError(path, problem);
   return value;
 }

@@ -3,7 +3,7 @@ import { existsSync, renameSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { DamagedRun } from '../../activities/ports/run-inspector.ts';
 import { makePrivateDir, runsDir } from '../state-folder.ts';
-import { damagedDir, storeFailure, syncDir } from './layout.ts';
+import { damagedDir, createStoreFailure, syncDir } from './layout.ts';
 
 /**
  * While the folder is there, Voidbox refuses to continue the run (`store/damaged`).
@@ -19,7 +19,7 @@ export async function setAside(stateDir: string, { place }: DamagedRun): Promise
     await syncDir(runsDir(stateDir));
     return target;
   } catch (error) {
-    throw storeFailure('cannot set aside', place, error);
+    throw createStoreFailure('cannot set aside', place, error);
   }
 }
 

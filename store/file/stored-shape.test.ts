@@ -3,10 +3,10 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { toWire } from '../../domain/plan/wire.ts';
-import { packageRoot } from '../../setup/package-root.ts';
-import { recordProblem } from './record-shapes.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
+import { findRecordProblem } from './record-shapes.ts';
 
-const SPECS = join(packageRoot(), 'test/spec');
+const SPECS = join(findPackageRoot(), 'test/spec');
 const PLANS = readdirSync(SPECS)
   .map((name) => join(SPECS, name, 'plan.json'))
   .filter((path) => existsSync(path))
@@ -15,8 +15,8 @@ const PLANS = readdirSync(SPECS)
 test('golden plans are read back, with their defaults and as they travel', () => {
   expect(PLANS.length).toBeGreaterThan(50);
   for (const plan of PLANS) {
-    expect(recordProblem('plan', plan)).toBeNull();
-    expect(recordProblem('plan', JSON.parse(JSON.stringify(toWire(plan))))).toBeNull();
+    expect(findRecordProblem('plan', plan)).toBeNull();
+    expect(findRecordProblem('plan', JSON.parse(JSON.stringify(toWire(plan))))).toBeNull();
   }
 });
 
@@ -26,7 +26,7 @@ function problemAfter(change: (stage: any, scope: any, plan: any) => unknown): s
     PLANS.find(({ stages, scopes }) => stages[0].work.kind === 'command' && scopes.length > 0),
   );
   change(plan.stages[0], plan.scopes[0], plan);
-  return recordProblem('plan', plan);
+  return findRecordProblem('plan', plan);
 }
 
 test.each<[string, (stage: any, scope: any, plan: any) => unknown, string]>([

@@ -11,7 +11,7 @@ import type { Receiver, SessionVariables, Wanted } from '../../activities/ports/
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import {
-  envProblems,
+  findEnvProblems,
   describeMissing,
   missingOf,
   MOST_VARIABLE_BYTES,
@@ -177,7 +177,7 @@ function readWanted(stateDir: string, session: string): Wanted | null {
   const value = readJson(stateDir, session, WANTED);
   if (value === null) return null;
   const { skill, names, firstRun } = value;
-  if (typeof skill !== 'string' || envProblems(names).length > 0 || !isRun(firstRun)) return null;
+  if (typeof skill !== 'string' || findEnvProblems(names).length > 0 || !isRun(firstRun)) return null;
   return { skill, names: names as readonly string[], firstRun };
 }
 

@@ -13,7 +13,7 @@ import type { Attack } from '../rig/runs/attacker-workflow.ts';
 import { connectRuns } from '../../client/temporal/connect.ts';
 import type { StackInfo } from '../../client/embedded/stack.ts';
 import { awaitOutcome } from '../../client/runs/runs.ts';
-import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
 
@@ -66,7 +66,7 @@ async function failureOfClient(
   request: unknown,
 ): Promise<{ code: string | undefined; message: string }> {
   const { stack } = await ps();
-  const runs = await connectRuns(embeddedAddress(stack!.address));
+  const runs = await connectRuns(createEmbeddedAddress(stack!.address));
   try {
     await runs.client.workflow.start('voidboxRun', { workflowId: runId, taskQueue: 'voidbox', args: [request] });
     const { failure } = await awaitOutcome(runs.client, runId);
@@ -116,7 +116,7 @@ test(
   async () => {
     await type('up');
     const { stack } = await ps();
-    const runs = await connectRuns(embeddedAddress(stack!.address));
+    const runs = await connectRuns(createEmbeddedAddress(stack!.address));
     const connection = await NativeConnection.connect({ address: stack!.address });
     const evil = await Worker.create({
       connection,

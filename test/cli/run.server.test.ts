@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { StackInfo } from '../../client/embedded/stack.ts';
-import { regularFilesBelow } from '../../setup/cache/files-below.ts';
+import { listRegularFilesBelow } from '../../setup/cache/files-below.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
 const spec = (name: string, steps: readonly string[]): string =>
@@ -182,7 +182,9 @@ describe('a run by the command line', () => {
     const logs = await voidbox('logs', 'input-1');
     expect(logs.stdout + logs.stderr).toContain('warning: the variable MAYBE is not set on the host');
     const state = join(dir, 'state');
-    expect(regularFilesBelow(state).filter((path) => readFileSync(join(state, path)).includes('hunter2'))).toEqual([]);
+    expect(listRegularFilesBelow(state).filter((path) => readFileSync(join(state, path)).includes('hunter2'))).toEqual(
+      [],
+    );
   });
 
   test('-d does not wait for the end; cancel ends the run', async () => {
@@ -240,8 +242,8 @@ describe('a run by the command line', () => {
     const started = await voidbox('run', '-d', 'long.yaml', '--run-id', 'long-4');
     expect(started.code, started.stderr).toBe(0);
     const { connectRuns } = await import('../../client/temporal/connect.ts');
-    const { embeddedAddress } = await import('../../client/temporal/temporal-address.ts');
-    const runs = await connectRuns(embeddedAddress(readStackFile().address));
+    const { createEmbeddedAddress } = await import('../../client/temporal/temporal-address.ts');
+    const runs = await connectRuns(createEmbeddedAddress(readStackFile().address));
     await until('its admission', () => {
       try {
         return readFileSync(join(dir, 'state', 'runs', 'long-4', 'events.jsonl'), 'utf8').includes('stage-started');

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { GREETER } from '../rig/skills/session-skills.ts';
 
@@ -110,7 +110,7 @@ test(
     typedBehindNpx = true;
     // Its folder has no package for npx, so npx needs the path.
     expect((await voidbox('session', 'status', 'first')).stdout).toContain(
-      `Next: npx ${packageRoot()} session advance first --step confirm --turn 2 --output JSON`,
+      `Next: npx ${findPackageRoot()} session advance first --step confirm --turn 2 --output JSON`,
     );
     typedBehindNpx = false;
     const late = await voidbox(

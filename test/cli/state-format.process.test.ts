@@ -7,10 +7,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openDurableSessions } from '../../client/skill-door.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { ensureStack } from '../../client/embedded/stack.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { leaveFinishedRuns } from './finished-runs.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const SPEC =
   'kind: workflow\nname: f\nsandbox: { mode: mock }\nworkflow:\n  steps:\n    - { name: a, run: { program: echo } }\n';
 const REMEDY =

@@ -6,7 +6,7 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, wri
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { type Typed, typeCommand } from '../rig/runs/typed-command.ts';
 
 interface Row {
@@ -15,7 +15,7 @@ interface Row {
   readonly needs: string;
 }
 
-const DOCS = readFileSync(join(packageRoot(), 'docs/reference/void-box.md'), 'utf8');
+const DOCS = readFileSync(join(findPackageRoot(), 'docs/reference/void-box.md'), 'utf8');
 const ROWS: readonly Row[] = [...DOCS.matchAll(/^\| `([^`]+)` \| (yes|no) \| (.+) \|$/gm)].map(
   ([, file, runs, needs]) => ({ file: file!, runs: runs === 'yes', needs: needs! }),
 );

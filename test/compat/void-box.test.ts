@@ -13,7 +13,7 @@ import { checkPlan } from '../../domain/language/check-plan.ts';
 import { Problems } from '../../domain/language/text/diagnostics.ts';
 import { readSource } from '../../domain/language/text/source.ts';
 import type { TreeNode } from '../../domain/language/text/tree.ts';
-import { specSchema } from '../../domain/language/grammar/json-schema.ts';
+import { createSpecSchema } from '../../domain/language/grammar/json-schema.ts';
 import { compileEditorSchema } from '../rig/skills/editor-schema.ts';
 
 const ROOT = join(import.meta.dirname, 'void-box');
@@ -21,7 +21,7 @@ const FILES = readdirSync(ROOT, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile())
   .map((entry) => relative(ROOT, join(entry.parentPath, entry.name)))
   .sort();
-const validate = compileEditorSchema(specSchema());
+const validate = compileEditorSchema(createSpecSchema());
 
 const textOf = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 const compiled = (file: string) => compileText(textOf(file), file, { baseDir: '/home/ada/void-box' });

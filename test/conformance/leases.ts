@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import type { Leases, VmNeed } from '../../activities/ports/leases.ts';
 import type { VmKey } from '../../activities/ports/sandbox.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 
 /** The need of a VM in the rows. */
 export const NEED: VmNeed = { memoryMib: 100, vcpus: 1, diskMib: 64 };
@@ -76,7 +76,7 @@ export const LEASES_PROMISES: readonly LeasesPromise[] = [
     name: 'a lease says its VM, and where that is',
     run: async ({ leases, hostId, hostQueue }) => {
       const lease = await leases.grant(key('a'), NEED);
-      assert.deepEqual(lease, { vmKey: vmKeyText(key('a')), queue: hostQueue, host: hostId });
+      assert.deepEqual(lease, { vmKey: formatVmKey(key('a')), queue: hostQueue, host: hostId });
     },
   },
   {

@@ -1,7 +1,7 @@
 /** The boot of a real VM in the event history of its run, where the Temporal UI finds it. */
 import { expect, test } from 'vitest';
 import { connectRuns } from '../../client/temporal/connect.ts';
-import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { Rig } from './rig.ts';
 
@@ -21,7 +21,7 @@ test('the history of a run has a marker with the stage and the boot time of its 
   const { bootMs } = await rig.eventOf('boots', 'vm-ready');
   expect(bootMs).toBeGreaterThan(0);
   const { address } = await rig.liveStack();
-  const { client, close } = await connectRuns(embeddedAddress(address));
+  const { client, close } = await connectRuns(createEmbeddedAddress(address));
   try {
     const { events } = await client.workflow.getHandle('boots').fetchHistory();
     const summaries = (events ?? []).flatMap(({ markerRecordedEventAttributes: marker, userMetadata }) =>

@@ -2,12 +2,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { Rig } from './rig.ts';
 
 /** Programs of the image's table, and those that it says are absent. */
 function documentedPrograms(): readonly string[] {
-  const text = readFileSync(join(packageRoot(), 'docs', 'reference', 'guest.md'), 'utf8');
+  const text = readFileSync(join(findPackageRoot(), 'docs', 'reference', 'guest.md'), 'utf8');
   const table = text.slice(text.indexOf('| for | programs |'), text.indexOf('Not there: '));
   const cells = table.split('\n').flatMap((line) => line.split('|').slice(2, 3));
   return cells.flatMap((cell) => [...cell.matchAll(/`([a-z0-9]+)`/g)].map((match) => match[1]!));

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import type { TarItem } from '../../tar/write.ts';
 import { busyboxRoot, writeLayout } from '../rig/vms/oci-layout.ts';
 import { useRig } from './shared-rig.ts';
@@ -24,7 +24,7 @@ test(
     writeFileSync(join(config, 'voidbox/dev-packages'), 'no-such-package-of-debian\n');
     const spec = rig.spec(
       'workflow.yaml',
-      readFileSync(join(packageRoot(), 'test/compat/void-box/specs/oci/workflow.yaml'), 'utf8'),
+      readFileSync(join(findPackageRoot(), 'test/compat/void-box/specs/oci/workflow.yaml'), 'utf8'),
     );
     const layout = join(dirname(spec), 'alpine');
     await writeLayout(layout, { layers: [[...(await busyboxRoot()), text('etc/os-release', 'NAME="Alpine"\n')]] });

@@ -17,11 +17,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { runsDir, vmsDir, runDir } from '../../store/state-folder.ts';
 
-export const BIN = join(packageRoot(), 'bin', 'voidbox.js');
+export const BIN = join(findPackageRoot(), 'bin', 'voidbox.js');
 
 export interface CliResult {
   readonly code: number | null;

@@ -8,7 +8,7 @@ import { openStores } from '../../store/open-stores.ts';
 import { hostId } from '../../workers/host/host-id.ts';
 import { announceResumed } from '../../workers/host/janitor.ts';
 import { createOpenRuns } from '../../workers/host/open-runs.ts';
-import { regularFilesBelow } from '../../setup/cache/files-below.ts';
+import { listRegularFilesBelow } from '../../setup/cache/files-below.ts';
 import { leaveFinishedRuns } from '../cli/finished-runs.ts';
 import { RECORD_DEFAULTS } from '../rig/runs/admissions.ts';
 import { stageResult } from '../rig/runs/stage-results.ts';
@@ -159,7 +159,7 @@ function victimFiles(stateDir: string): readonly string[] {
   const folders = readdirSync(join(stateDir, 'runs')).filter((name) => !GOOD.includes(name));
   const files = folders
     .map((name) => join(stateDir, 'runs', name))
-    .flatMap((folder) => regularFilesBelow(folder).map((path) => join(folder, path)));
+    .flatMap((folder) => listRegularFilesBelow(folder).map((path) => join(folder, path)));
   return [join(stateDir, 'host-id'), ...files].flatMap((path) =>
     path.endsWith('events.jsonl') ? [path, path, path, path] : [path],
   );

@@ -17,7 +17,7 @@ import {
   transition,
 } from '../../domain/pipeline/machine.ts';
 import { FINALLY_TIMER } from '../../domain/pipeline/stage-keys.ts';
-import { flatRows } from '../../domain/pipeline/rows.ts';
+import { flattenRows } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase } from '../../domain/pipeline/state.ts';
 import { stageResult } from '../rig/runs/stage-results.ts';
 
@@ -145,13 +145,13 @@ export class World {
   #letsStart({ stageId, outcome }: { readonly stageId: string; readonly outcome: string }): boolean {
     const index = this.plan.stages.findIndex(({ id }) => id === stageId);
     const { loop } = this.plan.stages[index]!;
-    const isLast = flatRows(this.state.stages)[index]!.visits + 1 >= (loop?.maxVisits ?? Infinity);
+    const isLast = flattenRows(this.state.stages)[index]!.visits + 1 >= (loop?.maxVisits ?? Infinity);
     return outcome === 'holds' || (outcome === 'does-not-hold' && loop?.onLimit === 'pass' && isLast);
   }
 
   /** Only for the latest evaluation: a stage that has not begun is decided again when its inputs change. */
   #noteHeld({ stageId, evaluation }: { readonly stageId: string; readonly evaluation: number }): void {
-    const state = flatRows(this.state.stages)[this.plan.stages.findIndex(({ id }) => id === stageId)]!;
+    const state = flattenRows(this.state.stages)[this.plan.stages.findIndex(({ id }) => id === stageId)]!;
     if (state.phase === 'deciding' && state.evaluations === evaluation) this.#held.add(stageId);
   }
 
@@ -290,7 +290,7 @@ export class World {
   }
 
   get phases(): Readonly<Record<string, StagePhase>> {
-    const stages = flatRows(this.state.stages);
+    const stages = flattenRows(this.state.stages);
     return Object.fromEntries(this.plan.stages.map(({ id }, index) => [id, stages[index]!.phase]));
   }
 }

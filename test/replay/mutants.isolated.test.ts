@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { BUNDLE_FILE } from '../../workers/bundle.ts';
 import { HISTORIES, replay, silenceWorkers } from './histories.ts';
 
@@ -91,7 +91,7 @@ const MUTANTS: readonly Mutant[] = [
 let code: string;
 beforeAll(() => {
   silenceWorkers();
-  code = readFileSync(join(packageRoot(), BUNDLE_FILE), 'utf8');
+  code = readFileSync(join(findPackageRoot(), BUNDLE_FILE), 'utf8');
 });
 
 /** The first history that does not replay; null: all do. */

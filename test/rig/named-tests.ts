@@ -1,7 +1,7 @@
 /** Tests that a page of the docs names, as `file` "title". */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 
 export interface NamedTest {
   readonly file: string;
@@ -39,6 +39,6 @@ export function findMissingTest(
 }
 
 function readSource(file: string): string | null {
-  const path = join(packageRoot(), file);
+  const path = join(findPackageRoot(), file);
   return existsSync(path) ? readFileSync(path, 'utf8') : null;
 }

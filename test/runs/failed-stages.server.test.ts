@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { awaitOutcome, startRun } from '../../client/runs/runs.ts';
 import { recordHistoriesOf } from '../rig/runs/record-histories.ts';
 import { temporalCliForTests } from '../rig/servers/temporal-cli.ts';
@@ -124,7 +124,7 @@ test('the filters of docs/reference/temporal.md find what they say', async () =>
     while (!started.has(runId)) await sleep(20);
   }
   await client.workflow.getHandle('filter-ended').terminate('test');
-  const page = readFileSync(join(packageRoot(), 'docs/reference/temporal.md'), 'utf8');
+  const page = readFileSync(join(findPackageRoot(), 'docs/reference/temporal.md'), 'utf8');
   const filters = [...page.matchAll(/^\| .* \| `((?:Voidbox|Workflow)\w+ .+)` \|$/gm)].map(([, filter]) => filter!);
   const found = await Promise.all(
     filters.map(async (filter) => {
@@ -226,6 +226,6 @@ test('no payload and no failure of a failed, a refused and a cancelled run says 
     const text = textOf(await historyOf(runId));
     // Proves that the texts are read: the argument of the workflow and the failures.
     expect(text).toContain('kind: ');
-    expect(text.split(packageRoot()).length - 1, `${runId} has paths of the installation`).toBe(0);
+    expect(text.split(findPackageRoot()).length - 1, `${runId} has paths of the installation`).toBe(0);
   }
 });

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
 import { awaitOutcome, startRun } from '../../client/runs/runs.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { TemporaryFolder } from '../rig/skills/skill-command.ts';
 import { temporalCliForTests } from '../rig/servers/temporal-cli.ts';
 import { startTestStack, type TestStack } from '../rig/servers/test-worker.ts';
@@ -142,11 +142,11 @@ test('is what the client of docs/reference/temporal.md reads', { timeout: 60_000
   const build =
     'kind: workflow\nname: b\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n    - { name: build, run: { program: printf, args: [built] } }\n';
   await startRun(stack.runs.client, { runId: 'my-run', request: { spec: build }, summary: 'test' });
-  const page = readFileSync(join(packageRoot(), 'docs/reference/temporal.md'), 'utf8');
+  const page = readFileSync(join(findPackageRoot(), 'docs/reference/temporal.md'), 'utf8');
   const [, code = ''] = /```js\n([^]*?)```/.exec(page) ?? [];
   using folder = new TemporaryFolder();
-  symlinkSync(join(packageRoot(), 'node_modules'), folder.file('node_modules'));
-  symlinkSync(join(packageRoot(), 'bin/voidbox.js'), folder.file('voidbox'));
+  symlinkSync(join(findPackageRoot(), 'node_modules'), folder.file('node_modules'));
+  symlinkSync(join(findPackageRoot(), 'bin/voidbox.js'), folder.file('voidbox'));
   writeFileSync(folder.file('client.mjs'), code.replace('127.0.0.1:PORT', stack.target.address));
   const { stdout } = await promisify(execFile)(process.execPath, [folder.file('client.mjs')], {
     timeout: 30_000,

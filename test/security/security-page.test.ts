@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { findMissingTest, type NamedTest, readNamedTests, rowsOfPage } from '../rig/named-tests.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const PAGE = readFileSync(join(ROOT, 'docs/reference/security.md'), 'utf8');
 
 interface Row {

@@ -10,8 +10,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mockModel, runSkill } from 'voidbox/skill-kit/test';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { loadSkill } from '../../skill-kit/bundle/load-skill.ts';
-import { regularFilesBelow } from '../../setup/cache/files-below.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { listRegularFilesBelow } from '../../setup/cache/files-below.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import {
   CANARY,
   type CuriousScript,
@@ -29,7 +29,7 @@ import {
   type Surroundings,
 } from '../rig/skills/skill-drivers.ts';
 
-const BIN = join(packageRoot(), 'bin/voidbox.js');
+const BIN = join(findPackageRoot(), 'bin/voidbox.js');
 const DIGEST = createHash('sha256').update(CANARY).digest('hex');
 const BASE = /^(PATH|HOME|USER|LOGNAME|LANG|LC_[A-Z]+|TZ|TMPDIR|NODE_EXTRA_CA_CERTS)$/;
 
@@ -186,7 +186,7 @@ test.each([
 
 test('session files hold no value', () => {
   const sessions = join(made.dir, 'sessions');
-  const files = regularFilesBelow(sessions).map((path) => join(sessions, path));
+  const files = listRegularFilesBelow(sessions).map((path) => join(sessions, path));
   expect(files.length).toBeGreaterThan(0);
   for (const file of files) expect(readFileSync(file, 'utf8'), file).not.toContain(CANARY);
 });

@@ -10,10 +10,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { connectRuns, type RunsConnection } from '../../client/temporal/connect.ts';
 import { recordHistoriesOf } from '../rig/runs/record-histories.ts';
-import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 import {
   CANARY,
   type CuriousScript,
@@ -33,7 +33,7 @@ import {
   voidboxSession,
 } from '../rig/skills/skill-drivers.ts';
 
-const BIN = join(packageRoot(), 'bin/voidbox.js');
+const BIN = join(findPackageRoot(), 'bin/voidbox.js');
 const DIGEST = createHash('sha256').update(CANARY).digest('hex');
 const BASE = /^(PATH|HOME|USER|LOGNAME|LANG|LC_[A-Z]+|TZ|TMPDIR|NODE_EXTRA_CA_CERTS)$/;
 
@@ -57,7 +57,7 @@ beforeAll(async () => {
   around = { cwd: made.dir, env, scriptOf: () => made.script };
   await output([BIN, 'up', '--skills', made.entry], around);
   const { address } = JSON.parse(readFileSync(join(stateDir, 'stack.json'), 'utf8')) as { readonly address: string };
-  runs = await connectRuns(embeddedAddress(address));
+  runs = await connectRuns(createEmbeddedAddress(address));
 }, 120_000);
 
 afterAll(async () => {

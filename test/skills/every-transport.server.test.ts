@@ -6,7 +6,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { driveExample, EXAMPLE_RUNS, exampleScripts, type ExampleScripts } from '../rig/skills/example-skills.ts';
 import {
   type Driver,
@@ -19,7 +19,7 @@ import {
   voidboxSession,
 } from '../rig/skills/skill-drivers.ts';
 
-const BIN = join(packageRoot(), 'bin/voidbox.js');
+const BIN = join(findPackageRoot(), 'bin/voidbox.js');
 /** Long enough to be asked before it is over, on a loaded machine. */
 const DEADLINE_MS = 4_000;
 
@@ -47,7 +47,7 @@ afterAll(async () => {
 /** The example with a deadline that a test can wait for. */
 function writeSoonExpiring(): void {
   mkdirSync(join(scripts.skillsDir, 'soon'), { recursive: true });
-  const example = JSON.stringify(join(packageRoot(), 'examples/skills/release-approval.ts'));
+  const example = JSON.stringify(join(findPackageRoot(), 'examples/skills/release-approval.ts'));
   const code = `import { releaseApproval } from ${example};\nexport default { ...releaseApproval(${DEADLINE_MS}), name: 'soon' };\n`;
   writeFileSync(join(scripts.skillsDir, 'soon/skill.ts'), code);
 }

@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { importGraph, type ImportGraph, pathsOf } from './imports.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const SHARED = 'activities/agent/shared';
 /** The command line of an agent: how it is called, started, followed and saved. */
 const COMMAND_LINE = /^(?:activities\/(?:agent\/[^/]+\.ts|ports\/sandbox\.ts|vm\/)|sandbox\/|native\/)/;

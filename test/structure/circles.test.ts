@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { findComponents } from '../../domain/step-machine/graph.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { importGraph, type ImportGraph, pathsOf } from './imports.ts';
 
 /** Returns the shortest way round each circle, however many files depend on it: these are the arrows to check. */
@@ -27,8 +27,8 @@ function wayRound(graph: ImportGraph, start: string): readonly string[] | null {
 }
 
 test('no files import each other in a circle', { timeout: 60_000 }, () => {
-  const paths = pathsOf(packageRoot()).filter((path) => /\.(ts|mjs|js)$/.test(path));
-  const sources = new Map(paths.map((path) => [path, readFileSync(join(packageRoot(), path), 'utf8')]));
+  const paths = pathsOf(findPackageRoot()).filter((path) => /\.(ts|mjs|js)$/.test(path));
+  const sources = new Map(paths.map((path) => [path, readFileSync(join(findPackageRoot(), path), 'utf8')]));
   const graph = importGraph(sources);
   // Proves that the graph is complete: the entry of the command line needs most of it.
   expect(graph.get('cli/main.ts')).toContain('cli/program.ts');

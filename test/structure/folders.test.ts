@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { findFolderCircles, findFullFolders } from './folders.ts';
 import { importGraph, pathsOf } from './imports.ts';
 
 const MOST_FILES = 30;
 
-const paths = pathsOf(packageRoot()).filter((path) => /\.(ts|mjs|js|rs)$/.test(path));
+const paths = pathsOf(findPackageRoot()).filter((path) => /\.(ts|mjs|js|rs)$/.test(path));
 
 test('no folder holds more than 30 files of the product', () => {
   expect(paths).toContain('domain/pipeline/machine.ts');
@@ -26,7 +26,7 @@ test('folders of domain/ import each other in one order', () => {
   const sources = new Map(
     paths
       .filter((path) => path.startsWith('domain/') && !path.endsWith('.test.ts'))
-      .map((path) => [path, readFileSync(join(packageRoot(), path), 'utf8')]),
+      .map((path) => [path, readFileSync(join(findPackageRoot(), path), 'utf8')]),
   );
   const graph = importGraph(sources);
   // A graph without arrows would have no circles either.

@@ -2,11 +2,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 import { toProse } from './sentences.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
 
 const words = [...read('docs/reference/glossary.md').matchAll(/^\| \*\*([^*]+)\*\*/gm)].map(([, word]) =>

@@ -5,10 +5,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 
 const PURE = /(?<!\.(?:isolated|process|server|vm|agents))\.test\.ts$/;
 const TEST = /\.test\.ts$/;

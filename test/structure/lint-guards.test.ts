@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 
 interface Pattern {
@@ -57,12 +57,12 @@ function missingFrom(paths: readonly string[], config: { readonly overrides: rea
 }
 
 test('every place that a guard of the linter names exists', () => {
-  const config = JSON.parse(readFileSync(join(packageRoot(), '.oxlintrc.json'), 'utf8'));
+  const config = JSON.parse(readFileSync(join(findPackageRoot(), '.oxlintrc.json'), 'utf8'));
   // Proves that the check reads the places.
   expect(namedPlaces(config)).toEqual(
     expect.arrayContaining(['domain/language/', 'skill-kit/', 'activities/failure.ts']),
   );
-  expect(missingFrom(pathsOf(packageRoot()), config)).toEqual([]);
+  expect(missingFrom(pathsOf(findPackageRoot()), config)).toEqual([]);
 });
 
 test.each([

@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 
 const REFUSED = [
   // An object literal that keys are assigned to loses `__proto__` and finds `constructor`.

@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 
 /** Parts of a name that are refused at any place in it. */
 const PARTS = /(?:^|-)(?:mend|mends|mended|anew|whoever|kept)(?:-|$)/;

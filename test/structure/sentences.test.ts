@@ -3,12 +3,12 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 import { CHECKS, COUNTED, findHits, type Hit, listComments, listSentences, toProse } from './sentences.ts';
 import { listPromiseNames, listTestNames, type TestName } from './test-names.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const RECORD = join(ROOT, 'test/structure/sentences.json');
 const paths = pathsOf(ROOT);
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');

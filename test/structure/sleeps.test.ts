@@ -5,10 +5,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 
 /** A statement that only sleeps. Polls sleep within the head of their loop, or for less. */
 const SLEEP = /^\s*await (?:sleep\(|new Promise\(\(resolve\) => setTimeout\(resolve, )([\d_]+)\)/gm;

@@ -3,7 +3,7 @@
  * use instead of the source.
  */
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 
 /** Compiled files whose source is among the paths, or which name one by a map. */
@@ -17,7 +17,7 @@ function compiledFiles(paths: readonly string[]): readonly string[] {
 }
 
 test('no compiled file lies among the sources', () => {
-  expect(compiledFiles(pathsOf(packageRoot()))).toEqual([]);
+  expect(compiledFiles(pathsOf(findPackageRoot()))).toEqual([]);
 });
 
 test('a compiled file is found', () => {

@@ -5,10 +5,10 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { importGraph, type ImportGraph, pathsOf } from './imports.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 /** The folders of stores, each of one kind. */
 const BACKENDS = /^store\/[^/]+\//;
 const OPENERS = /^store\/open-[^/]+\.ts$/;

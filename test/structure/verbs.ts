@@ -48,6 +48,16 @@ export function beginsWithVerb(name: string): boolean {
   return VERBS_AND_NOUNS.has(first!) && (second === undefined || !PARTS_OF_A_NOUN.has(second));
 }
 
+/** Returns the names of functions that a source exports, in the order of the source. */
+export function exportedFunctionsIn(path: string, source: string): readonly string[] {
+  return [...below(parse(path, source))].flatMap((node) => {
+    if (!is(node, 'ExportNamedDeclaration') || !node.declaration) return [];
+    const { declaration } = node;
+    const declared = is(declaration, 'VariableDeclaration') ? declaration.declarations : [declaration];
+    return declared.flatMap((each) => nameOfFunction(each) ?? []);
+  });
+}
+
 /** Returns the names of declared functions, of constants that are functions, and of methods, in the order of the source. */
 export function functionsIn(path: string, source: string): readonly string[] {
   return [...below(parse(path, source))].flatMap((node) => nameOfFunction(node) ?? []);

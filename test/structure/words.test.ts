@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { COMMANDS } from '../../cli/command-table.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { typeCommand } from '../rig/runs/typed-command.ts';
 import { pathsOf } from './imports.ts';
 import { bareSkillIn, bareSkillsOfPage, phrasesIn, textsIn } from './words.ts';
@@ -11,7 +11,7 @@ import { bareSkillIn, bareSkillsOfPage, phrasesIn, textsIn } from './words.ts';
 // The help of every command loads every command.
 vi.setConfig({ testTimeout: 60_000 });
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
 
 test('help of every command', async () => {

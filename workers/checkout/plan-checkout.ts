@@ -9,7 +9,7 @@ import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
 import { type IndexEntry, readIndex, setSizes } from '../../git/checkout-index.ts';
 import type { PrivateRepository } from '../../git/private-repository.ts';
 import { readBlobs } from '../../git/read-blobs.ts';
-import { GitError, type GitHost, gitBytes } from '../../git/run-git.ts';
+import { GitError, type GitHost, readGitBytes } from '../../git/run-git.ts';
 
 export const CHECKOUT_LIMITS = {
   files: 100_000,
@@ -93,7 +93,7 @@ async function sizesOf(
   limits: CheckoutLimits,
 ): Promise<{ readonly count: number; readonly byId: ReadonlyMap<string, number> }> {
   const args = ['ls-tree', '-r', '-l', '-z', '--full-tree', commit];
-  const list = await gitBytes(host, args, { env: { GIT_DIR: gitDir }, mostBytes: LIST_BYTES, confined: true });
+  const list = await readGitBytes(host, args, { env: { GIT_DIR: gitDir }, mostBytes: LIST_BYTES, confined: true });
   const byId = new Map<string, number>();
   let count = 0;
   for (let from = 0, end = list.indexOf(0); end !== -1; from = end + 1, end = list.indexOf(0, from)) {

@@ -36,13 +36,13 @@ port.on('message', (question: Question) => {
 });
 
 async function judge({ schema, text }: OutputQuestion): Promise<ConditionAnswer | OutputAnswer> {
-  const [{ judgeOutput, schemaProblem }, { loadSchemaEngine }] = await Promise.all([
+  const [{ judgeOutput, findSchemaProblem }, { loadSchemaEngine }] = await Promise.all([
     import('../../domain/language/schema/output-schema.ts'),
     import('../../domain/language/schema/schema-engine.ts'),
   ]);
   const engine = await loadSchemaEngine();
   if (text !== null) return judgeOutput(engine, schema, text);
-  const problem = schemaProblem(engine, schema);
+  const problem = findSchemaProblem(engine, schema);
   return problem === null ? { fits: true } : { problem };
 }
 

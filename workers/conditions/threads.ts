@@ -11,7 +11,7 @@ import type { EvaluateCondition, EvaluateTexts } from '../../activities/ports/co
 import type { ConditionAnswer, TextsAnswer } from '../../domain/language/expression/evaluate.ts';
 import { EXPRESSION_LIMITS } from '../../domain/language/expression/limits.ts';
 import { OUTPUT_SCHEMA_LIMITS, type OutputAnswer } from '../../domain/language/schema/output-schema.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import type { Question } from './thread.ts';
 
 export interface ConditionThreads {
@@ -106,7 +106,7 @@ class Thread {
 
   static async start(): Promise<Thread> {
     // Also in tests, which run from sources: the thread is started by Node alone.
-    const worker = new Worker(join(packageRoot(), 'dist/workers/conditions/thread.js'), {
+    const worker = new Worker(join(findPackageRoot(), 'dist/workers/conditions/thread.js'), {
       resourceLimits: { maxOldGenerationSizeMb: EXPRESSION_LIMITS.memoryMib, maxYoungGenerationSizeMb: 16 },
       // The thread gets the texts that it needs, but no variables of this process.
       env: {},

@@ -6,7 +6,7 @@ import type { ScheduleOptions, ScheduleSpec } from '@temporalio/client';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { connectRuns, type RunsConnection } from '../../client/temporal/connect.ts';
 import { findHoldingSchedules, readHoldingSchedules } from '../../client/embedded/schedules.ts';
-import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { startTestServer, type TestServer } from '../../test/rig/servers/test-server.ts';
 import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 import { watchIdle } from './idle-watch.ts';
@@ -24,7 +24,7 @@ beforeAll(async () => {
   // One after the other: each looks for ports that are free.
   scheduled = await startTestServer(cli);
   plain = await startTestServer(cli);
-  runs = await connectRuns(embeddedAddress(scheduled.address));
+  runs = await connectRuns(createEmbeddedAddress(scheduled.address));
 });
 
 afterAll(async () => {

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectRuns } from '../../client/temporal/connect.ts';
 import { ensureStack, readStack, stopStack } from '../../client/embedded/stack.ts';
 import { awaitOutcome, startRun } from '../../client/runs/runs.ts';
-import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 import type { RunEventBody } from '../../domain/run/event.ts';
 import { readEnvironment, type Environment } from '../../setup/environment.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
@@ -73,7 +73,7 @@ test(
   { timeout: 120_000 },
   async () => {
     const { workerPid, address } = (await readStack(env))!;
-    const runs = await connectRuns(embeddedAddress(address));
+    const runs = await connectRuns(createEmbeddedAddress(address));
     try {
       await startRun(runs.client, { runId: RUN, request: { spec: SPEC }, summary: 'nested' });
       const isInner = (key: string): boolean => key.startsWith('outer.inner.say/');

@@ -9,9 +9,9 @@ import { buildId } from '../../client/embedded/build-id.ts';
 import type { HoldingSchedules } from '../../client/embedded/schedules.ts';
 import { stackLockFile, type StackInfo } from '../../client/embedded/stack-info.ts';
 import { connectRuns } from '../../client/temporal/connect.ts';
-import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { readEnvironment } from '../../setup/environment.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { Rig, until } from '../../test/e2e/rig.ts';
 import { napSpec } from '../../test/rig/runs/sleeping-run.ts';
@@ -36,7 +36,7 @@ async function withClient<T>(
   { address }: { readonly address: string },
   use: (client: Client) => Promise<T>,
 ): Promise<T> {
-  const runs = await connectRuns(embeddedAddress(address));
+  const runs = await connectRuns(createEmbeddedAddress(address));
   try {
     return await use(runs.client);
   } finally {
@@ -66,11 +66,11 @@ async function startShortLived(rig: Rig): Promise<ChildProcess> {
   const values = {
     'state-dir': rig.stateDir,
     'cache-dir': env.cacheDir,
-    build: buildId(packageRoot()),
+    build: buildId(findPackageRoot()),
     pieces: JSON.stringify(pieces),
     'idle-limit-ms': String(IDLE_LIMIT_MS),
   };
-  const supervisor = join(packageRoot(), 'dist/workers/embedded/supervisor.js');
+  const supervisor = join(findPackageRoot(), 'dist/workers/embedded/supervisor.js');
   const options = Object.entries(values).flatMap(([name, value]) => [`--${name}`, value]);
   const command = ['lock', '--file', stackLockFile(rig.stateDir), '--', process.execPath, supervisor, ...options];
   const child = spawn(pieces.keeper, command, { env: rig.env, detached: true, stdio: 'ignore' });

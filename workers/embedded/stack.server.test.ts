@@ -26,7 +26,7 @@ import { napSpec } from '../../test/rig/runs/sleeping-run.ts';
 import { makeStateFolder } from '../../test/rig/runs/state-folder.ts';
 import { connectRuns } from '../../client/temporal/connect.ts';
 import { awaitOutcome, startRun } from '../../client/runs/runs.ts';
-import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { ensureStack, readStack, stopStack, type StackInfo } from '../../client/embedded/stack.ts';
 import { socketFile } from '../../client/embedded/control.ts';
 import { askStack } from '../../client/embedded/control-client.ts';
@@ -84,7 +84,7 @@ test(
   { timeout: 180_000 },
   async () => {
     const first = await start();
-    const runs = await connectRuns(embeddedAddress(first.address));
+    const runs = await connectRuns(createEmbeddedAddress(first.address));
     await startRun(runs.client, { runId: 'taken-up', request: { spec: napSpec(4) }, summary: 'nap' });
     const { index, reader } = await openStores(env);
     await until('the run to be admitted', () => index.has('taken-up'));
@@ -101,7 +101,7 @@ test(
     const second = await start();
     expect(existsSync(unfinished)).toBe(false);
     expect(second.supervisorPid).not.toBe(first.supervisorPid);
-    const again = await connectRuns(embeddedAddress(second.address));
+    const again = await connectRuns(createEmbeddedAddress(second.address));
     expect((await awaitOutcome(again.client, 'taken-up')).state).toBe('succeeded');
     await again.close();
     const types: string[] = [];
@@ -115,7 +115,7 @@ test('a killed worker and a killed server are started again', { timeout: 180_000
   const first = await start();
   process.kill(first.workerPid, 'SIGKILL');
   await until('another worker', () => current().workerPid !== first.workerPid);
-  const before = await connectRuns(embeddedAddress(current().address));
+  const before = await connectRuns(createEmbeddedAddress(current().address));
   await startRun(before.client, { runId: 'meanwhile', request: { spec: napSpec(3) }, summary: 'nap' });
   const { index } = await openStores(env);
   await until('the run to be admitted', () => index.has('meanwhile'));
@@ -125,7 +125,7 @@ test('a killed worker and a killed server are started again', { timeout: 180_000
   await until('the server to answer', async () => (await readStack(env)) !== null);
   const info = current();
   expect(info.supervisorPid).toBe(first.supervisorPid);
-  const runs = await connectRuns(embeddedAddress(info.address));
+  const runs = await connectRuns(createEmbeddedAddress(info.address));
   await startRun(runs.client, { runId: 'after', request: { spec: napSpec(0) }, summary: 'nap' });
   expect((await awaitOutcome(runs.client, 'after')).state).toBe('succeeded');
   expect((await awaitOutcome(runs.client, 'meanwhile')).state).toBe('succeeded');
@@ -313,7 +313,7 @@ describe('four stacks, one after the other in one folder,', () => {
   async function live(saysDays?: number): Promise<void> {
     const said: string[] = [];
     const info = await ensureStack(own, { pieces, onProgress: (line) => said.push(line) });
-    const { connection, close } = await connectRuns(embeddedAddress(info.address));
+    const { connection, close } = await connectRuns(createEmbeddedAddress(info.address));
     const { workflowService } = connection;
     const { namespace } = info;
     const ttlOf = async () =>
@@ -400,7 +400,7 @@ test('a stack starts in a folder whose name has special characters of a URI', { 
   const odd = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: stateDir });
   deeper.push(odd);
   const { address } = await ensureStack(odd, { pieces });
-  const runs = await connectRuns(embeddedAddress(address));
+  const runs = await connectRuns(createEmbeddedAddress(address));
   await startRun(runs.client, { runId: 'odd', request: { spec: napSpec(0) }, summary: 'nap' });
   expect((await awaitOutcome(runs.client, 'odd')).state).toBe('succeeded');
   await runs.close();

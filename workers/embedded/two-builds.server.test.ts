@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { napSpec } from '../../test/rig/runs/sleeping-run.ts';
 
@@ -24,7 +24,7 @@ beforeAll(async () => {
     VOIDBOX_TEMPORAL_CLI: pieces.temporalCli,
   };
   for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete variables[name];
-  const root = packageRoot();
+  const root = findPackageRoot();
   const other = join(dir, 'other');
   mkdirSync(other);
   for (const part of ['bin', 'dist', 'setup', 'package.json', 'Cargo.toml'])

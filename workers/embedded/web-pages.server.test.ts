@@ -9,7 +9,7 @@ import { readEnvironment, type Environment } from '../../setup/environment.ts';
 import { napSpec } from '../../test/rig/runs/sleeping-run.ts';
 import { connectRuns, type RunsConnection } from '../../client/temporal/connect.ts';
 import { describeRun, startRun } from '../../client/runs/runs.ts';
-import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { ensureStack, stopStack, type StackInfo } from '../../client/embedded/stack.ts';
 
 const ANSWER_LIMIT_MS = 2_000;
@@ -26,7 +26,7 @@ beforeAll(async () => {
   const real = readEnvironment();
   env = readEnvironment({ ...real.variables, VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'voidbox-pages-')) });
   stack = await ensureStack(env);
-  runs = await connectRuns(embeddedAddress(stack.address));
+  runs = await connectRuns(createEmbeddedAddress(stack.address));
   await startRun(runs.client, { runId: CANARY, request: { spec: SPEC }, summary: CANARY });
 });
 afterAll(async () => {

@@ -3,7 +3,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { FindRootDisk, FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
 import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
-import { findImageDisk, imageDiskDamage } from '../../setup/images/image-disk.ts';
+import { findImageDisk, findImageDiskDamage } from '../../setup/images/image-disk.ts';
 import { resolveHostPieces, resolveOptionalPieces, SetupError } from '../../setup/resolve.ts';
 
 /**
@@ -31,7 +31,7 @@ export function imageDisks(env: Environment): FindRootDisk {
   return async (sha256) => {
     const found = await findImageDisk(env, sha256);
     if (found !== null) return found;
-    const damage = imageDiskDamage(env, sha256);
+    const damage = findImageDiskDamage(env, sha256);
     const why =
       damage === null ? 'is not in the cache of this host' : `is damaged, ${damage}, in the cache of this host`;
     throw new CodedError(

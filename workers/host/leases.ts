@@ -6,7 +6,7 @@
 import type { Placement } from '../../activities/contract.ts';
 import type { Leases, VmNeed } from '../../activities/ports/leases.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 
 /** How long a waiting VM keeps its place without asking again. */
@@ -58,7 +58,7 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
 
   return {
     async grant(key, need) {
-      const vmKey = vmKeyText(key);
+      const vmKey = formatVmKey(key);
       const lease = { vmKey, queue, host };
       const before = held.get(vmKey);
       if (before !== undefined) {
@@ -101,12 +101,12 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
       return lease;
     },
     async renew(key, need) {
-      const vmKey = vmKeyText(key);
+      const vmKey = formatVmKey(key);
       waiting.delete(vmKey);
       if (!released.has(vmKey)) held.set(vmKey, { need, renewedAtMs: now() });
     },
     async release(key) {
-      const vmKey = vmKeyText(key);
+      const vmKey = formatVmKey(key);
       waiting.delete(vmKey);
       held.delete(vmKey);
       for (const [other, atMs] of released) {

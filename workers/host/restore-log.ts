@@ -8,17 +8,17 @@ import { defaultPayloadConverter, isGrpcServiceError, type Client } from '@tempo
 import { createAdmittedRuns, type AdmittedRun } from '../../activities/admission/admitted-run.ts';
 import { createAskEvent } from '../../activities/decisions/approvals.ts';
 import { checkEvents } from '../../activities/calls/events.ts';
-import { askRequest } from '../../activities/calls/read-requests.ts';
+import { readAskRequest } from '../../activities/calls/read-requests.ts';
 import type { EventLog } from '../../activities/ports/event-log.ts';
 import type { RunReader } from '../../activities/ports/run-reader.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { stageAt } from '../../domain/pipeline/item-plan.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
-import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
+import { formatAttempt, parseExecKey } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { eventProblem } from '../../domain/run/event-limits.ts';
-import { type InstancePath, instanceProblem, instanceText, readInstance } from '../../domain/run/instance.ts';
+import { findEventProblem } from '../../domain/run/event-limits.ts';
+import { type InstancePath, findInstanceProblem, formatInstance, readInstance } from '../../domain/run/instance.ts';
 import { readStageResult } from '../../domain/run/read-stage-result.ts';
 import { ITEMS_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 import { textOf, type Log } from '../log.ts';
@@ -117,7 +117,7 @@ function itemDoneIn(body: RunEventBody): string | null {
   if (body.type !== 'stage-finished' || body.result.outcome !== 'succeeded') return null;
   const path = parseExecKey(body.execKey)?.instance ?? [];
   // If the stage is a part, only the end of the whole item counts, and that event comes last.
-  return path.at(-1)?.part === body.stage ? instanceText(path) : null;
+  return path.at(-1)?.part === body.stage ? formatInstance(path) : null;
 }
 
 interface EndedCall {
@@ -151,7 +151,7 @@ function eventsOf(
   const instance = instanceOf(run, stage, call['instance'], activity !== 'runStage');
   if (typeof stage !== 'string' || instance === null || stageAt(run.machine, stage, instance) === null) return [];
   if (typeof attempt !== 'number' || !Number.isSafeInteger(attempt) || attempt < 1) return [];
-  const execKey = attemptText({ stage, instance, attempt });
+  const execKey = formatAttempt({ stage, instance, attempt });
   const begun = { id: EVENT_ID.attempt(execKey, 'started'), atMs: startedAtMs };
   if (activity === 'beginItems' && !hasFailed) {
     const items = itemsIn(result);
@@ -171,7 +171,7 @@ function eventsOf(
     atMs: endedAtMs,
     body: { type: 'stage-finished', stage, execKey, result: answered },
   };
-  if (eventProblem(finished) !== null) return sent;
+  if (findEventProblem(finished) !== null) return sent;
   return [...sent, { ...begun, body: { type: 'stage-started', stage, execKey, attempt } }, finished];
 }
 
@@ -199,7 +199,7 @@ function eventsOfQuestion(
   askedAtMs: number,
 ): readonly NewRunEvent[] {
   try {
-    const request = askRequest(run, call);
+    const request = readAskRequest(run, call);
     return [...request.events, createAskEvent(request, askedAtMs)];
   } catch {
     // The call does not belong to this run's workflow.
@@ -227,9 +227,9 @@ function isDone(request: unknown, done: ReadonlySet<string>): boolean {
   const { id } = (stage ?? {}) as { readonly id?: unknown };
   const around = readInstance(instance);
   if (typeof id !== 'string' || !isCount(from, PLAN_LIMITS.items) || !isCount(to, PLAN_LIMITS.items)) return false;
-  if (around === null || instanceProblem([...around, { part: id, item: 0 }]) !== null) return false;
+  if (around === null || findInstanceProblem([...around, { part: id, item: 0 }]) !== null) return false;
   for (let item = from; item < to; item += 1)
-    if (!done.has(instanceText([...around, { part: id, item }]))) return false;
+    if (!done.has(formatInstance([...around, { part: id, item }]))) return false;
   return true;
 }
 

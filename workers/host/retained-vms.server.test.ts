@@ -9,7 +9,7 @@ import { createMockBackend } from '../../sandbox/mock/backend.ts';
 import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 import { startTestStack, type TestStack } from '../../test/rig/servers/test-worker.ts';
 import { createActivities } from '../../activities/create-activities.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { RetainedVm } from '../../activities/ports/retained-vms.ts';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import type { RunningWorkers } from '../workers.ts';
@@ -24,7 +24,7 @@ const backend: SandboxBackend = {
     return {
       ...sandbox,
       async retain(forMs, note) {
-        retained.set(vmKeyText(key), { key, ...note, env: {}, untilMs: Date.now() + forMs });
+        retained.set(formatVmKey(key), { key, ...note, env: {}, untilMs: Date.now() + forMs });
         return forMs;
       },
     };

@@ -4,7 +4,7 @@
 import type { Leases } from '../../activities/ports/leases.ts';
 import type { RetainedVm, RetainedVms } from '../../activities/ports/retained-vms.ts';
 import type { VmKey } from '../../activities/ports/sandbox.ts';
-import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { HostVm } from './janitor.ts';
 
 const RECENT_MS = 2_000;
@@ -53,7 +53,7 @@ export function createRetentionWatch(
 ): () => Promise<void> {
   const known = new Map<string, VmKey>();
   return async () => {
-    const living = new Map((await list()).map(({ key }) => [vmKeyText(key), key]));
+    const living = new Map((await list()).map(({ key }) => [formatVmKey(key), key]));
     for (const [name, key] of known) {
       if (living.has(name)) continue;
       known.delete(name);

@@ -18,7 +18,7 @@ import { factsOf } from '../../domain/step-machine/facts.ts';
 import { EMPTY_LOG, type StepRecord } from '../../domain/step-machine/records.ts';
 import { canResume, migrate } from '../../domain/step-machine/resume.ts';
 import { listDeclaredVariables, isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
-import { MOST_STATE_BYTES, sizeProblem } from '../../domain/step-machine/size-limits.ts';
+import { MOST_STATE_BYTES, findSizeProblem } from '../../domain/step-machine/size-limits.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { execute, definitionAt, Place, validParams } from '../../skill-kit/drive/callbacks.ts';
 import { errorFacts, runAction } from '../../skill-kit/drive/action.ts';
@@ -130,7 +130,7 @@ function open(root: SkillDefinition, { path, params, checked, subskill }: Of<'op
     throw new RequestError('skill/unusable', (error as Error).message);
   }
   const valid = checked ? params : checkParams(started, params);
-  const large = sizeProblem('its params have', valid);
+  const large = findSizeProblem('its params have', valid);
   if (large !== null) throw new RequestError('skill/params', large);
   return { facts: factsOf(definition, codeHash), params: valid, observers: observersOf(definition, []) };
 }
@@ -211,8 +211,8 @@ function paramsOf(runtime: SkillRuntime, state: SessionState, command: StartChil
 /** @param added  what becomes part of the session: events, params of sub-skills */
 function checkSize(added: unknown, state: SessionState): void {
   const large =
-    sizeProblem('this turn adds', added) ??
-    sizeProblem('the session carries', { ...state, records: EMPTY_LOG }, MOST_STATE_BYTES);
+    findSizeProblem('this turn adds', added) ??
+    findSizeProblem('the session carries', { ...state, records: EMPTY_LOG }, MOST_STATE_BYTES);
   if (large !== null) throw new Error(large);
 }
 
@@ -229,7 +229,7 @@ async function act(
     // A process handles one request at a time. If an action ignores its signal, the worker that waits here ends the
     // process.
     await left;
-    const large = sizeProblem('what the action gave has', event);
+    const large = findSizeProblem('what the action gave has', event);
     if (large === null) return redaction.value(event);
     const { cursor, attempt } = command;
     return {

@@ -4,7 +4,7 @@
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { envProblems } from '../../domain/step-machine/skill-variables.ts';
+import { findEnvProblems } from '../../domain/step-machine/skill-variables.ts';
 
 export interface Identity {
   readonly name: string;
@@ -18,7 +18,11 @@ export interface Identity {
 export function readIdentity(bundle: string): Identity | null {
   try {
     const kept = JSON.parse(readFileSync(fileOf(bundle), 'utf8')) as Partial<Identity> | null;
-    if (typeof kept?.name !== 'string' || typeof kept.version !== 'string' || envProblems(kept.env ?? null).length > 0)
+    if (
+      typeof kept?.name !== 'string' ||
+      typeof kept.version !== 'string' ||
+      findEnvProblems(kept.env ?? null).length > 0
+    )
       return null;
     return { name: kept.name, version: kept.version, env: kept.env! };
   } catch (error) {

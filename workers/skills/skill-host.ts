@@ -24,7 +24,7 @@ import {
   type Variables,
   valuesOf,
 } from '../../domain/step-machine/skill-variables.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { dirname, join } from 'node:path';
 import type { Log } from '../log.ts';
 import { SkillCatalog } from './catalog.ts';
@@ -344,7 +344,7 @@ class ProcessSkillHost implements RunningSkillHost {
     markUse(dirname(bundle), serverId);
     return {
       // Also in tests, which run from sources: the child is started by Node alone.
-      script: join(packageRoot(), 'dist/workers/skills/child.js'),
+      script: join(findPackageRoot(), 'dist/workers/skills/child.js'),
       bundle,
       codeHash,
       env: valuesOf(Object.keys(env).filter(isBaseVariable), env),

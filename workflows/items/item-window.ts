@@ -23,7 +23,7 @@ import {
 } from '../../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import type { RunState } from '../../domain/pipeline/state.ts';
-import { attemptText } from '../../domain/run/attempt.ts';
+import { formatAttempt } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { type InstancePath, formatStageName, stepOf } from '../../domain/run/instance.ts';
@@ -230,7 +230,7 @@ export class ItemWindow {
     for (const { body } of events) {
       const what = NOTED[body.type as keyof typeof NOTED];
       if (what === undefined || !('execKey' in body)) continue;
-      const execKey = attemptText({ stage: body.stage, instance, attempt: attemptOf(body.execKey) });
+      const execKey = formatAttempt({ stage: body.stage, instance, attempt: attemptOf(body.execKey) });
       this.#unwritten.push({ id: EVENT_ID.attempt(execKey, what), atMs, body: { ...body, execKey } });
     }
   }
@@ -280,7 +280,7 @@ export class ItemWindow {
     const { runId, part, upstream: outer } = this.#request;
     const events = this.#takeUnwritten();
     const inner = execKeyOf(id, attempt);
-    const key = attemptText({ stage: id, instance, attempt });
+    const key = formatAttempt({ stage: id, instance, attempt });
     // All items of a command take the same data.
     const upstream = part === undefined ? outer : selectUpstream(stage, command.upstream);
     const summary = summaryOf(`${formatStageName(id, instance)}${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
@@ -321,7 +321,7 @@ export class ItemWindow {
   ): void {
     const { runId, executionId = '' } = this.#request;
     const inner = execKeyOf(stage.id, attempt);
-    const key = attemptText({ stage: stage.id, instance, attempt });
+    const key = formatAttempt({ stage: stage.id, instance, attempt });
     const items: ItemsOfStage = {
       runId,
       queues: this.#queues,
@@ -457,7 +457,7 @@ export class ItemWindow {
    */
   #noteFailure(instance: InstancePath, { failedStage, failure }: RunOutcome): void {
     if (failure === null || failedStage === this.#id) return;
-    const execKey = attemptText({ stage: this.#id, instance, attempt: 1 });
+    const execKey = formatAttempt({ stage: this.#id, instance, attempt: 1 });
     const named = failedStage === null ? failure : failureWithin(failedStage, instance, failure);
     const body = { type: 'stage-failed', stage: this.#id, execKey, failure: named } as const;
     this.#unwritten.push({ id: EVENT_ID.attempt(execKey, 'failed'), atMs: Date.now(), body });

@@ -1,7 +1,7 @@
 /** The run's board in the Temporal UI: its first failure, the command for its logs, and a table of its stages. */
 import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
 import { listTolerated } from '../../domain/pipeline/outcome.ts';
-import { flatRows, rowAt } from '../../domain/pipeline/rows.ts';
+import { flattenRows, rowAt } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase, type StageState } from '../../domain/pipeline/state.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
@@ -43,7 +43,7 @@ export function runBoard(
   items: ReadonlyMap<string, ItemsProgress> = new Map(),
 ): string {
   const counts = new Map<StagePhase, number>();
-  const stages = flatRows(state.stages);
+  const stages = flattenRows(state.stages);
   for (const { phase } of stages) counts.set(phase, (counts.get(phase) ?? 0) + 1);
   const summary = [...counts]
     .sort(([a], [b]) => ORDER[a] - ORDER[b])

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { start, transition } from '../../domain/pipeline/machine.ts';
 import type { RunState } from '../../domain/pipeline/state.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
-import { utf8Length } from '../../domain/units/utf8.ts';
+import { countUtf8Bytes } from '../../domain/units/utf8.ts';
 import { machineOf } from '../../test/machine/plan-of.ts';
 import { stagesAsked, type RunSnapshot, statusBeforeAdmission, statusOf } from './run-status.ts';
 
@@ -76,7 +76,7 @@ test('the largest run has an answer that the server accepts, and the answer coun
     ),
   };
   const all = statusOf('r', standing(plan, done), stagesAsked(plan, undefined) as number[]);
-  expect(utf8Length(JSON.stringify(all))).toBeLessThan(1024 * 1024);
+  expect(countUtf8Bytes(JSON.stringify(all))).toBeLessThan(1024 * 1024);
   expect(all.stages).toHaveLength(PLAN_LIMITS.stages);
   const told = all.stages.flatMap(({ output, outputs }) => [
     ...(output === undefined ? [] : [output]),

@@ -10,7 +10,7 @@ import { listTolerated } from '../../domain/pipeline/outcome.ts';
 import { rowAt } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase } from '../../domain/pipeline/state.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
-import { utf8Length } from '../../domain/units/utf8.ts';
+import { countUtf8Bytes } from '../../domain/units/utf8.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
 /** Fields are added, never renamed or removed. `version` changes if the meaning of a field changes. */
@@ -149,7 +149,7 @@ class RefRoom {
 
   /** Takes the room for `value` if there is enough. */
   has(value: unknown): boolean {
-    const bytes = utf8Length(JSON.stringify(value));
+    const bytes = countUtf8Bytes(JSON.stringify(value));
     if (bytes > this.#bytes) {
       this.leftOut += 1;
       return false;

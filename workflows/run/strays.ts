@@ -5,7 +5,7 @@
 import { setDefaultSignalHandler, setDefaultUpdateHandler } from '@temporalio/workflow';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { MOST_STRAYS, type StrayKind, strayMessage, strayNotice } from '../../domain/run/stray.ts';
+import { MOST_STRAYS, type StrayKind, describeStray, createStrayNotice } from '../../domain/run/stray.ts';
 import { workflowFailure } from '../failure.ts';
 import { renamesReservedNames } from '../interceptors.ts';
 import { RUN_MESSAGES } from '../messages.ts';
@@ -42,14 +42,14 @@ export class Strays {
   }
 
   #note(kind: StrayKind, name: string): string {
-    const message = strayMessage(kind, name, KNOWN[kind]);
+    const message = describeStray(kind, name, KNOWN[kind]);
     if (this.#count === MOST_STRAYS) return message;
     this.#count += 1;
     if (this.#count === MOST_STRAYS) setDefaultUpdateHandler(undefined);
     const event: NewRunEvent = {
       id: EVENT_ID.stray(this.#count),
       atMs: Date.now(),
-      body: { type: 'notice', level: 'warning', message: strayNotice(message, this.#count) },
+      body: { type: 'notice', level: 'warning', message: createStrayNotice(message, this.#count) },
     };
     if (this.#take === null) this.#waiting.push(event);
     else this.#take(event);

@@ -4,7 +4,7 @@
 import type { AdvanceRequest, TakenAnswer } from '../../activities/contract-session.ts';
 import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
 import type { SessionResult, ErrorKind, ValidationErrorResult } from '../../domain/step-machine/result.ts';
-import { sizeProblem } from '../../domain/step-machine/size-limits.ts';
+import { findSizeProblem } from '../../domain/step-machine/size-limits.ts';
 import type { Cursor, Phase, SessionState } from '../../domain/step-machine/state.ts';
 
 /** An answer moves these phases on. An answer for a step that waits is processed when its time has come. */
@@ -25,7 +25,7 @@ export function refusalOf(session: AnsweredSession | null, request: unknown): Se
   if (!isAdvance(request))
     return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a string) and `output`.');
   const { turn, step, output } = request;
-  const large = sizeProblem('the answer has', output);
+  const large = findSizeProblem('the answer has', output);
   if (large !== null) return { ...error('validation', step, large), retry: true };
   if (session === null) return error('busy', step, 'The session is being opened; its first prompt is not there yet.');
   if (session.isFull) return { ...error('busy', step, fullFor(session.state)), retry: true };

@@ -18,7 +18,7 @@ import { newSession, transition } from '../../domain/step-machine/machine.ts';
 import { flush, recordsOf, type StepRecord } from '../../domain/step-machine/records.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
 import { createChildSessionId } from '../../domain/step-machine/session-id.ts';
-import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
+import { countJsonBytes } from '../../domain/step-machine/size-limits.ts';
 import { frameOf, type SessionState } from '../../domain/step-machine/state.ts';
 import { listPendingCommands } from '../../domain/step-machine/work.ts';
 import { reasonOf } from '../activity-outcome.ts';
@@ -303,7 +303,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
     const { length } = this.#state.records;
     const { state, commands } = transition(this.#opened.facts, this.#state, event);
     this.#state = state;
-    for (const record of recordsOf(state.records, length)) this.#recordBytes += jsonBytes(record);
+    for (const record of recordsOf(state.records, length)) this.#recordBytes += countJsonBytes(record);
     for (const command of commands) this.#execute(command, calls);
     this.#timers.keep(state.cursors);
     if (this.#isOver()) {

@@ -5,7 +5,7 @@
 import { log } from '@temporalio/workflow';
 import type { Observation, SkillPlace } from '../../activities/contract-session.ts';
 import type { Command } from '../../domain/step-machine/command.ts';
-import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
+import { countJsonBytes } from '../../domain/step-machine/size-limits.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { activities } from './calls.ts';
 
@@ -52,7 +52,7 @@ export class ObserverQueue {
   /** Takes as many events as fit into one message, but at least one. */
   #nextBatch(): readonly Observation[] {
     let left = MOST_BATCH_BYTES;
-    const beyond = this.#waiting.findIndex((event, index) => (left -= jsonBytes(event)) < 0 && index > 0);
+    const beyond = this.#waiting.findIndex((event, index) => (left -= countJsonBytes(event)) < 0 && index > 0);
     const events = beyond < 0 ? this.#waiting : this.#waiting.slice(0, beyond);
     this.#waiting = this.#waiting.slice(events.length);
     return events;

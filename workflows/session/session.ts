@@ -23,7 +23,7 @@ import type {
 } from '../../activities/contract-session.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
-import { sizeProblem } from '../../domain/step-machine/size-limits.ts';
+import { findSizeProblem } from '../../domain/step-machine/size-limits.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { workflowCancelled, workflowFailure } from '../failure.ts';
 import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from '../messages.ts';
@@ -105,7 +105,7 @@ async function open(given: unknown): Promise<SessionLoop> {
     );
   const session = workflowInfo().workflowId;
   const request = (isRecord(given) ? given : {}) as unknown as SessionRequest;
-  const large = sizeProblem('the params have', request.params);
+  const large = findSizeProblem('the params have', request.params);
   if (large !== null) throw workflowFailure('skill/params', large);
   let opened: OpenedSession;
   try {

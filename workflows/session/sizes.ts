@@ -1,6 +1,6 @@
 /** Makes the replies and the carried state of a session fit into one message. */
 import type { SessionAnswer, SessionCarried } from '../../activities/contract-session.ts';
-import { jsonBytes, MOST_REPLY_BYTES } from '../../domain/step-machine/size-limits.ts';
+import { countJsonBytes, MOST_REPLY_BYTES } from '../../domain/step-machine/size-limits.ts';
 
 /** The size of one message, without room for its other parts. */
 const MOST_CARRIED_BYTES = (2048 - 64) * 1024;
@@ -26,7 +26,7 @@ export function isHistoryFull({
 
 /** Leaves out the completed steps if they make the answer too long: the history contains them. */
 export function fitAnswer(answer: SessionAnswer): SessionAnswer {
-  if (answer.kind !== 'answer' || jsonBytes(answer) <= MOST_REPLY_BYTES) return answer;
+  if (answer.kind !== 'answer' || countJsonBytes(answer) <= MOST_REPLY_BYTES) return answer;
   const { result } = answer;
   if (result.kind === 'error') return answer;
   const { completed: _completed, autoAdvanced: _autoAdvanced, ...rest } = result;
@@ -35,7 +35,7 @@ export function fitAnswer(answer: SessionAnswer): SessionAnswer {
 
 /** Keeps the newest of the answers that fit. */
 export function fitCarried(carried: SessionCarried): SessionCarried {
-  let left = MOST_CARRIED_BYTES - jsonBytes({ ...carried, answers: [] });
-  const dropped = carried.answers.findLastIndex((taken) => (left -= jsonBytes(taken)) < 0);
+  let left = MOST_CARRIED_BYTES - countJsonBytes({ ...carried, answers: [] });
+  const dropped = carried.answers.findLastIndex((taken) => (left -= countJsonBytes(taken)) < 0);
   return dropped < 0 ? carried : { ...carried, answers: carried.answers.slice(dropped + 1) };
 }

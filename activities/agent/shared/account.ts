@@ -1,5 +1,5 @@
 /** Computes what the agent of an attempt may still use, by the budget of its stage and the budget of its run. */
-import { budgetLeft, type ModelUse, sumOfUse, explainUnknownUse } from '../../../domain/agent/budget.ts';
+import { computeBudgetLeft, type ModelUse, sumUse, explainUnknownUse } from '../../../domain/agent/budget.ts';
 import { type OverBudget, checkBudgetLeft, checkRunBudgetLeft } from '../../../domain/agent/limits.ts';
 import type { AgentWork, BudgetPlan } from '../../../domain/plan/plan.ts';
 import type { RunLedger } from './ledger.ts';
@@ -14,7 +14,7 @@ export interface AgentAccount {
 /** Returns the remaining budget; null if neither the stage nor its run has a budget. */
 export function leftAfter({ work, ledger }: AgentAccount, used: ModelUse): BudgetPlan | null {
   if (work.budget === undefined && ledger === null) return null;
-  return budgetLeft(work.budget ?? {}, used);
+  return computeBudgetLeft(work.budget ?? {}, used);
 }
 
 /**
@@ -30,14 +30,14 @@ export function findUsedUpLimit(
   return (
     checkBudgetLeft(work.budget ?? {}, used) ??
     (unknown === null ? null : { code: 'agent/budget-unknown', words: unknown }) ??
-    (ledger === null ? null : checkRunBudgetLeft(ledger.budget, sumOfUse(ledger.usedByOthers, used)))
+    (ledger === null ? null : checkRunBudgetLeft(ledger.budget, sumUse(ledger.usedByOthers, used)))
   );
 }
 
 /** Returns the run's budget for a meter that starts after the agent has used `before`; null: the run has no budget. */
 export function shareOfRun({ ledger }: AgentAccount, before: ModelUse): ShareOfRun | null {
   if (ledger === null) return null;
-  return { budget: ledger.budget, usedBeside: () => sumOfUse(ledger.usedByOthers, before) };
+  return { budget: ledger.budget, usedBeside: () => sumUse(ledger.usedByOthers, before) };
 }
 
 /**

@@ -3,7 +3,7 @@
  * the model, and reads the usage of the other agents there. So attempts of all workers and hosts count the same, and a
  * worker that dies loses nothing.
  */
-import { largestUse, type ModelUse, NO_USE, sumOfUse } from '../../../domain/agent/budget.ts';
+import { findLargestUse, type ModelUse, NO_USE, sumUse } from '../../../domain/agent/budget.ts';
 import { type OverBudget, checkRunBudgetLeft } from '../../../domain/agent/limits.ts';
 import type { BudgetPlan } from '../../../domain/plan/plan.ts';
 import type { RunEvent } from '../../../domain/run/event.ts';
@@ -121,7 +121,7 @@ export class RunLedger {
   /** The usage of all attempts except this one. */
   get usedByOthers(): ModelUse {
     let sum = NO_USE;
-    for (const [execKey, used] of this.#used) if (execKey !== this.#of.execKey) sum = sumOfUse(sum, used);
+    for (const [execKey, used] of this.#used) if (execKey !== this.#of.execKey) sum = sumUse(sum, used);
     return sum;
   }
 
@@ -129,7 +129,7 @@ export class RunLedger {
     this.#seq = seq;
     if (body.type !== 'agent-usage') return;
     const { execKey } = body;
-    this.#used.set(execKey, largestUse(this.#used.get(execKey) ?? NO_USE, body));
+    this.#used.set(execKey, findLargestUse(this.#used.get(execKey) ?? NO_USE, body));
     if (execKey !== this.#of.execKey) return;
     this.#told.add(id);
     for (const { resolve } of this.#waiters.get(id) ?? []) resolve();

@@ -1,7 +1,7 @@
 /**
  * Counts the use of an agent against the budgets of its stage and its run, and reports once if one of them is exceeded.
  */
-import { largestUse, type ModelUse, NO_USE, sumOfUse, withPrice } from '../../../domain/agent/budget.ts';
+import { findLargestUse, type ModelUse, NO_USE, sumUse, withPrice } from '../../../domain/agent/budget.ts';
 import { type OverBudget, checkBudget, checkRunBudget } from '../../../domain/agent/limits.ts';
 import type { AgentWork, BudgetPlan } from '../../../domain/plan/plan.ts';
 
@@ -50,7 +50,7 @@ export class BudgetMeter {
    */
   count(used: ModelUse, hasAnswered = this.#hasAnswered): ModelUse {
     this.#hasAnswered = hasAnswered;
-    this.#used = largestUse(this.#used, used);
+    this.#used = findLargestUse(this.#used, used);
     return this.check();
   }
 
@@ -59,7 +59,7 @@ export class BudgetMeter {
     const { used } = this;
     const over =
       checkBudget(this.#left, used) ??
-      (this.#run === null ? null : checkRunBudget(this.#run.budget, sumOfUse(this.#run.usedBeside(), used)));
+      (this.#run === null ? null : checkRunBudget(this.#run.budget, sumUse(this.#run.usedBeside(), used)));
     if (over !== null) this.stop(over);
     return used;
   }

@@ -2,7 +2,7 @@
  * The server of an agent's model. A server that refuses connections fails the stage at once, before the command line
  * retries.
  */
-import { modelTarget, providerServices, selectServer } from '../../../domain/agent/provider-hosts.ts';
+import { modelTarget, listProviderServices, selectServer } from '../../../domain/agent/provider-hosts.ts';
 import type { OverBudget } from '../../../domain/agent/limits.ts';
 import type { LlmPlan } from '../../../domain/plan/plan.ts';
 import { answeringOf } from '../../../domain/plan/work.ts';
@@ -38,7 +38,7 @@ export async function requireModelServer({ deps, request, life, backend }: Serve
   const { stage, scope, runId, execKey } = request;
   const agent = answeringOf(stage.work);
   if (agent === null || agent.played === true || backend.name === 'mock' || scope.sandbox.egress === undefined) return;
-  const service = providerServices(agent.llm).at(0);
+  const service = listProviderServices(agent.llm).at(0);
   if (service === undefined || deps.isPortClosed === undefined) return;
   if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null) return;
   if (await deps.isPortClosed(service.port, life.ended))

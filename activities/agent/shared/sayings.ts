@@ -4,7 +4,7 @@ import { type AgentOutcome, type AgentSaying, type AgentUsage, STREAM_LIMITS } f
 import type { RedactedData } from '../../../domain/plan/plan.ts';
 import type { RunEventBody } from '../../../domain/run/event.ts';
 import type { Redactor } from '../../../domain/security/redactor.ts';
-import { utf8Tail } from '../../../domain/units/utf8.ts';
+import { cutToUtf8Tail } from '../../../domain/units/utf8.ts';
 import { redactWhole } from '../../attempt/redacted-data.ts';
 
 /** A saying that is recorded as an event. */
@@ -54,7 +54,7 @@ export function eventBodyOf(
         stage,
         execKey,
         tool,
-        ...utf8Tail(redactor.text(saying.text), toolOutputBytes),
+        ...cutToUtf8Tail(redactor.text(saying.text), toolOutputBytes),
       };
     }
     case 'usage':

@@ -33,8 +33,8 @@ import {
   readUseBeforeSave,
 } from '../../agent/resume.ts';
 import { runTurn, type TurnOptions } from '../../agent/turn.ts';
-import { agentResultOf, type AgentTurn, turnFailure, usageOf, findUsedUpBefore } from '../../agent/turns.ts';
-import { outputMismatch } from '../output-check.ts';
+import { agentResultOf, type AgentTurn, describeTurnFailure, usageOf, findUsedUpBefore } from '../../agent/turns.ts';
+import { findOutputMismatch } from '../output-check.ts';
 import { type AgentProgress, createProgress } from '../../agent/progress.ts';
 import { createServiceOutput, collectAtCancel } from '../service-output.ts';
 import { collectOutputs, type OutcomeFailure } from '../outputs.ts';
@@ -196,7 +196,7 @@ async function answerOf({ vm }: DrivenAgent, turns: readonly AgentTurn[]): Promi
   const { exec, exit, outcome } = turn;
   const ended = await describeExit(backend, sandbox, exec, exit, request, redactor, life.detached);
   const base = withoutHang(ended, turn);
-  const failure = turnFailure(request, turn, base);
+  const failure = describeTurnFailure(request, turn, base);
   if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
   if (base.outcome === 'cancelled' && isService(request.stage.work))
     return {
@@ -211,7 +211,7 @@ async function answerOf({ vm }: DrivenAgent, turns: readonly AgentTurn[]): Promi
     ...(outcome.textRedacted === undefined ? {} : { redacted: outcome.textRedacted }),
   });
   if (collected.failure !== null) return withFailure(base, redactor, collected.failure);
-  const mismatch = await outputMismatch(deps, request.stage, collected.output);
+  const mismatch = await findOutputMismatch(deps, request.stage, collected.output);
   const result = { ...base, output: collected.output, outputs: collected.outputs };
   if (mismatch === null) return { result, mismatch };
   const beginning = await readBeginning(deps, collected.output);

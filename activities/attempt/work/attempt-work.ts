@@ -38,7 +38,7 @@ export interface WorkKind<Work extends VmStage['work']> {
   abandon?(attempt: Pick<Attempt, 'deps' | 'request' | 'life'>): Promise<void>;
 }
 
-export async function doWork<Prepared, Ran>(work: AttemptWork<Prepared, Ran>, vm: AttemptVm): Promise<WorkEnd> {
+export async function performWork<Prepared, Ran>(work: AttemptWork<Prepared, Ran>, vm: AttemptVm): Promise<WorkEnd> {
   const prepared = await work.prepare(vm);
   const ran = await work.run(vm, prepared);
   return await work.collect(vm, ran);

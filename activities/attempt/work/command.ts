@@ -6,7 +6,7 @@ import type { Exec, ExecExit, ExecRequest } from '../../ports/sandbox.ts';
 import { beginAttempt } from '../begin.ts';
 import { follow } from '../follow-command.ts';
 import { stdinOf } from '../inputs.ts';
-import { outputMismatch } from '../output-check.ts';
+import { findOutputMismatch } from '../output-check.ts';
 import { collectOutputs, type OutcomeFailure } from '../outputs.ts';
 import { describeExit } from '../result.ts';
 import { createServiceOutput, collectAtCancel, createPublisher } from '../service-output.ts';
@@ -72,7 +72,7 @@ async function settle(vm: AttemptVm, work: CommandWork, { exec, exit }: EndedCom
     failure: { code, message: redactor.text(message), stderrTail: '' },
   });
   if (collected.failure !== null) return createFailedResult(collected.failure);
-  const mismatch = await outputMismatch(deps, request.stage, collected.output);
+  const mismatch = await findOutputMismatch(deps, request.stage, collected.output);
   if (mismatch !== null) return createFailedResult(mismatch);
   const left = await leaveWork(vm);
   if (left.failure !== null) return createFailedResult(left.failure);

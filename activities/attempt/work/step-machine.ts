@@ -16,8 +16,8 @@ import { commandOfAgent, promptOf, putAgentFiles } from '../../agent/command.ts'
 import type { DrivenAgent } from '../../agent/driven-agent.ts';
 import { withoutHang } from '../../agent/hang.ts';
 import { runTurn } from '../../agent/turn.ts';
-import { agentResultOf, type AgentTurn, turnFailure, usageOf, findUsedUpBefore } from '../../agent/turns.ts';
-import { outputMismatch } from '../output-check.ts';
+import { agentResultOf, type AgentTurn, describeTurnFailure, usageOf, findUsedUpBefore } from '../../agent/turns.ts';
+import { findOutputMismatch } from '../output-check.ts';
 import type { SessionStanding, StageSessions } from '../../ports/stage-sessions.ts';
 import type { StageRequest } from '../../calls/requests.ts';
 import { beginningOf } from './answer-beginning.ts';
@@ -135,7 +135,7 @@ async function drive(answering: AnsweringAgent, turns: AgentTurn[]): Promise<Ski
     const turn = await ask(answering, turns, asked, deadlineMs);
     turns.push(turn);
     const base = await baseOf(answering, turn);
-    const failure = turnFailure(request, turn, base) ?? base.failure;
+    const failure = describeTurnFailure(request, turn, base) ?? base.failure;
     if (failure !== null) return { output: null, failure, base };
     // An earlier worker answered already: the next recorded step shows how the session continued.
     if ((await readRecordedStep(answering, command + 1)) !== null) continue;
@@ -338,7 +338,7 @@ async function concludeAttempt(
     isJson: true,
   });
   if (collected.failure !== null) return createFailedResult(collected.failure);
-  const mismatch = await outputMismatch(deps, request.stage, collected.output);
+  const mismatch = await findOutputMismatch(deps, request.stage, collected.output);
   if (mismatch !== null) return createFailedResult(mismatch);
   const left = await leaveWork(vm);
   if (left.failure !== null) return createFailedResult(left.failure);

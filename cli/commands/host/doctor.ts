@@ -4,7 +4,7 @@ import { inspectHost } from '../../../setup/resolve.ts';
 import { type FolderReport, inspectFolder } from '../../../setup/cache/write-probe.ts';
 import { readDiskRoom } from '../../../store/disk-room.ts';
 import { remedyOf } from '../../../domain/errors/error-code.ts';
-import { stateFormatProblem } from '../../../store/state-format.ts';
+import { findStateFormatProblem } from '../../../store/state-format.ts';
 import { readStack } from '../../../client/embedded/stack.ts';
 import { readVmMemory } from '../../../client/vms/vm-memory.ts';
 import { defineCommand } from '../../command.ts';
@@ -24,7 +24,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       inspectTemporal(context),
       inspectFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' }),
     ]);
-    const format = stateFormatProblem(stateDir);
+    const format = findStateFormatProblem(stateDir);
     const state = folder.problem === null && format !== null ? reportOtherFormat(folder, format) : folder;
     // In a folder of another format, other files are valid, so check none.
     const runs = format === null ? findDamaged(context) : Promise.resolve([]);

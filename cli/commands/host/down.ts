@@ -3,7 +3,7 @@ import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
 import { readStack, stopStack } from '../../../client/embedded/stack.ts';
 import { markStopped } from '../../../client/embedded/stop-mark.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { stateFormatProblem } from '../../../store/state-format.ts';
+import { findStateFormatProblem } from '../../../store/state-format.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { listVms } from '../../../client/vms/vm-list.ts';
@@ -30,7 +30,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const running = (await listVms(env.stateDir, keeperOf(context))).filter((vm) => vm.state === 'running');
     const vms = running.filter(({ direct }) => direct === null);
     const sandboxes = running.length - vms.length;
-    const problem = stateFormatProblem(env.stateDir);
+    const problem = findStateFormatProblem(env.stateDir);
     const lines = [
       stopped
         ? `The embedded stack has stopped.${problem === null ? ' Open runs continue at the next start.' : ''}`

@@ -4,7 +4,7 @@ import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
 import { readStack, type StackInfo } from '../../../client/embedded/stack.ts';
 import { readDiskState } from '../../../client/vms/disk-state.ts';
 import { type ListedVm, listVms } from '../../../client/vms/vm-list.ts';
-import { stateFormatProblem } from '../../../store/state-format.ts';
+import { findStateFormatProblem } from '../../../store/state-format.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { remedyOf } from '../../../domain/errors/error-code.ts';
@@ -33,7 +33,7 @@ export const command = defineCommand<Options>({
     const findKeeper = async (): Promise<string> => (await resolveStackPieces(env, { install: false })).keeper;
     const vms = (await listVms(env.stateDir, findKeeper)).filter((vm) => options.all || vm.state === 'running');
     const disk = await readDiskState(env.stateDir, null);
-    const problem = stateFormatProblem(env.stateDir);
+    const problem = findStateFormatProblem(env.stateDir);
     // In another format the file may have another meaning.
     const allowed = problem === null ? readAllowedMounts(env.stateDir) : [];
     const schedules = await schedulesOf(stack);

@@ -1,7 +1,7 @@
 import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { leaveBeginning } from '../../../app/runs/beginning-runs.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
@@ -22,7 +22,7 @@ export const command = defineCommand<Options>({
   },
   async execute(names, options, context) {
     if ((names.length === 0) === (options.all !== true)) {
-      throw usageError('name damaged runs, or pass --all', 'List them: voidbox doctor');
+      throw createUsageError('name damaged runs, or pass --all', 'List them: voidbox doctor');
     }
     const { inspector, index } = await context.stores();
     const damaged = await inspector.findDamaged();
@@ -66,16 +66,16 @@ function choose(name: string, damaged: readonly DamagedRun[], known: readonly st
   const exact = damaged.find((run) => run.label === name);
   if (exact !== undefined) return exact;
   if (known.includes(name))
-    throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${quoteRunId(name)}`);
+    throw createUsageError(`run ${name} is not damaged`, `See it: voidbox status ${quoteRunId(name)}`);
   const matches = name === '' ? [] : damaged.filter((run) => run.label.startsWith(name));
   if (matches.length === 1 && matches[0] !== undefined) return matches[0];
   const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${formatRunId(run.label)}`);
   if (matches.length > 1)
-    throw usageError(
+    throw createUsageError(
       `\`${name}\` matches ${matches.length} damaged runs`,
       ['Use more of one of these ids:', ...listed].join('\n'),
     );
-  throw usageError(
+  throw createUsageError(
     `there is no damaged run \`${name}\``,
     listed.length === 0 ? 'No run is damaged.' : ['Damaged runs:', ...listed].join('\n'),
   );

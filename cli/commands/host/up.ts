@@ -1,7 +1,7 @@
 import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
 import { readAllowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
 import { ensureStack } from '../../../client/embedded/stack.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { rememberSkillPaths } from '../../../client/embedded/skill-paths.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
@@ -38,7 +38,7 @@ export const command = defineCommand<Options>({
   },
   async execute(_args, options, context) {
     if (context.env.temporalConfigured) {
-      throw usageError(
+      throw createUsageError(
         'TEMPORAL_* names your own Temporal server, so the embedded stack is not started',
         `Start a worker for that server here: voidbox worker\nOr unset ${context.env.temporalVariables.join(', ')}.`,
       );

@@ -11,7 +11,7 @@ import { readSecretsFile } from '../../../store/secrets-file.ts';
 import { readAllowedService } from '../../../domain/language/read/egress-rules.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { shorten } from '../../../domain/units/quote.ts';
-import { environmentError, usageError } from '../../../app/app-error.ts';
+import { createEnvironmentError, createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { refuseUndecodable } from '../../../app/start/host-variables.ts';
@@ -82,7 +82,7 @@ export const command = defineCommand<Options>({
   async execute(_args, options, context) {
     const { env } = context;
     if (!env.temporalConfigured) {
-      throw environmentError(
+      throw createEnvironmentError(
         'cli/no-server',
         'no Temporal server is named; the embedded server already has a worker',
         'Name yours: TEMPORAL_ADDRESS=host:7233 voidbox worker, or set TEMPORAL_PROFILE',
@@ -165,7 +165,7 @@ function parseServices(texts: readonly string[]): readonly string[] {
   return texts.map((text) => {
     const service = readAllowedService(text);
     if (service !== null) return service;
-    throw usageError(
+    throw createUsageError(
       `--allow-services: \`${shorten(sanitizeLine(text))}\` is not HOST:PORT${text.includes('*') ? ': no `*` is a pattern' : ''}`,
       'Name each service that VMs may reach, as specs name it: --allow-services 127.0.0.1:5432',
     );
@@ -176,7 +176,7 @@ function parseServices(texts: readonly string[]): readonly string[] {
 function renderLentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliContext): readonly string[] {
   const unset = allowEnv.filter((name) => env.variables[name] === undefined);
   if (unset.length > 0)
-    throw environmentError(
+    throw createEnvironmentError(
       'host/variable-missing',
       `\`--allow-env\` names ${unset.join(', ')}, which ${unset.length === 1 ? 'is' : 'are'} not set here`,
       `Set ${unset.length === 1 ? 'it' : 'them'}: export ${unset.map((name) => `${name}=…`).join(' ')}`,

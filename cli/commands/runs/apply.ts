@@ -1,4 +1,4 @@
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import {
   type AppliedChanges,
   applyChanges,
@@ -95,10 +95,10 @@ function modeOf({ branch, patch, check, json, '3way': merges }: Options): Mode {
     (mode) => ({ branch: branch !== undefined, patch, check })[mode] === true,
   );
   if (modes.length > 1)
-    throw usageError(`--${modes[0]!} and --${modes[1]!} exclude each other`, 'Leave one of them out.');
-  if (patch === true && json === true) throw usageError('--patch prints a patch, and --json excludes it');
+    throw createUsageError(`--${modes[0]!} and --${modes[1]!} exclude each other`, 'Leave one of them out.');
+  if (patch === true && json === true) throw createUsageError('--patch prints a patch, and --json excludes it');
   if (merges === true && (branch !== undefined || patch === true))
-    throw usageError(`--3way writes files, and --${modes[0]!} excludes it`, 'Leave one of them out.');
+    throw createUsageError(`--3way writes files, and --${modes[0]!} excludes it`, 'Leave one of them out.');
   return modes[0] ?? 'apply';
 }
 

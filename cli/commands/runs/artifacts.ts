@@ -10,7 +10,7 @@ import { readOutputs, type StageOutput } from '../../../store/run-outputs.ts';
 import type { Stores } from '../../../store/stores.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import { streamTar } from '../../../tar/stream.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
@@ -69,26 +69,29 @@ export const command = defineCommand<Options>({
 function checkUsage(run: string, verb: string | undefined, name: string | undefined, options: Options): void {
   if (verb === undefined) {
     if (options.output !== undefined || options.force)
-      throw usageError(
+      throw createUsageError(
         '-o and --force belong to `get`',
         `Fetch one: voidbox artifacts -o FOLDER ${quoteRunId(run)} get NAME`,
       );
     return;
   }
   if (verb !== 'get')
-    throw usageError(
+    throw createUsageError(
       `\`${sanitizeLine(verb)}\` is not \`get\``,
       `Fetch one: voidbox artifacts ${quoteRunId(run)} get NAME`,
     );
   if (name === undefined)
-    throw usageError('the name of the output is missing', `Fetch one: voidbox artifacts ${quoteRunId(run)} get NAME`);
+    throw createUsageError(
+      'the name of the output is missing',
+      `Fetch one: voidbox artifacts ${quoteRunId(run)} get NAME`,
+    );
   if (options.output === '-' && options.json)
-    throw usageError('-o - prints the bytes, and --json excludes them: name a folder');
+    throw createUsageError('-o - prints the bytes, and --json excludes them: name a folder');
 }
 
 async function readRun(runId: string, { reader, records, artifacts }: Stores, context: CliContext): Promise<Found> {
   const [view] = await readRepairedViews([runId], context);
-  if (view === undefined) throw usageError(`there is no run \`${formatRunId(runId)}\``);
+  if (view === undefined) throw createUsageError(`there is no run \`${formatRunId(runId)}\``);
   if (view.damage !== null) throw new CodedError('store/damaged', view.damage);
   const wire = await records.get(runId, 'plan').catch(() => null);
   return {
@@ -213,7 +216,7 @@ async function print(
   context: CliContext,
 ): Promise<ExitCode> {
   if (kind === 'folder')
-    throw usageError(
+    throw createUsageError(
       `\`${formatOutputName(output)}\` is a folder: -o - prints a file`,
       'Name a folder for it: -o FOLDER',
     );

@@ -1,7 +1,7 @@
 import { isCodedError } from '../../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../../domain/plan/plan.ts';
 import { defineCommand } from '../../command.ts';
-import { diffRuns } from '../../../app/runs/diff-runs.ts';
+import { compareRuns } from '../../../app/runs/diff-runs.ts';
 import { EXIT } from '../../exit-code.ts';
 import { resultText } from '../../runs/print-result.ts';
 import { readRecordedRun } from '../../../app/runs/recorded-run.ts';
@@ -32,7 +32,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         throw error;
       }
     };
-    const diff = await diffRuns(one, other, textOf);
+    const diff = await compareRuns(one, other, textOf);
     const lines = options.json === true ? [JSON.stringify(diff)] : renderRunDiff(diff, context.stdout.style);
     await context.stdout.write(`${lines.join('\n')}\n`);
     return diff.isSame ? EXIT.success : EXIT.runFailed;

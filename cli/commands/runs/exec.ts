@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isCodedError } from '../../../domain/errors/coded-error.ts';
 import { isLostVm } from '../../../domain/errors/error-code.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { AppError, usageError } from '../../../app/app-error.ts';
+import { AppError, createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { bytesSink } from '../../runs/bytes-sink.ts';
@@ -77,7 +77,7 @@ export const command = defineCommand<Options>({
 function explain(error: unknown, runId: string): unknown {
   if (!isCodedError(error)) return error;
   if (error.code === 'run/too-large')
-    return usageError(
+    return createUsageError(
       'the program and its arguments are too long for one command: at most 1 MiB are allowed',
       'Pass them on standard input: voidbox exec -i …',
     );
@@ -104,12 +104,12 @@ function splitArguments(typed: readonly string[]): TypedExec {
   const [run = '', stage, ...more] = separator < 0 ? words : words.slice(0, separator);
   const [program, ...args] = separator < 0 ? [] : words.slice(separator + 1);
   if (program === undefined)
-    throw usageError(
+    throw createUsageError(
       'the command is missing',
       `Write it behind \`--\`: voidbox exec ${quoteRunId(run)} ${stage === undefined ? 'STAGE' : quoteStageName(stage)} -- ls -l /workspace`,
     );
   if (more.length > 0)
-    throw usageError(
+    throw createUsageError(
       `\`${sanitizeLine(more.join(' '))}\` is too much before \`--\``,
       `voidbox exec ${quoteRunId(run)} ${quoteStageName(stage!)} -- COMMAND`,
     );

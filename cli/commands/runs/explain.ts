@@ -5,13 +5,13 @@ import { withoutLinks } from '../../../domain/errors/error-code.ts';
 import type { ErrorCodeInfo } from '../../../domain/errors/code-info.ts';
 import { describeRetry } from '../../../domain/errors/render-docs.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { didYouMean, nearest } from '../../../domain/language/text/suggest.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { suggestNearest, findNearest } from '../../../domain/language/text/suggest.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderPage } from '../../render/text/page.ts';
 import { listGuides } from '../../runs/guides.ts';
-import { packageRoot } from '../../../setup/package-root.ts';
+import { findPackageRoot } from '../../../setup/package-root.ts';
 
 /** More of them are not read. */
 const CODES_SHOWN = 12;
@@ -37,15 +37,15 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const guides = listGuides();
     const path = guides.get(code);
     if (path !== undefined) {
-      const text = readFileSync(join(packageRoot(), path), 'utf8');
+      const text = readFileSync(join(findPackageRoot(), path), 'utf8');
       const page = renderPage(text, dirname(path), stdout.style, stdout.width());
       await stdout.write(options.json === true ? `${JSON.stringify({ topic: code, path, text })}\n` : page);
       return EXIT.success;
     }
     const info = Object.hasOwn(codes, code) ? codes[code]! : null;
     if (info === null)
-      throw usageError(
-        `there is no error code \`${sanitizeLine(code)}\`${didYouMean(nearest(code, [...Object.keys(codes), ...guides.keys()]))}`,
+      throw createUsageError(
+        `there is no error code \`${sanitizeLine(code)}\`${suggestNearest(findNearest(code, [...Object.keys(codes), ...guides.keys()]))}`,
         `${remedyFor(code, Object.keys(codes))}\nGuides: ${[...guides.keys()].join(', ')}`,
       );
     const { kind, retry, summary, remedy } = info;

@@ -5,11 +5,11 @@ import { findUnsupportedParts } from '../../../domain/plan-rules/unsupported.ts'
 import { fromWire, type PlanWire, toWire } from '../../../domain/plan/wire.ts';
 import { type BaseDirOption, resolveBaseDir } from '../../../app/start/base-dir.ts';
 import { addBaseDirOption } from '../../start/spec-options.ts';
-import { AppError, usageError } from '../../../app/app-error.ts';
+import { AppError, createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
-import { settingsFor } from '../../../app/start/host-settings.ts';
+import { readSettings } from '../../../app/start/host-settings.ts';
 import { writeSettings } from '../../start/compile-notices.ts';
 import { loadSpec } from '../../../app/start/load-spec.ts';
 import { parseParam } from '../../start/spec-options.ts';
@@ -42,7 +42,7 @@ export const command = defineCommand<Options>({
   async execute([what = ''], options, context) {
     const { format } = options;
     if (format !== 'text' && format !== 'mermaid')
-      throw usageError(`--format is \`${format}\``, 'It must be text or mermaid.');
+      throw createUsageError(`--format is \`${format}\``, 'It must be text or mermaid.');
     const { plan, missingParams } = isSpec(what, context)
       ? await planOfSpec(what, options, context)
       : { plan: await planOfRun(what, options, context), missingParams: [] };
@@ -65,7 +65,7 @@ async function planOfSpec(
   options: Options,
   context: CliContext,
 ): Promise<{ readonly plan: Plan; readonly missingParams: readonly string[] }> {
-  const settings = settingsFor(context);
+  const settings = readSettings(context);
   const baseDir = resolveBaseDir(options, context.cwd);
   const values = {
     params: options.param ?? {},
@@ -95,13 +95,13 @@ async function planOfRun(text: string, { param, requireParams }: Options, contex
     throw new AppError(error.fault, error.code, `${error.message}, and no such file`, error.remedy);
   });
   if (param !== undefined || requireParams === true)
-    throw usageError(
+    throw createUsageError(
       `${param === undefined ? '--require-params' : '--param'} is for a spec, and \`${text}\` is a run, whose plan has its values`,
       'Leave it out, or name the file of the spec.',
     );
   const wire = await records.get(runId, 'plan');
   if (wire === null || wire === undefined)
-    throw usageError(
+    throw createUsageError(
       `run ${formatRunId(runId)} has no plan on this machine`,
       `It was not admitted, or its files are on another host: voidbox status ${quoteRunId(runId)}`,
     );

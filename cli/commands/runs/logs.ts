@@ -2,14 +2,19 @@ import { describeLowDisk } from '../../render/host/disk.ts';
 import { Option } from 'commander';
 import type { AdmissionRecord } from '../../../activities/admission/admission-record.ts';
 import type { RunEvent } from '../../../domain/run/event.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { hasStage, isOfStage } from '../../runs/log-stage.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../../runs/log-filter.ts';
-import { createEventPrinter, itemCount, outputBytes, type ToolLines } from '../../render/runs/event-lines.ts';
+import {
+  createEventPrinter,
+  formatItemCount,
+  formatOutputBytes,
+  type ToolLines,
+} from '../../render/runs/event-lines.ts';
 import { STATES_EVERY_MS } from '../../start/run-display.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
@@ -101,9 +106,9 @@ async function checkStage(name: string, { runId, stages: own }: RunView, context
   const lists = inItems.flatMap(({ id, each }) => (each === undefined ? [] : [id]));
   if (hasStage(name, { own, ofItems, lists })) return;
   const shown = own.map(({ id, items }) =>
-    items === null ? id : `${id} (${itemCount(items.total)}, such as \`${id}[0]\`)`,
+    items === null ? id : `${id} (${formatItemCount(items.total)}, such as \`${id}[0]\`)`,
   );
-  throw usageError(
+  throw createUsageError(
     `run ${runId} has no stage \`${shorten(name)}\``,
     `Its stages: ${[...shown, ...ofItems].join(', ')}`,
   );
@@ -163,7 +168,7 @@ function createLogWriter(
     return body.type !== 'output' || options.stream === 'both' || options.stream === body.stream;
   };
   if (options.json || options.raw) {
-    const dataOf = ({ body }: RunEvent): Uint8Array | null => (body.type === 'output' ? outputBytes(body) : null);
+    const dataOf = ({ body }: RunEvent): Uint8Array | null => (body.type === 'output' ? formatOutputBytes(body) : null);
     return {
       async write(event) {
         if (!isWanted(event) || event.atMs < fromMs) return;
@@ -226,19 +231,19 @@ function checkUsage(options: Options): void {
   if (options.network) {
     const other = options.raw ? '--raw' : options.stage !== undefined ? '--stage' : null;
     if (other !== null)
-      throw usageError(
+      throw createUsageError(
         `--network and ${other} exclude each other`,
         other === '--stage'
           ? 'A door belongs to a VM, which stages may share: each line names the VM'
           : 'Leave one of them out.',
       );
   }
-  if (options.raw && options.json) throw usageError('--raw and --json exclude each other');
+  if (options.raw && options.json) throw createUsageError('--raw and --json exclude each other');
   const form = options.json ? '--json' : options.raw ? '--raw' : null;
   if (form === null) return;
   const ofLines = (['tail', 'grep', 'timestamps', 'tools'] as const).find((name) => options[name] !== undefined);
   if (ofLines === undefined) return;
-  throw usageError(
+  throw createUsageError(
     `--${ofLines} and ${form} exclude each other`,
     options.json ? 'Each event is one line and has its time (`atMs`): pipe into tail, grep or jq' : null,
   );

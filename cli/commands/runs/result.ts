@@ -1,7 +1,7 @@
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { AppError, usageError } from '../../../app/app-error.ts';
+import { AppError, createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
@@ -41,7 +41,7 @@ export const command = defineCommand<Options>({
     if (view !== undefined && view.damage !== null && view.outcome === null)
       throw new CodedError('store/damaged', view.damage);
     if (view === undefined || view.outcome === null)
-      throw usageError(`run ${runId} has not ended yet`, suggestNextCommand(view, runId));
+      throw createUsageError(`run ${runId} has not ended yet`, suggestNextCommand(view, runId));
     if (view.damage !== null)
       await context.stderr.write(`${context.stderr.style.yellow('warning:')} ${sanitizeLine(view.damage)}\n`);
     const stores = await context.stores();

@@ -1,4 +1,4 @@
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { countOf } from '../../typed-count.ts';
 import { defineCommand } from '../../command.ts';
 import { openSteps, printResult, readJson, sessionLink, throwSessionError } from '../../skills/session-link.ts';
@@ -29,7 +29,7 @@ export const command = defineCommand<Options>({
           (one) => (step === undefined || one.step === step) && (turn === undefined || one.turn === turn),
         );
         if (open.length > 1)
-          throw usageError(
+          throw createUsageError(
             `several steps are open: ${open.map((one) => one.step).join(', ')}`,
             'Choose one with --step.',
           );

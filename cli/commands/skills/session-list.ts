@@ -4,10 +4,10 @@ import { defineCommand } from '../../command.ts';
 import type { ServerLink } from '../../../client/temporal/server-link.ts';
 import type { ListedSession, SessionListState } from '../../../client/sessions/list.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
-import { isoTime, renderSessions, renderWaiting } from '../../render/skills/session.ts';
+import { formatIsoTime, renderSessions, renderWaiting } from '../../render/skills/session.ts';
 import { sessionLink, throwSessionError } from '../../skills/session-link.ts';
 
 interface Options {
@@ -28,7 +28,7 @@ export const command = defineCommand<Options>({
   },
   async execute(_args, { json, state, waiting, limit }, context) {
     if (waiting && state !== undefined && state !== 'open')
-      throw usageError(
+      throw createUsageError(
         `--waiting and --state ${state} exclude each other`,
         'A session that waits for a person is open. Leave out one of them.',
       );
@@ -69,7 +69,7 @@ async function listWaiting(context: CliContext, link: ServerLink, limit: number,
   if (json) {
     const sessions = found.sessions.map(({ waiting, ...one }) => ({
       ...jsonOf(one),
-      waiting: waiting.map(({ dueMs, ...step }) => ({ ...step, dueAt: isoTime(dueMs) })),
+      waiting: waiting.map(({ dueMs, ...step }) => ({ ...step, dueAt: formatIsoTime(dueMs) })),
     }));
     await stdout.write(`${JSON.stringify({ sessions, unasked: found.unasked })}\n`);
   } else if (found.sessions.length === 0) await stdout.write('No session waits for a person\n');
@@ -81,5 +81,5 @@ async function listWaiting(context: CliContext, link: ServerLink, limit: number,
 }
 
 function jsonOf({ session, skill, state, startedAtMs, endedAtMs }: ListedSession): Record<string, unknown> {
-  return { session, skill, state, startedAt: isoTime(startedAtMs), endedAt: isoTime(endedAtMs) };
+  return { session, skill, state, startedAt: formatIsoTime(startedAtMs), endedAt: formatIsoTime(endedAtMs) };
 }

@@ -1,7 +1,7 @@
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { isSha256Beginning } from '../../../domain/units/sha256.ts';
-import { newRunId } from '../../../client/runs/new-id.ts';
+import { createRunId } from '../../../client/runs/new-id.ts';
 import { handOverDuring } from '../../../client/sessions/variables.ts';
 import { checkSessionId, printResult, readJson, sessionLink, throwSessionError } from '../../skills/session-link.ts';
 
@@ -31,11 +31,11 @@ export const command = defineCommand<Options>({
   },
   async execute([skill = ''], options, context) {
     const params = options.params === undefined ? undefined : await readJson(options.params, '--params', context);
-    const session = options.id ?? newRunId(skill, context.now());
+    const session = options.id ?? createRunId(skill, context.now());
     checkSessionId(session);
-    if (skill === '') throw usageError('name the step machine');
+    if (skill === '') throw createUsageError('name the step machine');
     if (options.code !== undefined && !isSha256Beginning(options.code))
-      throw usageError(
+      throw createUsageError(
         `--code is \`${options.code}\``,
         'It must be the first 8 to 64 hexadecimal digits of a code hash, as shown by errors and `session status --json`.',
       );

@@ -1,6 +1,6 @@
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { isoTime, renderSession } from '../../render/skills/session.ts';
+import { formatIsoTime, renderSession } from '../../render/skills/session.ts';
 import { advanceCommand, sessionLink, throwSessionError } from '../../skills/session-link.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
@@ -13,9 +13,9 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       const view = await sessions.viewSession(link.client(), session);
       if (options.json) {
         const open = view.open.map(({ human, ...one }) =>
-          human === undefined ? one : { ...one, human: { ...human, dueAt: isoTime(human.dueMs ?? null) } },
+          human === undefined ? one : { ...one, human: { ...human, dueAt: formatIsoTime(human.dueMs ?? null) } },
         );
-        const startedAt = view.startedAtMs === 0 ? null : isoTime(view.startedAtMs);
+        const startedAt = view.startedAtMs === 0 ? null : formatIsoTime(view.startedAtMs);
         await context.stdout.write(`${JSON.stringify({ ...view, startedAt, open, uiUrl: link.runUrl(session) })}\n`);
       } else
         await context.stdout.write(

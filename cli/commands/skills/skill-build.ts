@@ -1,7 +1,7 @@
 import type { BunTarget } from '../../../skill-kit/bundle/bun.ts';
 import type { BuildMode, BuildReport, BuildResult } from '../../../skill-kit/bundle/build-skill.ts';
 import type { PlacedDiagnostic } from '../../../skill-kit/lint/diagnostic.ts';
-import { AppError, environmentError, usageError } from '../../../app/app-error.ts';
+import { AppError, createEnvironmentError, createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
@@ -37,7 +37,7 @@ export const command = defineCommand<Options>({
   async execute([entry = ''], options, context) {
     const { protocol } = options;
     if (protocol !== 'session' && protocol !== 'stateless')
-      throw usageError(`--protocol is \`${protocol}\``, 'It must be session or stateless.');
+      throw createUsageError(`--protocol is \`${protocol}\``, 'It must be session or stateless.');
     const mode = await modeOf(options, context);
     const [{ buildSkill }, { lintSkill }] = await Promise.all([
       import('../../../skill-kit/bundle/build-skill.ts'),
@@ -67,9 +67,9 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
       );
     return { kind: 'node' };
   }
-  if (mode !== 'bun') throw usageError(`--mode is \`${mode}\``, 'It must be node or bun.');
+  if (mode !== 'bun') throw createUsageError(`--mode is \`${mode}\``, 'It must be node or bun.');
   if (targets !== undefined && single)
-    throw usageError('--single and --targets exclude each other', 'Pass only one of them.');
+    throw createUsageError('--single and --targets exclude each other', 'Pass only one of them.');
   const { DEFAULT_TARGETS } = await import('../../../skill-kit/bundle/bun.ts');
   const named = single ? [`${process.platform}-${process.arch}`] : targets?.split(',').map((one) => one.trim());
   const chosen = named === undefined ? DEFAULT_TARGETS : await checkTargets(named);
@@ -77,7 +77,11 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
   const [bun] = findOnPath(context.env, ['bun']);
   if (bun === undefined) {
     const { remedyOf } = await import('../../../domain/errors/error-code.ts');
-    throw environmentError('skill/bun', 'there is no bun on the PATH, and --mode bun needs it', remedyOf('skill/bun'));
+    throw createEnvironmentError(
+      'skill/bun',
+      'there is no bun on the PATH, and --mode bun needs it',
+      remedyOf('skill/bun'),
+    );
   }
   return { kind: 'bun', bun, targets: chosen };
 }
@@ -86,7 +90,10 @@ async function checkTargets(named: readonly string[]): Promise<readonly BunTarge
   const { BUN_TARGETS, isBunTarget } = await import('../../../skill-kit/bundle/bun.ts');
   const unknown = named.filter((one) => !isBunTarget(one));
   if (unknown.length > 0)
-    throw usageError(`unknown build target: \`${unknown.join('`, `')}\``, `Supported: ${BUN_TARGETS.join(', ')}.`);
+    throw createUsageError(
+      `unknown build target: \`${unknown.join('`, `')}\``,
+      `Supported: ${BUN_TARGETS.join(', ')}.`,
+    );
   return [...new Set(named.filter(isBunTarget))];
 }
 

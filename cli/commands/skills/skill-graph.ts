@@ -1,4 +1,4 @@
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { codeAuthorErrors } from '../../skills/skill-error.ts';
@@ -17,7 +17,7 @@ export const command = defineCommand<Options>({
   },
   async execute([entry = ''], { json, format }, context) {
     if (format !== 'text' && format !== 'mermaid')
-      throw usageError(`--format is \`${format}\``, 'It must be text or mermaid.');
+      throw createUsageError(`--format is \`${format}\``, 'It must be text or mermaid.');
     const { readGraph } = await import('../../../skill-kit/graph/read-graph.ts');
     const { graph } = await codeAuthorErrors(readGraph(entry, context.cwd));
     if (json) await context.stdout.write(`${JSON.stringify(graph)}\n`);

@@ -1,6 +1,6 @@
 import { relative } from 'node:path';
 import type { PlacedDiagnostic } from '../../../skill-kit/lint/diagnostic.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderLint } from '../../render/skills/lint.ts';
@@ -21,7 +21,7 @@ export const command = defineCommand<Options>({
   async execute(entries, options, context) {
     const limit = options.maxWarnings === undefined ? Number.POSITIVE_INFINITY : Number(options.maxWarnings);
     if (!(limit >= 0) || options.maxWarnings === '')
-      throw usageError(`--max-warnings is \`${options.maxWarnings}\``, 'It must be a number from 0.');
+      throw createUsageError(`--max-warnings is \`${options.maxWarnings}\``, 'It must be a number from 0.');
     const { lintSkill } = await import('../../../skill-kit/lint/lint-skill.ts');
     const { sortDiagnostics } = await import('../../../skill-kit/lint/diagnostic.ts');
     const found: PlacedDiagnostic[] = [];

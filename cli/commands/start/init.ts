@@ -1,7 +1,7 @@
 import { stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
-import { packageRoot } from '../../../setup/package-root.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { findPackageRoot } from '../../../setup/package-root.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { editorLine } from '../../init/editor-line.ts';
 import { renderFixSpec } from '../../init/fix-spec.ts';
@@ -9,7 +9,7 @@ import { findTestCommand } from '../../init/project.ts';
 import { findTask, TASK_NAMES } from '../../init/tasks.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
-import { nearest } from '../../../domain/language/text/suggest.ts';
+import { findNearest } from '../../../domain/language/text/suggest.ts';
 import { padEnd } from '../../render/text/width.ts';
 import {
   copyNeeded,
@@ -50,24 +50,24 @@ export const command = defineCommand<Options>({
         : { name: 'first', about: '', text: renderFixSpec(testCommand), folder: dirname(path) };
     const there = await stat(path).catch(() => null);
     if (there?.isDirectory() === true)
-      throw usageError(
+      throw createUsageError(
         `\`${file}\` is a folder`,
         `Name a file in it: voidbox init ${quote(`${file.replace(/\/+$/, '')}/voidbox.yaml`)}`,
       );
     try {
-      await writeFile(path, `${await editorLine(dirname(path), packageRoot())}${textFor(template, file)}`, {
+      await writeFile(path, `${await editorLine(dirname(path), findPackageRoot())}${textFor(template, file)}`, {
         flag: options.force ? 'w' : 'wx',
       });
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
       if (code === 'EEXIST')
-        throw usageError(`\`${file}\` already exists`, `Overwrite it: voidbox init ${quote(file)} --force`);
+        throw createUsageError(`\`${file}\` already exists`, `Overwrite it: voidbox init ${quote(file)} --force`);
       if (code === 'ENOENT')
-        throw usageError(
+        throw createUsageError(
           `cannot write \`${file}\`: the folder ${dirname(path)} does not exist`,
           `Create it: mkdir -p ${quote(dirname(path))}`,
         );
-      if (typeof code === 'string') throw usageError(`cannot write \`${file}\`: ${(error as Error).message}`);
+      if (typeof code === 'string') throw createUsageError(`cannot write \`${file}\`: ${(error as Error).message}`);
       throw error;
     }
     const copied = await copyNeeded(template, path);
@@ -99,11 +99,11 @@ function templateOf(name: string): Template {
   const templates = readTemplates();
   const found = templates.find((template) => template.name === name);
   if (found !== undefined) return found;
-  const meant = nearest(
+  const meant = findNearest(
     name,
     templates.map((template) => template.name),
   );
-  throw usageError(
+  throw createUsageError(
     `there is no template \`${name}\``,
     `${meant === null ? '' : `Did you mean ${meant}? `}All of them: voidbox init --list`,
   );

@@ -2,11 +2,11 @@ import { Option } from 'commander';
 import type { MockRequest } from '../../../domain/plan-rules/mocks.ts';
 import { type BaseDirOption, resolveBaseDir } from '../../../app/start/base-dir.ts';
 import { addBaseDirOption } from '../../start/spec-options.ts';
-import { usageError } from '../../../app/app-error.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { showNotices } from '../../start/compile-notices.ts';
 import { compileRun } from '../../../app/start/compile-run.ts';
-import { settingsFor } from '../../../app/start/host-settings.ts';
+import { readSettings } from '../../../app/start/host-settings.ts';
 import { limitPlan } from '../../../app/start/run-limits.ts';
 import { addRunOptions, type RunOptions, resolveImagePlaces, resolveRunOptions } from '../../start/run-options.ts';
 
@@ -43,14 +43,15 @@ export const command = defineCommand<Options>({
     command.option('--events', 'with --json: each event as a line of JSON on standard output, before the result');
   },
   async execute([file = ''], options, context) {
-    if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
+    if (file === '-' && options.input === '-')
+      throw createUsageError('standard input cannot be both the spec and the input');
     const { param: params = {}, mode = null, mock = null, mockAgents = false, json = false } = options;
     const baseDir = resolveBaseDir(options, context.cwd);
     const read = await compileRun(
       file,
       {
         params,
-        settings: settingsFor(context),
+        settings: readSettings(context),
         ...(baseDir === undefined ? {} : { baseDir }),
         mode,
         mock: () => mock,
@@ -61,7 +62,7 @@ export const command = defineCommand<Options>({
       context,
     );
     const { events = false } = options;
-    if (events && !json) throw usageError('--events is for --json', 'Add --json, or leave --events out.');
+    if (events && !json) throw createUsageError('--events is for --json', 'Add --json, or leave --events out.');
     const compiled = { ...read, plan: limitPlan(read.plan, options), written: limitPlan(read.written, options) };
     const taken = await resolveRunOptions(compiled.plan, options, context);
     // Load this late, so that errors in a spec are reported without loading the Temporal SDK.

@@ -4,14 +4,14 @@ import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { type UnsupportedPart, findUnsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { findWritableRepositories } from '../../../client/runs/writable-repositories.ts';
-import { hasLogin, loginsFor } from '../../../app/start/agent-logins.ts';
+import { hasLogin, readLogins } from '../../../app/start/agent-logins.ts';
 import { type BaseDirOption, resolveBaseDir } from '../../../app/start/base-dir.ts';
 import { addBaseDirOption } from '../../start/spec-options.ts';
 import { AppError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
-import { settingsFor, toSettingsJson } from '../../../app/start/host-settings.ts';
+import { readSettings, toSettingsJson } from '../../../app/start/host-settings.ts';
 import { writeSettings } from '../../start/compile-notices.ts';
 import { type LoadedSpec, loadSpec, type MountPlace } from '../../../app/start/load-spec.ts';
 import { parseParam } from '../../start/spec-options.ts';
@@ -19,7 +19,7 @@ import {
   codeOfMissing,
   describeMissingAgentSkill,
   suggestSkillFix,
-  missingAgentSkills,
+  findMissingAgentSkills,
 } from '../../../app/start/skill-files.ts';
 import { describeUnknownAddress, findUnknownAddresses } from '../../../app/start/plan-addresses.ts';
 import { findUnusableRepositories } from '../../../app/start/plan-repositories.ts';
@@ -28,8 +28,8 @@ import {
   codeOfRefusal,
   describeRefusal,
   describeWritableRepository,
-  mountsRefusedHere,
-  refusalRemedy,
+  findMountsRefusedHere,
+  suggestRefusalRemedy,
 } from '../../../app/start/plan-mounts.ts';
 import { type Finding, renderDiagnostics } from '../../render/spec/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../../render/spec/missing-params.ts';
@@ -50,7 +50,7 @@ export const command = defineCommand<Options>({
     addBaseDirOption(command);
   },
   async execute([file = ''], options, context) {
-    const settings = settingsFor(context);
+    const settings = readSettings(context);
     const baseDir = resolveBaseDir(options, context.cwd);
     const values = {
       params: options.param ?? {},
@@ -89,7 +89,7 @@ export const command = defineCommand<Options>({
  */
 async function documentsOf(plan: Plan, { baseDir }: LoadedSpec, context: CliContext): Promise<'read' | 'unread'> {
   if (!context.env.temporalConfigured) return 'read';
-  return (await missingAgentSkills(plan, { baseDir, allow: [] }, context)).length === 0 ? 'read' : 'unread';
+  return (await findMissingAgentSkills(plan, { baseDir, allow: [] }, context)).length === 0 ? 'read' : 'unread';
 }
 
 const SHOWN_PARTS = 20;
@@ -144,8 +144,8 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
       refusedLogins,
       variables: null,
     };
-  const missing = await missingAgentSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
-  const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
+  const missing = await findMissingAgentSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
+  const refused = await findMountsRefusedHere(plan, loaded.baseDir, env);
   const unusable = await findUnusableRepositories(
     plan,
     { baseDir: loaded.baseDir, refused: new Set(refused.map(({ hostPath }) => hostPath)) },
@@ -165,7 +165,7 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
       code: codeOfRefusal(mount),
       severity: 'warning',
       message: describeRefusal(mount, loaded.baseDir, cwd),
-      remedy: refusalRemedy(mount, loaded.baseDir, env, cwd),
+      remedy: suggestRefusalRemedy(mount, loaded.baseDir, env, cwd),
       ...placeOf(mount.hostPath, loaded),
     })),
     unusableRepositories: unusable.map(({ code, message, hostPath }): Finding => ({
@@ -211,7 +211,7 @@ const LOGIN_CODES = ['host/login-expires', 'host/login-invalid'] as const;
 /** The first one that `run` would refuse. */
 function findLogins(plan: Plan, { file }: LoadedSpec, context: CliContext): readonly Finding[] {
   try {
-    loginsFor(plan.stages, context);
+    readLogins(plan.stages, context);
     return [];
   } catch (error) {
     if (!(error instanceof AppError)) throw error;

@@ -6,7 +6,7 @@ import { stageOfPlan } from '../../../domain/plan/item-parts.ts';
 import type { ContinuedAgent } from '../../../domain/run/agent-saves.ts';
 import { withoutPartial } from '../../../domain/run/partial-work.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { sumOfCounts } from '../../../domain/agent/budget.ts';
+import { sumCounts } from '../../../domain/agent/budget.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import type { ContinuedPlan } from '../../../app/start/continue-run.ts';
@@ -71,10 +71,10 @@ interface SavedFiles {
 function filesOf({ folders }: ContinuedAgent): SavedFiles {
   const changes = folders.flatMap((folder) => (folder.changes === undefined ? [] : [folder.changes]));
   return {
-    changedFiles: changes.length === 0 ? null : sumOfCounts(...changes.map(({ fileCount }) => fileCount)),
-    deletedFiles: sumOfCounts(...changes.map(({ removedCount }) => removedCount)),
-    leftOutCount: sumOfCounts(...changes.map(({ leftOutCount }) => leftOutCount)),
-    sizeBytes: sumOfCounts(...folders.map(({ ref }) => ref.sizeBytes)),
+    changedFiles: changes.length === 0 ? null : sumCounts(...changes.map(({ fileCount }) => fileCount)),
+    deletedFiles: sumCounts(...changes.map(({ removedCount }) => removedCount)),
+    leftOutCount: sumCounts(...changes.map(({ leftOutCount }) => leftOutCount)),
+    sizeBytes: sumCounts(...folders.map(({ ref }) => ref.sizeBytes)),
   };
 }
 

@@ -1,13 +1,13 @@
 import { stageNameOf } from '../../../domain/run/attempt.ts';
-import { targetText } from '../../../domain/run/door-notice.ts';
+import { formatTarget } from '../../../domain/run/door-notice.ts';
 import { parseVmKey } from '../../../domain/run/vm-key.ts';
 import type { RunEvent, RunEventBody, RunOutcome } from '../../../domain/run/event.ts';
 import type { StageResult } from '../../../domain/run/stage-result.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
-import { utf8Tail } from '../../../domain/units/utf8.ts';
+import { cutToUtf8Tail } from '../../../domain/units/utf8.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
 import { sanitize, sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { networkLine } from './network.ts';
+import { renderNetworkLine } from './network.ts';
 import { renderQuestion } from './questions.ts';
 import { createOutputLines, type OutputLines, type PlainLine } from '../text/output-lines.ts';
 import { PLAIN, type Style } from '../text/style.ts';
@@ -96,7 +96,7 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
 }
 
 function withTime(line: string, atMs: number, { style, timestamps }: EventPrinterOptions): string {
-  return timestamps === true ? `${style.dim(timeText(atMs))} ${line}` : line;
+  return timestamps === true ? `${style.dim(formatTime(atMs))} ${line}` : line;
 }
 
 /**
@@ -169,7 +169,7 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
       const key = `${body.execKey} ${body.stream}`;
       const lines = streams.get(key) ?? createOutputLines(stageNameOf(body), body.stream);
       streams.set(key, lines);
-      return format(lines.stage, lines.stream === 'stderr', lines.push(outputBytes(body), atMs));
+      return format(lines.stage, lines.stream === 'stderr', lines.push(formatOutputBytes(body), atMs));
     },
     learn(body) {
       for (const stage of body.agents ?? []) agents.add(stage);
@@ -190,14 +190,14 @@ function isNewRefusal(body: Extract<RunEventBody, { type: 'network' }>, seen: Ma
   if (body.kind !== 'refused') return false;
   const targets = seen.get(body.vmKey) ?? new Set();
   seen.set(body.vmKey, targets);
-  const target = targetText(body);
+  const target = formatTarget(body);
   if (targets.has(target) || targets.size >= SHOWN_REFUSALS) return false;
   targets.add(target);
   return true;
 }
 
 /** Formats a time. A host's clock may have any value. */
-export function timeText(atMs: number): string {
+export function formatTime(atMs: number): string {
   const time = new Date(atMs);
   return Number.isNaN(time.getTime()) ? String(atMs) : time.toISOString();
 }
@@ -235,7 +235,7 @@ function toolLines(
   atMs: number,
 ): readonly PlainLine[] {
   if (tools === 'none') return [];
-  const tail = utf8Tail(text, tools === 'short' ? SHORT_TOOL_BYTES : Number.POSITIVE_INFINITY);
+  const tail = cutToUtf8Tail(text, tools === 'short' ? SHORT_TOOL_BYTES : Number.POSITIVE_INFINITY);
   const before = tail.leftOutBytes + leftOutBytes;
   const hint = tools === 'short' && tail.leftOutBytes > 0 ? ', see --tools full' : ', see --raw';
   const note = before === 0 ? [] : [`… ${formatBytes(before)} before${hint}`];
@@ -263,7 +263,7 @@ function agentLines(body: Exclude<AgentBody, { type: 'agent-tool-output' }>, atM
   return [{ text, atMs }];
 }
 
-export function itemCount(items: number): string {
+export function formatItemCount(items: number): string {
   return `${items} ${items === 1 ? 'item' : 'items'}`;
 }
 
@@ -291,7 +291,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'vm-lost':
       return style.yellow(`vm ${sanitizeLine(body.scope)} lost: ${sanitizeLine(body.reason)}`);
     case 'network':
-      return networkLine(body, style);
+      return renderNetworkLine(body, style);
     case 'vm-stopped':
       return `vm ${sanitizeLine(body.scope)} stopped`;
     case 'scope-restarted':
@@ -301,14 +301,14 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'loop-visited':
       return `${style.bold(sanitizeLine(body.stage))} visit ${body.visit}: ${body.stages.map(sanitizeLine).join(', ')}`;
     case 'stage-started':
-      return `${style.bold(sanitizeLine(stageNameOf(body)))} started${body.items === undefined ? '' : `, ${itemCount(body.items)}`}${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
+      return `${style.bold(sanitizeLine(stageNameOf(body)))} started${body.items === undefined ? '' : `, ${formatItemCount(body.items)}`}${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
     case 'stage-reattached':
       return style.yellow(
         `${sanitizeLine(stageNameOf(body))} continues: a worker has attached again (${sanitizeLine(body.reason)})`,
       );
     case 'stage-resumed':
       return style.yellow(
-        `${sanitizeLine(stageNameOf(body))} continues from the state of its agent at ${timeText(body.savedAtMs)}${body.runId === undefined ? '' : ` in run ${sanitizeLine(body.runId)}`}`,
+        `${sanitizeLine(stageNameOf(body))} continues from the state of its agent at ${formatTime(body.savedAtMs)}${body.runId === undefined ? '' : ` in run ${sanitizeLine(body.runId)}`}`,
       );
     case 'stage-published':
       return style.dim(`${sanitizeLine(stageNameOf(body))} published ${formatBytes(body.output.sizeBytes)} of output`);
@@ -325,7 +325,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'stage-answered':
       return `${style.bold(sanitizeLine(stageNameOf(body)))} ${renderAnswer(body, style)}`;
     case 'stage-sleeping':
-      return `${style.bold(sanitizeLine(body.stage))} waits until ${timeText(body.untilMs)}`;
+      return `${style.bold(sanitizeLine(body.stage))} waits until ${formatTime(body.untilMs)}`;
     case 'stage-woken':
       return `${style.bold(sanitizeLine(body.stage))} ${body.outcome === 'succeeded' ? 'has waited' : paintOutcome('cancelled', style)}`;
     case 'stage-failed':
@@ -387,7 +387,7 @@ export function paintOutcome(state: string, style: Style): string {
   return state;
 }
 
-export function outputBytes(body: OutputBody): Uint8Array {
+export function formatOutputBytes(body: OutputBody): Uint8Array {
   return Buffer.from(body.data, body.encoding);
 }
 

@@ -4,7 +4,7 @@ import type { RunEvent, RunEventBody } from '../../../domain/run/event.ts';
 import { emptyView, type RunView } from '../../../store/run-view.ts';
 import { project } from '../../../store/projection.ts';
 import { createEventPrinter } from './event-lines.ts';
-import { networkLine } from './network.ts';
+import { renderNetworkLine } from './network.ts';
 import { renderFailures, renderRunEnd } from './run-end.ts';
 import { toRunJson } from './run-json.ts';
 import { renderStatus } from './status.ts';
@@ -55,7 +55,7 @@ test('each notice is a line', () => {
       more(1, 2),
       network({ kind: 'dropped', of: 'refused' }),
       network({ kind: 'unwritten', count: 1 }),
-    ].map((body) => networkLine(body, PLAIN)),
+    ].map((body) => renderNetworkLine(body, PLAIN)),
   ).toEqual([
     'vm main: a.example:443 refused: nothing has a.example',
     'vm main: service db closed after 1.2 s, 10 B sent, 4.0 KiB received',
@@ -65,13 +65,13 @@ test('each notice is a line', () => {
     'vm main: 1 notice lost: the disk was full',
   ]);
   const ofItem = { ...refused('a.example'), vmKey: 'r/main/each~3/0' };
-  expect(networkLine(ofItem, PLAIN)).toMatch(/^vm main( of .+)?: a\.example:443 refused/);
+  expect(renderNetworkLine(ofItem, PLAIN)).toMatch(/^vm main( of .+)?: a\.example:443 refused/);
 });
 
 test('names of a guest are printed sanitized', () => {
   const body = refused('\u001b[2J\u202eevil');
   const shown = [
-    networkLine(body, PLAIN),
+    renderNetworkLine(body, PLAIN),
     ...renderStatus(view(STARTED, body, FAILED), TELLING),
     ...renderFailures(view(STARTED, body, FAILED), TELLING),
   ].join('\n');

@@ -2,14 +2,14 @@
  * Renders what the proxies of VMs did: a line for each event, a line for a run, and the refused connections of a failed
  * stage.
  */
-import { targetText } from '../../../domain/run/door-notice.ts';
+import { formatTarget } from '../../../domain/run/door-notice.ts';
 import type { RunEventBody } from '../../../domain/run/event.ts';
 import { parseVmKey } from '../../../domain/run/vm-key.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { explainClosedRule, parseRule } from '../../../domain/language/read/egress-rules.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
-import { type NetworkTotals, networkTotals, type RefusalView } from '../../../store/network-view.ts';
+import { type NetworkTotals, sumNetwork, type RefusalView } from '../../../store/network-view.ts';
 import type { RunView, StageView, VmView } from '../../../store/run-view.ts';
 import { renderCommand } from '../../../app/runs/run-id.ts';
 import type { Style } from '../text/style.ts';
@@ -19,15 +19,15 @@ type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
 const KINDS: Readonly<Record<string, string>> = { refused: 'refusals', closed: 'ends of connections' };
 
 /** Null for an event kind of a later build. */
-export function networkLine(body: NetworkBody, style: Style): string | null {
+export function renderNetworkLine(body: NetworkBody, style: Style): string | null {
   const vm = `vm ${sanitizeLine(nameOfVm(body))}:`;
   switch (body.kind) {
     case 'refused':
-      return style.yellow(`${vm} ${sanitizeLine(targetText(body))} refused: ${sanitizeLine(body.reason)}`);
+      return style.yellow(`${vm} ${sanitizeLine(formatTarget(body))} refused: ${sanitizeLine(body.reason)}`);
     case 'closed': {
       const bytes = `${formatBytes(body.sentBytes)} sent, ${formatBytes(body.receivedBytes)} received`;
       const end = body.end === 'clean' ? '' : ` (${sanitizeLine(endText(body.end))})`;
-      return `${vm} ${sanitizeLine(targetText(body))} closed after ${formatDurationMs(body.durationMs)}, ${bytes}${end}`;
+      return `${vm} ${sanitizeLine(formatTarget(body))} closed after ${formatDurationMs(body.durationMs)}, ${bytes}${end}`;
     }
     case 'more': {
       const bytes = `${formatBytes(body.sentBytes)} sent, ${formatBytes(body.receivedBytes)} received`;
@@ -63,7 +63,7 @@ function countText(count: number, what: string): string {
 }
 
 export function networkOfRun(view: Pick<RunView, 'vms'>): NetworkTotals | null {
-  return networkTotals(view.vms.map(({ network }) => network));
+  return sumNetwork(view.vms.map(({ network }) => network));
 }
 
 /** `12 connections (1.2 MB sent, 40 MB received), 3 refused`. */
@@ -82,7 +82,7 @@ export function renderRefusals(
   stage: StageView,
   { style, advise }: { readonly style: Style; readonly advise: (text: string) => string },
 ): string[] {
-  const totals = networkTotals(view.vms.filter((vm) => isVmOf(stage, vm)).map(({ network }) => network));
+  const totals = sumNetwork(view.vms.filter((vm) => isVmOf(stage, vm)).map(({ network }) => network));
   if (totals === null || totals.refused === 0) return [];
   const during = totals.refusals.filter((refusal) => isDuring(stage, refusal));
   if (during.length === 0) return [];

@@ -1,6 +1,6 @@
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import { type RunView, startOfRun } from '../../../store/run-view.ts';
-import { paintOutcome, timeText, renderToleratedNote } from './event-lines.ts';
+import { paintOutcome, formatTime, renderToleratedNote } from './event-lines.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
 import { renderQuestion } from './questions.ts';
@@ -63,7 +63,7 @@ function standingOf(view: RunView): string {
   if (asking !== undefined) return `${sanitizeLine(asking.name)} asks: ${renderQuestion(asking.question)}`;
   const sleeping = outcome === null ? findFirstWait(stages) : undefined;
   if (sleeping?.sleepsUntilMs !== undefined && sleeping.sleepsUntilMs !== null)
-    return `${sanitizeLine(sleeping.id)} waits until ${timeText(sleeping.sleepsUntilMs)}`;
+    return `${sanitizeLine(sleeping.id)} waits until ${formatTime(sleeping.sleepsUntilMs)}`;
   if (outcome?.state === 'succeeded') return renderToleratedNote(outcome).slice(2);
   if (outcome === null || outcome.failure === null) return '';
   return outcome.failedStage === null

@@ -3,7 +3,7 @@ import { formatDurationMs } from '../../../domain/units/duration.ts';
 import type { ItemCounts, RunView, StageState, StageView } from '../../../store/run-view.ts';
 import { agentNotes } from './agent-usage.ts';
 import { budgetOfStage, renderBudget } from './budget.ts';
-import { itemCount, timeText } from './event-lines.ts';
+import { formatItemCount, formatTime } from './event-lines.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 import { paintState, stateSign } from '../host/state-sign.ts';
@@ -135,9 +135,9 @@ function stageNotes(stage: StageView): readonly string[] {
       parts.push(`${sanitizeLine(list)}: ${itemsNote(counts)}`);
   }
   if (stage.published !== undefined && stage.state === 'running')
-    parts.push(`published ${formatBytes(stage.published.output.sizeBytes)} at ${timeText(stage.published.atMs)}`);
+    parts.push(`published ${formatBytes(stage.published.output.sizeBytes)} at ${formatTime(stage.published.atMs)}`);
   if (stage.reattached > 0) parts.push(`re-attached ${stage.reattached}×`);
-  if (stage.sleepsUntilMs !== null) parts.push(`until ${timeText(stage.sleepsUntilMs)}`);
+  if (stage.sleepsUntilMs !== null) parts.push(`until ${formatTime(stage.sleepsUntilMs)}`);
   if (stage.failure !== null) parts.push(sanitizeLine(stage.failure.message));
   else if (stage.reason !== null) parts.push(sanitizeLine(stage.reason));
   return parts;
@@ -161,5 +161,5 @@ function itemsNote({ total, running, succeeded, failed }: ItemCounts): string {
   const now = [running > 0 ? `${running} running` : '', failed > 0 ? `${failed} failed` : ''].filter(
     (text) => text !== '',
   );
-  return [`${succeeded + failed} of ${itemCount(total)}`, ...now].join(', ');
+  return [`${succeeded + failed} of ${formatItemCount(total)}`, ...now].join(', ');
 }

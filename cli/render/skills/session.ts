@@ -89,7 +89,7 @@ export function renderWaiting(
       sanitizeLine(skill ?? '-'),
       sanitizeLine(step),
       sanitizeLine(assignee ?? 'anyone'),
-      isoTime(dueMs) ?? 'no deadline',
+      formatIsoTime(dueMs) ?? 'no deadline',
       formatAge(options.nowMs - startedAtMs),
     ]),
   );
@@ -97,13 +97,13 @@ export function renderWaiting(
 }
 
 /** Null for no time. A deadline may be later than any date that can be written. */
-export function isoTime(ms: number | null): string | null {
+export function formatIsoTime(ms: number | null): string | null {
   if (ms === null) return null;
   return isDateMs(ms) ? new Date(ms).toISOString() : null;
 }
 
 function describeWait({ assignee, dueMs }: NonNullable<PromptResult['human']>): string {
-  const until = isoTime(dueMs ?? null);
+  const until = formatIsoTime(dueMs ?? null);
   return `waits for ${sanitizeLine(assignee ?? 'a person')}${until === null ? ', without a deadline' : ` until ${until}`}`;
 }
 

@@ -1,7 +1,7 @@
 import type { Diagnostic } from '../../../domain/errors/diagnostic.ts';
 import type { ErrorCode } from '../../../domain/errors/codes.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { excerpt } from '../text/excerpt.ts';
+import { renderExcerpt } from '../text/excerpt.ts';
 import type { Style } from '../text/style.ts';
 
 /** A diagnostic, or a finding of this host about a place in the spec. */
@@ -69,7 +69,7 @@ function renderDiagnostic(
   const block = [`${style.bold(place)}: ${severity}[${diagnostic.code}]: ${sanitizeLine(diagnostic.message)}`];
   if (sourceLine !== undefined && sourceLine.trim() !== '') {
     const gutter = `${diagnostic.line} │ `;
-    const { text, indent } = excerpt(sourceLine, diagnostic.column, width - 2 - gutter.length);
+    const { text, indent } = renderExcerpt(sourceLine, diagnostic.column, width - 2 - gutter.length);
     block.push(
       `  ${style.dim(gutter)}${text}`,
       `  ${style.dim(`${' '.repeat(gutter.length - 2)}│ `)}${' '.repeat(indent)}${style.red('^')}`,

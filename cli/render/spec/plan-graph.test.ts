@@ -6,7 +6,7 @@ import { checkExpressions } from '../../../domain/language/expression/check.ts';
 import { compileText } from '../../../domain/language/load.ts';
 import { planToMermaid, renderPlanGraph } from './plan-graph.ts';
 import { renderPlanSummary } from './plan.ts';
-import { packageRoot } from '../../../setup/package-root.ts';
+import { findPackageRoot } from '../../../setup/package-root.ts';
 import { PLAIN } from '../text/style.ts';
 
 function planOf(text: string): Plan {
@@ -188,7 +188,7 @@ test('the graph names a VM that is kept after a failure', () => {
 const vmsIn = (text: string): readonly string[] => text.match(/VM \(microvm\).*/g) ?? [];
 
 test('a VM says what it reaches: rules and what they deny, the internet, services', () => {
-  const plan = planOf(readFileSync(join(packageRoot(), 'test', 'spec', 'egress', 'spec.yaml'), 'utf8'));
+  const plan = planOf(readFileSync(join(findPackageRoot(), 'test', 'spec', 'egress', 'spec.yaml'), 'utf8'));
   const github = ['github.com', 'api.github.com', 'codeload.github.com', 'raw.githubusercontent.com'];
   const objects = ['objects.githubusercontent.com', 'release-assets.githubusercontent.com'];
   const denied = ['ads.example.com', ...github, ...objects].map((name) => `${name} at any port`);

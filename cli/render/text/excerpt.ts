@@ -10,7 +10,7 @@ const LEAST_BEFORE = 12;
  * Returns as much of a source line as fits around a column, and the indent of the column in that text.
  * @param column  from 1, in UTF-16 units
  */
-export function excerpt(
+export function renderExcerpt(
   line: string,
   column: number,
   width: number,

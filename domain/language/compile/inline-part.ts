@@ -18,8 +18,8 @@ import type {
 } from '../../plan/plan.ts';
 import { joinSources } from '../../plan/both-conditions.ts';
 import { STAGE_DEFAULTS } from '../../plan/defaults.ts';
-import { edgesOnSuccess, partOf } from '../../plan/work.ts';
-import { workspaceGiver } from '../../plan/workspace.ts';
+import { listEdgesOnSuccess, partOf } from '../../plan/work.ts';
+import { findWorkspaceGiver } from '../../plan/workspace.ts';
 import type { CheckedExpression } from '../expression/check.ts';
 import { createMapping } from '../../units/mapping.ts';
 
@@ -106,7 +106,7 @@ function inlineStage(
     ...kept.map((edge): EdgePlan => ({ ...edge, stage: named(edge.stage) })),
   ];
   const input = stage.input.kind === 'run-input' ? place.input : renameInput(stage.input, named);
-  const data = stage.input.kind === 'run-input' ? edgesOnSuccess(sourcesOf(place.input)) : [];
+  const data = stage.input.kind === 'run-input' ? listEdgesOnSuccess(sourcesOf(place.input)) : [];
   const { each } = stage;
   return {
     ...rest,
@@ -130,7 +130,7 @@ function inlineStage(
 }
 
 function renameWorkspace(stage: StagePlan, named: (name: string) => string): Pick<StagePlan, 'workspace'> {
-  const giver = workspaceGiver(stage);
+  const giver = findWorkspaceGiver(stage);
   if (stage.workspace === undefined || giver === null) return {};
   return { workspace: { ...stage.workspace, from: { kind: 'stage', stage: named(giver) } } };
 }
@@ -172,7 +172,11 @@ function endOf(part: Plan, place: PartPlace, named: (name: string) => string): S
     ...STAGE_DEFAULTS,
     id: place.id,
     scope: null,
-    after: withEdges(edgesOnSuccess(last), [...atTheEnd, ...edgesOnSuccess(sourcesOf(carried)), ...readBy(place)]),
+    after: withEdges(listEdgesOnSuccess(last), [
+      ...atTheEnd,
+      ...listEdgesOnSuccess(sourcesOf(carried)),
+      ...readBy(place),
+    ]),
     when: place.when,
     work: {
       kind: 'part',

@@ -1,11 +1,11 @@
 /** Checks a compiled plan as a whole: its size, and how its stages affect each other. */
 import { machineBytes, machinePlanOf } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
-import { planBytes } from '../../plan/wire.ts';
+import { countPlanBytes } from '../../plan/wire.ts';
 import { checkItems } from './stage/items.ts';
-import { outputNameProblems } from '../link/output-names.ts';
+import { findOutputNameProblems } from '../link/output-names.ts';
 import type { Problems } from '../text/diagnostics.ts';
-import { serviceProblems } from '../problems/services.ts';
+import { findServiceProblems } from '../problems/services.ts';
 import type { Spec } from '../read/spec.ts';
 import type { Position } from '../text/tree.ts';
 import { warnOfUnorderedWriters } from '../problems/unordered-writers.ts';
@@ -22,14 +22,14 @@ export function reportWhole(plan: Plan, spec: Spec, problems: Problems): void {
       stage.outputs.map(({ name }) => [JSON.stringify([stage.name.value, name.value]), name.at] as const),
     ),
   );
-  for (const { stage, output, message } of outputNameProblems(plan))
+  for (const { stage, output, message } of findOutputNameProblems(plan))
     problems.error(
       'spec/duplicate-name',
       outputs.get(JSON.stringify([stage, output])) ?? placeOf(stage),
       message,
       'rename one of them: inputs and commands name an output by its stage, a dot and its name',
     );
-  for (const { stage, message, remedy } of serviceProblems(plan))
+  for (const { stage, message, remedy } of findServiceProblems(plan))
     problems.error('spec/bad-value', placeOf(stage), message, remedy);
   warnOfUnorderedWriters(plan, (stage) => places.get(stage) ?? spec.sectionAt, problems);
 }
@@ -51,7 +51,7 @@ function checkSize(plan: Plan, at: Position, problems: Problems): void {
       `the names and edges of the stages have ${held} bytes; a workflow holds at most ${PLAN_LIMITS.machineBytes}`,
       'shorten names, or put a stage between many that wait for many',
     );
-  const bytes = planBytes(plan);
+  const bytes = countPlanBytes(plan);
   if (bytes > PLAN_LIMITS.planBytes)
     problems.error(
       'spec/too-large',

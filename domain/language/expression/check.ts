@@ -1,8 +1,8 @@
 /** Checks an expression before a run: its type, the stages and parameters that it reads, and its mistakes. */
 import type { ASTNode } from '@marcbachmann/cel-js';
 import { type ExpressionProblem, isProblem, languageOf, nodesOf, parseExpression } from './language.ts';
-import { didYouMean, nearest } from '../text/suggest.ts';
-import { type JudgeType, type TypedValues, typeMistake } from './value-types.ts';
+import { suggestNearest, findNearest } from '../text/suggest.ts';
+import { type JudgeType, type TypedValues, findTypeMistake } from './value-types.ts';
 import { quote } from '../../units/quote.ts';
 
 /** The fields of a stage that an expression may read. */
@@ -61,7 +61,7 @@ function checkTyped(
   if (message !== null) return { problems: [{ message, start: 0, end: source.length }] };
   if (values === undefined) return checked;
   const names = checked.params.map(({ name }) => name);
-  const mistake = typeMistake(source, names, values, judge, ofItem);
+  const mistake = findTypeMistake(source, names, values, judge, ofItem);
   const problems = mistake === null ? impossibleValues(source, values) : [mistake];
   return problems.length > 0 ? { problems } : checked;
 }
@@ -130,7 +130,7 @@ function findUnlessAllowed(node: ASTNode, { whose, words }: PossibleValues): rea
   if (node.op !== 'value' || typeof node.args !== 'string' || words.includes(node.args)) return [];
   return [
     {
-      message: `${whose} is never ${quote(node.args)}${didYouMean(nearest(node.args, words))}`,
+      message: `${whose} is never ${quote(node.args)}${suggestNearest(findNearest(node.args, words))}`,
       remedy: `write one of: ${words.join(', ')}`,
       ...node.range,
     },

@@ -4,7 +4,7 @@
 import type { ConditionValue } from '../../plan/plan.ts';
 import { type ExactJson, PrintedNumber, readExactJson } from '../../units/exact-json.ts';
 import { describeNotJson } from '../../security/not-json.ts';
-import { utf8Length } from '../../units/utf8.ts';
+import { countUtf8Bytes } from '../../units/utf8.ts';
 import { checkCondition, type CheckedExpression, checkText } from './check.ts';
 import {
   LostDigits,
@@ -193,7 +193,7 @@ function textOf(value: unknown, doubles: PrintedDoubles): { readonly text: strin
   }
   if (text === null)
     return { problem: 'its value is not a text: convert it with `string(…)`, or take `.orValue(…)` of it' };
-  const bytes = utf8Length(text);
+  const bytes = countUtf8Bytes(text);
   if (bytes > EXPRESSION_LIMITS.valueBytes)
     return { problem: `its value has ${bytes} bytes; at most ${EXPRESSION_LIMITS.valueBytes} are allowed` };
   if (text.includes('\0')) return { problem: 'its value has a zero byte, which no argument or variable can hold' };

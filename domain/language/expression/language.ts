@@ -13,7 +13,7 @@ import { RE2JS, RE2JSException } from 're2js';
 import { PrintedNumber } from '../../units/exact-json.ts';
 import { LostDigits, type PrintedDoubles, writeDouble } from './json-values.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';
-import { remedyFor } from './remedies.ts';
+import { suggestRemedy } from './remedies.ts';
 
 /** A mistake in an expression and its place, in UTF-16 code units from the start. */
 export interface ExpressionProblem {
@@ -144,7 +144,7 @@ export function problemOf(error: unknown, source: string): ExpressionProblem {
   if (error instanceof RE2JSException) return { message: `a regular expression is wrong: ${error.message}`, ...whole };
   if (!(error instanceof ParseError || error instanceof EvaluationError || error instanceof CelTypeError)) throw error;
   const { start, end } = error.range ?? whole;
-  const remedy = remedyFor(error.code, error.summary, source);
+  const remedy = suggestRemedy(error.code, error.summary, source);
   return { message: describeProblem(error.summary, error.code), ...(remedy !== null && { remedy }), start, end };
 }
 

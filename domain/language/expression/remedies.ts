@@ -39,7 +39,7 @@ const STRINGS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
  * @param code  of the library's error
  * @returns null if the docs are the only help
  */
-export function remedyFor(code: string, summary: string, source: string): string | null {
+export function suggestRemedy(code: string, summary: string, source: string): string | null {
   const word = /^expected IDENTIFIER/i.test(summary)
     ? WORD_AS_NAME.exec(source.replaceAll(STRINGS, (text) => text.replaceAll(/[^"']/g, '_')))
     : null;

@@ -17,7 +17,7 @@ export type JudgeType = (type: string) => string | null;
  * @param names  of the parameters that it reads
  * @param ofItem  the expression may read an item, whose type is not known
  */
-export function typeMistake(
+export function findTypeMistake(
   source: string,
   names: readonly string[],
   values: TypedValues,

@@ -5,7 +5,7 @@
 import { expect, test } from 'vitest';
 import { compileEditorSchema } from '../../../test/rig/skills/editor-schema.ts';
 import { parseSpec } from '../read/parse.ts';
-import { specSchema } from './json-schema.ts';
+import { createSpecSchema } from './json-schema.ts';
 import { SECTION_KINDS, SPEC } from './spec-table.ts';
 import { isAllowedBeside, type Key, type MappingTable, type ValueType } from './table.ts';
 import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
@@ -124,7 +124,7 @@ function damage(spec: unknown, random: Random): void {
   else holder[name] = junk(random);
 }
 
-const validate = compileEditorSchema(specSchema());
+const validate = compileEditorSchema(createSpecSchema());
 
 function isClean(spec: unknown): boolean {
   return parseSpec(JSON.stringify(spec), 'x.json').diagnostics.length === 0;

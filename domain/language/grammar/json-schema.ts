@@ -41,7 +41,7 @@ const DEFINITIONS = [
   { name: 'agent', table: AGENT, kind: null },
 ] as const;
 
-export function specSchema(): JsonSchema {
+export function createSpecSchema(): JsonSchema {
   const sections = PLAN_KINDS.map((kind) => ({
     if: { properties: { kind: { const: kind } }, required: ['kind'] },
     then: {
@@ -67,7 +67,7 @@ export function specSchema(): JsonSchema {
 }
 
 export function renderSpecSchema(): string {
-  return `${JSON.stringify(specSchema(), null, 2)}\n`;
+  return `${JSON.stringify(createSpecSchema(), null, 2)}\n`;
 }
 
 /** @param kind  leaves out the keys of other kinds; null leaves out no key */

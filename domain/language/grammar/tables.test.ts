@@ -8,7 +8,7 @@ import { checkExpressions } from '../expression/check.ts';
 import { compileText, type LoadOptions } from '../load.ts';
 import { parseSpec } from '../read/parse.ts';
 import { checkPlan } from '../check-plan.ts';
-import { specSchema } from './json-schema.ts';
+import { createSpecSchema } from './json-schema.ts';
 import { BUDGET, LLM } from './agent-table.ts';
 import { WORKSPACE } from './workspace-table.ts';
 import { APPROVAL } from './approval-table.ts';
@@ -168,7 +168,7 @@ test('each key is tested in one place', () => {
   expect(new Set(SPOTS.map(({ title }) => title)).size).toBe(SPOTS.length);
 });
 
-const validate = compileEditorSchema(specSchema());
+const validate = compileEditorSchema(createSpecSchema());
 
 /** Returns the spec with a key set, or without the key. */
 function specWith({ kind, name, key, table, mapping }: Spot, value: Json | undefined): Mapping {

@@ -2,7 +2,7 @@
  * Returns the strongly connected groups of a dependency graph that contain a cycle: members ascending, groups by first
  * member. It takes linear time and does not recurse.
  */
-export function cycles(dependencies: readonly (readonly number[])[]): readonly (readonly number[])[] {
+export function findCycles(dependencies: readonly (readonly number[])[]): readonly (readonly number[])[] {
   const order = dependencies.map(() => -1);
   const low = dependencies.map(() => 0);
   const open = dependencies.map(() => false);

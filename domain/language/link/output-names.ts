@@ -14,7 +14,7 @@ export interface OutputNameProblem {
   readonly message: string;
 }
 
-export function outputNameProblems({ stages }: Pick<Plan, 'stages'>): readonly OutputNameProblem[] {
+export function findOutputNameProblems({ stages }: Pick<Plan, 'stages'>): readonly OutputNameProblem[] {
   const named = stages.flatMap((stage) => namesOf(stage).map((output) => ({ stage: stage.id, output })));
   const ids = new Set(stages.map(({ id }) => id));
   const byOutput = new Map(named.filter(({ output }) => output.includes('.')).map((each) => [each.output, each]));

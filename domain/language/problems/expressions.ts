@@ -5,7 +5,7 @@ import { checkCondition, checkText } from '../expression/check.ts';
 import { findRepeated } from '../text/repeated.ts';
 
 /** Checks that a condition reads exactly what its plan lists, because the run machine provides nothing else. */
-export function conditionProblems(checked: Plan): readonly string[] {
+export function findConditionProblems(checked: Plan): readonly string[] {
   const others = checked.stages.flatMap((each) => (each.finally === true ? [] : [each.id]));
   return checked.stages.flatMap((stage) => {
     // If one of several failures starts the stage, only that one has happened.
@@ -49,7 +49,7 @@ function problemsOfCondition(
 }
 
 /** Checks that each text has a place in the work, and reads exactly what the plan lists. */
-export function textProblems(checked: Plan): readonly string[] {
+export function findTextProblems(checked: Plan): readonly string[] {
   return checked.stages.flatMap(({ id, of, work, each: items, texts: made }) => {
     if (made === undefined)
       return waitOf(work)?.until === undefined

@@ -1,13 +1,13 @@
 /** Checks parts that run for each item in a plan from outside, so that each item is a plan of its own. */
 import { dataTakenBy } from '../../pipeline/machine-plan.ts';
 import { PLAN_LIMITS, type Plan, type StagePlan } from '../../plan/plan.ts';
-import { outputsReadBy, partOf } from '../../plan/work.ts';
-import { INSTANCE_LIMITS, instanceProblem } from '../../run/instance.ts';
+import { listOutputsReadBy, partOf } from '../../plan/work.ts';
+import { INSTANCE_LIMITS, findInstanceProblem } from '../../run/instance.ts';
 import { writableIn } from './list-limits.ts';
 import { listProblems } from './list-limits.ts';
 
 /** This check runs first, because the others need each stage to belong to an existing stage other than itself. */
-export function ownerProblems({ stages }: Plan): readonly string[] {
+export function findOwnerProblems({ stages }: Plan): readonly string[] {
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   return stages.flatMap(({ id, of }) => {
     if (of === undefined) return [];
@@ -23,7 +23,7 @@ export function ownerProblems({ stages }: Plan): readonly string[] {
   });
 }
 
-export function itemPartProblems(checked: Plan): readonly string[] {
+export function findItemPartProblems(checked: Plan): readonly string[] {
   const { stages, scopes, output } = checked;
   const ofStage = new Map(stages.map(({ id, of }) => [id, of]));
   const results = output.kind === 'stage' ? [output.stage] : output.stages;
@@ -101,8 +101,8 @@ function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
   const said = partOf(work)!.stages;
   const belong = stages.filter((stage) => stage.of !== undefined && isWithin(stage.id, id, ofStage));
   const waits = new Set(after.flatMap(({ stage, on }) => (on === 'success' ? [stage] : [])));
-  const reads = outputsReadBy(work);
-  const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
+  const reads = listOutputsReadBy(work);
+  const instance = findInstanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
   return [
     ...(instance === null ? [] : [`stage ${id} is done for each item: ${instance}`]),
     ...(belong.length === said.length && belong.every((each) => said.includes(each.id))

@@ -1,17 +1,17 @@
 import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
 import { isSharedScope } from '../../plan/scope.ts';
 import { commandOf, partOf } from '../../plan/work.ts';
-import { instanceProblem } from '../../run/instance.ts';
+import { findInstanceProblem } from '../../run/instance.ts';
 import { countTakenOutputs, writableIn } from './list-limits.ts';
 
 /** Checks that each item has a VM of its own, and is the input of its command. */
-export function itemProblems(checked: Plan): readonly string[] {
+export function findItemProblems(checked: Plan): readonly string[] {
   const shared = new Set(checked.scopes.flatMap((each) => (isSharedScope(each) ? [each.id] : [])));
   return checked.stages.flatMap((stage) => {
     const { id, each: items, work, scope, input, outputs } = stage;
     if (items === undefined || partOf(work) !== null) return [];
     const taken = countTakenOutputs(stage);
-    const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
+    const instance = findInstanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
     return [
       ...(commandOf(work) !== null ? [] : [`stage ${id} is done for each item and runs no command`]),
       ...(scope !== null && shared.has(scope) ? [`stage ${id} is done for each item and shares its VM`] : []),

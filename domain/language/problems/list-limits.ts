@@ -2,7 +2,7 @@
 import { attemptsOfItem, type ListOfPlan, listsOf, listsOfStage, mostItems } from '../../pipeline/item-plan.ts';
 import { dataTakenBy, machinePlanOf } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS, type ScopePlan, type StagePlan } from '../../plan/plan.ts';
-import { instanceProblem, stepOf } from '../../run/instance.ts';
+import { findInstanceProblem, stepOf } from '../../run/instance.ts';
 import { quote } from '../../units/quote.ts';
 
 export interface ListProblem {
@@ -59,7 +59,7 @@ function sizeProblem({ stage, around }: ListOfPlan, countOf: CountOf): Found | n
 function nestingProblem({ stage, around }: ListOfPlan, countOf: CountOf): Found | null {
   const path = [...around, stage];
   const names = path.map(({ id }) => quote(id)).join(', ');
-  const unfit = instanceProblem(path.map((each) => stepOf(each.id, PLAN_LIMITS.items - 1, listsOfStage(each))));
+  const unfit = findInstanceProblem(path.map((each) => stepOf(each.id, PLAN_LIMITS.items - 1, listsOfStage(each))));
   if (unfit !== null)
     return {
       message: `the lists ${names} stand within each other: ${unfit}`,

@@ -3,7 +3,7 @@ import { PLAN_LIMITS, type Plan, type StagePlan } from '../../plan/plan.ts';
 import { isSharedScope } from '../../plan/scope.ts';
 import { partOf } from '../../plan/work.ts';
 
-export function loopProblems({ stages, scopes }: Plan): readonly string[] {
+export function findLoopProblems({ stages, scopes }: Plan): readonly string[] {
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   const shared = new Set(scopes.flatMap((scope) => (isSharedScope(scope) ? scope.stages : [])));
   const around = new Map<string, StagePlan[]>();

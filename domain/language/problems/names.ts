@@ -1,6 +1,6 @@
 /** Reports names that a spec uses twice, and stages that wait for each other by name. */
 import type { ScopePlan, StagePlan } from '../../plan/plan.ts';
-import { cycles, describeCycle } from '../link/graph.ts';
+import { findCycles, describeCycle } from '../link/graph.ts';
 import type { LinkResult } from '../link/linked.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec } from '../read/spec.ts';
@@ -35,7 +35,7 @@ export function reportCycles(spec: Spec, linked: LinkResult, problems: Problems)
   const name = (index: number): string => quote(spec.stages[index]!.name.value);
   const doubles = doubleNames(spec);
   const isBox = spec.kind === 'pipeline';
-  for (const group of cycles(dependencies)) {
+  for (const group of findCycles(dependencies)) {
     // If two steps have the same name, an edge may mean the other one.
     if (group.some((index) => doubles.has(spec.stages[index]!.name.value))) continue;
     const shown = describeCycle(group, dependencies, name);

@@ -6,7 +6,7 @@ import { findRepeated } from '../text/repeated.ts';
  * Checks the stage that ends a part: the part's stages exist and appear once. It has no field of a command, because
  * such a field would apply twice or never.
  */
-export function partProblems({ stages }: Plan): readonly string[] {
+export function findPartProblems({ stages }: Plan): readonly string[] {
   const ids = new Set(stages.map(({ id }) => id));
   return stages.flatMap(
     ({ id, work: one, loop, continueOnError, inputs, outputs, outputFile, retry: { maxAttempts } }) => {

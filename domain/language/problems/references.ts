@@ -2,14 +2,14 @@
 import { dataTakenBy, mayLackOutput } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS, type StagePlan } from '../../plan/plan.ts';
 import { holdsOnlyWith } from '../../plan/both-conditions.ts';
-import { approvalOf, needsVm, partOf, stagesBefore, waitOf } from '../../plan/work.ts';
+import { approvalOf, needsVm, partOf, listStagesBefore, waitOf } from '../../plan/work.ts';
 import { environmentOf, environmentsOfServers, hostVariablesOf } from '../../plan-rules/variables.ts';
-import { workspaceGiver } from '../../plan/workspace.ts';
-import { cycles } from '../link/graph.ts';
+import { findWorkspaceGiver } from '../../plan/workspace.ts';
+import { findCycles } from '../link/graph.ts';
 import { findOverlappingPairs } from '../text/paths.ts';
 import { findRepeated } from '../text/repeated.ts';
 
-export function duplicateProblems(checked: Plan): readonly string[] {
+export function findDuplicateProblems(checked: Plan): readonly string[] {
   const problems = [
     ...findRepeated(checked.stages.map(({ id }) => id)).map((id) => `two stages have the id ${id}`),
     ...findRepeated(checked.scopes.map(({ id }) => id)).map((id) => `two scopes have the id ${id}`),
@@ -20,7 +20,7 @@ export function duplicateProblems(checked: Plan): readonly string[] {
         (output) => `stage ${id} has two outputs with the name ${output}`,
       ),
     );
-    problems.push(...findRepeated(stagesBefore(each)).map((other) => `stage ${id} depends on ${other} twice`));
+    problems.push(...findRepeated(listStagesBefore(each)).map((other) => `stage ${id} depends on ${other} twice`));
     for (const variables of [environmentOf(work), ...environmentsOfServers(work)])
       problems.push(
         ...findRepeated(variables.map(({ name: variableName }) => variableName)).map(
@@ -41,7 +41,7 @@ export function duplicateProblems(checked: Plan): readonly string[] {
 }
 
 /** Checks that each stage is in exactly the scope that it names; a stage without a scope is in no scope. */
-export function scopeProblems(checked: Plan): readonly string[] {
+export function findScopeProblems(checked: Plan): readonly string[] {
   const scopeOf = new Map(checked.stages.map(({ id, scope }) => [id, scope]));
   const problems = checked.scopes.flatMap((scope) =>
     scope.stages
@@ -74,7 +74,7 @@ interface KnownStages {
 }
 
 /** Checks that a stage takes data only of stages on which it depends, and that no stage waits for itself. */
-export function referenceProblems(checked: Plan): readonly string[] {
+export function findReferenceProblems(checked: Plan): readonly string[] {
   const { stages } = checked;
   const index = new Map(stages.map(({ id }, position) => [id, position]));
   const known: KnownStages = {
@@ -89,7 +89,7 @@ export function referenceProblems(checked: Plan): readonly string[] {
     ...resultProblems(known),
   ];
   if (problems.length > 0) return problems;
-  const groups = cycles(stages.map((stage) => stagesBefore(stage).map((other) => index.get(other)!)));
+  const groups = findCycles(stages.map((stage) => listStagesBefore(stage).map((other) => index.get(other)!)));
   return groups.map(
     (group) =>
       `stages wait for each other: ${group
@@ -111,7 +111,7 @@ function dataProblems(stage: StagePlan, { plan, index, waits, mayBeAbsent }: Kno
     isLast || (mayBeAbsent.has(taken) && !mayTakeNothing(stage, plan.stages[index.get(taken)!]!));
   const demanded = inputs.filter(({ optional }) => !optional);
   return [
-    ...stagesBefore(stage)
+    ...listStagesBefore(stage)
       .filter((other) => !index.has(other))
       .map((other) => `stage ${id} depends on ${other}, which does not exist`),
     ...dataTakenBy(stage)
@@ -131,7 +131,7 @@ function dataProblems(stage: StagePlan, { plan, index, waits, mayBeAbsent }: Kno
 
 function inputProblems(stage: StagePlan, { plan, index, outputs }: KnownStages): readonly string[] {
   const { id, input, inputs } = stage;
-  const giver = workspaceGiver(stage);
+  const giver = findWorkspaceGiver(stage);
   const given = giver !== null && index.has(giver) ? plan.stages[index.get(giver)!] : undefined;
   const hasNoWorkspace = given !== undefined && given.workspace === undefined;
   const leavesNone = given?.workspace?.changes === 'none';
@@ -171,7 +171,7 @@ function mayTakeNothing(taker: Plan['stages'][number], source: Plan['stages'][nu
   return holdsOnlyWith(taker.when, source.when);
 }
 
-export function variableProblems(checked: Plan): readonly string[] {
+export function findVariableProblems(checked: Plan): readonly string[] {
   const declared = new Set(checked.hostVariables);
   const read = new Set(hostVariablesOf(checked.stages));
   // The plan need not list the keys of agents, because plans of builds that ran no agents do not list them.

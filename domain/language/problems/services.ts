@@ -4,7 +4,7 @@
  */
 import { SERVICE_TIMEOUT_MS } from '../../plan/defaults.ts';
 import type { Plan, StagePlan } from '../../plan/plan.ts';
-import { isService, mockOf, partOf, stagesBefore } from '../../plan/work.ts';
+import { isService, mockOf, partOf, listStagesBefore } from '../../plan/work.ts';
 import { quote } from '../../units/quote.ts';
 
 export interface ServiceProblem {
@@ -18,7 +18,7 @@ export interface ServiceProblem {
  * Reports services within a list or a loop, and stages that wait for the end of a service: none of these would ever
  * continue.
  */
-export function serviceProblems({ stages, maxParallel }: Plan): readonly ServiceProblem[] {
+export function findServiceProblems({ stages, maxParallel }: Plan): readonly ServiceProblem[] {
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   if (!stages.some(({ work }) => isService(work))) return [];
   const endless = endlessStages(stages, byId);
@@ -39,7 +39,7 @@ function findCrowdedOut(
   if (services.length < maxParallel) return [];
   const before = new Set<string>();
   const reach = (stage: StagePlan): void => {
-    for (const id of stagesBefore(stage)) {
+    for (const id of listStagesBefore(stage)) {
       const earlier = byId.get(id);
       if (earlier === undefined || before.has(id)) continue;
       before.add(id);
@@ -120,7 +120,7 @@ function endlessStages(
  * Rejects service fields that the keys of a spec exclude. A plan sets `timeoutMs` for every stage, and only services
  * may have `SERVICE_TIMEOUT_MS`.
  */
-export function servicePlanProblems({ stages }: Plan): readonly string[] {
+export function findServicePlanProblems({ stages }: Plan): readonly string[] {
   return stages.flatMap(({ id, work, each, finally: isLast, timeoutMs }) => {
     const isEndless = timeoutMs === SERVICE_TIMEOUT_MS;
     if (!isService(work))

@@ -1,7 +1,7 @@
 /** Checks parts whose failure is tolerated as a whole, so that each run ends with a result. */
 import { listCoveredStages } from '../../pipeline/machine-plan.ts';
 import type { Plan, StagePlan } from '../../plan/plan.ts';
-import { stagesBefore } from '../../plan/work.ts';
+import { listStagesBefore } from '../../plan/work.ts';
 
 export function findToleratedPartProblems({ stages, scopes }: Pick<Plan, 'stages' | 'scopes'>): readonly string[] {
   const stageOf = new Map(stages.map((stage) => [stage.id, stage]));
@@ -33,7 +33,7 @@ function findUnawaited(
   members: ReadonlySet<string>,
   stageOf: ReadonlyMap<string, StagePlan>,
 ): readonly string[] {
-  const before = new Set(stagesBefore(end));
+  const before = new Set(listStagesBefore(end));
   // A loop over a set also visits members that are added while it runs.
   for (const id of before) for (const earlier of stageOf.get(id)?.after ?? []) before.add(earlier.stage);
   return [...members]

@@ -1,5 +1,5 @@
 import type { Plan, StagePlan } from '../../plan/plan.ts';
-import { stagesBefore } from '../../plan/work.ts';
+import { listStagesBefore } from '../../plan/work.ts';
 import { contains } from '../text/paths.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Position } from '../text/tree.ts';
@@ -83,7 +83,7 @@ function createOrder(stages: readonly StagePlan[]): Order | null {
   const waiting = stages.map((stage) => stage.after.length);
   const dependents = stages.map((): number[] => []);
   for (const [index, stage] of stages.entries()) {
-    for (const id of stagesBefore(stage)) {
+    for (const id of listStagesBefore(stage)) {
       const dependency = indexes.get(id);
       if (dependency === undefined) return null;
       dependents[dependency]!.push(index);

@@ -1,5 +1,5 @@
 /** Warns of an `llm` and of parts that no stage uses. */
-import { agentStages } from '../../plan-rules/mock-agents.ts';
+import { selectAgentStages } from '../../plan-rules/mock-agents.ts';
 import type { Plan } from '../../plan/plan.ts';
 import { hasAgent } from '../read/stage-facts.ts';
 import type { Problems } from '../text/diagnostics.ts';
@@ -16,7 +16,7 @@ export function warnOfUnused(spec: Spec, plan: Pick<Plan, 'stages'>, problems: P
   if (written.size > 0 || hasMore) return;
   const isAnswered = (stage: StageSpec): boolean => hasAgent(stage) || stage.agent !== null || stage.isShell;
   if (spec.llm === null || spec.stages.some(isAnswered)) return;
-  const [ofPart] = agentStages(plan);
+  const [ofPart] = selectAgentStages(plan);
   if (ofPart !== undefined)
     problems.warning(
       'spec/unsupported',

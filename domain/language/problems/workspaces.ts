@@ -4,7 +4,7 @@ import { agentOf, commandOf, isService } from '../../plan/work.ts';
 import { isWorkspaceOutput, mayHaveGit } from '../../plan/workspace.ts';
 import { contains, ownFolderIn } from '../text/paths.ts';
 
-export function workspaceProblems({ stages, scopes }: Plan): readonly string[] {
+export function findWorkspaceProblems({ stages, scopes }: Plan): readonly string[] {
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
   return stages.flatMap((stage) => {
     if (stage.workspace === undefined) return [];

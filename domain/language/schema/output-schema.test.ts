@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { JsonValue } from '../../plan/plan.ts';
-import { judgeOutput, type SchemaEngine, schemaProblem } from './output-schema.ts';
+import { judgeOutput, type SchemaEngine, findSchemaProblem } from './output-schema.ts';
 import { loadText } from '../load.ts';
 import { loadSchemaEngine } from './schema-engine.ts';
 
@@ -19,7 +19,7 @@ test.each<[string, JsonValue, string]>([
   ['a key that each object of JavaScript has', { properties: { constructor: { type: 'string' } } }, '{}'],
   ['a reference', { $defs: { a: { type: 'number' } }, $ref: '#/$defs/a' }, '7'],
 ])('%s', (_what, schema, text) => {
-  expect(schemaProblem(engine, schema)).toBeNull();
+  expect(findSchemaProblem(engine, schema)).toBeNull();
   expect(judgeOutput(engine, schema, text)).toEqual({ fits: true });
 });
 
@@ -105,7 +105,7 @@ describe('an invalid schema', () => {
     ['one whose answer would be a promise', { $async: true, type: 'object' }, '`$async` is no keyword'],
     ['no mapping', true, 'it is not a mapping'],
   ])('%s', (_what, schema, problem) => {
-    expect(schemaProblem(engine, schema)).toContain(problem);
+    expect(findSchemaProblem(engine, schema)).toContain(problem);
     expect(judgeOutput(engine, schema, '1')).toEqual({ problem: expect.stringContaining(problem) as string });
   });
 
@@ -134,7 +134,7 @@ describe('an invalid schema', () => {
 
 test('a schema for the key `__proto__` is refused, because Ajv ignores it', () => {
   const schema = { properties: JSON.parse('{"__proto__":{"type":"string"}}') as JsonValue };
-  expect(schemaProblem(engine, schema)).toBe(
+  expect(findSchemaProblem(engine, schema)).toBe(
     'it has the key `__proto__`, which the judge of schemas ignores: use another key',
   );
 });

@@ -39,7 +39,7 @@ const PLACE_CHARACTERS = 200;
 /** For a larger output, only the first mistake is reported, because each one costs memory. */
 const ALL_MISTAKES_BYTES = 64 * 1024;
 
-export function schemaProblem(engine: SchemaEngine, schema: JsonValue): string | null {
+export function findSchemaProblem(engine: SchemaEngine, schema: JsonValue): string | null {
   const made = compileSchema(engine, schema, false);
   return 'problem' in made ? made.problem : null;
 }

@@ -1,6 +1,6 @@
 /** Loads Ajv; call it only if a spec has a schema. */
 import type { CheckSchema, SchemaEngine } from './output-schema.ts';
-import { schemaProblem } from './output-schema.ts';
+import { findSchemaProblem } from './output-schema.ts';
 
 export async function loadSchemaEngine(): Promise<SchemaEngine> {
   const [{ Ajv }, { Ajv2020 }] = await Promise.all([import('ajv'), import('ajv/dist/2020.js')]);
@@ -9,5 +9,5 @@ export async function loadSchemaEngine(): Promise<SchemaEngine> {
 
 export async function loadCheckSchema(): Promise<CheckSchema> {
   const engine = await loadSchemaEngine();
-  return (schema) => schemaProblem(engine, schema);
+  return (schema) => findSchemaProblem(engine, schema);
 }

@@ -1,6 +1,6 @@
 import type { Diagnostic } from '../../errors/diagnostic.ts';
 import type { SpecCode } from '../../errors/spec-codes.ts';
-import { didYouMean, nearest, nearestKey, withoutSlip } from './suggest.ts';
+import { suggestNearest, findNearest, findNearestKey, withoutSlip } from './suggest.ts';
 import type { Position } from './tree.ts';
 
 /** The most diagnostics that are reported for one text. */
@@ -88,12 +88,12 @@ export class Problems {
 
   /** Returns `; did you mean "x"?`, or an empty text. It is also empty if the limit of diagnostics is reached. */
   suggest(word: string, known: Iterable<string>): string {
-    return this.#isFull() ? '' : didYouMean(nearest(word, known));
+    return this.#isFull() ? '' : suggestNearest(findNearest(word, known));
   }
 
   /** Returns the known word that another most likely means; null also if the limit of diagnostics is reached. */
   nearest(word: string, known: Iterable<string>): string | null {
-    return this.#isFull() ? null : nearest(word, known);
+    return this.#isFull() ? null : findNearest(word, known);
   }
 
   /** Like `nearest`, but only for typos. */
@@ -103,7 +103,7 @@ export class Problems {
 
   /** Like `suggest`, but for keys: the word may be another system's name for one. */
   suggestKey(word: string, known: ReadonlySet<string>): string {
-    return this.#isFull() ? '' : didYouMean(nearestKey(word, known));
+    return this.#isFull() ? '' : suggestNearest(findNearestKey(word, known));
   }
 
   #isFull(): boolean {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { guestPathRefusal, SYSTEM_FOLDERS } from './paths.ts';
+import { explainGuestPathRefusal, SYSTEM_FOLDERS } from './paths.ts';
 
 const ROOT = new URL('../../../', import.meta.url);
 
@@ -21,8 +21,8 @@ test('the compiler, the guest and the docs have the same list of system folders'
 
 test('no mount can be a system folder or be within one', () => {
   for (const folder of namesOfTheGuest()) {
-    expect(guestPathRefusal(folder)).toContain(folder);
-    expect(guestPathRefusal(`${folder}/deep/er`)).toContain(folder);
-    expect(guestPathRefusal(`${folder}-of-the-user`)).toBeNull();
+    expect(explainGuestPathRefusal(folder)).toContain(folder);
+    expect(explainGuestPathRefusal(`${folder}/deep/er`)).toContain(folder);
+    expect(explainGuestPathRefusal(`${folder}-of-the-user`)).toBeNull();
   }
 });

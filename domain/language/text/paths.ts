@@ -18,7 +18,7 @@ export function resolveFrom(folder: string, path: string): string | null {
 }
 
 /** Normalizes a relative path; `.` is the folder itself. Null if it leaves the folder or is absolute. */
-export function relativePath(path: string): string | null {
+export function toRelativePath(path: string): string | null {
   const normal = path.startsWith('/') ? null : normalizeAbsolute(`/${path}`);
   return normal === null ? null : normal === '/' ? '.' : normal.slice(1);
 }
@@ -82,7 +82,7 @@ export function ownFolderIn(path: string): string | null {
 const WRITABLE_FOLDERS = ['/workspace', '/tmp', '/home', '/home/sandbox'];
 
 /** Explains why a normalized guest path may not be mounted or filled; null if it may. */
-export function guestPathRefusal(path: string): string | null {
+export function explainGuestPathRefusal(path: string): string | null {
   if (path === '/') return 'the whole root of the guest';
   const system = SYSTEM_FOLDERS.find((folder) => contains(folder, path));
   return system === undefined ? null : `a system folder of the guest (${system})`;

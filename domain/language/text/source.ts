@@ -15,7 +15,7 @@ import {
   type YAMLParseError,
 } from 'yaml';
 import { readExactJson } from '../../units/exact-json.ts';
-import { utf8Length } from '../../units/utf8.ts';
+import { countUtf8Bytes } from '../../units/utf8.ts';
 import { GAPS, type Problems } from './diagnostics.ts';
 import { quoteYaml, type MapEntry, type Position, type TreeNode } from './tree.ts';
 import { quote } from '../../units/quote.ts';
@@ -38,7 +38,7 @@ const START: Position = { line: 1, column: 1 };
  * @param isJson  true if its author writes JSON, so that mistakes are described in terms of JSON
  */
 export function readSource(text: string, problems: Problems, isJson = false): TreeNode | null {
-  if (text.length > SOURCE_LIMITS.bytes || utf8Length(text) > SOURCE_LIMITS.bytes) {
+  if (text.length > SOURCE_LIMITS.bytes || countUtf8Bytes(text) > SOURCE_LIMITS.bytes) {
     problems.error(
       'spec/too-large',
       START,

@@ -10,7 +10,7 @@ const OTHER_VALUES: Readonly<Record<string, string>> = {
 };
 
 /** Returns the known word that a misspelt word most likely means; null if none is similar. */
-export function nearest(word: string, known: Iterable<string>): string | null {
+export function findNearest(word: string, known: Iterable<string>): string | null {
   const other = Object.hasOwn(OTHER_VALUES, word) ? OTHER_VALUES[word]! : null;
   if (other !== null && [...known].includes(other)) return other;
   return nearestWithin(word, known, Math.max(1, Math.floor(word.length / 3)));
@@ -43,13 +43,13 @@ const OTHER_WORDS: Readonly<Record<string, readonly string[]>> = { version: ['ap
  * Returns the known key that a wrong key most likely means: a typo, a shortened key (`timeout`), or another system's
  * word.
  */
-export function nearestKey(word: string, known: ReadonlySet<string>): string | null {
+export function findNearestKey(word: string, known: ReadonlySet<string>): string | null {
   const other = Object.hasOwn(OTHER_WORDS, word) ? OTHER_WORDS[word]!.find((key) => known.has(key)) : undefined;
-  return other ?? [...known].find((key) => key.startsWith(`${word}_`)) ?? nearest(word, known);
+  return other ?? [...known].find((key) => key.startsWith(`${word}_`)) ?? findNearest(word, known);
 }
 
 /** Returns `; did you mean "x"?`, or an empty text. */
-export function didYouMean(suggestion: string | null): string {
+export function suggestNearest(suggestion: string | null): string {
   return suggestion === null ? '' : `; did you mean "${suggestion}"?`;
 }
 

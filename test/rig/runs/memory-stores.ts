@@ -15,7 +15,7 @@ import type { RunReader } from '../../../activities/ports/run-reader.ts';
 import type { RunRecords } from '../../../activities/ports/run-records.ts';
 import { CodedError, isCodedError } from '../../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEvent } from '../../../domain/run/event.ts';
-import { storableEvent } from '../../../domain/run/event-limits.ts';
+import { toStorableEvent } from '../../../domain/run/event-limits.ts';
 import { isRunId, runIdProblem } from '../../../domain/run/run-id.ts';
 import { readAllRuns } from '../../../store/every-run.ts';
 import type { Stores } from '../../../store/stores.ts';
@@ -114,7 +114,7 @@ function createEventLog(place: MemoryPlace): { readonly events: EventLog; close(
     given: readonly NewRunEvent[],
     writer?: { readonly execKey: string; readonly fence: number },
   ): number => {
-    const events = given.map(storableEvent);
+    const events = given.map(toStorableEvent);
     if (isClosed) throw new Error(`run ${runId}: its log is used after the store was closed`);
     const run = place.make(runId);
     const fence = writer === undefined ? -1 : (run.fences.get(writer.execKey) ?? -1);

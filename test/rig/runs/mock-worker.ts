@@ -9,7 +9,7 @@ import type { CheckOutput } from '../../../activities/ports/output-check.ts';
 import type { LaunchSpec } from '../../../activities/ports/sandbox.ts';
 import { hostVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { evaluateCondition, evaluateTexts } from '../../../domain/language/expression/evaluate.ts';
-import { judgeOutput, schemaProblem } from '../../../domain/language/schema/output-schema.ts';
+import { judgeOutput, findSchemaProblem } from '../../../domain/language/schema/output-schema.ts';
 import { loadSchemaEngine } from '../../../domain/language/schema/schema-engine.ts';
 import { keepStateFormat } from '../../../store/state-format.ts';
 import { createWorkerDeps, type WorkerOnFiles } from './worker-deps.ts';
@@ -17,7 +17,7 @@ import { createWorkerDeps, type WorkerOnFiles } from './worker-deps.ts';
 const judgeHere: CheckOutput = async (schema, text) => {
   const engine = await loadSchemaEngine();
   if (text !== null) return judgeOutput(engine, schema, text);
-  const problem = schemaProblem(engine, schema);
+  const problem = findSchemaProblem(engine, schema);
   return problem === null ? { fits: true } : { problem };
 };
 

@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { packageRoot } from '../../../setup/package-root.ts';
+import { findPackageRoot } from '../../../setup/package-root.ts';
 
 export interface CommandResult {
   readonly exitCode: number;
@@ -24,7 +24,7 @@ const COMMAND_TIMEOUT_MS = 240_000;
 
 export async function installPackage(): Promise<InstalledPackage> {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-installed-'));
-  await mustRun('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', folder], packageRoot());
+  await mustRun('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', folder], findPackageRoot());
   const tarball = readdirSync(folder).find((name) => name.endsWith('.tgz'));
   if (tarball === undefined) throw new Error('npm pack left no tarball');
   writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');

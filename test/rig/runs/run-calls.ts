@@ -15,7 +15,7 @@ import type { StageRequest } from '../../../activities/calls/requests.ts';
 import { createRunCalls, type RunCalls } from '../../../activities/calls/run-calls.ts';
 import type { Plan } from '../../../domain/plan/plan.ts';
 import { toWire } from '../../../domain/plan/wire.ts';
-import { stagesBefore } from '../../../domain/plan/work.ts';
+import { listStagesBefore } from '../../../domain/plan/work.ts';
 import type { NewRunEvent, RunEventBody, RunOutcome } from '../../../domain/run/event.ts';
 import { openStores } from '../../../store/open-stores.ts';
 import type { Stores } from '../../../store/stores.ts';
@@ -78,7 +78,7 @@ export function useRunCalls(): RunCallsRig {
         plan: toWire(plan),
         ...more,
       } satisfies AdmissionRecord);
-      const stages = plan.stages.map((stage) => ({ id: stage.id, dependsOn: stagesBefore(stage) }));
+      const stages = plan.stages.map((stage) => ({ id: stage.id, dependsOn: listStagesBefore(stage) }));
       await stores.events.append(runId, [
         eventOf('run/admitted', {
           type: 'run-admitted',

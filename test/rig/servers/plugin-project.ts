@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { packageRoot } from '../../../setup/package-root.ts';
+import { findPackageRoot } from '../../../setup/package-root.ts';
 
 const READY_LIMIT_MS = 60_000;
 const END_LIMIT_MS = 20_000;
@@ -32,8 +32,8 @@ export function pluginProject(files: Readonly<Record<string, string>>): PluginPr
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-plugin-'));
   const stateDir = join(folder, 'state');
   mkdirSync(join(folder, 'node_modules'));
-  symlinkSync(packageRoot(), join(folder, 'node_modules/voidbox'));
-  symlinkSync(join(packageRoot(), 'node_modules/@temporalio'), join(folder, 'node_modules/@temporalio'));
+  symlinkSync(findPackageRoot(), join(folder, 'node_modules/voidbox'));
+  symlinkSync(join(findPackageRoot(), 'node_modules/@temporalio'), join(folder, 'node_modules/@temporalio'));
   for (const [name, text] of Object.entries({ 'package.json': '{ "private": true }\n', ...files }))
     writeFileSync(join(folder, name), text);
   const workers = new Set<WorkerChild>();

@@ -3,11 +3,11 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../../setup/package-root.ts';
+import { findPackageRoot } from '../../../setup/package-root.ts';
 import { temporalCliForTests } from './temporal-cli.ts';
 
 test('a test run that is killed leaves no dev server behind', { timeout: 60_000 }, async () => {
-  const script = join(packageRoot(), 'dist/.storm/rig/servers/test-server.js');
+  const script = join(findPackageRoot(), 'dist/.storm/rig/servers/test-server.js');
   const code = `const { startTestServer } = await import(${JSON.stringify(script)});
 console.log((await startTestServer(${JSON.stringify(await temporalCliForTests())})).pid);
 setInterval(() => undefined, 1000);`;

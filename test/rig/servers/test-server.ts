@@ -5,7 +5,7 @@ import { readEnvironment } from '../../../setup/environment.ts';
 import { resolveHostPieces } from '../../../setup/resolve.ts';
 import { connectRuns } from '../../../client/temporal/connect.ts';
 import { freePort } from '../../../workers/embedded/ports.ts';
-import { embeddedAddress } from '../../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../../client/temporal/temporal-address.ts';
 
 const READY_LIMIT_MS = 30_000;
 const GRACE_MS = 5_000;
@@ -68,7 +68,7 @@ async function startOn(
 }
 
 async function isUp(address: string): Promise<boolean> {
-  const target = embeddedAddress(address);
+  const target = createEmbeddedAddress(address);
   try {
     const { connection, close } = await connectRuns(target, 1_000);
     try {

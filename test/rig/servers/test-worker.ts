@@ -19,7 +19,7 @@ import { createConditionThreads } from '../../../workers/conditions/threads.ts';
 import { createLog, type Log } from '../../../workers/log.ts';
 import { ensureSearchAttributes } from '../../../workers/search-attributes.ts';
 import { checkPlan, compileSpec } from '../../../workers/spec-check.ts';
-import { embeddedAddress, type TemporalAddress } from '../../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress, type TemporalAddress } from '../../../client/temporal/temporal-address.ts';
 import { createWorkerDeps } from '../runs/worker-deps.ts';
 import { startTestServer } from './test-server.ts';
 import { testBundle } from './workflow-bundle.ts';
@@ -55,7 +55,7 @@ export async function startTestStack(
   installRuntime(log);
   const server = await startTestServer(temporalCli, serverFlags);
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-state-'));
-  const target = embeddedAddress(server.address);
+  const target = createEmbeddedAddress(server.address);
   const runs = await connectRuns(target);
   const bundle = await testBundle();
   const stores = otherStores ?? (await openStores({ stateDir }));

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { rolldown } from 'rolldown';
-import { packageRoot } from '../../../setup/package-root.ts';
+import { findPackageRoot } from '../../../setup/package-root.ts';
 
 /** No text contains it by chance. */
 export const CANARY = 'canary-7f3a9c51-value';
@@ -65,7 +65,7 @@ export interface CuriousScript extends Disposable {
 export async function curiousScript(): Promise<CuriousScript> {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-curious-'));
   mkdirSync(join(dir, 'node_modules'));
-  symlinkSync(packageRoot(), join(dir, 'node_modules/voidbox'));
+  symlinkSync(findPackageRoot(), join(dir, 'node_modules/voidbox'));
   mkdirSync(join(dir, 'curious'));
   const entry = join(dir, 'curious/skill.ts');
   writeFileSync(entry, curiousCode('curious'));

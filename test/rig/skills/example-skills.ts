@@ -9,7 +9,7 @@ import contributorGuide from '../../../examples/skills/contributor-guide.ts';
 import parallelReview from '../../../examples/skills/parallel-review.ts';
 import releaseApproval from '../../../examples/skills/release-approval.ts';
 import repositoryDoctor from '../../../examples/skills/repository-doctor.ts';
-import { packageRoot } from '../../../setup/package-root.ts';
+import { findPackageRoot } from '../../../setup/package-root.ts';
 import type { Beginning, Driver, Shown } from './skill-drivers.ts';
 
 /** By step: an answer, or a function that makes the answer from the prompt. */
@@ -155,7 +155,7 @@ export interface ExampleScripts extends Disposable {
 export async function exampleScripts(): Promise<ExampleScripts> {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-examples-'));
   const skillsDir = join(dir, 'skills');
-  const root = packageRoot();
+  const root = findPackageRoot();
   mkdirSync(join(dir, 'node_modules'));
   symlinkSync(root, join(dir, 'node_modules/voidbox'));
   const scriptOf = (name: string): string => join(skillsDir, name, 'bin/run.mjs');

@@ -7,7 +7,7 @@ import { resolveHostPieces } from '../../../setup/resolve.ts';
 import { workerArgs } from '../../../setup/worker-command.ts';
 import { connectRuns, type RunsConnection } from '../../../client/temporal/connect.ts';
 import { startRestarting, type RestartingProcess } from '../../../workers/embedded/restarting-process.ts';
-import { embeddedAddress } from '../../../client/temporal/temporal-address.ts';
+import { createEmbeddedAddress } from '../../../client/temporal/temporal-address.ts';
 import { startTestServer } from '../servers/test-server.ts';
 
 /** Short, so that a callback that hangs costs the test little. */
@@ -39,7 +39,7 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
   const logFile = join(stateDir, 'lines');
   mkdirSync(skillsDir);
   writeFileSync(logFile, '');
-  const target = embeddedAddress(server.address);
+  const target = createEmbeddedAddress(server.address);
   const output: string[] = [];
   let starts = 0;
   let isStarted: () => void = () => undefined;

@@ -1,6 +1,6 @@
 import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../../../plan/defaults.ts';
 import { type ApprovalField, type ApprovalWork, PLAN_LIMITS } from '../../../plan/plan.ts';
-import { utf8Length } from '../../../units/utf8.ts';
+import { countUtf8Bytes } from '../../../units/utf8.ts';
 import type { Filler } from '../../grammar/placeholders.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { StageSpec } from '../../read/spec.ts';
@@ -34,7 +34,7 @@ export function compileApproval(approval: ApprovalSpec, what: string, fill: Fill
       `${what} has \`on_timeout\` and no \`timeout\`: it never applies`,
       'add a `timeout`, or remove it',
     );
-  const bytes = utf8Length(JSON.stringify(work));
+  const bytes = countUtf8Bytes(JSON.stringify(work));
   if (bytes > PLAN_LIMITS.approvalBytes)
     problems.error(
       'spec/too-large',

@@ -5,7 +5,7 @@
 import { LLM_PROVIDERS, type LlmProvider, PLAN_LIMITS } from '../../../plan/plan.ts';
 import { LLM } from '../../grammar/agent-table.ts';
 import { isVariable, VARIABLE_REMEDY } from '../../grammar/values.ts';
-import { didYouMean, nearest } from '../../text/suggest.ts';
+import { suggestNearest, findNearest } from '../../text/suggest.ts';
 import { quote } from '../../../units/quote.ts';
 import { createMapping } from '../../../units/mapping.ts';
 
@@ -65,7 +65,7 @@ function providerOf(text: string): LlmProvider | null {
 
 function createProviderProblem(text: string): SettingProblem {
   return {
-    message: `${SETTING_VARIABLES.provider} is ${quote(text)}, which is no provider${didYouMean(nearest(text, LLM_PROVIDERS))}`,
+    message: `${SETTING_VARIABLES.provider} is ${quote(text)}, which is no provider${suggestNearest(findNearest(text, LLM_PROVIDERS))}`,
     remedy: `Set it to one of ${LLM_PROVIDERS.join(', ')}, or unset it.`,
   };
 }

@@ -1,7 +1,7 @@
 /** Compiles `for_each`: the list of items for which a stage runs. */
 import { type EachPlan, type JsonValue, type Plan, PLAN_LIMITS } from '../../../plan/plan.ts';
-import { instanceProblem } from '../../../run/instance.ts';
-import { utf8Length } from '../../../units/utf8.ts';
+import { findInstanceProblem } from '../../../run/instance.ts';
+import { countUtf8Bytes } from '../../../units/utf8.ts';
 import { itemSourceOf } from '../../read/item-source.ts';
 import { type ListFiles, patternOf } from '../../read/file-pattern.ts';
 import { listProblems, countTakenOutputs, writableIn } from '../../problems/list-limits.ts';
@@ -48,7 +48,7 @@ function compileEach(stage: StageSpec, context: EachContext): EachPlan | undefin
     warnOfNoItems(stage, what, problems);
     return undefined;
   }
-  const tooLong = instanceProblem([{ part: name.value, item: PLAN_LIMITS.items - 1 }]);
+  const tooLong = findInstanceProblem([{ part: name.value, item: PLAN_LIMITS.items - 1 }]);
   if (tooLong !== null) problems.error('spec/bad-name', name.at, `${what}: ${tooLong}`, 'give it a shorter name');
   const list = listOf(stage, context);
   if (list === null) return undefined;
@@ -143,7 +143,7 @@ function filesOf(
 }
 
 function inlineList(items: readonly JsonValue[], at: Position, what: string, problems: Problems): EachPlan['list'] {
-  const bytes = items.length > PLAN_LIMITS.items ? 0 : utf8Length(JSON.stringify(items));
+  const bytes = items.length > PLAN_LIMITS.items ? 0 : countUtf8Bytes(JSON.stringify(items));
   if (items.length > PLAN_LIMITS.items || bytes > PLAN_LIMITS.itemListBytes)
     problems.error(
       'spec/too-large',

@@ -1,6 +1,6 @@
 import { MOCK_DEFAULTS } from '../../../plan/defaults.ts';
 import { PLAN_LIMITS, type StagePlan } from '../../../plan/plan.ts';
-import { utf8Length } from '../../../units/utf8.ts';
+import { countUtf8Bytes } from '../../../units/utf8.ts';
 import type { Filler } from '../../grammar/placeholders.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { StageSpec } from '../../read/spec.ts';
@@ -15,7 +15,7 @@ export function compileMock(
   const { output, exitCode } = mock;
   // A value that is not a text has no placeholders, because JSON must stay JSON.
   const text = typeof output?.value === 'string' ? fill({ at: output.at, value: output.value }) : output?.text;
-  const bytes = utf8Length(text ?? '');
+  const bytes = countUtf8Bytes(text ?? '');
   if (output !== null && bytes > PLAN_LIMITS.mockBytes)
     problems.error(
       'spec/too-large',

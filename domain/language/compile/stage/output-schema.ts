@@ -1,5 +1,5 @@
 import type { StagePlan } from '../../../plan/plan.ts';
-import { utf8Length } from '../../../units/utf8.ts';
+import { countUtf8Bytes } from '../../../units/utf8.ts';
 import { type CheckSchema, OUTPUT_SCHEMA_LIMITS } from '../../schema/output-schema.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import { placeInSchema } from '../../schema/schema-place.ts';
@@ -14,7 +14,7 @@ export function compileOutputSchema(
 ): Pick<StagePlan, 'outputSchema'> {
   if (outputSchema === null) return {};
   const { at, value, text, node } = outputSchema;
-  const bytes = utf8Length(text);
+  const bytes = countUtf8Bytes(text);
   const problem = bytes > OUTPUT_SCHEMA_LIMITS.schemaBytes ? null : (check?.(value) ?? null);
   if (bytes > OUTPUT_SCHEMA_LIMITS.schemaBytes)
     problems.error(

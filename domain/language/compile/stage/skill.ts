@@ -1,6 +1,6 @@
 /** Compiles `skill`: a step machine as a stage's work, and the agent that answers its prompts. */
 import { type JsonValue, PLAN_LIMITS, type StepMachineWork, type TextsPlan } from '../../../plan/plan.ts';
-import { utf8Length } from '../../../units/utf8.ts';
+import { countUtf8Bytes } from '../../../units/utf8.ts';
 import { type AgentContext, compileLlm, compileAgentSkills, planOfLlm } from './agent.ts';
 import { compileBudget } from './budget.ts';
 import { compileHostPath } from '../vm/sandbox.ts';
@@ -154,7 +154,7 @@ function compileParams(
       return [name, made];
     }),
   );
-  const bytes = utf8Length(JSON.stringify(values));
+  const bytes = countUtf8Bytes(JSON.stringify(values));
   if (bytes > PLAN_LIMITS.skillParamsBytes)
     problems.error(
       'spec/too-large',

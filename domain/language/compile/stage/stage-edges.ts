@@ -1,6 +1,6 @@
 /** Compiles the fields that stages of every kind share: edges, condition, and whether the failure is tolerated. */
 import type { StagePlan } from '../../../plan/plan.ts';
-import { edgesOnSuccess } from '../../../plan/work.ts';
+import { listEdgesOnSuccess } from '../../../plan/work.ts';
 import type { Condition } from './condition.ts';
 import type { Links } from '../../link/linked.ts';
 import type { StageSpec } from '../../read/spec.ts';
@@ -11,7 +11,7 @@ export function edgesOf(
 ): Pick<StagePlan, 'after' | 'anyFailure'> {
   const failures = onFailure.map((index) => ({ stage: idOf(index), on: 'failure' }) as const);
   return {
-    after: [...edgesOnSuccess(dependsOn.map(idOf)), ...failures],
+    after: [...listEdgesOnSuccess(dependsOn.map(idOf)), ...failures],
     ...(failures.length > 1 ? { anyFailure: true } : {}),
   };
 }

@@ -3,7 +3,7 @@
  * settings that it compares.
  */
 import { CLI_NEEDS, cliOf } from '../../../agent/agent-cli.ts';
-import { providerRules, providerServices } from '../../../agent/provider-hosts.ts';
+import { listProviderRules, listProviderServices } from '../../../agent/provider-hosts.ts';
 import type { EgressRule } from '../../../plan/egress.ts';
 import type { LlmPlan, SandboxPlan } from '../../../plan/plan.ts';
 import type { Problems } from '../../text/diagnostics.ts';
@@ -49,7 +49,7 @@ function warnOfBaseImage(stage: Located<string>, { base, own, agents }: AgentVm,
  */
 function refuseTwoModelServers(stage: Located<string>, { base, own, agents }: AgentVm, problems: Problems): void {
   const said = new Set([...(own?.services ?? []), ...(base?.services ?? [])].map(({ name }) => name));
-  const servers = agents.flatMap(providerServices).filter(({ name }) => !said.has(name));
+  const servers = agents.flatMap(listProviderServices).filter(({ name }) => !said.has(name));
   const other = servers.find(({ port }) => port !== servers[0]!.port);
   if (other === undefined) return;
   problems.error(
@@ -73,7 +73,7 @@ function warnOfModelOutOfReach(stage: Located<string>, vm: AgentVm, problems: Pr
   const allow = sandbox.egress?.allow ?? [];
   const deny = sandbox.egress?.deny ?? [];
   // The first rule is for the model; the agent works without the others.
-  const model = agents.flatMap((llm) => providerRules(llm).slice(0, 1));
+  const model = agents.flatMap((llm) => listProviderRules(llm).slice(0, 1));
   for (const rule of model) {
     const isDenied = deny.some((other) => covers(other, rule));
     // The compiler cannot resolve the name to addresses, so any network may contain it.

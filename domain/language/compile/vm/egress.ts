@@ -1,4 +1,4 @@
-import { providerRules, providerServices } from '../../../agent/provider-hosts.ts';
+import { listProviderRules, listProviderServices } from '../../../agent/provider-hosts.ts';
 import {
   DEFAULT_PORTS,
   EGRESS_LIMITS,
@@ -35,7 +35,7 @@ export function compileEgress(
   const isOpen = said === null && (own?.network ?? base?.network) === true;
   const services = compileServices([...(own?.services ?? []), ...(base?.services ?? [])], problems);
   const usesProvider = isOpen || (said === null ? agents.length > 0 : true);
-  const offered = usesProvider ? agents.flatMap(providerServices) : [];
+  const offered = usesProvider ? agents.flatMap(listProviderServices) : [];
   const all = [...services, ...offered.filter(({ name }) => services.every((other) => other.name !== name))];
   const egress: EgressPlan = { ...compileRules(said, isOpen, agents, problems), services: distinctNames(all) };
   const isNothing = egress.allow !== 'any' && egress.allow.length === 0 && egress.services.length === 0;
@@ -52,8 +52,8 @@ function compileRules(
 ): Pick<EgressPlan, 'allow' | 'deny'> {
   if (isOpen || (said?.variant === 'word' && said.word === 'open')) return { allow: 'any', deny: [] };
   if (said?.variant === 'word') return { allow: [], deny: [] };
-  if (said === null) return { allow: distinct(agents.flatMap(providerRules)), deny: [] };
-  const provided = agents.flatMap(providerRules);
+  if (said === null) return { allow: distinct(agents.flatMap(listProviderRules)), deny: [] };
+  const provided = agents.flatMap(listProviderRules);
   const allow = compileList(said.allow, 'allow', agents.length === 0 ? null : provided, problems);
   if (allow.some((rule) => rule.kind === 'network')) warnOfDeniedNames(said.deny, problems);
   return {

@@ -9,7 +9,13 @@ import {
 } from '../../../plan/plan.ts';
 import { compileEgress } from './egress.ts';
 import { isOwnImage, MOUNT_MODE_DEFAULT } from '../../grammar/sandbox-table.ts';
-import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from '../../text/paths.ts';
+import {
+  contains,
+  explainGuestPathRefusal,
+  mustStayWritable,
+  normalizeAbsolute,
+  resolveFrom,
+} from '../../text/paths.ts';
 import { sharesSource } from '../../problems/mount-source.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { MountSpec, SandboxSpec } from '../../read/spec.ts';
@@ -237,7 +243,7 @@ export function compileHostPath(
 /** Returns a normalized guest path outside of the guest's system; null if it is not valid, which is reported. */
 export function compileGuestPath(path: Located<string>, what: string, problems: Problems): string | null {
   const normal = normalizeAbsolute(path.value);
-  const refusal = normal === null ? null : guestPathRefusal(normal);
+  const refusal = normal === null ? null : explainGuestPathRefusal(normal);
   if (normal === null) {
     const problem = path.value.startsWith('/') ? 'climbs above the root' : 'is not absolute';
     problems.error(

@@ -1,9 +1,9 @@
 /** Compiles the git repository in which a stage works. */
 import { WORKSPACE_DEFAULTS } from '../../../plan/defaults.ts';
 import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../../../plan/plan.ts';
-import { addressProblem, isRefName, isWorkspaceOutput, mayHaveGit } from '../../../plan/workspace.ts';
+import { findAddressProblem, isRefName, isWorkspaceOutput, mayHaveGit } from '../../../plan/workspace.ts';
 import { compileGuestPath, compileHostPath } from './sandbox.ts';
-import { contains, ownFolderIn, relativePath } from '../../text/paths.ts';
+import { contains, ownFolderIn, toRelativePath } from '../../text/paths.ts';
 import type { Filler } from '../../grammar/placeholders.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { StageSpec } from '../../read/spec.ts';
@@ -50,7 +50,7 @@ export function compileWorkspace(
 function compileSubfolder({ subfolder }: WorkspaceSpec, { what, fill, problems }: WorkspaceContext): string | null {
   if (subfolder === null) return null;
   const written = fill(subfolder);
-  const path = relativePath(written);
+  const path = toRelativePath(written);
   if (path !== null && path.length <= PLAN_LIMITS.referenceCharacters) return path === '.' ? null : path;
   problems.error(
     'spec/bad-path',
@@ -130,7 +130,7 @@ function compileAddress(
   { includeDirty }: WorkspaceSpec,
   { what, problems }: WorkspaceContext,
 ): WorkspaceSource | null {
-  const problem = addressProblem(value);
+  const problem = findAddressProblem(value);
   const errorsBefore = problems.errorCount();
   if (problem !== null)
     problems.error(
@@ -176,7 +176,7 @@ function topFolder({ guestPath }: WorkspaceSpec): string {
 
 /** Returns the working folder of a command that sets no other. */
 export function workspaceFolder(workspace: WorkspaceSpec, fill: Filler): string {
-  const inner = workspace.subfolder === null ? '.' : relativePath(fill(workspace.subfolder));
+  const inner = workspace.subfolder === null ? '.' : toRelativePath(fill(workspace.subfolder));
   return inner === null || inner === '.' ? topFolder(workspace) : `${topFolder(workspace)}/${inner}`;
 }
 
