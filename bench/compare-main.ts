@@ -11,7 +11,7 @@ import { findPackageRoot } from '../setup/package-root.ts';
 import { prepareCheckout, resolvePieces } from './compare/build.ts';
 import { compareBuilds, FIGURE_NAMES } from './compare/figures.ts';
 import { isLoss, MOST_RATIO, renderComparison } from './compare/judge.ts';
-import { loadLine } from './measure.ts';
+import { formatLoad } from './measure.ts';
 
 const USAGE = `usage: npm run bench:compare -- REVISION|FOLDER [--rounds N] [--only ${FIGURE_NAMES.join('|')}]`;
 
@@ -37,9 +37,9 @@ async function main(): Promise<number> {
       { name: 'base', root: baseRoot, pieces: resolvePieces(baseRoot) },
       { name: 'this build', root, pieces: resolvePieces(root) },
     ] as const;
-    printLine(`at the start: ${loadLine()}`);
+    printLine(`at the start: load average ${formatLoad()}`);
     const compared = await compareBuilds({ env: readEnvironment(), workDir, rounds, say: printLine }, builds, names);
-    printLine(`at the end: ${loadLine()}`);
+    printLine(`at the end: load average ${formatLoad()}`);
     for (const line of renderComparison(compared)) process.stdout.write(`${line}\n`);
     const losses = compared.filter(isLoss);
     if (losses.length === 0) return 0;

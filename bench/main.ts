@@ -27,7 +27,7 @@ import { transitionFigure } from './figures/transitions.ts';
 import { validationFigure } from './figures/validation.ts';
 import { bootFigure, execFigure, fileFigure } from './figures/vms.ts';
 import { workspaceFigure } from './figures/workspaces.ts';
-import { loadLine } from './measure.ts';
+import { formatLoad } from './measure.ts';
 import { type Figure, type Lane, renderReport, replaceFigures } from './report.ts';
 
 const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
@@ -78,11 +78,11 @@ async function main(): Promise<void> {
   if (ownKernel === null)
     printLine('our own kernel is not built (`npm run kernel`): figures of the VM are taken on the Debian kernel alone');
   const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-'));
-  const loads: string[] = [`at the start ${loadLine()}`];
+  const loads: string[] = [`At the start: ${formatLoad()}`];
   try {
     const figures: Figure[] = [];
     for (const name of names) {
-      printLine(`\n${name} (${loadLine()})`);
+      printLine(`\n${name} (load average ${formatLoad()})`);
       figures.push(
         await FIGURES[name]!({
           env,
@@ -95,7 +95,7 @@ async function main(): Promise<void> {
           say: printLine,
         }),
       );
-      loads.push(`after ${name} ${loadLine()}`);
+      loads.push(`After ${name}: ${formatLoad()}`);
     }
     const lane = laneOf(pieces, ownKernel, rounds, loads);
     const takenOn = new Date().toISOString().slice(0, 10);

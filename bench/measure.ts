@@ -84,8 +84,9 @@ export function residentMib(pid: number): number {
   return Number(match[1]) / 1024;
 }
 
-export function loadLine(): string {
-  return `load average ${loadavg()
+/** Returns the load average of the last minute, 5 and 15 minutes. */
+export function formatLoad(): string {
+  return loadavg()
     .map((value) => value.toFixed(2))
-    .join(' ')}`;
+    .join(' ');
 }

@@ -1,7 +1,14 @@
 import { expect, test } from 'vitest';
 import { type Figure, type Lane, renderReport, replaceFigures } from './report.ts';
 
-const LANE: Lane = { accelerator: 'tcg', kernels: ['k'], qemu: 'q', temporal: 't', rounds: 5, loads: ['load 1'] };
+const LANE: Lane = {
+  accelerator: 'tcg',
+  kernels: ['k'],
+  qemu: 'q',
+  temporal: 't',
+  rounds: 5,
+  loads: ['At the start: 1'],
+};
 
 function figure(title: string, value: number): Figure {
   return {
@@ -14,11 +21,11 @@ function figure(title: string, value: number): Figure {
 
 test('a figure that is measured again replaces only its own section and shows the date', () => {
   const page = renderReport([figure('(a) one', 1), figure('(b) two', 2), figure('(c) three', 3)], LANE, '2026-01-01');
-  const again = replaceFigures(page, [figure('(b) two', 9)], { ...LANE, loads: ['load 7'] }, '2026-02-02');
+  const again = replaceFigures(page, [figure('(b) two', 9)], { ...LANE, loads: ['At the start: 7'] }, '2026-02-02');
   const section = /^## \(b\)[^]*?(?=^## )/m;
   expect(again.replace(section, '')).toBe(page.replace(section, ''));
   expect(again).toContain('Taken again 2026-02-02, 5 rounds');
-  expect(again).toContain('Load: load 7.');
+  expect(again).toContain('Load average. At the start: 7.');
   expect(again).toContain('**missed**: it is 9.00');
   // Taken once more, it has one such line.
   const third = replaceFigures(again, [figure('(b) two', 1)], LANE, '2026-03-03');

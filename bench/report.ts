@@ -55,7 +55,7 @@ export function renderReport(figures: readonly Figure[], lane: Lane, takenOn: st
     command: 'npm run bench',
     facts: [
       `Lane: accelerator ${lane.accelerator}, kernels ${lane.kernels.join(' and ')}, ${lane.qemu}, ${lane.temporal}; ${lane.rounds} rounds.`,
-      `Load: ${lane.loads.join('; ')}.`,
+      formatLoads(lane.loads),
     ],
     figures,
     takenOn,
@@ -87,12 +87,17 @@ export function replaceFigures(page: string, figures: readonly Figure[], lane: L
     const known = titles.indexOf(figure.title);
     const at = known < 0 ? sections.length : known;
     if (known < 0 && at > 0) sections[at - 1] = `${sections[at - 1]!.trimEnd()}\n\n`;
-    const taken = `Taken again ${takenOn}, ${lane.rounds} rounds, Node ${process.version}. Load: ${lane.loads.join('; ')}.`;
+    const taken = `Taken again ${takenOn}, ${lane.rounds} rounds, Node ${process.version}. ${formatLoads(lane.loads)}`;
     sections[at] = `${sectionOf({ ...figure, method: `${figure.method}\n\n${taken}` })
       .join('\n')
       .trimEnd()}\n\n`;
   }
   return `${(head + sections.join('')).trimEnd()}\n`;
+}
+
+/** Returns a sentence for each moment at which the load was read. */
+export function formatLoads(loads: readonly string[]): string {
+  return `Load average. ${loads.join('. ')}.`;
 }
 
 function sectionOf(figure: Figure): readonly string[] {

@@ -11,8 +11,8 @@ import { readEnvironment } from '../setup/environment.ts';
 import { findPackageRoot } from '../setup/package-root.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { workerArgs } from '../setup/worker-command.ts';
-import { type ArmResult, interleave, loadLine, measurePairedRatio, spread } from './measure.ts';
-import { type Figure, type FigureRow, type Goal, renderFigures } from './report.ts';
+import { type ArmResult, formatLoad, interleave, measurePairedRatio, spread } from './measure.ts';
+import { type Figure, type FigureRow, formatLoads, type Goal, renderFigures } from './report.ts';
 import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
 import { nodeArm, nodeWithCertificatesArm, sessionFileArm, startArm, statelessArm } from './step-cli.ts';
 import { bareArm, durableArm, type DurableMeasure, measureLongSession, openDurableBench } from './step-durable.ts';
@@ -219,14 +219,14 @@ if (!Number.isInteger(rounds) || rounds < 1 || unknown.length > 0)
   );
 const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
 const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-steps-'));
-const loads = [`at the start ${loadLine()}`];
+const loads = [`At the start: ${formatLoad()}`];
 try {
   const scripts = await writeStepScripts(workDir);
   const figures: Figure[] = [];
   for (const name of names) {
-    printLine(`\n${name} (${loadLine()})`);
+    printLine(`\n${name} (load average ${formatLoad()})`);
     figures.push(await FIGURES[name]!({ scripts, workDir, rounds, say: printLine }));
-    loads.push(`after ${name} ${loadLine()}`);
+    loads.push(`After ${name}: ${formatLoad()}`);
   }
   const report = renderFigures({
     title: 'Benchmarks of step machines',
@@ -234,7 +234,7 @@ try {
     facts: [
       'A step that loops, an answer of about 60 bytes checked by zod and merged into a sub-store.',
       `Lane: command lines and servers as child processes on this machine, no virtual machine involved; ${rounds} rounds.`,
-      `Load: ${loads.join('; ')}.`,
+      formatLoads(loads),
     ],
     figures,
     takenOn: new Date().toISOString().slice(0, 10),

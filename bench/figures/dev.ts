@@ -49,7 +49,7 @@ export async function devFigure(bench: Bench): Promise<Figure> {
   const ratio = measurePairedRatio(dev!, bare!, 'toFirstExecMs').median;
   return {
     title: '(n) The dev image',
-    method: `Made once in an empty cache, with its packages downloaded from this machine's mirror. Boots as in (b), both with ${MEMORY_MIB} MiB, in turn. Command lines of agents are called in a VM of the image as a stage calls them, against a server that answers at once: to the first request that it gets, and to the end of the turn; the maximum is as a rule the first start, from the host's files. Debian kernel, one vCPU.`,
+    method: `Made once in an empty cache, with its packages downloaded from this machine's mirror. Boots as in (b), both with ${MEMORY_MIB} MiB, in turn. Command lines of agents are called in a VM of the image as a stage calls them, against a server that answers at once. One time ends at the first request that the server gets, the other at the end of the turn. The maximum is usually the first start, from the host's files. Debian kernel, one vCPU.`,
     rows: [
       { what: 'to make it, download included', value: spread([buildS]), unit: 's' },
       { what: 'its disk, as a file', value: spread([size / 1e6]), unit: 'MB' },

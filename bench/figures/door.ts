@@ -95,7 +95,7 @@ function writeFigure({ files, service, tunnel, proxy, connect }: DoorMeasures): 
   return {
     title: '(m) The door of a VM',
     method:
-      '64 MiB from a server of this host into a file of the guest, over a service, over a tunnel of the HTTP proxy (`CONNECT`, as for TLS) and through the proxy as plain HTTP, in turn with a file of that size through the file operations, each when the guest has written all before it to its disk; sizes are checked. A connection: from the connect of a program to the first line of the server, the mean of 50 one after the other. Programs read in large pieces (`cat`, `curl` of the dev image). Debian kernel, one vCPU.',
+      'A program of the guest gets 64 MiB from a server of this host and writes a file. The ways take turns: a service, a tunnel of the HTTP proxy (`CONNECT`, as for TLS), the proxy as plain HTTP, and the file operations. Each begins when the guest has written all before it to its disk. Sizes are checked. A connection: from the connect of a program to the first line of the server, the mean of 50 one after the other. Programs read in large pieces (`cat`, `curl` of the dev image). Debian kernel, one vCPU.',
     rows: [
       writeRow('file of the same size, written', files),
       writeRow('over a service', service),

@@ -40,7 +40,7 @@ export async function firstPatchFigure(bench: Bench): Promise<Figure> {
   return {
     title: '(p) The first patch of an agent',
     method:
-      'From `voidbox run` in a home without a cache or a stack to the change in the repository: everything that the machine lacks is downloaded and built, the unmodified command line of Codex works in a VM of the dev image on a workspace and commits, `voidbox apply` brings it in. The model is a server that plays a script, so its time is not in it; nor is `npm ci`. Then the same again, with the stack running.',
+      'From `voidbox run` in a home without a cache or a stack to the change in the repository. Set-up downloads and builds everything that the machine lacks. The unmodified command line of Codex works in a VM of the dev image on a workspace and commits. Then `voidbox apply` brings the change in. The model is a server that plays a script, so its time is not in it; nor is `npm ci`. Then the same again, with the stack running.',
     rows: [
       { what: 'the first', value: spread([firstS]), unit: 's' },
       { what: 'the next', value: next, unit: 's' },

@@ -114,7 +114,7 @@ export async function wideFigure(bench: Bench): Promise<Figure> {
   const latency = measurePairedRatio(path, bare, 'msPerStage').median;
   return {
     title: '(a2) Overhead of parallel stages',
-    method: `As (a), for stages without dependencies: the slope between a run of ${WIDE.short} stages and one of ${WIDE.long}, ${WIDTH} at a time, compared with a fan-out of no-op activities of the same width on the same server.`,
+    method: `As (a), for stages without dependencies. The figure is the slope between a run of ${WIDE.short} stages and one of ${WIDE.long}, ${WIDTH} at a time. It is compared with a fan-out of no-op activities of the same width on the same server.`,
     rows: results.flatMap(stageRows),
     goals: [{ what: 'latency against the bare fan-out, paired', value: latency, goal: '≤ 1.45', met: latency <= 1.45 }],
     ratios: [

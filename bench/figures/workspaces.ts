@@ -65,7 +65,7 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
     const ratio = measurePairedRatio(repository!, files!, 'ms');
     return {
       title: '(l) A repository into a VM',
-      method: `A repository with ${FILES} files of 4 KiB and ${COMMITS} commits as a workspace, until it is checked out, beside the same files as a tar; the dev image, in turns, each when the guest has written all before it to its disk. The host packs it, indexes the pack and judges its names before, once for a run; that it makes the tar of files and objects counts. By git of the guest is how it is where the host cannot.`,
+      method: `A repository with ${FILES} files of 4 KiB and ${COMMITS} commits as a workspace, until it is checked out, and the same files as a tar. They take turns in the dev image. Each begins when the guest has written all before it to its disk. The host packs it, indexes the pack and judges its names before, once for a run; that it makes the tar of files and objects counts. By git of the guest is how it is where the host cannot.`,
       rows: [
         { what: 'files as a tar', value: spread(files!.rounds.map(({ ms }) => ms)), unit: 'ms' },
         { what: 'the repository', value: spread(repository!.rounds.map(({ ms }) => ms)), unit: 'ms' },
