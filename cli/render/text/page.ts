@@ -15,7 +15,7 @@ const MOST_COLUMNS = 96;
 export function renderPage(markdown: string, folder: string, style: Style, columns: number | null): string {
   const width = Math.min(MOST_COLUMNS, columns ?? MOST_COLUMNS);
   const blocks = markdown
-    .replace(/^<!--[^]*?-->\n/gm, '')
+    .replace(/^ *<!--[^]*?-->\n/gm, '')
     .split(/^(```[^]*?^```)$/gm)
     .map((block) =>
       block.startsWith('```') ? renderCode(block, style) : renderText(showTargets(block, folder), style, width),
