@@ -87,7 +87,7 @@ function withoutStack(options: FailureOptions): ApplicationFailure {
  */
 function codeOfSystemError(error: unknown): CodedError | null {
   if (!(error instanceof Error) || !('code' in error) || !('syscall' in error)) return null;
-  return new CodedError('store/io', `${error.message}: look at disk space and permissions of the state folder`, {
+  return new CodedError('store/io', `${error.message}: check disk space and permissions of the state folder`, {
     cause: error,
   });
 }

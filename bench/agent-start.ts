@@ -15,7 +15,7 @@ const PROMPT = Buffer.from('Say hello.');
 /** The host as a guest names it. */
 const HOST = '10.0.2.2';
 const MODELS: Readonly<Record<AgentLayer, string>> = { claude: 'claude-sonnet-4-5', codex: 'gpt-5' };
-const KEY_OF_NOBODY = { ANTHROPIC_API_KEY: 'sk-of-nobody', OPENAI_API_KEY: 'sk-of-nobody' };
+const KEY_OF_NOBODY = { ANTHROPIC_API_KEY: 'sk-invalid', OPENAI_API_KEY: 'sk-invalid' };
 
 export interface AskedModel extends AsyncDisposable {
   readonly port: number;

@@ -5,29 +5,25 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { readEnvironment } from '../setup/environment.ts';
 import { findPackageRoot } from '../setup/package-root.ts';
+import { COMPARE_USAGE, readArguments } from './compare/arguments.ts';
 import { prepareCheckout, resolvePieces } from './compare/build.ts';
-import { compareBuilds, FIGURE_NAMES } from './compare/figures.ts';
+import { compareBuilds } from './compare/figures.ts';
 import { isLoss, MOST_RATIO, renderComparison } from './compare/judge.ts';
 import { formatLoad } from './measure.ts';
 
-const USAGE = `usage: npm run bench:compare -- REVISION|FOLDER [--rounds N] [--only ${FIGURE_NAMES.join('|')}]`;
-
 async function main(): Promise<number> {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: { rounds: { type: 'string', default: '7' }, only: { type: 'string', multiple: true, default: [] } },
-  });
-  const names = FIGURE_NAMES.filter((name) => values.only.length === 0 || values.only.includes(name));
-  const unknown = values.only.filter((name) => !FIGURE_NAMES.some((known) => known === name));
-  const rounds = Number(values.rounds);
-  const [wanted, ...rest] = positionals;
-  if (wanted === undefined || rest.length > 0 || unknown.length > 0 || !Number.isInteger(rounds) || rounds < 1) {
-    process.stderr.write(`${USAGE}\n`);
+  const read = readArguments(process.argv.slice(2));
+  if (read.kind === 'help') {
+    process.stdout.write(COMPARE_USAGE);
+    return 0;
+  }
+  if (read.kind === 'wrong') {
+    process.stderr.write(`error: ${read.problem}\n\n${COMPARE_USAGE}`);
     return 2;
   }
+  const { base: wanted, rounds, names } = read;
   const printLine = (line: string): void => void process.stderr.write(`${line}\n`);
   const root = findPackageRoot();
   const workDir = mkdtempSync(join(tmpdir(), 'voidbox-compare-'));

@@ -76,7 +76,7 @@ async function main(): Promise<void> {
     throw error;
   });
   if (ownKernel === null)
-    printLine('our own kernel is not built (`npm run kernel`): figures of the VM are taken on the Debian kernel alone');
+    printLine("Voidbox's own kernel is not built (`npm run kernel`): VMs are measured only with the Debian kernel");
   const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-'));
   const loads: string[] = [`At the start: ${formatLoad()}`];
   try {

@@ -43,13 +43,13 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'inspect',
         usage: 'inspect FILE|RUN',
-        summary: 'draw a plan: its stages, what they wait for, their VMs',
+        summary: 'draw a plan: its stages, their dependencies and VMs',
         load: () => import('./commands/runs/inspect.ts'),
       },
       {
         name: 'explain',
         usage: 'explain TOPIC',
-        summary: 'print what an error code means and what to do, or a guide',
+        summary: 'explain an error code and its remedy, or print a guide',
         load: () => import('./commands/runs/explain.ts'),
       },
       {
@@ -62,6 +62,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         name: 'run',
         usage: 'run FILE',
         summary: 'run a spec, follow it, print its result',
+        about: 'Run a spec in micro-VMs, show its progress, and print its result on standard output.',
         load: () => import('./commands/start/run.ts'),
       },
     ],
@@ -84,8 +85,8 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'logs',
         usage: 'logs RUN',
-        summary: 'print what stages wrote; -f follows',
-        about: 'Print what the stages of a run wrote, and when each began and ended.',
+        summary: 'print the output of stages; -f follows',
+        about: 'Print the output of the stages of a run, and when each stage started and ended.',
         load: () => import('./commands/runs/logs.ts'),
       },
       {
@@ -103,43 +104,44 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'apply',
         usage: 'apply RUN',
-        summary: 'bring changes of a workspace into its repository',
-        about: 'Bring what a stage changed in its workspace into the repository: as files, as a branch, or as a patch.',
+        summary: 'apply changes of a workspace to its repository',
+        about:
+          'Apply the changes that a stage made in its workspace to your repository: to the working tree, as a branch, or as a patch.',
         load: () => import('./commands/runs/apply.ts'),
       },
       {
         name: 'approve',
         usage: 'approve RUN [STAGE]',
-        summary: 'approve what a stage asks for',
+        summary: 'approve the request of a stage',
         load: () => import('./commands/runs/approve.ts'),
       },
       {
         name: 'reject',
         usage: 'reject RUN [STAGE]',
-        summary: 'reject what a stage asks for',
+        summary: 'reject the request of a stage',
         load: () => import('./commands/runs/reject.ts'),
       },
       {
         name: 'retry',
         usage: 'retry RUN',
-        summary: 'run again what did not succeed, in a new run',
+        summary: 'run the stages again that did not succeed, in a new run',
         about:
-          'Start a new run of the same spec that takes over what succeeded in an earlier run, and runs the rest. Stages that share a VM run again together.',
+          'Start a new run of the same spec: it reuses the outputs of the stages that succeeded in an earlier run, and runs the others. Stages that share a VM run again together.',
         load: () => import('./commands/start/retry.ts'),
       },
       {
         name: 'fork',
         usage: 'fork RUN FILE',
-        summary: 'run another spec from where it differs',
+        summary: 'run another spec from the first stage that differs',
         about:
-          'Start a new run of another spec that takes over the stages of an earlier run which are the same in both.',
+          'Start a new run of another spec: it reuses the outputs of stages that are equal in the earlier run, and runs the others.',
         load: () => import('./commands/start/fork.ts'),
       },
       {
         name: 'diff',
         usage: 'diff RUN RUN',
-        summary: 'show what differs between two runs',
-        about: 'Show what differs between two runs: spec, params, input, states of stages and their outputs.',
+        summary: 'show the differences between two runs',
+        about: 'Show the differences between two runs: spec, params, input, states of stages and their outputs.',
         load: () => import('./commands/runs/diff.ts'),
       },
       {
@@ -151,15 +153,17 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'exec',
         usage: 'exec RUN [STAGE] -- CMD…',
-        summary: 'run a command in the VM of a stage that runs or has failed',
+        summary: 'run a command in the VM of a running or failed stage',
+        about:
+          'Run a command in the VM of a stage that is running, or that failed and kept its VM (`keep: on-failure`).',
         load: () => import('./commands/runs/exec.ts'),
       },
       {
         name: 'release',
         usage: 'release RUN [STAGE]',
-        summary: 'end VMs that failed stages left',
+        summary: 'end the VMs that failed stages kept',
         about:
-          'End the VMs that failed stages of a run left for a look (`keep: on-failure`), before their time is over.',
+          'End the VMs that failed stages of a run kept for inspection (`keep: on-failure`), before their time is over.',
         load: () => import('./commands/runs/release.ts'),
       },
       {
@@ -172,7 +176,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         name: 'set-aside',
         usage: 'set-aside RUN…',
         summary: 'move damaged runs into damaged/',
-        about: 'Move damaged runs into the folder damaged/ of the state folder. No other command shows them then.',
+        about: 'Move damaged runs to the folder damaged/ in the state folder. Other commands then no longer show them.',
         load: () => import('./commands/host/set-aside.ts'),
       },
     ],
@@ -207,7 +211,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
           {
             name: 'lint',
             usage: 'skill lint ENTRY…',
-            summary: 'check its source too, and show each mistake with its place',
+            summary: 'check the source, and show each mistake with its place',
             about: 'Check step machines and their sources, and show each mistake with its place.',
             load: () => import('./commands/skills/skill-lint.ts'),
           },
@@ -239,7 +243,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
           {
             name: 'advance',
             usage: 'session advance SESSION',
-            summary: 'answer the current step and print what follows',
+            summary: 'answer the current step and print the next prompt',
             load: () => import('./commands/skills/session-advance.ts'),
           },
           {
@@ -277,7 +281,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'doctor',
         usage: 'doctor',
-        summary: 'show what this machine has, what it lacks, and how to fix it',
+        summary: 'check this machine, and print how to fix what is missing',
         load: () => import('./commands/host/doctor.ts'),
       },
       {
@@ -289,7 +293,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'down',
         usage: 'down',
-        summary: 'stop them; open runs continue at the next start',
+        summary: 'stop the server and worker; open runs continue at the next start',
         about:
           'Stop the embedded Temporal server and its worker. VMs keep running, and open runs continue at the next start.',
         load: () => import('./commands/host/down.ts'),
@@ -304,7 +308,8 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         name: 'worker',
         usage: 'worker',
         summary: 'run a worker against your own Temporal server',
-        about: 'Run a Voidbox worker for your own Temporal server, until SIGTERM or Ctrl-C.',
+        about:
+          'Run a worker for your own Temporal server: it admits runs and starts their VMs on this host, until SIGTERM or Ctrl-C.',
         load: () => import('./commands/host/worker.ts'),
       },
       {

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import type { CommandHelp } from './command-help.ts';
 import type { CliContext } from './context.ts';
 import type { ExitCode } from './exit-code.ts';
 
@@ -17,6 +18,8 @@ export interface CommandModule {
    * there.
    */
   readonly takesAnyStateFormat?: true;
+  /** Examples, notes and exit codes of its help; without it, the help is commander's. */
+  readonly help?: CommandHelp;
   configure(command: Command): void;
   execute(args: readonly string[], options: unknown, context: CliContext): Promise<ExitCode>;
 }
@@ -28,6 +31,7 @@ export function defineCommand<Options>(definition: {
   readonly withoutJson?: string;
   readonly beforeFirst?: string;
   readonly takesAnyStateFormat?: true;
+  readonly help?: CommandHelp;
   readonly configure: (command: Command) => void;
   readonly execute: (args: readonly string[], options: Options, context: CliContext) => Promise<ExitCode>;
 }): CommandModule {
@@ -37,6 +41,7 @@ export function defineCommand<Options>(definition: {
     ...(definition.withoutJson === undefined ? {} : { withoutJson: definition.withoutJson }),
     ...(definition.beforeFirst === undefined ? {} : { beforeFirst: definition.beforeFirst }),
     ...(definition.takesAnyStateFormat === undefined ? {} : { takesAnyStateFormat: definition.takesAnyStateFormat }),
+    ...(definition.help === undefined ? {} : { help: definition.help }),
     configure: definition.configure,
     execute: (args, options, context) => definition.execute(args, options as Options, context),
   };

@@ -130,7 +130,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
 /** @throws AppError if standard input is a folder, which Node reads as empty */
 function refuseFolder(stdin: NodeJS.ReadStream & { readonly fd?: number }): void {
   if (stdin.fd === undefined || !isFolderDescriptor(stdin.fd)) return;
-  throw createUsageError('standard input is a folder', 'Give a file or a pipe: `< FILE`, not `< FOLDER`.');
+  throw createUsageError('standard input is a folder', 'Use a file or a pipe: `< FILE`, not `< FOLDER`.');
 }
 
 async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncIterable<Uint8Array> {
@@ -143,10 +143,7 @@ async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncI
     for await (const chunk of stdin) yield typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array);
   } catch (error) {
     if (signal.aborted) return;
-    throw createUsageError(
-      `standard input cannot be read: ${(error as Error).message}`,
-      'Give it from a file or a pipe.',
-    );
+    throw createUsageError(`standard input cannot be read: ${(error as Error).message}`, 'Use a file or a pipe.');
   } finally {
     signal.removeEventListener('abort', stop);
   }

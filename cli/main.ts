@@ -54,7 +54,7 @@ async function main(): Promise<never> {
   if (changed !== undefined) {
     const error = createUsageError(
       `the argument \`${sanitizeLine(changed)}\` is not UTF-8`,
-      'Give UTF-8 text; for other bytes name a file',
+      'Use UTF-8 text, or a file for other bytes',
     );
     process.exit(await printError(error, { context, json: typed.includes('--json') }));
   }

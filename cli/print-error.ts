@@ -69,7 +69,7 @@ function toPrintable(error: unknown): Printable {
     return { exitCode: EXIT.environment, code: 'host/not-ready', message: error.message, remedy: error.remedy };
   if (needsOpenFiles(error)) {
     const remedy =
-      'Raise the limit where it is started: ulimit -n 1024. For ENFILE, the files of all programs on this machine count.';
+      'Raise the limit in the shell that starts it: ulimit -n 1024. For ENFILE, close files of other programs: the limit is for the whole machine.';
     return {
       exitCode: EXIT.environment,
       code: 'host/not-ready',
@@ -82,7 +82,7 @@ function toPrintable(error: unknown): Printable {
       exitCode: EXIT.environment,
       code: 'host/disk-full',
       message: (error as Error).message,
-      remedy: 'Free space on the disk that is written to (`voidbox prune` deletes old runs), and try again.',
+      remedy: 'Free space on that disk (`voidbox prune` deletes old runs), and try again.',
     };
   if (error instanceof NoServerError)
     return { exitCode: EXIT.environment, code: 'cli/no-server', message: error.message, remedy: error.remedy };

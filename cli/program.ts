@@ -1,5 +1,6 @@
 import { AppError } from '../app/app-error.ts';
 import { COMMANDS, type CommandEntry, type CommandFamily } from './command-table.ts';
+import { renderCommandHelp } from './command-help.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderFamilyHelp, renderFirstSteps, renderHelp } from './help.ts';
@@ -89,6 +90,10 @@ async function runCommand(
     ({ withoutJson, beforeFirst } = module);
     if (withoutJson === undefined) command.option('--json', 'print JSON instead of text');
     module.configure(command);
+    const { help: own } = module;
+    if (own?.usage !== undefined) command.usage(own.usage);
+    if (own !== undefined)
+      command.configureHelp({ formatHelp: (each, helper) => renderCommandHelp(each, helper, own) });
     typed = argv.map((each) => (module.withEquals?.includes(each) === true ? `${each}=` : each));
     // The parser takes the first one away.
     const separator = module.hasSeparator === true ? typed.indexOf('--') : -1;

@@ -30,7 +30,7 @@ export const listFiles: ListFiles = (folder, pattern) => {
     if (typeof found === 'string') return { problem: found };
     entries += found.length;
     if (entries > PATTERN_LIMITS.entries)
-      return { problem: `more than ${PATTERN_LIMITS.entries} files and folders would have to be looked at` };
+      return { problem: `more than ${PATTERN_LIMITS.entries} files and folders would have to be searched` };
     for (const entry of found) {
       const state = advancePattern(pattern, at.state, entry.name);
       const path = at.path === '' ? entry.name : `${at.path}/${entry.name}`;

@@ -38,7 +38,7 @@ export function nameOf(what: string, stage: { readonly name: string }): string {
   const given: unknown = stage;
   if (typeof given === 'object' && given !== null && 'spec' in given) return stage.name;
   throw new TypeError(
-    `${what}: a stage is needed, got ${formatValue(given)}${typeof given === 'string' ? '; give the stage itself instead of its name' : ''}`,
+    `${what}: a stage is needed, got ${formatValue(given)}${typeof given === 'string' ? '; pass the stage object instead of its name' : ''}`,
   );
 }
 

@@ -126,7 +126,7 @@ export async function runDefinition(
 ): Promise<RunResult> {
   if (isBeingLoaded())
     throw new Error(
-      'a definition that `voidbox run` or `validate` loads must not start a run: export it, and call `run` in a program of its own',
+      'a definition that `voidbox run` or `validate` loads must not start a run: export it, and call `run` in a separate program',
     );
   options.signal?.throwIfAborted();
   const baseDir = resolve(options.baseDir ?? '.');

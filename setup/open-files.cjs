@@ -29,8 +29,8 @@ function openFilesLimit() {
 function tooFewOpenFiles(what, needed, limit = openFilesLimit()) {
   if (limit === null || limit >= needed) return null;
   return {
-    message: `${what} needs ${needed} open files, and ${limit} are allowed here.`,
-    remedy: `Allow more where it is started: ulimit -n ${STACK_OPEN_FILES} (as root, or by LimitNOFILE= of a systemd unit, where that is refused)`,
+    message: `${what} needs ${needed} open files, but this process may open only ${limit}.`,
+    remedy: `Raise the limit in the shell that starts it: ulimit -n ${STACK_OPEN_FILES}. If the shell refuses that, raise it as root, or with LimitNOFILE= of a systemd unit.`,
   };
 }
 

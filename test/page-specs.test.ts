@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { loadText } from '../domain/language/load.ts';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { pathsOf } from './structure/imports.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 /** The reference of specs has tests of its own (`domain/language/grammar`). */
 const PAGES = pathsOf(ROOT).filter((path) => /^(?:README|docs\/(?!adr\/|reference\/spec\.md$).*)\.md$/.test(path));
 

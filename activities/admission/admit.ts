@@ -213,12 +213,12 @@ function refuseTooLarge(plan: Plan): void {
   const bytes = countPlanBytes(plan);
   const limit = PLAN_LIMITS.planBytes;
   if (bytes > limit)
-    throw new CodedError('run/too-large', `the plan has ${bytes} bytes; a run carries at most ${limit}: split it`);
+    throw new CodedError('run/too-large', `the plan has ${bytes} bytes; a run can have at most ${limit}: split it`);
   const held = machineBytes(machinePlanOf(plan));
   if (held > PLAN_LIMITS.machineBytes)
     throw new CodedError(
       'run/too-large',
-      `the names and edges of the plan's stages have ${held} bytes; a workflow holds at most ${PLAN_LIMITS.machineBytes}: split it, or use fewer dependencies`,
+      `the names and edges of the plan's stages have ${held} bytes; a workflow can hold at most ${PLAN_LIMITS.machineBytes}: split it, or use fewer dependencies`,
     );
 }
 
@@ -234,13 +234,13 @@ function refuseSaidMocks(plan: Plan, before: Plan | null): void {
   if (played !== undefined)
     throw new CodedError(
       'admit/invalid',
-      `the plan itself declares that the mock agent plays stage ${played}: say \`mockAgents: true\` in the request`,
+      `the plan itself uses the mock agent for stage ${played}: set \`mockAgents: true\` in the request instead`,
     );
   const stage = listMockedStages(plan).find((id) => !mocked.has(id));
   if (stage !== undefined)
     throw new CodedError(
       'admit/invalid',
-      `the plan itself declares that stage ${stage} is mocked: give the stage its work and a \`mock\`, and name it in \`mock\` of the request`,
+      `the plan itself mocks stage ${stage}: put the work and a \`mock\` into the stage, and name the stage in \`mock\` of the request`,
     );
 }
 
@@ -250,7 +250,7 @@ function applyMockAgents(plan: Plan, isPlayed: boolean, isDemanded: boolean): Pl
   const made = withMockAgents(plan);
   if ('plan' in made) return made.plan;
   if (!isDemanded) return plan;
-  throw new CodedError('admit/invalid', `\`mockAgents\` has nothing to do: ${made.problem}`);
+  throw new CodedError('admit/invalid', `\`mockAgents\` has no effect: ${made.problem}`);
 }
 
 /** Adds the keys of agents whose plan does not name them, so that every stage redacts them in its output. */
@@ -287,7 +287,7 @@ function refuseLongWaits({ stages }: Plan, nowMs: number): void {
     if (untilMs !== null && untilMs - nowMs > PLAN_LIMITS.waitMs)
       throw new CodedError(
         'admit/invalid',
-        `stage ${id} waits until ${new Date(untilMs).toISOString()}, more than ${PLAN_LIMITS.waitMs / 86_400_000} days from now: write an earlier time`,
+        `stage ${id} waits until ${new Date(untilMs).toISOString()}, more than ${PLAN_LIMITS.waitMs / 86_400_000} days from now: use an earlier time`,
       );
   }
 }

@@ -107,7 +107,7 @@ async function claimSave(
     if (await artifacts.claim(ref)) continue;
     throw new CodedError(
       'origin/output-gone',
-      `what was saved of the agent of stage ${name} in run ${quote(agent.runId)} (artifact ${ref.sha256}) has been deleted: start it from its beginning with \`--fresh ${name}\``,
+      `what was saved of the agent of stage ${name} in run ${quote(agent.runId)} (artifact ${ref.sha256}) has been deleted: restart it with \`--fresh ${name}\``,
     );
   }
 }

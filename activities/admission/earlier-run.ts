@@ -61,16 +61,16 @@ export async function readEarlier(
   if (record === null || record === undefined)
     throw new CodedError(
       'origin/unknown',
-      `host ${placement.hostId} has no records of run ${quote(runId)}: it was pruned or refused, or it lives on another host`,
+      `host ${placement.hostId} has no records of run ${quote(runId)}: it was pruned or refused, or it is on another host`,
     );
   if (record.hostId !== placement.hostId)
     throw new CodedError(
       'origin/unknown',
-      `run ${quote(runId)} lives on host ${record.hostId}, and this is host ${placement.hostId}: its outputs are there`,
+      `run ${quote(runId)} is on host ${record.hostId}, and this is host ${placement.hostId}, which has its outputs`,
     );
   // Access to one server gives no right to the outputs of another server's runs.
   if (record.serverId !== serverId)
-    throw new CodedError('origin/unknown', `run ${quote(runId)} is one of another Temporal server`);
+    throw new CodedError('origin/unknown', `run ${quote(runId)} belongs to another Temporal server`);
   if ((await endOf(events, runId)) === null)
     throw new CodedError('origin/open', `run ${quote(runId)} has not ended: its outputs may still change`);
   return {
@@ -95,12 +95,12 @@ export function reuseFrom(
     throw new CodedError('admit/invalid', `the plan has no stage ${quote(from)} to start from`);
   const own = ownStageOf(run.plan)(from ?? '');
   if (from !== null && own !== from)
-    throw new CodedError('admit/invalid', `stage ${quote(from)} is done for each item of ${own}: start from ${own}`);
+    throw new CodedError('admit/invalid', `stage ${quote(from)} runs for each item of ${own}: start from ${own}`);
   const differing = kind === 'fork' && from !== null ? findDifferingBefore(run, { plan, input }, from) : new Map();
   for (const [stage, keys] of differing as ReadonlyMap<string, readonly string[]>)
     throw new CodedError(
       'origin/differs',
-      `a fork of ${quote(runId)} can't start from ${from}: stage ${stage} before it ${keys.length === 0 ? 'is not in that run' : `has another ${keys.join(', ')}`}`,
+      `a fork of ${quote(runId)} cannot start from ${from}: stage ${stage} before it ${keys.length === 0 ? 'is not in that run' : `has another ${keys.join(', ')}`}`,
     );
   return reuseOf(run, { plan, input, ends }, from);
 }

@@ -42,7 +42,7 @@ function hostPathOf(scope: string, source: MountSource, baseDir: string | null):
       if (baseDir !== null) return join(baseDir, source.path);
       throw new CodedError(
         'admit/mount-refused',
-        `scope ${scope} mounts ${source.path} from the spec's folder, but this host was given none`,
+        `scope ${scope} mounts ${source.path} from the spec's folder, but the run has no spec folder on this host`,
       );
   }
 }

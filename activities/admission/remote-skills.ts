@@ -47,7 +47,7 @@ export async function withRemoteAgentSkills(fetch: FetchAgentSkill | undefined, 
   const texts = new Map<string, string>();
   const skills = await Promise.all(
     [...sources].map(async ([source, { from, stage }]): Promise<FetchedAgentSkill> => {
-      if (fetch === undefined) throw createUnavailableError(source, stage, 'this worker fetches none');
+      if (fetch === undefined) throw createUnavailableError(source, stage, 'this worker does not fetch agent skills');
       const bytes = await fetch(from, signal).catch((error: unknown) => {
         throw error instanceof AgentSkillUnavailable ? createUnavailableError(source, stage, error.message) : error;
       });
@@ -67,7 +67,7 @@ export function createFetchEvents(skills: readonly FetchedAgentSkill[], atMs: nu
     body: {
       type: 'notice',
       level: 'info',
-      message: `the agent skill ${source} is the one of sha256 ${sha256}, ${sizeBytes} bytes`,
+      message: `the agent skill ${source} was fetched: sha256 ${sha256}, ${sizeBytes} bytes`,
     },
   }));
 }
@@ -118,7 +118,7 @@ function documentIn(bytes: Uint8Array, source: string, stage: string): string {
   } catch {
     // The error below reports it.
   }
-  throw createUnavailableError(source, stage, 'the document is empty, or no UTF-8 text');
+  throw createUnavailableError(source, stage, 'the document is empty or is not UTF-8 text');
 }
 
 function createUnavailableError(source: string, stage: string, reason: string): CodedError {

@@ -64,7 +64,7 @@ export async function planOf(
   if (Buffer.byteLength(spec) > SPEC_BYTES)
     throw new CodedError(
       'run/too-large',
-      `the spec has ${Buffer.byteLength(spec)} bytes; a run takes at most ${SPEC_BYTES}`,
+      `the spec has ${Buffer.byteLength(spec)} bytes; a run can have at most ${SPEC_BYTES}`,
     );
   return requirePlan(deps.compileSpec(spec, { baseDir: baseDir ?? '/', params: paramsOf(params) }));
 }
@@ -76,7 +76,7 @@ async function readStoredPlan(deps: ActivityDeps, value: unknown): Promise<unkno
   if (ref.sizeBytes > PLAN_LIMITS.planBytes)
     throw new CodedError(
       'run/too-large',
-      `the plan has ${ref.sizeBytes} bytes; a run carries at most ${PLAN_LIMITS.planBytes}: split it`,
+      `the plan has ${ref.sizeBytes} bytes; a run can have at most ${PLAN_LIMITS.planBytes}: split it`,
     );
   const parts: Uint8Array[] = [];
   let bytes = 0;
@@ -86,7 +86,7 @@ async function readStoredPlan(deps: ActivityDeps, value: unknown): Promise<unkno
     if (bytes > PLAN_LIMITS.planBytes)
       throw new CodedError(
         'run/too-large',
-        `the plan is too large; a run carries at most ${PLAN_LIMITS.planBytes} bytes: split it`,
+        `the plan is too large; a run can have at most ${PLAN_LIMITS.planBytes} bytes: split it`,
       );
     parts.push(part);
   }
@@ -122,7 +122,7 @@ export async function inputOf(deps: ActivityDeps, value: unknown): Promise<Inlin
     if (bytes.length > INPUT_BYTES)
       throw new CodedError(
         'run/too-large',
-        `the input has ${bytes.length} bytes; inline it may have at most ${INPUT_BYTES}: store it and pass a ref`,
+        `the input has ${bytes.length} bytes; an inline input may have at most ${INPUT_BYTES}: store it and pass a ref`,
       );
     if (bytes.length <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text: input['text'] };
     return { kind: 'ref', ref: await deps.artifacts.put(toStream(bytes), 'application/json') };

@@ -36,7 +36,11 @@ export async function repositoryOf(
   const baseDir = specFolderOf(starter);
   const path = source.source.kind === 'host' ? source.source.path : null;
   if (path === null && baseDir === null)
-    throw createRefusal(stage, source.source.path, "it lies in the spec's folder, and this host was given none");
+    throw createRefusal(
+      stage,
+      source.source.path,
+      "it lies in the spec's folder, but the run has no spec folder on this host",
+    );
   const written = path ?? join(baseDir!, source.source.path);
   const folder = await realpath(written).catch(() => null);
   if (folder === null) throw createRefusal(stage, written, 'it is not on the host that runs it');
@@ -63,7 +67,7 @@ function refuseAddress(url: string, stage: string, allowed: readonly string[]): 
     stage,
     url,
     place === null
-      ? 'it has `..`, an encoded dot or slash, or a query, so it could mean another repository than it says'
+      ? 'it has `..`, an encoded dot or slash, or a query, so the server could serve another repository'
       : `git would fetch it with the login of the worker's user; allow it with \`voidbox run FILE --allow-git ${place}\`, or on your own server with \`voidbox worker --allow-git ${place}\`; or clone it, and name the folder`,
   );
 }

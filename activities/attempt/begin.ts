@@ -98,7 +98,7 @@ export async function warnOfUnsetVariables(context: Attempt, names: readonly str
 
 export async function recordUnredactedNames(context: Attempt, names: readonly string[]): Promise<void> {
   const { execKey, stage, runId } = context.request;
-  const message = `stage ${stage.id}: values of ${names.join(', ')} are too short to be told from ordinary text and are not redacted`;
+  const message = `stage ${stage.id}: values of ${names.join(', ')} are too short to distinguish from ordinary text, so they are not redacted`;
   await context.deps.events.append(runId, [
     attemptEvent(context, EVENT_ID.attempt(execKey, 'not-redacted'), { type: 'notice', level: 'info', message }),
   ]);

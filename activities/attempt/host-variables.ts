@@ -131,7 +131,7 @@ function withCredentials(
       if (login !== null) return [{ guestPath: file!.guestPath, text: login.forGuest }];
       throw new CodedError(
         'host/login-invalid',
-        `stage ${id} works by the login in ${name}, which is not what \`codex login\` writes into auth.json for a ChatGPT subscription: an object with tokens.access_token and tokens.account_id`,
+        `stage ${id} uses the login in ${name}, which is not what \`codex login\` writes into auth.json for a ChatGPT subscription: an object with tokens.access_token and tokens.account_id`,
       );
     }),
   };
@@ -178,7 +178,7 @@ function refuseTooLarge(values: readonly (readonly [name: string, value: string]
   const [largest] = values.toSorted((a, b) => b[1].length - a[1].length)[0]!;
   throw new CodedError(
     'host/variable-too-large',
-    `the values of host variables that the run reads have ${bytes} bytes together, the most of them in ${largest}; at most ${SECRETS_BYTES} are allowed: mount large data as a file`,
+    `the values of host variables that the run reads have ${bytes} bytes together (most of them in ${largest}); at most ${SECRETS_BYTES} are allowed: mount large data as a file`,
   );
 }
 
@@ -188,6 +188,6 @@ function createMissingError(lacking: readonly { readonly name: string; readonly 
   const it = lacking.length === 1 ? 'it' : 'them';
   return new CodedError(
     'host/variable-missing',
-    `${named.join(', ')}${more}, which nothing gives to the run: set ${it} where \`voidbox run\` is started; on your own Temporal server, put ${it} into the worker's secrets file (\`voidbox worker --secrets-file\`)`,
+    `${named.join(', ')}${more}, but neither the run nor its worker sets ${it}: set ${it} in the shell that runs \`voidbox run\`; for your own Temporal server, put ${it} into the worker's secrets file (\`voidbox worker --secrets-file\`)`,
   );
 }

@@ -82,13 +82,14 @@ function fileOf(artifacts: ArtifactStore, value: InlineOrRef): InputFile {
 function upstreamOf(request: StageRequest, stage: string): UpstreamOutputs {
   const upstream = valueAt(request.upstream, stage);
   if (upstream === undefined)
-    throw new Error(`stage ${request.stage.id} takes data of stage ${stage}, which it was not given`);
+    throw new Error(`stage ${request.stage.id} uses data of stage ${stage}, which it was not given`);
   return upstream;
 }
 
 function outputOf(request: StageRequest, stage: string): DataRef {
   const { output } = upstreamOf(request, stage);
-  if (output === null) throw new Error(`stage ${request.stage.id} takes the output of stage ${stage}, which has none`);
+  if (output === null)
+    throw new Error(`stage ${request.stage.id} uses the output of stage ${stage}, which has no output`);
   return output;
 }
 

@@ -70,7 +70,7 @@ async function failureOf(
   output: DataRef | null,
 ): Promise<StageFailure | null> {
   if (output === null) {
-    const message = `stage ${stage} ended with exit code ${mock.exitCode}, as its mock says`;
+    const message = `stage ${stage} ended with exit code ${mock.exitCode}, as its mock sets`;
     return { code: 'stage/exit-nonzero', message, stderrTail: '' };
   }
   const mismatch = await findOutputMismatch(deps, { id: stage, outputSchema }, output);

@@ -22,7 +22,7 @@ export async function findOutputMismatch(
   if (stage.outputSchema === undefined) return null;
   const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
   if (output.sizeBytes > outputBytes)
-    return mismatch(stage, `it has ${output.sizeBytes} bytes, and with a schema at most ${outputBytes} are allowed`);
+    return mismatch(stage, `it has ${output.sizeBytes} bytes, but with a schema at most ${outputBytes} are allowed`);
   const parts: Uint8Array[] = [];
   for await (const part of deps.artifacts.open(output)) parts.push(part);
   const found = await findBytesMismatch(deps, stage, Buffer.concat(parts));
@@ -45,7 +45,7 @@ export async function findBytesMismatch(
 function mismatch({ id }: CheckedStage, problem: string): OutcomeFailure {
   return {
     code: 'stage/output-schema',
-    message: `stage ${id} left an output that does not fit its \`output_schema\`: ${sanitizeLine(problem)}`,
+    message: `stage ${id} has an output that does not match its \`output_schema\`: ${sanitizeLine(problem)}`,
   };
 }
 

@@ -136,7 +136,7 @@ export function findBrokenStdin({
   const source = work.stdin.stage;
   const redacted = valueAt(upstream, source)?.output?.redacted;
   if (redacted?.breaksJson !== true) return null;
-  const message = `stage ${formatStageName(stage.id, instance)} takes the output of stage ${source} with \`stdin_from\`, which is no longer JSON: ${describeRedacted(redacted.variables)}. Let ${source} print such a value within a string`;
+  const message = `stage ${formatStageName(stage.id, instance)} uses the output of stage ${source} with \`stdin_from\`, which is no longer JSON: ${describeRedacted(redacted.variables)}. Let ${source} print such a value within a string`;
   return { code: 'stage/input-redacted', message: sanitizeLine(message) };
 }
 

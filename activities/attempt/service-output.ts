@@ -227,7 +227,9 @@ async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
 /** Reports the first reason per attempt. */
 async function warnNotPublished({ deps, request }: ServiceContext, reason: string): Promise<void> {
   const { runId, execKey, stage } = request;
-  const message = sanitizeLine(`the output of stage ${stage.id} was not published as it stood: ${reason}`);
+  const message = sanitizeLine(
+    `the output of stage ${stage.id} could not be published in its current state: ${reason}`,
+  );
   const body = { type: 'notice', level: 'info', message } as const;
   await deps.events
     .append(runId, [{ id: EVENT_ID.attempt(execKey, 'not-published'), atMs: deps.now(), body }])

@@ -156,6 +156,6 @@ test('all texts of a stage together have a limit', async () => {
   expect(await made(output, ['stages.a.output', 'stages.a.output + ""'])).toEqual(both(output + output));
   const more = await made(output, ['stages.a.output', 'stages.a.output + ""'], 'y');
   expect(more).toBe(
-    'arguments and variables with values of expressions have 131073 bytes together; at most 131072 are allowed: take large data with `inputs` or `stdin_from`',
+    'arguments and variables with values of expressions have 131073 bytes together; at most 131072 are allowed: pass large data with `inputs` or `stdin_from`',
   );
 });

@@ -24,7 +24,7 @@ export async function withTexts(
   const bytes = made.reduce((sum, { value }) => sum + Buffer.byteLength(value), 0);
   if (bytes > EXPRESSION_LIMITS.textsBytes)
     return {
-      problem: `arguments and variables with values of expressions have ${bytes} bytes together; at most ${EXPRESSION_LIMITS.textsBytes} are allowed: take large data with \`inputs\` or \`stdin_from\``,
+      problem: `arguments and variables with values of expressions have ${bytes} bytes together; at most ${EXPRESSION_LIMITS.textsBytes} are allowed: pass large data with \`inputs\` or \`stdin_from\``,
     };
   return { ...stage, work: fillTexts(stage.work, made) };
 }
@@ -95,7 +95,7 @@ async function readOutputs(
   const known = Buffer.byteLength(JSON.stringify(params)) + (item === null ? 0 : Buffer.byteLength(item.text));
   const bytes = refs.reduce((sum, [, ref]) => sum + (ref?.sizeBytes ?? 0), known);
   if (bytes > EXPRESSION_LIMITS.inputBytes)
-    return `its expressions read ${bytes} bytes; at most ${EXPRESSION_LIMITS.inputBytes} are allowed: take large data with \`inputs\` or \`stdin_from\``;
+    return `its expressions read ${bytes} bytes; at most ${EXPRESSION_LIMITS.inputBytes} are allowed: pass large data with \`inputs\` or \`stdin_from\``;
   const outputs: [string, StageFacts][] = [];
   for (const [id, ref] of refs) {
     const output = ref === null ? undefined : await textIn(artifacts, ref);

@@ -29,7 +29,7 @@ export function refuseRetention(
     if (sandbox.keepOnFailureMs !== undefined)
       throw new CodedError(
         'admit/keep-refused',
-        `\`keep: on-failure\` of scope ${id} is refused: this worker leaves no VMs of failed stages`,
+        `\`keep: on-failure\` of scope ${id} is refused: this worker does not allow runs to keep VMs of failed stages`,
       );
 }
 
@@ -169,12 +169,12 @@ async function retain(
   const name = formatVmKey(key);
   const stage = stageOfRetained(of);
   const refuse = async (why: string): Promise<null> => {
-    await recordNotice(deps, key, 'not-retained', `stage ${stage}: its VM is not left for a look: ${why}`);
+    await recordNotice(deps, key, 'not-retained', `stage ${stage}: its VM is not kept: ${why}`);
     return null;
   };
   const { retainedVms } = deps;
   if (deps.allowsRetention !== true || retainedVms === undefined)
-    return await refuse('this worker leaves no VMs of failed stages (`voidbox worker --allow-keep`)');
+    return await refuse('this worker does not allow runs to keep VMs of failed stages (`voidbox worker --allow-keep`)');
   // Count and retain under a lock, so that stages that fail at once do not exceed the limit.
   const leftMs = await deps.vms.exclusively(`retained/${runId}`, signal, async () => {
     const others = (await retainedVms.list()).filter((vm) => vm.key.runId === runId && formatVmKey(vm.key) !== name);
@@ -183,7 +183,7 @@ async function retain(
   });
   if (leftMs === 'too-many')
     return await refuse(
-      `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${quoteRunId(runId)} STAGE\``,
+      `${RETENTION.vmsOfRun} VMs of the run are already kept: end one with \`voidbox release ${quoteRunId(runId)} STAGE\``,
     );
   if (leftMs === null) return await refuse('its sandbox is simulated');
   return deps.now() + leftMs;

@@ -65,8 +65,8 @@ export async function measureIgnored(
   await exec.acknowledge();
   if (exit.exitCode === CHANGES_UNFIT || exit.exitCode === 127) return null;
   // A list that was cut off is useless.
-  if (exit.reason !== 'exited') return { taken: [], leftOut: ['all that git ignores'] };
-  if (failure !== null) throw new Error(`what git ignores is not known: ${failure}`);
+  if (exit.reason !== 'exited') return { taken: [], leftOut: ['all files that git ignores'] };
+  if (failure !== null) throw new Error(`the files that git ignores are not known: ${failure}`);
   return chooseIgnored(told);
 }
 
@@ -129,9 +129,9 @@ async function problemOf(
 ): Promise<string> {
   const { guestPath } = stage.workspace!;
   if (exit.reason === 'output-limit')
-    return `what is changed in ${guestPath} has more than the ${Math.floor(mostBytes / MIB)} MiB that may be saved`;
-  if (exit.reason === 'timeout') return `what is changed in ${guestPath} could not be read within ${limitMs / 1_000} s`;
-  return `what is changed in ${guestPath} could not be read: ${await describeExit(exec, exit, signal)}`;
+    return `the changes in ${guestPath} have more than the ${Math.floor(mostBytes / MIB)} MiB that may be saved`;
+  if (exit.reason === 'timeout') return `the changes in ${guestPath} could not be read within ${limitMs / 1_000} s`;
+  return `the changes in ${guestPath} could not be read: ${await describeExit(exec, exit, signal)}`;
 }
 
 /** Stores the output of `copyChanges`. */

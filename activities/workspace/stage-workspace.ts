@@ -80,7 +80,7 @@ export async function packWorkspace(
   const base = outputs?.[WORKSPACE_OUTPUTS.base];
   const earlier = outputs?.[WORKSPACE_OUTPUTS.bundle];
   if (base === undefined || earlier === undefined)
-    throw new Error(`stage ${request.stage.id} continues the workspace of ${from.stage}, which left no workspace`);
+    throw new Error(`stage ${request.stage.id} continues the workspace of ${from.stage}, which has no workspace`);
   return { plan, base, earlier };
 }
 

@@ -95,7 +95,7 @@ export async function answerThatStandsElsewhere(
     if (isSameNote(receipt, given) && areSame(request.fields ?? {}, given.fields ?? {})) return receipt;
   }
   const stands = (meant.length > 0 ? meant : all).map(({ receipt }) => describeReceipt(receipt));
-  const none = `run ${runId} has ended (${state}) and takes no answer`;
+  const none = `run ${runId} has ended (${state}) and accepts no answers`;
   throw createAnswerRefusal(runId, [none, ...stands].map(sanitizeLine).join('; '));
 }
 
@@ -104,7 +104,7 @@ export function createAnswerRefusal(runId: string, message: string): AppError {
 }
 
 function explainMissingAnswer({ runId, state, stages }: RunView, stageText: string | undefined): string {
-  const ended = `run ${runId} has ended (${state}) and takes no answer`;
+  const ended = `run ${runId} has ended (${state}) and accepts no answers`;
   // Only the plan shows whether a stage of an item exists, so this message does not deny it.
   if (stageText === undefined || stageText.includes('[') || stages.some(({ id }) => id === stageText)) return ended;
   return `${ended}, and has no stage ${quote(stageText)}`;

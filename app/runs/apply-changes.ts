@@ -158,8 +158,8 @@ async function settle(taking: ApplyContext, target: Target, opened: Opened, comm
   }
   if (target.folder === null)
     throw createUsageError(
-      `${sanitizeLine(target.top)} is bare and has no files`,
-      `Make a branch: ${writeApplyAgain(taking, '--branch')}`,
+      `${sanitizeLine(target.top)} is bare and has no working tree`,
+      `Create a branch: ${writeApplyAgain(taking, '--branch')}`,
     );
   return await applyToFiles(taking, target.folder, opened);
 }
@@ -167,7 +167,7 @@ async function settle(taking: ApplyContext, target: Target, opened: Opened, comm
 function explainName(error: unknown, branch: string, taking: ApplyContext): unknown {
   if (error instanceof RefusedBranchName)
     return createUsageError(
-      `--branch: git takes no branch with the name ${quote(branch)}`,
+      `--branch: git does not allow the branch name ${quote(branch)}`,
       'The rules for names: git help check-ref-format',
     );
   if (!(error instanceof BlockedBranch)) return error;
@@ -280,9 +280,17 @@ function toAppError(error: unknown, runId: string): unknown {
     return createUsageError(sanitizeLine(error.message), error.remedy === null ? null : nameRunIn(error.remedy, runId));
   if (error instanceof RefusedChanges) return new AppError('failed', 'workspace/refused', sanitizeLine(error.message));
   if (error instanceof GitError && error.reason === 'missing')
-    return createEnvironmentError('host/not-ready', 'there is no program `git` on the PATH', 'Install git.');
+    return createEnvironmentError(
+      'host/not-ready',
+      'there is no program `git` on the PATH',
+      'Install git, or add it to PATH.',
+    );
   if (error instanceof GitError && error.reason === 'disk-full')
-    return createEnvironmentError('host/disk-full', sanitizeLine(error.message), 'Free space, and try again.');
+    return createEnvironmentError(
+      'host/disk-full',
+      sanitizeLine(error.message),
+      'Free space on that disk, and try again.',
+    );
   // The message of a `GitError` names what was too large or too slow.
   if (error instanceof GitError) return createUsageError(sanitizeLine(error.message));
   return error;

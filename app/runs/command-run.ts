@@ -19,7 +19,7 @@ export function refuseCommandRun(
   throw new AppError(
     'usage',
     'cli/command-run',
-    `run ${formatRunId(runId)} is a command of the workflow ${sanitizeLine(workflowId)}, which alone can ${what} it`,
+    `run ${formatRunId(runId)} is a command of the workflow ${sanitizeLine(workflowId)}: only that workflow can ${what} it`,
     what === 'cancel'
       ? `temporal workflow cancel --workflow-id ${quoteArgument(workflowId)}`
       : 'Start that workflow again.',

@@ -33,7 +33,7 @@ export async function findEnterable(text: string, stage: string | undefined, con
   }
   if (chosen.length === 0)
     throw createUsageError(
-      `no command of stage \`${sanitizeLine(stage ?? '')}\` of run ${formatRunId(runId)} runs in a VM of this host`,
+      `no command of stage \`${sanitizeLine(stage ?? '')}\` of run ${formatRunId(runId)} runs in a VM on this host`,
       `Stages that run: ${listLabels(running)}`,
     );
   if (chosen.length > 1 || (isRetained && stage === undefined))
@@ -60,7 +60,7 @@ function enterRunning(runId: string, running: RunningStage, context: Machine): E
     throw new AppError(
       'environment',
       'cli/exec-refused',
-      `the worker of run ${formatRunId(runId)} lets no command enter the VM of stage ${sanitizeLine(label)} while it runs`,
+      `the worker of run ${formatRunId(runId)} does not allow commands in the VM of stage ${sanitizeLine(label)} while it runs`,
       'Its operator allows it for later VMs: voidbox worker --allow-exec',
     );
   return {

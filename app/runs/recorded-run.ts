@@ -35,7 +35,7 @@ export async function readRecordedRun(runId: string, context: Machine): Promise<
     throw new AppError(
       'usage',
       'origin/unknown',
-      `run ${formatRunId(runId)} was not admitted, so there is nothing of it`,
+      `run ${formatRunId(runId)} was not admitted, so it has no data`,
       'Start its spec again: voidbox run FILE',
     );
   const client = (await marks.get(runId, CLIENT_MARK)) as ClientMark | null | undefined;

@@ -49,12 +49,12 @@ export async function findRetained(
   if (first !== undefined) return { runId, vms: [first, ...others] };
   if (ofRun.length > 0)
     throw createUsageError(
-      `the stage \`${stage}\` of run ${formatRunId(runId)} has left no VM`,
+      `the stage \`${stage}\` of run ${formatRunId(runId)} kept no VM`,
       `Stages that have: ${ofRun.map(nameOf).join(', ')}`,
     );
   throw createUsageError(
-    `run ${formatRunId(runId)} has no VM that a failed stage left for a look`,
-    '`keep: on-failure` in a `sandbox` leaves one, until its time is over or a new VM needs its room. All VMs: voidbox ps',
+    `run ${formatRunId(runId)} has no VM that a failed stage kept`,
+    'Set `keep: on-failure` in `sandbox` to keep VMs of failed stages. Voidbox ends them after `keep_secs`, or earlier if a new VM needs their memory. List all VMs: voidbox ps',
   );
 }
 
@@ -66,7 +66,7 @@ export function nameOf({ retention }: RetainedVmHere): string {
 export function theOnly({ runId, vms }: RetainedOfRun): RetainedVmHere {
   if (vms.length === 1) return vms[0];
   throw createUsageError(
-    `${vms.length} stages of run ${formatRunId(runId)} have left a VM: name one`,
+    `${vms.length} stages of run ${formatRunId(runId)} kept a VM: name one of them`,
     vms.map((vm) => `voidbox exec ${quoteRunId(runId)} ${quoteStageName(nameOf(vm))} -- COMMAND`).join('\n'),
   );
 }

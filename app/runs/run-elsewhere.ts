@@ -57,20 +57,20 @@ export async function findRunHere(
       'environment',
       'cli/run-pruned',
       `run ${found.runId} (${found.state}) was pruned from this host: its events, logs and outputs are deleted`,
-      `What is left is its history on the Temporal server: ${found.url ?? `temporal workflow show --workflow-id ${quoteArgument(found.runId)}`}`,
+      `The Temporal server still has its history: ${found.url ?? `temporal workflow show --workflow-id ${quoteArgument(found.runId)}`}`,
     );
   }
   if (found.host === null)
     throw new AppError(
       'environment',
       'cli/run-elsewhere',
-      `no worker has taken run ${found.runId} (${found.state}) yet, or its host is unknown: there is nothing of it here`,
+      `no worker has taken run ${found.runId} (${found.state}) yet, or its host is unknown, so this host has no data of it`,
       found.missingWorker,
     );
   throw new AppError(
     'environment',
     'cli/run-elsewhere',
-    `run ${found.runId} (${found.state}) lives on host ${found.host}: its data is there`,
+    `run ${found.runId} (${found.state}) is on host ${found.host}, which has its data`,
     `On that host: voidbox ${command} ${quoteRunId(found.runId)}`,
   );
 }

@@ -44,7 +44,7 @@ export function refuseReservedRunId(runId: string): void {
   if (runId !== LATEST) return;
   throw createUsageError(
     `\`--run-id ${LATEST}\`: commands take \`${LATEST}\` for the last started run`,
-    'Give another id, such as latest-1, or leave it out',
+    'Give another id, such as latest-1, or remove --run-id',
   );
 }
 

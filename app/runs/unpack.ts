@@ -54,7 +54,7 @@ export async function unpackTar(bytes: AsyncIterable<Uint8Array>, target: Target
       const path = cleanPath(entry.path);
       if (path === null && entry.kind === 'dir' && /^[./]*$/.test(entry.path)) continue;
       if ((entries += 1) > MAX_ENTRIES) throw createRefusal(entry.path, `more than ${MAX_ENTRIES} entries`);
-      if (path === null) throw createRefusal(entry.path, 'it does not stay inside');
+      if (path === null) throw createRefusal(entry.path, 'it leads out of the output');
       git.see(path);
       await makeFolders(staging, path.split('/').slice(0, -1).join('/'), made);
       await writeEntry(staging, path, entry, made, target.signal);
@@ -154,7 +154,7 @@ async function makeFolders(staging: string, path: string, made: Set<string>): Pr
   if (end !== -1) await makeFolders(staging, path.slice(0, end), made);
   await mkdir(joinStaging(staging, path), { mode: 0o755 }).catch((error: unknown) => {
     throw (error as NodeJS.ErrnoException).code === 'EEXIST'
-      ? createRefusal(path, 'it is a folder and something else')
+      ? createRefusal(path, 'it is a folder and also another entry')
       : error;
   });
   made.add(path);
@@ -175,18 +175,19 @@ async function writeEntry(
       await writeFile(joinStaging(staging, path), entry.mode & 0o777, entry.body, signal);
       return;
     case 'symlink':
-      if (!linkStaysInside(path, entry.linkTarget)) throw createRefusal(path, 'it is a link that does not stay inside');
+      if (!linkStaysInside(path, entry.linkTarget))
+        throw createRefusal(path, 'it is a link that leads out of the output');
       await removeEarlier(staging, path, made);
       return await symlink(Buffer.from(entry.linkTarget, 'latin1'), joinStaging(staging, path));
     case 'hardlink':
     case 'other':
-      throw createRefusal(path, 'only files, folders and links are taken');
+      throw createRefusal(path, 'only files, folders and links are allowed');
   }
 }
 
 /** A tar contains a file twice if the file changed while the guest read it. */
 async function removeEarlier(staging: string, path: string, made: ReadonlySet<string>): Promise<void> {
-  if (made.has(path)) throw createRefusal(path, 'it is a folder and something else');
+  if (made.has(path)) throw createRefusal(path, 'it is a folder and also another entry');
   await unlink(joinStaging(staging, path)).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   });

@@ -53,10 +53,10 @@ export function changesOf(
     throw createUsageError(
       `stage ${sanitizeLine(chosen)} of run ${formatRunId(runId)} left no ${isPartial ? 'partial ' : ''}changes: ${explainMissingChanges(plan, chosen, outputs, isPartial)}`,
       hasPartial(outputs, chosen) && !isPartial
-        ? `Take them: voidbox apply --partial --stage ${quoteStageName(chosen)} ${quoteRunId(runId)}`
+        ? `Apply them: voidbox apply --partial --stage ${quoteStageName(chosen)} ${quoteRunId(runId)}`
         : patches.length === 0
           ? null
-          : `Stages that did: ${others}`,
+          : `Stages with changes: ${others}`,
     );
   };
   const patch = refOf(names.patch);
@@ -118,14 +118,14 @@ function createNoChangesError(runId: string, outputs: readonly StageOutput[], is
   if (isPartial)
     return createUsageError(
       `no agent of run ${formatRunId(runId)} left partial changes`,
-      `Only agents with \`workspace\` that changed something and did not succeed do: voidbox status ${quoteRunId(runId)}`,
+      `Only agents with \`workspace\` that changed files and did not succeed leave partial changes: voidbox status ${quoteRunId(runId)}`,
     );
   const partial = partialStages(outputs);
   return createUsageError(
     `no stage of run ${formatRunId(runId)} left changes of a workspace`,
     partial.length > 0
       ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply --partial ${quoteRunId(runId)}`
-      : `Only stages with \`workspace\` that succeeded do: voidbox status ${quoteRunId(runId)}`,
+      : `Only stages with \`workspace\` that succeeded leave changes: voidbox status ${quoteRunId(runId)}`,
   );
 }
 
@@ -135,14 +135,14 @@ function explainMissingChanges(
   outputs: readonly StageOutput[],
   isPartial: boolean,
 ): string {
-  if (!isPartial && hasPartial(outputs, label)) return 'its agent did not succeed, and what it changed is partial';
+  if (!isPartial && hasPartial(outputs, label)) return 'its agent did not succeed, so its changes are partial';
   if (isPartial && outputs.some((output) => output.label === label && output.name === WORKSPACE_OUTPUTS.patch))
-    return 'it has succeeded, and its changes are not partial';
+    return 'it succeeded, so its changes are not partial';
   const id = label.replaceAll(ITEM, '');
   const stage = plan?.stages.find((each) => each.id === id);
   if (plan !== null && stage === undefined) return 'the run has no such stage';
   if (stage !== undefined && stage.workspace === undefined) return 'it has no workspace';
-  if (stage?.of !== undefined && id === label) return `it is done for each item of ${stage.of}: name one`;
+  if (stage?.of !== undefined && id === label) return `it runs for each item of ${stage.of}: name one`;
   if (isPartial) return 'its agent changed nothing, or has not ended';
   return id === label ? 'it has not succeeded' : 'there is no such item, or it has not succeeded';
 }

@@ -140,7 +140,7 @@ function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variab
     if (set === undefined) return [];
     throw createEnvironmentError(
       'host/login-invalid',
-      `stage ${id} works by the login in ${fromHost}, which is not what \`${kind.program} login\` writes for a subscription`,
+      `stage ${id} uses the login in ${fromHost}, which is not what \`${kind.program} login\` writes for a subscription`,
       `Set it to the text of ${kind.file(env)}, or unset it where \`${kind.program}\` is logged in`,
     );
   });

@@ -17,7 +17,7 @@ export function resolveBaseDir({ baseDir }: BaseDirOption, cwd: string): string 
   if (found?.isDirectory() === true) return full;
   throw createUsageError(
     `--base-dir: \`${baseDir}\` ${found === undefined ? 'does not exist' : 'is not a folder'}`,
-    'Name the folder that relative paths of the spec start from.',
+    'Set --base-dir to the folder from which relative paths of the spec are resolved.',
   );
 }
 
@@ -34,5 +34,5 @@ export function findFromCwd(path: string, baseDir: string, cwd: string): string 
 
 /** Returns a hint with the option that makes relative paths start at the working folder. */
 export function baseDirHint(cwd: string): string {
-  return `let relative paths start at the working folder: --base-dir ${quoteArgument(cwd)}`;
+  return `resolve relative paths from the working folder: --base-dir ${quoteArgument(cwd)}`;
 }

@@ -21,7 +21,7 @@ export function continueRemedies(
   const these = cannot.length === 1 ? 'this agent' : 'these agents';
   const areNamed = agents.size > 0 && cannot.length > 0 && cannot.length <= MOST_NAMED;
   return [
-    ...(obstacles.has('unsaved') ? [`A notice says why nothing was saved: ${renderCommand('status', runId)}`] : []),
+    ...(obstacles.has('unsaved') ? [`Read the notice with the reason: ${renderCommand('status', runId)}`] : []),
     ...(obstacles.has('shares-vm')
       ? ['For later runs: give the agent a `sandbox` of its own without writable mounts']
       : []),

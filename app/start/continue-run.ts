@@ -40,7 +40,7 @@ export function continueRequest(
   if (isAsked) return { ...limits, ...(fresh === undefined ? {} : { fresh }) };
   if (fresh === undefined && Object.keys(limits).length === 0) return null;
   throw createUsageError(
-    '`--fresh`, `--agent-timeout`, `--max-cost-usd`, `--max-tokens` and `--max-turns` of `retry` are for agents that continue',
+    '`--fresh`, `--agent-timeout`, `--max-cost-usd`, `--max-tokens` and `--max-turns` of `retry` apply only to agents that continue',
     `Add --continue, or change the limits in the spec and start a fork: ${renderCommand('fork', typedRun, { names: 'FILE' })}`,
   );
 }

@@ -25,7 +25,7 @@ export function refuseUndecodable(names: readonly string[], { undecodable }: Mac
   if (lost.length === 0) return;
   throw createEnvironmentError(
     'host/variable-not-text',
-    `the value of ${lost.map((name) => `\`${name}\``).join(', ')} is not UTF-8, and a command would get other bytes`,
+    `the value of ${lost.map((name) => `\`${name}\``).join(', ')} is not UTF-8, so a command would receive different bytes`,
     `Set it to UTF-8 text, for example in base64, and decode it in the command: export ${lost[0]!}=$(… | base64 -w0)`,
   );
 }

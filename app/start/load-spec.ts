@@ -115,7 +115,7 @@ function withHint<T extends object>(
     if (!('problem' in found) || existsSync(path)) return found;
     const fromCwd = findFromCwd(path, baseDir, cwd);
     if (fromCwd === null) return found;
-    const problem = `${String(found.problem)}; it lies only below the working directory: ${fromCwd} (${baseDirHint(cwd)})`;
+    const problem = `${String(found.problem)}; it is only below the working directory: ${fromCwd} (${baseDirHint(cwd)})`;
     return { problem };
   };
 }

@@ -19,8 +19,8 @@ export function parsePlaces(texts: readonly string[]): readonly string[] {
     const place = readAllowedPlace(text.replace(/^https:\/\//i, ''));
     if (place !== null) return place;
     throw createUsageError(
-      `--allow-git: \`${sanitizeLine(text)}\` is not HOST/PATH${text.includes('*') ? ': no `*` is a pattern' : ''}`,
-      'Name a repository, or what its repositories lie below: --allow-git github.com/acme/app',
+      `--allow-git: \`${sanitizeLine(text)}\` is not HOST/PATH${text.includes('*') ? ': `*` is not a pattern' : ''}`,
+      'Name a repository, or a path above repositories: --allow-git github.com/acme/app',
     );
   });
 }
@@ -70,8 +70,8 @@ export function describeUnknownAddress({ stage, url, place }: UnknownAddress): {
   const shown = sanitizeLine(url);
   return place === null
     ? {
-        message: `the workspace of stage ${stage} is ${shown}, which has \`..\`, an encoded dot or slash, or a query, so it could mean another repository than it says`,
-        remedy: 'write the address as the server shows it: https://HOST/PATH',
+        message: `the workspace of stage ${stage} is ${shown}, which has \`..\`, an encoded dot or slash, or a query, so the server could serve another repository`,
+        remedy: 'write the URL as the server shows it: https://HOST/PATH',
       }
     : {
         message: `stage ${stage} fetches ${shown} with your git login; it is not the origin of the repository that holds the spec`,

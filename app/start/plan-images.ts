@@ -15,7 +15,7 @@ import { listSpecRoots } from './spec-roots.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-export const IMAGES_HELP = 'folders, tars and OCI layouts whose disks runs may have here by their hash';
+export const IMAGES_HELP = 'folders, tars and OCI layouts whose disks runs may use on this host, by their hash';
 
 /** The places where images may be. */
 export interface ImagePlaces {
@@ -145,7 +145,7 @@ async function findKnownImage(
       return {
         image,
         code: 'cli/image-missing',
-        message: `${error.message}; it lies only below the working directory: ${fromCwd}`,
+        message: `${error.message}; it is only below the working directory: ${fromCwd}`,
         remedy: `Move it there, or ${baseDirHint(cwd)}`,
       };
     return { image, code: `cli/image-${error.why}`, message: error.message, remedy: error.remedy ?? '' };
@@ -167,8 +167,8 @@ function createUnnamedRefusal(image: string): RefusedImage {
   return {
     image,
     code: 'cli/image-missing',
-    message: `the image ${quote(image)} is a name of a registry, and no registry is asked`,
-    remedy: `Bring it as an OCI layout and say where it is: skopeo copy docker://${quoteArgument(image)} oci:${folder} && voidbox run FILE --image ${quoteArgument(`${image}=${folder}`)}\nA folder or a tar is written as a path: image: ./${folder}`,
+    message: `the image ${quote(image)} is a name in a registry, but Voidbox does not pull images`,
+    remedy: `Copy it to an OCI layout and pass its path: skopeo copy docker://${quoteArgument(image)} oci:${folder} && voidbox run FILE --image ${quoteArgument(`${image}=${folder}`)}\nFor a folder or a tar, write its path: image: ./${folder}`,
   };
 }
 

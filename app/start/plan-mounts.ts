@@ -26,7 +26,7 @@ export function resolveFolders(paths: readonly string[], cwd: string): string[] 
     if (found?.isDirectory() === true) return realpathSync(full);
     throw createUsageError(
       `--allow-mounts: \`${path}\` ${found === undefined ? 'does not exist' : 'is not a folder'}`,
-      'Name a folder of this host; runs may then mount it and what lies below it.',
+      'Name a folder of this host: runs may then mount it and all folders below it.',
     );
   });
 }
@@ -56,7 +56,7 @@ export function describeRefusal(refused: RefusedMount, baseDir: string, cwd: str
   if (why === 'subfolder') return `the spec works in ${hostPath}, which is a folder of the repository ${detail}`;
   if (why === 'missing') {
     const beside = findFromCwd(hostPath, baseDir, cwd);
-    const where = beside === null ? '' : `; it lies only below the working directory: ${beside}`;
+    const where = beside === null ? '' : `; it is only below the working directory: ${beside}`;
     return `the spec ${use} ${hostPath}, which cannot be read: ${detail}${where}`;
   }
   const leads = detail === hostPath ? '' : `, which leads to ${detail}`;
@@ -73,7 +73,7 @@ export function describeWritableRepository({ hostPath, git }: WritableRepository
         remedy: 'remove `git: writable`, or use `workspace`, which brings changes back as a patch',
       }
     : {
-        message: `the spec mounts the repository ${hostPath} with \`mode: rw\`: what a stage changes in \`.git\`, such as a commit, is not copied back`,
+        message: `the spec mounts the repository ${hostPath} with \`mode: rw\`: changes of a stage in \`.git\`, such as a commit, are not copied back`,
         remedy:
           'use `workspace`, which brings commits and files back as a patch; files outside of `.git` are copied back',
       };

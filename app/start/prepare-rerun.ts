@@ -140,7 +140,7 @@ async function compileAsWritten(
     };
   if (source === null)
     throw createUsageError(
-      `the spec of run ${formatRunId(runId)} was not recorded, so \`--param\` can't change it: the run was started by another client of your Temporal server`,
+      `the spec of run ${formatRunId(runId)} was not recorded, so \`--param\` cannot change it: the run was started by another client of your Temporal server`,
       `Name the file of its spec: ${renderCommand('fork', runId, { names: 'FILE', options: paramsText(params) })}`,
     );
   const compileOptions = {
@@ -174,7 +174,7 @@ function reuseIn(
   const own = ownStageOf(run.plan)(from ?? '');
   if (from !== null && own !== from)
     throw createUsageError(
-      `stage \`${from}\` is done for each item of ${own}, whose results are taken together or not at all`,
+      `stage \`${from}\` is done for each item of ${own}, whose results can only be reused together`,
       `Start from that stage: --from ${quoteArgument(own)}`,
     );
   if (from !== null && !stages.includes(from)) {
@@ -189,14 +189,14 @@ function reuseIn(
     throw new AppError(
       'usage',
       'origin/differs',
-      `a fork of ${formatRunId(runId)} can't start from ${from}: stage ${differing[0]} before it ${differing[1].length === 0 ? 'is not in that run' : `has another ${differing[1].join(', ')}`}`,
-      'Leave out `--from`, so that it starts where the specs differ.',
+      `a fork of ${formatRunId(runId)} cannot start from ${from}: stage ${differing[0]} before it ${differing[1].length === 0 ? 'is not in that run' : `has another ${differing[1].join(', ')}`}`,
+      'Remove `--from`, so that the fork starts at the first difference.',
     );
   const reuse = reuseOf(run, earlier, from);
   if (reuse.again.size === 0)
     throw createUsageError(
-      `nothing of run ${formatRunId(runId)} is left to run: every stage succeeded and is the same`,
-      `Name where to start: ${renderCommand(kind, runId, { names: kind === 'fork' ? 'FILE' : '', options: `--from ${stages.at(-1) ?? 'STAGE'}` })}`,
+      `nothing of run ${formatRunId(runId)} has to run again: every stage succeeded and is unchanged`,
+      `Name a stage to start from: ${renderCommand(kind, runId, { names: kind === 'fork' ? 'FILE' : '', options: `--from ${stages.at(-1) ?? 'STAGE'}` })}`,
     );
   return reuse;
 }

@@ -80,7 +80,7 @@ export function describeMissingAgentSkill({ stage, path, beside, elsewhere }: Mi
     const leads = elsewhere === path ? '' : `, which leads to ${elsewhere},`;
     return `the agent skill ${path} of stage ${stage}${leads} is neither below the spec's folder nor allowed on this host`;
   }
-  const where = beside === null ? '' : `; it lies only below the working directory: ${beside}`;
+  const where = beside === null ? '' : `; it is only below the working directory: ${beside}`;
   return `the agent skill ${path} of stage ${stage} is not a file of this machine${where}`;
 }
 
@@ -137,8 +137,8 @@ function refusalOfSkill(path: string, { reason, message }: FileRefusal): AppErro
     ? new AppError(
         'usage',
         'cli/skill-missing',
-        `the agent skill ${path} has more than ${SKILL_BYTES / 1024} KiB, and travels within the plan`,
-        'Shorten it, or mount the folder that holds it',
+        `the agent skill ${path} has more than ${SKILL_BYTES / 1024} KiB, which is too much for the plan`,
+        'Shorten it, or mount the folder that contains it',
       )
     : new AppError(
         'usage',
@@ -162,7 +162,7 @@ function documentIn(bytes: Buffer, path: string): string {
   throw new AppError(
     'usage',
     'cli/skill-missing',
-    `the agent skill ${path} is empty, or no UTF-8 text`,
+    `the agent skill ${path} is empty or is not UTF-8 text`,
     'Name the document of the agent skill, such as its SKILL.md',
   );
 }

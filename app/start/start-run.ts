@@ -134,7 +134,7 @@ export async function startRun(
     }
     await makeDisks(images, env, onProgress);
     for (const { owner, file } of loginsTaken(hostVariables, env))
-      onProgress(`agents work by the login of ${owner} on this machine (${file}), without its refresh token`);
+      onProgress(`agents use the login of ${owner} on this machine (${file}), without its refresh token`);
     const link = await openServerLink(context, { start: true, onProgress });
     if (link === null) throw new Error('the embedded stack was not started');
     // The worker of an existing run may not have read its variables yet, and ours must not overwrite them.

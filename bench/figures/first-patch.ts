@@ -25,7 +25,7 @@ export async function firstPatchFigure(bench: Bench): Promise<Figure> {
     NODE_EXTRA_CA_CERTS,
     RUSTUP_HOME: others['RUSTUP_HOME'] ?? join(HOME, '.rustup'),
     HOME: home,
-    OPENAI_API_KEY: 'sk-of-nobody',
+    OPENAI_API_KEY: 'sk-invalid',
     NO_COLOR: '1',
   };
   await using patches = await preparePatches({ bin: join(bench.root, 'bin', 'voidbox.js'), folder, env });

@@ -18,10 +18,10 @@ export function defineAnswerCommand(
     configure: (command) => {
       command
         .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
-        .argument('[stage]', 'the stage that asks; may be left out when only one does')
+        .argument('[stage]', 'the stage that asks; optional if only one asks')
         .option('-f, --field <name=value>', texts.field, addField)
         .option('-c, --comment <text>', texts.comment)
-        .option('--by <name>', 'who answers; your user name when left out');
+        .option('--by <name>', 'the name of the person who answers (default: your user name)');
     },
     async execute(args, { field, ...options }, context) {
       const { answerRun } = await import('./answer-run.ts');

@@ -7,9 +7,9 @@ export function addField(
   fields: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
   const at = text.indexOf('=');
-  if (at < 1) throw createUsageError(`--field takes NAME=VALUE, got ${quote(text)}`, 'Write --field NAME=VALUE.');
+  if (at < 1) throw createUsageError(`--field must be NAME=VALUE, got ${quote(text)}`, 'Write --field NAME=VALUE.');
   const name = text.slice(0, at);
   if (Object.hasOwn(fields, name))
-    throw createUsageError(`--field ${shorten(name)} is given twice`, 'Give each field once.');
+    throw createUsageError(`--field ${shorten(name)} appears twice`, 'Set each field once.');
   return { ...fields, [name]: text.slice(at + 1) };
 }

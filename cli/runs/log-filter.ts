@@ -17,7 +17,7 @@ export function parseSince(text: string): Since {
   const atMs = iso === null ? Number.NaN : Date.parse(text.includes('T') && iso[1] === undefined ? `${text}Z` : text);
   if (!Number.isNaN(atMs)) return { atMs };
   throw new InvalidArgumentError(
-    'It is an age (90s, 10m, 2h, 1d), a time (2026-11-23T08:00:00Z), or the `seq` of an event.',
+    'It must be an age (90s, 10m, 2h, 1d), a time (2026-11-23T08:00:00Z), or the `seq` of an event.',
   );
 }
 
@@ -25,18 +25,18 @@ export function parseSince(text: string): Since {
 export function parseSinceTime(text: string): Exclude<Since, { readonly seq: number }> {
   const since = /^\d{1,15}$/.test(text) ? null : parseSince(text);
   if (since !== null && !('seq' in since)) return since;
-  throw new InvalidArgumentError('It is an age (90s, 10m, 2h, 1d) or a time (2026-11-23T08:00:00Z).');
+  throw new InvalidArgumentError('It must be an age (90s, 10m, 2h, 1d) or a time (2026-11-23T08:00:00Z).');
 }
 
 export function parseTail(text: string): number {
   const lines = /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN;
   if (lines <= MAX_TAIL_LINES) return lines;
-  throw new InvalidArgumentError(`It is a number of lines, at most ${MAX_TAIL_LINES}.`);
+  throw new InvalidArgumentError(`It must be a number of lines, at most ${MAX_TAIL_LINES}.`);
 }
 
 export function parseGrep(text: string): string {
   if (text !== '') return text;
-  throw new InvalidArgumentError('It is a text that a line has to contain.');
+  throw new InvalidArgumentError('It must be the text that a line contains.');
 }
 
 /** Holds back all but the last requested lines, until all present events are read. */

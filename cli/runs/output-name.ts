@@ -90,7 +90,7 @@ function createAbsentError(text: string, stage: string, view: RunView): AppError
     );
   return createUsageError(
     state === 'succeeded'
-      ? `${shown} does not exist: ${of} succeeded and left none`
+      ? `${shown} does not exist: ${of} succeeded without this output`
       : `${shown} does not exist: ${of} ${WHY[state]}, and only a stage that succeeds leaves outputs`,
     `See why: voidbox status ${quoteRunId(view.runId)}`,
   );
@@ -105,9 +105,9 @@ function withoutItem(
 ): AppError {
   const labels = [...new Set(outputs.filter((output) => output.stage === stage).map(({ label }) => label))];
   return createUsageError(
-    `\`${sanitizeLine(text)}\` is of no item: stage ${sanitizeLine(stage)} is done for each item of ${sanitizeLine(of)}`,
+    `\`${sanitizeLine(text)}\` names no item: stage ${sanitizeLine(stage)} runs for each item of ${sanitizeLine(of)}`,
     labels.length === 0
-      ? `No item of it has left an output: voidbox status ${quoteRunId(view.runId)}`
+      ? `None of its items has an output: voidbox status ${quoteRunId(view.runId)}`
       : `Name one: ${listNames(labels.map(quoteStageName))}`,
   );
 }
@@ -121,10 +121,10 @@ function createUnknownItemError(text: string, outputs: readonly StageOutput[], v
       `Its outputs: voidbox artifacts ${quoteRunId(given.givenBy!)}`,
     );
   return createUsageError(
-    `run ${formatRunId(view.runId)} has no output \`${sanitizeLine(text)}\`: there is no such item, or its stage has not ended or left none`,
+    `run ${formatRunId(view.runId)} has no output \`${sanitizeLine(text)}\`: there is no such item, or its stage has not ended or has no such output`,
     labels.length === 0
       ? `Its outputs: voidbox artifacts ${quoteRunId(view.runId)}`
-      : `Stages of items that left outputs: ${listNames(labels.map(quoteStageName))}`,
+      : `Stages of items with outputs: ${listNames(labels.map(quoteStageName))}`,
   );
 }
 

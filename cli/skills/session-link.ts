@@ -30,7 +30,7 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
   const { env, cwd } = context;
   if (env.temporalConfigured && skills !== undefined) {
     throw createUsageError(
-      '--skills is for the embedded worker',
+      '--skills works only with the embedded worker',
       'Pass the folders to your worker: voidbox worker --skills DIR',
     );
   }

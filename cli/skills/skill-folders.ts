@@ -24,7 +24,7 @@ export function resolveSkillFolders(paths: readonly string[], cwd: string): stri
       throw createUsageError(`--skills: there is no step machine at \`${path}\``, WHAT_SKILLS_ARE);
     const named = files.map((file) => quoteArgument(join(path, file)));
     throw createUsageError(
-      `--skills: \`${path}\` holds no folder of a step machine; the code files in it are not taken as step machines, since they may be anything`,
+      `--skills: \`${path}\` contains no folder of a step machine; its code files are not loaded, because they may not be step machines`,
       `Name those that are step machines: --skills ${named.slice(0, MOST_NAMED).join(' ')}${named.length > MOST_NAMED ? ' …' : ''}\nOr give each step machine a folder with a skill.ts.`,
     );
   });

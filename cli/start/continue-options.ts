@@ -7,11 +7,11 @@ export function addContinueOptions(command: Command): void {
   command
     .option(
       '--continue',
-      'agents that did not succeed continue their saved sessions and files, with their limits counted from zero',
+      'let agents that did not succeed continue their saved sessions and files; their limits count from zero',
     )
     .option(
       '--fresh <stage>',
-      'with --continue: the agent of this stage, or of one item (`fixes[1].work`), starts from its beginning; repeatable',
+      'with --continue: restart the agent of this stage, or of an item (`fixes[1].work`), instead; repeatable',
       (stage: string, before?: readonly string[]) => [...(before ?? []), stage],
     )
     .option(
@@ -21,11 +21,19 @@ export function addContinueOptions(command: Command): void {
     )
     .option(
       '--max-cost-usd <dollars>',
-      'with --continue: most cost of each agent that continues',
+      'with --continue: maximum cost of each agent that continues',
       limitOf('maxCostUsd'),
     )
-    .option('--max-tokens <number>', 'with --continue: most tokens of each agent that continues', limitOf('maxTokens'))
-    .option('--max-turns <number>', 'with --continue: most calls of the model, likewise', limitOf('maxTurns'));
+    .option(
+      '--max-tokens <number>',
+      'with --continue: maximum number of tokens of each agent that continues',
+      limitOf('maxTokens'),
+    )
+    .option(
+      '--max-turns <number>',
+      'with --continue: maximum number of model calls of each agent that continues',
+      limitOf('maxTurns'),
+    );
 }
 
 function parseTimeout(text: string): number {

@@ -7,12 +7,12 @@ export function addLimitOptions(command: Command): void {
   command
     .option(
       '--timeout <duration>',
-      "time limit for the run, instead of the spec's `timeout_secs`: 90s, 2h, 1d; time in which the run only waits (approvals, waits) does not count, see --deadline",
+      "time limit for the run (90s, 2h, 1d) instead of the spec's `timeout_secs`; time in which the run only waits for approvals and waits does not count",
       parseLimit,
     )
     .option(
       '--deadline <duration>',
-      'time limit for the run in which all time counts, also that of approvals and waits',
+      'time limit for the run in which all time counts, also approvals and waits',
       parseLimit,
     );
 }

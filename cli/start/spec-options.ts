@@ -4,7 +4,10 @@ import { createUsageError } from '../../app/app-error.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
 export function addBaseDirOption(command: Command): void {
-  command.option('--base-dir <folder>', "where relative paths of the spec start, instead of the spec's folder");
+  command.option(
+    '--base-dir <folder>',
+    "resolve relative paths of the spec from this folder instead of the spec's folder",
+  );
 }
 
 /** `--image alpine:3.20=./alpine`, any number of times. */

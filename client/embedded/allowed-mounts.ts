@@ -28,7 +28,7 @@ export function readAllowedMounts(stateDir: string): readonly string[] {
     throw createUnusableError(file, (error as Error).message);
   }
   const folders = foldersIn(text);
-  if (folders === null) throw createUnusableError(file, 'it does not hold a list of absolute paths');
+  if (folders === null) throw createUnusableError(file, 'it does not contain a list of absolute paths');
   return folders;
 }
 

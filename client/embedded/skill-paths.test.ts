@@ -27,3 +27,22 @@ test('an entry that a folder brings already is not added, a new folder is, and r
   rememberSkillPaths(stateDir, [entry], 'replace');
   expect(skillPaths(stateDir)).toEqual([entry]);
 });
+
+test.each([
+  ['text that is not JSON', '{"paths":'],
+  ['no list', '{"paths":"/skills"}'],
+  ['a relative path', '{"paths":["skills"]}'],
+  ['no object', 'null'],
+])('a file with %s is an error with a remedy', (_what, text) => {
+  const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-skill-paths-'));
+  onTestFinished(() => rmSync(stateDir, { recursive: true }));
+  const file = join(stateDir, 'skills.json');
+  writeFileSync(file, text);
+  expect(() => skillPaths(stateDir)).toThrow(
+    expect.objectContaining({
+      name: 'SetupError',
+      message: `${file}, the folders of step machines for sessions, cannot be used: it does not contain a list of absolute paths`,
+      remedy: `Remove it, then load the step machines again: rm ${file} && voidbox up --skills FOLDER`,
+    }),
+  );
+});

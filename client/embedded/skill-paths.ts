@@ -3,6 +3,8 @@ import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
+import { SetupError } from '../../setup/setup-error.ts';
 import { openStateFolder } from '../vms/state-folder.ts';
 import { replaceFile } from './replace-file.ts';
 
@@ -10,17 +12,42 @@ function fileOf(stateDir: string): string {
   return join(stateDir, 'skills.json');
 }
 
-/** Absolute. @throws Error when the file is there and is not what we write */
+/**
+ * Reads absolute paths.
+ * @throws SetupError if the file exists but is malformed, because no folder is guessed
+ */
 export function skillPaths(stateDir: string): readonly string[] {
   let text: string;
   try {
     text = readFileSync(fileOf(stateDir), 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
+    throw createUnusableError(stateDir, (error as Error).message);
   }
-  const { paths } = JSON.parse(text) as { readonly paths: readonly string[] };
+  const paths = pathsIn(text);
+  if (paths === null) throw createUnusableError(stateDir, 'it does not contain a list of absolute paths');
   return paths;
+}
+
+function pathsIn(text: string): readonly string[] | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const paths: unknown = typeof value === 'object' && value !== null && 'paths' in value ? value.paths : null;
+  return Array.isArray(paths) && paths.every((path) => typeof path === 'string' && path.startsWith('/'))
+    ? (paths as readonly string[])
+    : null;
+}
+
+function createUnusableError(stateDir: string, why: string): SetupError {
+  const file = fileOf(stateDir);
+  return new SetupError(
+    `${file}, the folders of step machines for sessions, cannot be used: ${why}`,
+    `Remove it, then load the step machines again: rm ${quoteArgument(file)} && voidbox up --skills FOLDER`,
+  );
 }
 
 /** The entries of all loaded step machines, with links resolved. */

@@ -183,7 +183,7 @@ async function resolveAmongFamily(
 
 /** The program that ended the workflow did not tell the session, so the view must say that it is cancelled. */
 function withOutsideEnd(view: SessionView): SessionView {
-  const message = 'The session was ended from outside; it takes no more answers.';
+  const message = 'The session was ended from outside; it accepts no more answers.';
   return {
     ...view,
     status: 'cancelled',
@@ -315,7 +315,7 @@ async function readOverResult(client: Client, session: string, step: string): Pr
     kind: 'error',
     error: 'order',
     step,
-    message: `The session has ended (${status}); it takes no more answers.`,
+    message: `The session has ended (${status}); it accepts no more answers.`,
     retry: false,
   };
 }

@@ -100,7 +100,7 @@ function toCrowdedAnswer(error: unknown, step: string): SessionAnswer | null {
   const until = isFull
     ? 'it continues as new, once its running actions and sub-skills have ended'
     : 'another one has its reply';
-  const message = `The server takes no more updates of this session until ${until}; the answer was not taken. Send it again then. The server says: ${words}`;
+  const message = `The server accepts no more updates of this session until ${until}; the answer was not accepted. Send it again then. Error of the server: ${words}`;
   return { kind: 'answer', result: { kind: 'error', error: 'busy', step, message, retry: true } };
 }
 

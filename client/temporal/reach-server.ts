@@ -24,8 +24,8 @@ const PROXIES = ['grpc_proxy', 'https_proxy', 'http_proxy'];
 export function findAddressFault({ address }: TemporalAddress): ReachFault | null {
   if (hostAndPort(address) !== null) return null;
   return {
-    message: `\`${address}\` is not an address of a Temporal server`,
-    remedy: 'Name it as HOST:PORT, without http://: export TEMPORAL_ADDRESS=localhost:7233',
+    message: `\`${address}\` is not the address of a Temporal server`,
+    remedy: 'Write it as HOST:PORT, without http://: export TEMPORAL_ADDRESS=localhost:7233',
     kind: 'refused',
   };
 }

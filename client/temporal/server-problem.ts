@@ -80,7 +80,7 @@ export function refusalOf(error: unknown, target: TemporalAddress, env: Environm
   const key = target.apiKey === undefined ? 'no API key was sent' : 'an API key was sent';
   return new NoServerError(
     `the Temporal server at ${address} refuses calls to namespace \`${namespace}\`: ${serverMessageOf(error)} (${key})`,
-    `${target.apiKey === undefined ? 'Give the key: export TEMPORAL_API_KEY=…' : 'Check TEMPORAL_API_KEY: it may be wrong, expired, or of another namespace'}\n${choice(env)}`,
+    `${target.apiKey === undefined ? 'Give the key: export TEMPORAL_API_KEY=…' : 'Check TEMPORAL_API_KEY: it may be wrong, expired, or for another namespace'}\n${choice(env)}`,
     'refused',
   );
 }

@@ -35,7 +35,7 @@ export function readConfiguredAddress(env: Environment): TemporalAddress | null 
   if (address === undefined && apiKey !== undefined)
     throw new SetupError(
       'An API key of Temporal is set, and no server that it is for.',
-      'Name the server: export TEMPORAL_ADDRESS=HOST:PORT. Or unset TEMPORAL_API_KEY to use the embedded server.',
+      'Set the server: export TEMPORAL_ADDRESS=HOST:PORT. Or unset TEMPORAL_API_KEY to use the embedded server.',
     );
   return {
     address: address ?? DEFAULT_ADDRESS,

@@ -7,19 +7,19 @@ export const CLI_CODES = {
     'Follow the message; `voidbox COMMAND --help` lists the flags.',
   ),
   'cli/variable-invalid': defineCommandCode(
-    "A variable of the environment that stands for a key of the spec's `llm` has a value that the key cannot have.",
+    'An environment variable that sets a key of `llm` has a value that is not valid for the key.',
     'Correct or unset the variable that the message names; [Variables](cli.md#variables) lists them.',
   ),
   'spec/invalid': defineCommandCode(
     'The spec has mistakes; each is listed above with its own code.',
-    'Fix them; `voidbox validate FILE` lists them without starting anything.',
+    'Fix them; `voidbox validate FILE` lists them without starting a run.',
   ),
   'cli/mount-missing': defineCommandCode(
     'The spec mounts a folder that cannot be read on this machine.',
-    "Create it, or correct `host` of the mount; a relative path starts at the spec's folder.",
+    "Create the folder, or correct `host` of the mount; a path is relative to the spec's folder.",
   ),
   'cli/skill-missing': defineCommandCode(
-    "An agent skill `file:PATH` is not a file of this machine. Paths start from the spec's folder, not from the working directory.",
+    "An agent skill `file:PATH` is not a file on this machine. Paths are relative to the spec's folder, not to the working directory.",
     'Create the file, or correct the path.',
   ),
   'cli/skill-refused': defineCommandCode(
@@ -39,8 +39,8 @@ export const CLI_CODES = {
     'Name the top folder with `git`, and the folder in it with `subfolder`, as the message says.',
   ),
   'cli/mount-git': defineCommandCode(
-    'A writable mount holds a repository of git. Git runs programs that the files of a repository name.',
-    'Use `workspace`, which brings changes back as a patch; or set `git: writable` at the mount if you trust what its stages do.',
+    'A writable mount contains a git repository. Git runs programs that the files of a repository name.',
+    'Use `workspace`, which brings changes back as a patch; or set `git: writable` at the mount if you trust its stages.',
   ),
   'cli/image-missing': defineCommandCode(
     'The spec names an image that this machine does not have: a path that does not exist, or a name of a registry.',
@@ -51,8 +51,8 @@ export const CLI_CODES = {
     'Move it below the folder of the spec, or name it with `--image NAME=PATH`.',
   ),
   'cli/image-unfit': defineCommandCode(
-    'An image cannot be the root of a guest: it is damaged, too large, for another processor, has no `/bin/sh`, or holds what no image may.',
-    'Follow the message, which names the entry; [Images](guest.md#images-of-your-own) says what an image may hold.',
+    'An image cannot be the root of a guest: it is damaged, too large, for another processor, has no `/bin/sh`, or contains entries that images must not have.',
+    'Follow the message, which names the entry; [Images](guest.md#images-of-your-own) lists what an image may contain.',
   ),
   'cli/no-server': defineCommandCode(
     'No Temporal server answers, neither a configured one nor the embedded one.',
@@ -67,35 +67,35 @@ export const CLI_CODES = {
     'Run the command on the host that the message names.',
   ),
   'cli/exec-refused': defineCommandCode(
-    'The worker of the run lets no command of a person enter the VM of a stage while it runs.',
-    'The operator of the worker allows it for later VMs with `voidbox worker --allow-exec`; the embedded stack allows it.',
+    'The worker of the run does not allow `voidbox exec` in the VM of a running stage.',
+    'Ask the operator of the worker to start it with `voidbox worker --allow-exec`, which applies to VMs that start afterwards. The embedded stack allows it.',
   ),
   'cli/answer-refused': defineCommandCode(
-    'The run does not take the answer: no stage asks, the stage has another answer, or a field is missing or wrong.',
-    'Follow the message; `voidbox status RUN` shows what is asked, and the fields.',
+    'The run rejected the answer: no stage asks, the stage already has another answer, or a field is missing or wrong.',
+    'Follow the message; `voidbox status RUN` shows the question and its fields.',
   ),
   'cli/apply-conflicts': defineCommandCode(
     'The changes of a stage do not apply to the files of the repository, and nothing was changed; or `--3way` merged them with conflicts.',
-    'Merge, with conflict markers: `voidbox apply RUN --3way`. Or take the commits as a branch and merge it: `voidbox apply RUN --branch`. After a merge with conflicts edit the files that the message names, or put them back as it says.',
+    'Merge, with conflict markers: `voidbox apply RUN --3way`. Or get the commits as a branch and merge it: `voidbox apply RUN --branch`. After a merge with conflicts, edit the files that the message names, or restore them as it says.',
   ),
   'cli/command-run': defineCommandCode(
-    'The run is of one command, which an activity of another workflow drives.',
-    'Cancel that workflow, which the message names, or start it again.',
+    'The run belongs to one command (`runCommand`), which an activity of another workflow controls.',
+    'Cancel or restart that workflow; the message names it.',
   ),
   'cli/run-pruned': defineCommandCode(
-    'The run was one of this host, and its files were deleted (`prune`) or its state folder replaced. The Temporal server still has its history.',
-    'Look at its history in the Temporal UI, or start the run again.',
+    'This host no longer has the files of the run: `voidbox prune` deleted them, or the state folder was replaced. The Temporal server still has its history.',
+    'Read its history in the Temporal UI, or start the run again.',
   ),
   'cli/elsewhere': defineCommandCode(
     "Older records of a session are on its worker's host, not on this one.",
     "Run the command on the worker's host.",
   ),
   'cli/no-result': defineCommandCode(
-    'The run succeeded, but no result was kept.',
-    'See its stages: `voidbox status RUN`.',
+    'The run succeeded, but its result is not in the store.',
+    'See its stages and their outputs: `voidbox status RUN`.',
   ),
   'cli/inexact-number': defineCommandCode(
-    'The output of a run that succeeded has a number that JavaScript has no value for, so `run()` in TypeScript does not return it.',
+    'The output of a successful run contains a number that JavaScript cannot represent exactly, so `run()` in TypeScript does not return the output.',
     'Let the stage print the number as a string, or read the text with `voidbox result RUN`.',
   ),
   'cli/bug': defineCommandCode('A bug in the command line.', 'Report it with the message.'),

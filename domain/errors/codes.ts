@@ -20,7 +20,7 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary: "The guest killed processes of a stage's command or agent because the VM's memory was full.",
-    remedy: 'Raise `memory_mb` of the sandbox, or let what runs there hold less at a time.',
+    remedy: 'Raise `memory_mb` of the sandbox, or let its programs use less memory at a time.',
   },
   'stage/disk-full': {
     kind: 'outcome',
@@ -44,9 +44,9 @@ export const ERROR_CODES = {
   'stage/output-schema': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'The output of a stage is not what its `output_schema` says: the message names the first places.',
+    summary: 'The output of a stage does not match its `output_schema`; the message names the first places.',
     remedy:
-      'Correct what the stage prints or leaves, or the schema; [Schemas of outputs](spec.md#schemas-of-outputs) names the limits.',
+      'Correct the output of the stage, or the schema; [Schemas of outputs](spec.md#schemas-of-outputs) lists the limits.',
   },
   'stage/output-missing': {
     kind: 'outcome',
@@ -58,7 +58,7 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary: 'The program of a stage is not in the guest, or is not executable.',
-    remedy: 'Use a program of the guest image (a shell and the usual tools), or mount a folder that holds it.',
+    remedy: 'Use a program of the guest image (a shell and the usual tools), or mount a folder that contains it.',
   },
   'stage/input-redacted': {
     kind: 'outcome',
@@ -66,13 +66,13 @@ export const ERROR_CODES = {
     summary:
       'The standard input of a stage is an output that was JSON until Voidbox replaced the value of a host variable in it with `[redacted]`.',
     remedy:
-      'Print such a value within a string, or leave it out. A file of a named output (`outputs`, `inputs`) is not redacted.',
+      'Print such a value within a string, or do not print it. A file of a named output (`outputs`, `inputs`) is not redacted.',
   },
   'stage/bad-output': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'An output holds something that may not leave a VM: a device, a link that leads out of it, a file of another user, or too many entries.',
+      'An output contains entries that must not leave a VM (a device, a link to a place outside of the output, a file of another user), or too many entries.',
     remedy:
       'Leave only regular files, folders and links that stay inside the output. If the message has "Permission denied", the file belongs to another user of the VM: copy it with `cp`, and allow the copy with `chmod u+r`.',
   },
@@ -86,7 +86,7 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The host cannot store what a stage left in a writable mount: no permission, a read-only or different file system, or an invalid name.',
+      'The host cannot store the changes of a stage in a writable mount: no permission, a read-only or different file system, or an invalid name.',
     remedy: "Give the worker's user write access to the path in the message, or mount another folder.",
   },
   'stage/items-failed': {
@@ -94,43 +94,43 @@ export const ERROR_CODES = {
     retry: 'never',
     summary: 'More items of a stage with `for_each` failed than its `allow_failures` allows.',
     remedy:
-      'The message names the first of them, `voidbox status RUN` more. Read its lines with `voidbox logs RUN --stage "STAGE[ITEM]"`.',
+      'The message names the first failed items, and `voidbox status RUN` lists more. Read the lines of an item with `voidbox logs RUN --stage "STAGE[ITEM]"`.',
   },
   'stage/bad-items': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The output that a `for_each` reads is not a JSON list, has more than 10,000 items, 16 MiB or 200 levels. The message names the place where it stops being JSON, and its beginning. A list within an item may have to be shorter; the message says how long it may be.',
+      'The output that `for_each` reads is not a JSON list, or has more than 10,000 items, 16 MiB or 200 levels. The message shows its beginning and the place that is not JSON. For a list within an item the limit may be lower; the message contains it.',
     remedy:
       'Let the stage print one JSON list within these limits, such as `["a", "b"]`; split a longer one over several stages.',
   },
   'stage/rejected': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'A person rejected an approval, or its deadline did (`on_timeout: reject`).',
-    remedy: 'Read the comment in the message, if there is one, and run again when the reason is gone.',
+    summary: 'A person rejected an approval, or its deadline passed with `on_timeout: reject`.',
+    remedy: 'Read the comment in the message, if there is one, solve its reason, and run again.',
   },
   'stage/no-answer': {
     kind: 'outcome',
     retry: 'never',
     summary: 'An approval had no answer before its `timeout`.',
-    remedy: 'Run again and answer with `voidbox approve` or `voidbox reject`, or write a longer `timeout`.',
+    remedy: 'Run again and answer with `voidbox approve` or `voidbox reject`, or set a longer `timeout`.',
   },
   'stage/condition': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The condition (`when`) of a stage could not be decided: it reads something that is absent, mixes types, or takes too long.',
+      'The condition (`when`) of a stage could not be decided: it reads a value that is absent, mixes types, or takes too long.',
     remedy:
-      'Correct the condition as the message says; [Conditions](spec.md#conditions) names its limits. Then run again.',
+      'Correct the condition as the message says; [Conditions](spec.md#conditions) lists the limits. Then run again.',
   },
   'stage/expression': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'A value for an argument, a variable or the message of a stage could not be made: its expression reads something that is absent, its value is not a text or is too large, or an output is not UTF-8 text.',
+      'The value of an argument, a variable or a message of a stage could not be computed: its expression reads a value that is absent, its result is not a text or is too large, or an output is not UTF-8 text.',
     remedy:
-      'Correct the expression as the message says; [Outputs in arguments and variables](spec.md#outputs-in-arguments-and-variables) names the limits. Then run again.',
+      'Correct the expression as the message says; [Outputs in arguments and variables](spec.md#outputs-in-arguments-and-variables) lists the limits. Then run again.',
   },
   'stage/wait-time': {
     kind: 'outcome',
@@ -138,12 +138,13 @@ export const ERROR_CODES = {
     summary:
       'The value of the expression in `until` of a wait is not a time with its offset from UTC, or is more than 400 days away.',
     remedy:
-      'The message has the value. Let the stage that gives it print a text such as 2026-12-01T09:00:00Z, or make one in the expression; see [Waits](spec.md#waits). Then run again.',
+      'The message contains the value. Let the stage print a time such as 2026-12-01T09:00:00Z, or build one in the expression; see [Waits](spec.md#waits). Then run again.',
   },
   'part/failed': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'A stage of a part has failed whose failure is tolerated as a whole (`continue_on_error` beside `uses`).',
+    summary:
+      'A stage of a part failed. The failure of the whole part is tolerated (`continue_on_error` next to `uses`).',
     remedy:
       'The message names the stage that failed: read its lines with `voidbox logs RUN --stage STAGE`, correct it, and run the part again with `voidbox retry RUN --from PART`.',
   },
@@ -154,31 +155,31 @@ export const ERROR_CODES = {
     retry: 'never',
     summary: 'The condition (`until`) of a loop did not hold after its last visit.',
     remedy:
-      'Look at the output of the last visit (`voidbox logs`), raise `max_visits`, or write `on_limit: pass` where the last output will do. See [Loops](spec.md#loops).',
+      'Read the output of the last visit (`voidbox logs`), raise `max_visits`, or write `on_limit: pass` if the last output is acceptable. See [Loops](spec.md#loops).',
   },
   'stage/cancelled': {
     kind: 'outcome',
     retry: 'never',
     summary: 'Voidbox cancelled a stage before its command had ended; the exit code of the command does not count.',
-    remedy: 'Nothing, if the cancel was intended; otherwise run again.',
+    remedy: 'Nothing to do if you cancelled it; otherwise run again.',
   },
   'vm/boot-timeout': {
     kind: 'world',
     retry: 'new-vm',
     summary: 'The guest agent did not answer in time after the VM was started, twice.',
-    remedy: "Read the console log named in the message, lower the machine's load, and run `voidbox doctor`.",
+    remedy: "Read the console log that the message names, lower the machine's load, and run `voidbox doctor`.",
   },
   'vm/lost': {
     kind: 'world',
     retry: 'new-vm',
     summary: 'A VM or its keeper died while a stage needed it.',
     remedy:
-      'Nothing: the scope is retried at most 3 times. If it keeps happening, read the console log named in the message.',
+      'Nothing to do: Voidbox retries the scope at most 3 times. If this happens often, read the console log that the message names.',
   },
   'vm/protocol': {
     kind: 'world',
     retry: 'new-vm',
-    summary: 'The guest broke the protocol; the VM was killed.',
+    summary: 'The guest violated the protocol, so Voidbox killed the VM.',
     remedy:
       'If the same stage causes it each time, its code attacks the guest agent; otherwise report it with the console log.',
   },
@@ -186,21 +187,21 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'The guest refused the settings of its VM, such as a mount over a system folder. Another VM would refuse them too.',
-    remedy: 'Change what the message names; in most cases it is the `guest` path of a mount.',
+      'The guest rejected the settings of its VM, such as a mount over a system folder. Another VM would reject them too.',
+    remedy: 'Correct the setting that the message names; in most cases it is the `guest` path of a mount.',
   },
   'vm/guest-error': {
     kind: 'world',
     retry: 'never',
-    summary: 'A file operation in the guest failed. In most cases a path leads through something that is not a folder.',
-    remedy: 'Correct the path named in the message.',
+    summary: 'A file operation in the guest failed. In most cases a part of the path is not a folder.',
+    remedy: 'Correct the path that the message names.',
   },
   'vm/no-capacity': {
     kind: 'world',
     retry: 'temporal',
     summary:
       'The host has no free memory for another VM, or its disk is nearly full (less than 512 MiB free, or 5 % of a small disk).',
-    remedy: 'Wait, lower `memory_mb`, free disk space, or add a host.',
+    remedy: 'Wait until other VMs end, lower `memory_mb`, free disk space, or add a host.',
   },
   'vm/too-large': {
     kind: 'world',
@@ -212,70 +213,72 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'The host lacks something that runs need: a piece of set-up or what it is made with, free space, a folder that can be written, or open files.',
-    remedy: 'Follow the message. `voidbox doctor` shows all that is missing, with the commands that fix it.',
+      'The host lacks something that runs need: a piece of set-up or a program that builds it, disk space, a writable folder, or open files.',
+    remedy: 'Follow the message. `voidbox doctor` lists everything that is missing, with the commands that fix it.',
   },
   'host/state-format': {
     kind: 'world',
     retry: 'never',
     summary:
-      'The state folder has the format of another version of Voidbox, has contents of Voidbox but no format number, or its number cannot be read. Voidbox deletes nothing in it.',
+      'The state folder has the format of another version of Voidbox, or its format number is missing or cannot be read. Voidbox does not change the folder.',
     remedy:
-      'End its stack: `voidbox down`. Then move the folder away, or use another one: `export VOIDBOX_STATE_DIR=FOLDER`.',
+      'Stop its stack: `voidbox down`. Then move the folder away, or use another one: `export VOIDBOX_STATE_DIR=FOLDER`.',
   },
   'host/isolation': {
     kind: 'world',
     retry: 'never',
-    summary: 'The host cannot provide the isolation that the spec demands.',
-    remedy: 'Run `voidbox doctor` for what is missing, or lower `isolation` in the spec.',
+    summary: 'The host cannot provide the isolation that the spec requires.',
+    remedy: 'Run `voidbox doctor`, which lists what is missing, or lower `isolation` in the spec.',
   },
   'host/variable-missing': {
     kind: 'world',
     retry: 'never',
-    summary: 'A stage demands a host variable that nothing gives to the run.',
-    remedy: 'Set the variable where `voidbox run` is started.',
+    summary: 'A stage needs a host variable, but neither the shell that starts the run nor the worker sets it.',
+    remedy:
+      'Set the variable in the shell that runs `voidbox run`. With a worker for your own server, put it into the file of `--secrets-file` (`NAME=value`, mode 0600), or allow it from the environment of the worker with `--allow-env NAME`.',
   },
   'host/login-expires': {
     kind: 'world',
     retry: 'never',
     summary:
-      "The login of Claude or of Codex on this machine ends before an agent's `timeout_secs` do, or has ended when its stage began.",
+      'The login of Claude or Codex on this machine expires before the `timeout_secs` of an agent, or had expired when its stage started.',
     remedy:
-      'Start `claude` or `codex` once, which renews its login, or set `CLAUDE_CODE_OAUTH_TOKEN`. Lower `timeout_secs`. Continue a failed run with `voidbox retry RUN`.',
+      'Start `claude` or `codex` once to renew the login, set `CLAUDE_CODE_OAUTH_TOKEN`, or lower `timeout_secs`. Continue a failed run with `voidbox retry RUN`.',
   },
   'host/login-invalid': {
     kind: 'world',
     retry: 'never',
     summary: 'The login given for an agent is not a ChatGPT subscription login.',
     remedy:
-      'Set `CODEX_AUTH_JSON` to the text of the `auth.json` that `codex login` writes, or leave it out where `codex` is logged in.',
+      'Set `CODEX_AUTH_JSON` to the text of the `auth.json` that `codex login` writes, or unset it on a machine where `codex` is logged in.',
   },
   'host/secrets-file': {
     kind: 'world',
     retry: 'never',
     summary:
-      "The worker's secrets file is missing, not a regular file that only the worker's user may read (mode 0600), too large, or not lines `NAME=value`.",
+      "The worker's secrets file is missing, is too large, has other lines than `NAME=value`, or is not a regular file that only the worker's user can read (mode 0600).",
     remedy:
       'Correct the file as the message says, and run again. To replace values, write a new file and `mv` it over the old.',
   },
   'host/variable-not-text': {
     kind: 'world',
     retry: 'never',
-    summary: 'The value of a host variable that a run reads is not UTF-8, so the command would get other bytes.',
-    remedy: 'Set the variable to UTF-8 text, for example to the value in base64, which the command decodes.',
+    summary:
+      'The value of a host variable that a run reads is not UTF-8, so the command would receive different bytes.',
+    remedy: 'Set the variable to UTF-8 text, for example to base64 that the command decodes.',
   },
   'host/variable-too-large': {
     kind: 'world',
     retry: 'never',
-    summary: 'The values of host variables that a run reads have more than 64 KiB together.',
-    remedy: 'Mount large data as a file, and keep variables for credentials.',
+    summary: 'The values of all host variables that a run reads exceed 64 KiB together.',
+    remedy: 'Mount large data as a file, and use variables only for credentials.',
   },
   'host/elsewhere': {
     kind: 'world',
     retry: 'temporal',
     summary:
       'A worker received a task of a run that another host admitted, or of a VM on another host; it returns the task.',
-    remedy: "Nothing, while the run's host is up; otherwise start its worker.",
+    remedy: "Nothing to do while the worker of the run's host is running; otherwise start it.",
   },
   'host/disk-full': {
     kind: 'world',
@@ -294,14 +297,14 @@ export const ERROR_CODES = {
   'attempt/detached': {
     kind: 'world',
     retry: 'temporal',
-    summary: 'An attempt detached from its stage, because its worker is stopping or the server gave the attempt up.',
-    remedy: 'Nothing: the command keeps running in its VM, and the next attempt attaches to it.',
+    summary: 'An attempt detached from its stage, because its worker is stopping or the server timed out the attempt.',
+    remedy: 'Nothing to do: the command keeps running in its VM, and the next attempt attaches to it.',
   },
   'fence/stale': {
     kind: 'world',
     retry: 'temporal',
     summary: 'A newer attempt of the stage has taken over; writes of the older attempt are refused.',
-    remedy: 'Nothing: the newer attempt continues.',
+    remedy: 'Nothing to do: the newer attempt continues.',
   },
   'admit/invalid': {
     kind: 'world',
@@ -313,16 +316,16 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'The spec or plan is valid, but this build of Voidbox cannot carry out a part of it: an agent, a service, a terminal, an image.',
+      'The spec or plan is valid, but this build of Voidbox cannot run a part of it: an agent, a service, a terminal, an image.',
     remedy:
-      'Remove the parts that the message names; [the list](spec.md#what-is-checked-and-does-not-run-yet) says what runs.',
+      'Remove the parts that the message names; [the list](spec.md#what-is-checked-and-does-not-run-yet) shows what this build cannot run.',
   },
   'admit/mount-refused': {
     kind: 'world',
     retry: 'never',
     summary: 'A mount names a host folder that does not exist or that this worker does not allow.',
     remedy:
-      "Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox run FILE --allow-mounts FOLDER`. A repository of the network is allowed with `--allow-git HOST/PATH`.",
+      "Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox run FILE --allow-mounts FOLDER`. Allow a repository of the network with `--allow-git HOST/PATH`.",
   },
   'admit/service-refused': {
     kind: 'world',
@@ -333,7 +336,7 @@ export const ERROR_CODES = {
   'admit/keep-refused': {
     kind: 'world',
     retry: 'never',
-    summary: 'The spec has `keep: on-failure`, and this worker leaves no VMs of failed stages.',
+    summary: 'The spec has `keep: on-failure`, but this worker does not allow runs to keep VMs of failed stages.',
     remedy: "Allow it on the worker's host with `voidbox worker --allow-keep`, or remove `keep` from the spec.",
   },
   'admit/skill-unavailable': {
@@ -349,12 +352,12 @@ export const ERROR_CODES = {
     summary:
       "An activity was called with a run, stage, VM, lease, event or outcome that the run's records do not confirm.",
     remedy:
-      'Start runs as `voidboxRun` workflows and do not call their activities directly. If one of your runs fails with it, its records are damaged or another build continued it: start it again.',
+      'Start runs as `voidboxRun` workflows and do not call their activities directly. If one of your runs fails with this code, its records are damaged or another build continued it: start it again.',
   },
   'run/ended': {
     kind: 'world',
     retry: 'never',
-    summary: 'A run that has ended was asked to continue, by a reset for example. Ended runs do not change.',
+    summary: 'A run that has ended was asked to continue, for example by a reset. Ended runs do not change.',
     remedy: 'Start a new run.',
   },
   'run/history-full': {
@@ -368,15 +371,16 @@ export const ERROR_CODES = {
   'run/grace': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'The stages with `finally` took longer than all of them together may, and were stopped.',
+    summary: 'The stages with `finally` were stopped because they took longer than their common limit (`grace_secs`).',
     remedy: 'Raise `grace_secs` of the spec, or make their commands faster.',
   },
   'run/timeout': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'A run took longer than its `timeout_secs` or `--deadline` allows; its stages were stopped.',
+    summary:
+      'The stages of a run were stopped because the run took longer than its `timeout_secs` or `--deadline` allows.',
     remedy:
-      'Give the run more time: raise `timeout_secs` at the top level of the spec, or `voidbox retry RUN` with `--timeout` or `--deadline`, the one that the message names.',
+      'Give the run more time: raise `timeout_secs` at the top level of the spec, or use `voidbox retry RUN` with `--timeout` or `--deadline`, whichever the message names.',
   },
   'run/terminated': {
     kind: 'world',
@@ -389,47 +393,49 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'A second workflow was started with the id of a run whose records are on this host; they are neither returned nor overwritten.',
+      'A second workflow was started with the id of a run whose records are on this host; Voidbox neither returns nor overwrites them.',
     remedy:
-      'Start the run with another workflow id, or reset the first one. With the id reuse policy RejectDuplicate the server refuses such a start.',
+      'Start the run with another workflow id, or reset the first one. With the workflow id reuse policy RejectDuplicate, the server rejects such a start.',
   },
   'origin/unknown': {
     kind: 'world',
     retry: 'never',
     summary:
-      'A run is to take outputs of an earlier run that this host does not have: it was pruned or not admitted, or another host or another Temporal server has it.',
-    remedy: 'Follow the message: retry where the earlier run is, or start the spec again with `voidbox run`.',
+      'A run should reuse outputs of an earlier run that this host does not have: it was pruned or not admitted, or another host or another Temporal server has it.',
+    remedy:
+      'Follow the message: retry on the host that has the earlier run, or start the spec again with `voidbox run`.',
   },
   'origin/open': {
     kind: 'world',
     retry: 'never',
-    summary: 'A run is to take outputs of an earlier run that has not ended.',
-    remedy: 'Wait for its end (`voidbox logs RUN -f`), or end it with `voidbox cancel RUN`.',
+    summary: 'A run should reuse outputs of an earlier run that has not ended.',
+    remedy: 'Wait for its end (`voidbox logs RUN -f`), or cancel it with `voidbox cancel RUN`.',
   },
   'origin/differs': {
     kind: 'world',
     retry: 'never',
-    summary: 'A fork starts behind a stage that is not the same in its spec and in the earlier run.',
-    remedy: 'Fork from the first stage that differs, or without `--from`, so that it starts there automatically.',
+    summary: 'A fork starts after a stage that differs between its spec and the earlier run.',
+    remedy: 'Fork from the first stage that differs, or omit `--from`, and the fork starts there.',
   },
   'origin/output-gone': {
     kind: 'world',
     retry: 'never',
-    summary: 'An output of the earlier run that a run is to take has been deleted.',
-    remedy: 'Start from the stage that the message names, so that it runs again: `--from STAGE`.',
+    summary: 'An output of the earlier run that a run should reuse has been deleted.',
+    remedy: 'Run the stage that the message names again: `--from STAGE`.',
   },
   'origin/no-save': {
     kind: 'world',
     retry: 'never',
-    summary: 'An agent that a retry is to continue has no save in the earlier run, or none that fits.',
+    summary:
+      'A retry should continue an agent, but the earlier run has no saved work of this agent that matches its stage.',
     remedy:
-      'Follow the message: start the agents that it names from their beginning with `--fresh STAGE`, or all of them with `voidbox retry RUN` without `--continue`.',
+      'Follow the message: restart the agents that it names with `--fresh STAGE`, or all of them with `voidbox retry RUN` without `--continue`.',
   },
   'mount/unusable': {
     kind: 'world',
     retry: 'never',
     summary:
-      'A writable mount cannot be captured: an entry cannot be read, or the folder is larger than its VM can hold.',
+      'A writable mount cannot be captured: an entry cannot be read, or the folder is larger than the disk of its VM.',
     remedy: 'Follow the message: let the worker read the entry, raise `disk_mb`, or mount a smaller folder.',
   },
   'session/failed': {
@@ -449,9 +455,9 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'An activity of a session was called by something other than its workflow, for a session that this host did not open, or with other facts than it was opened with. Nothing was done.',
+      "An activity of a session was called by something other than the session's workflow, for a session that this host did not open, or with different facts from those at its start. The call changed nothing.",
     remedy:
-      'Use `voidbox session` or the update `advance`. If the call was not yours, someone else reaches your Temporal server: see docs/reference/sessions.md, "Who may ask".',
+      'Use `voidbox session` or the update `advance`. If you did not make the call, someone else can reach your Temporal server: see docs/reference/sessions.md, "Who may ask".',
   },
   'skill/unknown': {
     kind: 'world',
@@ -477,14 +483,14 @@ export const ERROR_CODES = {
   'skill/params': {
     kind: 'world',
     retry: 'never',
-    summary: 'The params of a session do not match those that the step machine declares.',
-    remedy: 'Fix what the message names and start again. For a stage, they are the `params` in its `skill`.',
+    summary: 'The params of a session do not match the params that the step machine declares.',
+    remedy: 'Correct what the message names and start again. For a stage, they are the `params` in its `skill`.',
   },
   'skill/unusable': {
     kind: 'world',
     retry: 'never',
     summary: 'The code of a step machine cannot be bundled or loaded, or its definition has mistakes.',
-    remedy: 'Fix what the message names; `voidbox session start` reads the files again.',
+    remedy: 'Correct what the message names; `voidbox session start` reads the files again.',
   },
   'skill/not-compliant': {
     kind: 'world',
@@ -502,7 +508,7 @@ export const ERROR_CODES = {
   'skill/output-taken': {
     kind: 'world',
     retry: 'never',
-    summary: 'The output folder of a build holds something else, or cannot be written.',
+    summary: 'The output folder of a build contains other files, or cannot be written.',
     remedy: 'Build into another folder, or pass `--force`, which replaces only the files that a build writes.',
   },
   'skill/bun': {
@@ -516,8 +522,9 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'A variable that a step machine declares in `env` is not set where its session is started, or was not passed to the worker.',
-    remedy: 'Set the variable where the session is started or, with your own server, where its worker is started.',
+      'A variable that a step machine declares in `env` is not set in the shell that starts its session, or was not passed to the worker.',
+    remedy:
+      'Set the variable in the shell that starts the session or, with your own server, in the environment of its worker.',
   },
   'skill/crashed': {
     kind: 'world',
@@ -541,10 +548,9 @@ export const ERROR_CODES = {
   'store/damaged': {
     kind: 'world',
     retry: 'never',
-    summary:
-      "The state folder's files of a run are not what was written there: events or records are missing, swapped or changed.",
+    summary: 'The files of a run in the state folder are damaged: events or records are missing, swapped or changed.',
     remedy:
-      'Restore the file that the message names from a backup, or set the run aside with `voidbox set-aside RUN`. Other runs are not affected.',
+      'Restore the file that the message names from a backup, or move the run to `damaged/` with `voidbox set-aside RUN`. Other runs are not affected.',
   },
   'internal/bug': {
     kind: 'world',
@@ -555,8 +561,8 @@ export const ERROR_CODES = {
   'run/too-large': {
     kind: 'world',
     retry: 'never',
-    summary: 'A value is larger than a run may carry.',
-    remedy: 'Pass large data as files.',
+    summary: 'A value is larger than the limit for values of a run.',
+    remedy: 'Pass large data as files, such as named outputs or mounts.',
   },
   ...CLI_CODES,
 } as const satisfies Record<string, ErrorCodeInfo>;

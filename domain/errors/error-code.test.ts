@@ -23,7 +23,7 @@ describe('the consequences of a code', () => {
 
 test('a remedy names pages of the docs by their paths: terminals have no links', () => {
   expect(remedyOf('stage/condition')).toBe(
-    'Correct the condition as the message says; docs/reference/spec.md#conditions names its limits. Then run again.',
+    'Correct the condition as the message says; docs/reference/spec.md#conditions lists the limits. Then run again.',
   );
   expect(CODES.filter((code) => remedyOf(code)!.includes(']('))).toEqual([]);
   expect(withoutLinks('`[a](b)` stays')).toBe('`[a](b)` stays');

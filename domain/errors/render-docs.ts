@@ -6,7 +6,7 @@ const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: st
   {
     kind: 'author',
     title: 'Mistakes in a spec',
-    text: 'Diagnostics: they are all reported at once, each with `file:line:column`. `voidbox validate` shows them without starting anything; exit code 2.',
+    text: 'Voidbox reports all diagnostics at once, each with `file:line:column`. `voidbox validate` shows them without starting a run; exit code 2.',
   },
   {
     kind: 'outcome',

@@ -11,16 +11,16 @@ export const SPEC_CODES = {
     'Correct the code at the place that the message names; write `export default defineWorkflow({ … })`.',
   ),
   'spec/too-large': author(
-    'The spec, or the plan compiled from it, is larger than a run may carry.',
-    'Split the spec into several, or let commands read large data from files.',
+    'The spec, or the plan compiled from it, exceeds a size limit of runs.',
+    'Split the spec into several specs, or let commands read large data from files.',
   ),
-  'spec/duplicate-key': author('A mapping names the same key twice.', 'Keep one of them.'),
+  'spec/duplicate-key': author('A mapping contains the same key twice.', 'Keep one of them.'),
   'spec/unknown-key': author(
     'A key is not part of the grammar and has no effect; reported as a warning.',
-    'Fix its spelling (the message may suggest one) or remove it.',
+    'Correct the spelling (the message may suggest a key), or remove the key.',
   ),
   'spec/wrong-key': author(
-    'A key does not exist here but clearly means one that does. Ignoring it would change the run.',
+    'A key is not allowed here, and the run would differ if Voidbox ignored it: it belongs elsewhere, or another key has this meaning.',
     'Write the key that the message names; see [the list](mistaken-keys.md).',
   ),
   'spec/missing-key': author('A required key is missing.', 'Add the key.'),
@@ -30,12 +30,12 @@ export const SPEC_CODES = {
   ),
   'spec/bad-value': author('A value has the right type but is not allowed.', 'Use a value that the message allows.'),
   'spec/unsupported': author(
-    'The spec uses something that this version does not support yet. It is a warning if it cannot change the result.',
-    'Remove it, or use what the message offers instead.',
+    'The spec uses a feature that this version does not support yet. It is a warning if the feature cannot change the result.',
+    'Remove it, or use the alternative in the message.',
   ),
   'spec/bad-expression': author(
     'A condition (`when`) or an expression in a placeholder cannot be read, names something that does not exist, or has a value of the wrong type.',
-    'Correct the place that the message names; [Conditions](spec.md#conditions) says what may be read.',
+    'Correct the place that the message names; [Conditions](spec.md#conditions) lists what an expression can read.',
   ),
   'spec/bad-name': author(
     'A name has characters or a length that is not allowed.',
@@ -53,12 +53,12 @@ export const SPEC_CODES = {
     "Write `box.output` instead of only the output's name.",
   ),
   'spec/undeclared-secret': author(
-    'A stage names a secret that the list `secrets` at the top level of the spec does not have.',
+    'A stage names a secret that is not in the list `secrets` at the top level of the spec.',
     'Add it to that list, or remove the list.',
   ),
   'spec/unused-secret': author(
-    'The list `secrets` of a spec has a name that no stage names; reported as a warning.',
-    'Name it in `secrets` of the stage that needs it, or remove it.',
+    'The list `secrets` of a spec contains a name that no stage uses; reported as a warning.',
+    'Add it to `secrets` of the stage that needs it, or remove it from the list.',
   ),
   'spec/cycle': author(
     'Steps depend on each other in a cycle, so none of them can start.',
@@ -66,10 +66,10 @@ export const SPEC_CODES = {
   ),
   'spec/bad-part': author(
     'The spec that a stage uses (`uses`) cannot be read, is not a part of the same file, uses the spec itself, or cannot be a part of it.',
-    'Do what the message says; [Parts](spec.md#parts) says what a part may have.',
+    'Follow the message; [Parts](spec.md#parts) lists what a part can contain.',
   ),
   'spec/part-unused': author(
-    'A part of a spec (`parts`) is used by no stage and never runs; reported as a warning.',
+    'No stage uses a part of the spec (`parts`), so it never runs; reported as a warning.',
     'Write `uses` with its name in a stage, or remove it.',
   ),
   'spec/output-needed': author(
@@ -80,55 +80,55 @@ export const SPEC_CODES = {
     'A box is in no stage and never runs; reported as a warning.',
     'Add it to `stages`, or remove it.',
   ),
-  'spec/box-used-twice': author('A box appears more than once in `stages`.', 'Keep one, or write a second box.'),
+  'spec/box-used-twice': author('`stages` lists a box more than once.', 'Keep one entry, or add a second box.'),
   'spec/producer-after-consumer': author(
-    'A box takes data from a box that does not run before it.',
+    'A box uses data of a box that does not run before it.',
     'Move the producing box to an earlier stage.',
   ),
   'spec/shell-in-program': author(
-    'A `program` contains a space or shell syntax. No shell reads it: the whole text is taken as the name of a file. Reported as a warning.',
+    'A `program` contains a space or shell syntax. It is not run by a shell: the whole text is the name of a file. Reported as a warning.',
     'Write `program: sh` and `args: [-c, "COMMAND"]`, or put the arguments into `args`.',
   ),
   'spec/bad-path': author(
     'A path cannot be used here, in the guest or on the host.',
-    'Write the path as the message says.',
+    'Correct the path as the message says.',
   ),
-  'spec/path-conflict': author('Two mounts or inputs of the same VM overlap.', 'Give each its own folder.'),
+  'spec/path-conflict': author('Two mounts or inputs of the same VM overlap.', 'Give each of them its own folder.'),
   'spec/little-memory': author(
     'A VM has less memory than its image or the command line of its agents needs; reported as a warning.',
     'Raise `memory_mb` of its sandbox.',
   ),
   'spec/unordered-writers': author(
     'Steps or boxes that may run at the same time can write to the same mounted folder; reported as a warning.',
-    'Order them, give each its own folder, or mount it `mode: ro` if it is only read.',
+    'Order them, give each its own folder, or mount it with `mode: ro` in those that only read it.',
   ),
   'spec/attempts-share-vm': author(
-    'The only step in the shared VM of a workflow has `retry`, and its attempts find what earlier ones left; reported as a warning.',
-    'Give the step a `sandbox` of its own, so that each attempt has a new VM, or let the command expect such files.',
+    'The only step in the shared VM of a workflow has `retry`, so each attempt finds the files of earlier attempts; reported as a warning.',
+    'Give the step a `sandbox` of its own, so that each attempt has a new VM, or write the command so that it handles such files.',
   ),
   'spec/isolation': author(
-    'The isolation that the spec demands and its mode exclude each other.',
-    'Remove `isolation`, or choose a real mode.',
+    'The spec requires an isolation that its mode cannot provide.',
+    'Remove `isolation`, or use `mode: auto`.',
   ),
   'spec/may-be-absent': author(
-    'A stage takes data of another one that may end without it.',
-    'Take it as an input with `optional: true`, take the data of a stage that succeeds whenever this one starts, or remove what lets this one start without it.',
+    'A stage uses data of another stage that may end without that data.',
+    'Use it as an input with `optional: true`, use data of a stage that always succeeds before this one starts, or remove the key that makes the data optional (`when`, `continue_on_error`).',
   ),
   'spec/unknown-param': author(
-    'A value refers to a parameter that the spec does not declare.',
+    'A placeholder names a parameter that the spec does not declare.',
     'Declare it under `params`, or correct the name.',
   ),
   'spec/missing-param': author(
-    'A parameter without a default was given no value.',
+    'A parameter has neither a default nor a value from the run.',
     'Pass `--param name=value`, or declare a default.',
   ),
   'spec/undeclared-param': author(
-    'A value was given for a parameter that the spec does not declare.',
-    'Declare it under `params`, or do not pass the value.',
+    'The run sets a parameter that the spec does not declare.',
+    'Declare it under `params`, or remove the value from the run.',
   ),
   'spec/bad-placeholder': author(
-    'A `${{ … }}` placeholder is not valid, is used where placeholders are not allowed, or is in a script, which would read its value as code.',
-    'Write `${{ params.name }}`, in program, args or env; give a script its values as variables; `$${{` is the literal text.',
+    'A `${{ … }}` placeholder is not valid, is in a place that allows no placeholders, or is in a script that would run its value as code.',
+    'For a parameter, write `${{ params.name }}`; for an output of an earlier stage, `${{ stages.NAME.output }}` in `run`, `args`, `env` or `prompt`; for the literal text, `$${{`. Pass values to scripts of an interpreter as variables (`env`). See [Parameters](spec.md#parameters) and [Outputs in arguments and variables](spec.md#outputs-in-arguments-and-variables).',
   ),
 } as const satisfies Record<`spec/${string}`, ErrorCodeInfo>;
 

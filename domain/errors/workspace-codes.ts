@@ -7,14 +7,14 @@ export const WORKSPACE_CODES = {
     retry: 'never',
     summary:
       'The repository of a workspace cannot be packed or unpacked: it is not a git repository, has no such ref, is larger than a workspace may be, or does not fit the disk of the VM.',
-    remedy: 'Do what the message says; [Limits](workspaces.md#limits) says how large a repository may be.',
+    remedy: 'Follow the message; [Limits](workspaces.md#limits) lists the largest sizes.',
   },
   'workspace/refused': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The changes that a stage left in its workspace are refused: its folder is no longer a repository, has objects that git refuses, or more changes than a workspace may have.',
+      'Voidbox cannot save the changes of a stage in its workspace: the folder is no longer a repository, it contains objects that git rejects, or it has more changes than a workspace may have.',
     remedy:
-      'Do what the message says. Keep `.git` as it is found, ignore what is built, and leave large data as `outputs`.',
+      'Follow the message. Do not change `.git` directly, list build products in `.gitignore`, and return large data as `outputs`.',
   },
 } as const satisfies Record<string, ErrorCodeInfo>;

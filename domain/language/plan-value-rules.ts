@@ -83,7 +83,7 @@ export const TEXT_RULES: Readonly<Record<TextRule, readonly TextDemand[]>> = {
   branch: [...reference, { holds: isRefName, says: 'the name of a branch, tag or commit' }],
   'workspace-url': [
     ...reference,
-    { holds: (url) => findAddressProblem(url) === null, says: 'an https:// address with a path and without a user' },
+    { holds: (url) => findAddressProblem(url) === null, says: 'an https:// URL with a path and without a user' },
   ],
   'absolute-path': absolute,
   'guest-path': [
@@ -94,14 +94,14 @@ export const TEXT_RULES: Readonly<Record<TextRule, readonly TextDemand[]>> = {
     ...text,
     {
       holds: (path) => path !== '' && toRelativePath(path) === path,
-      says: "a path from the spec's folder, without `.` and `..` but for `.` alone",
+      says: "`.`, or a path relative to the spec's folder without `.` and `..`",
     },
   ],
   subfolder: [
     ...text,
     {
       holds: (path) => path !== '.' && toRelativePath(path) === path,
-      says: 'a path without `.`, `..` and a `/` at its beginning',
+      says: 'a relative path without `.` and `..`',
     },
     { most: PLAN_LIMITS.referenceCharacters },
   ],
@@ -119,11 +119,11 @@ export const TEXT_RULES: Readonly<Record<TextRule, readonly TextDemand[]>> = {
   ],
   'service-name': [
     { pattern: HOST_LABEL },
-    { holds: (label) => !RESERVED_LABELS.includes(label), says: 'a name that no guest has' },
+    { holds: (label) => !RESERVED_LABELS.includes(label), says: 'a name that guests do not use themselves' },
   ],
   'service-host': [
     ...text,
-    { holds: (host) => hostName(host) === host || addressBits(host) !== null, says: 'a host or an address' },
+    { holds: (host) => hostName(host) === host || addressBits(host) !== null, says: 'a host or an IP address' },
   ],
   sha256: [...text, { pattern: /^[0-9a-f]{64}$/ }],
 };

@@ -54,7 +54,7 @@ describe('a loop', () => {
     expect(world.outcome).toMatchObject({
       state: 'failed',
       failedStage: 'L',
-      failure: { code: 'loop/limit', message: 'loop L has not come to its end after 2 visits' },
+      failure: { code: 'loop/limit', message: 'the condition (`until`) of loop L did not hold after 2 visits' },
     });
     expect(world.phases).toMatchObject({ L: 'failed', z: 'skipped' });
   });

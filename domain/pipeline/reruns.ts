@@ -42,7 +42,7 @@ export function visitAgain(draft: Draft, stage: number): void {
     return settle(draft, stage);
   }
   if (visits >= maxVisits) {
-    const message = `loop ${id} has not come to its end after ${visits} visit${visits === 1 ? '' : 's'}`;
+    const message = `the condition (\`until\`) of loop ${id} did not hold after ${visits} visit${visits === 1 ? '' : 's'}`;
     const failure = { code: 'loop/limit', message, stderrTail: '' } as const;
     return failWithoutResult(draft, stage, failure, draft.stage(stage).attempt + 1);
   }

@@ -76,10 +76,10 @@ function inputProblems({ stages }: Plan, isMocked: (id: string) => boolean): rea
         .filter(({ fromStage, optional }) => !optional && isMocked(fromStage))
         .map(
           ({ fromStage, output }) =>
-            `stage ${id} takes the output ${output} of ${fromStage}, and a mocked stage leaves none: mock ${id} too`,
+            `stage ${id} takes the output ${output} of ${fromStage}, but a mocked stage has no named outputs: mock ${id} too`,
         ),
       ...(giver !== null && isMocked(giver)
-        ? [`stage ${id} continues the workspace of ${giver}, and a mocked stage leaves no workspace: mock ${id} too`]
+        ? [`stage ${id} continues the workspace of ${giver}, but a mocked stage has no workspace: mock ${id} too`]
         : []),
     ];
   });

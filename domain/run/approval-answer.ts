@@ -45,7 +45,7 @@ export function checkFields(
   const stranger = [...values.keys()].find((name) => !names.includes(name));
   if (stranger !== undefined)
     return {
-      problem: `the approval has no field ${quote(stranger)}; ${names.length === 0 ? 'it has none' : `its fields: ${names.join(', ')}`}`,
+      problem: `the approval has no field ${quote(stranger)}; ${names.length === 0 ? 'it has no fields' : `its fields: ${names.join(', ')}`}`,
     };
   const checked: [string, FieldValue][] = [];
   for (const field of fields) {

@@ -15,7 +15,7 @@ const CLOSED_V4: readonly ClosedNetwork[] = [
   { network: '10.0.0.0', prefix: 8, what: 'private' },
   { network: '100.64.0.0', prefix: 10, what: "in a carrier's network" },
   { network: '127.0.0.0', prefix: 8, what: "the host's loopback" },
-  { network: '169.254.0.0', prefix: 16, what: 'link-local, which has metadata services' },
+  { network: '169.254.0.0', prefix: 16, what: 'link-local (metadata services)' },
   { network: '172.16.0.0', prefix: 12, what: 'private' },
   { network: '192.0.0.0', prefix: 24, what: 'reserved' },
   { network: '192.0.2.0', prefix: 24, what: 'reserved' },

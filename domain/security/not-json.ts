@@ -54,7 +54,7 @@ function hintFor(text: string, at: number, variables: readonly string[]): string
   if (text.startsWith(REDACTED, at - 1))
     return 'The value of a host variable was redacted there: print such a value within a string';
   if (text.startsWith('\uFEFF')) return 'It has a byte order mark: print it without one';
-  if (/^\s*(```|~~~)/.test(text)) return 'It stands in a Markdown fence: print the JSON without the fence';
+  if (/^\s*(```|~~~)/.test(text)) return 'It is in a Markdown code fence: print the JSON without the fence';
   const lines = text.slice(0, at).trimEnd();
   if (at > 0 && /^\s*[[{"\d]/.test(text.slice(at)) && lines !== '' && 'value' in readExactJson(lines))
     return 'It has several JSON values, such as one on each line: print one JSON list of them, for example with `jq -s .`';

@@ -20,7 +20,7 @@ export function problemOfState(value: unknown, session: string): string | null {
   if (!isPlain(value)) return 'it is not an object';
   const state = value as Readonly<Record<keyof SessionState, unknown>>;
   if (state.format !== 1) return 'its format is not 1';
-  if (state.session !== session) return 'it is that of another session';
+  if (state.session !== session) return 'it belongs to another session';
   if (!isText(state.skill) || !isText(state.version) || !(state.codeHash === null || isText(state.codeHash)))
     return 'it names no skill, version and code';
   for (const key of ['startedAtMs', 'nowMs', 'turn', 'nextFrame'] as const)
@@ -31,14 +31,14 @@ export function problemOfState(value: unknown, session: string): string | null {
   for (const frame of frames) {
     const { id, skill, prefix, stores, visits, last } = frame;
     if (!Number.isSafeInteger(id) || typeof prefix !== 'string' || !Array.isArray(skill) || !skill.every(isText))
-      return 'a frame of it is not one';
+      return 'one of its frames is not valid';
     if (!isPlain(stores) || !isPlain(visits) || !isPlain(last))
-      return 'a frame of it has no stores, visits and results';
+      return 'one of its frames has no stores, visits and results';
   }
   for (const { id, frame, step, turn, phase } of state.cursors as readonly Partial<Cursor>[]) {
     if (!Number.isSafeInteger(id) || !Number.isSafeInteger(turn) || !isText(step) || !isPlain(phase))
-      return 'a cursor of it is not one';
-    if (!frames.some((one) => one.id === frame)) return 'a cursor of it stands in no frame';
+      return 'one of its cursors is not valid';
+    if (!frames.some((one) => one.id === frame)) return 'one of its cursors is not in any of its frames';
   }
   return problemOfRecords(state.records);
 }
@@ -53,7 +53,7 @@ function problemOfRecords(value: unknown): string | null {
     (length as number) < 0 ||
     (length as number) > items.length
   )
-    return 'its records are not counted right';
+    return 'the count of its records is wrong';
   return flushedRef === null || (typeof flushedRef === 'string' && isSha256(flushedRef))
     ? null
     : 'its older records have an invalid name';
@@ -66,7 +66,7 @@ function problemOfRecords(value: unknown): string | null {
 export function problemOfAction(facts: SkillFacts, state: SessionState, command: RunAction): string | null {
   const cursor = state.cursors.find(({ id }) => id === command.cursor);
   if (cursor === undefined || cursor.step !== command.step || cursor.frame !== command.frame)
-    return 'no step of the session stands where the action does';
+    return 'the session has no current step at the place of the action';
   const { phase } = cursor;
   if (phase.kind !== 'acting' || phase.attempt !== command.attempt)
     return `step "${cursor.step}" is not at attempt ${command.attempt} of its action`;

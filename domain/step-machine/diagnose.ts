@@ -172,7 +172,7 @@ function checkShape(name: string, config: StepConfig, add: Add): void {
     add(
       'step-fields',
       'error',
-      `Step "${name}" has both next and parallel; after the branches comes \`parallel.join\`.`,
+      `Step "${name}" has both next and parallel. Remove next: the step after the branches is \`parallel.join\`.`,
     );
   if (parallel !== undefined && new Set(parallel.branches).size !== parallel.branches.length)
     add('step-fields', 'error', `Step "${name}" has the same parallel branch twice.`);
@@ -192,12 +192,12 @@ function checkShape(name: string, config: StepConfig, add: Add): void {
   if (call !== undefined && (action !== undefined || wait !== undefined || parallel !== undefined))
     add('step-fields', 'error', `Step "${name}" has call, so it cannot have action, wait or parallel.`);
   if (human !== undefined && prompt === undefined)
-    add('step-fields', 'error', `Step "${name}" is for a person, who needs a prompt.`);
+    add('step-fields', 'error', `Step "${name}" is for a person, but has no prompt for that person.`);
   if (human?.deadlineMs !== undefined && human.onExpiry === undefined)
     add(
       'step-fields',
       'error',
-      `Step "${name}" has human.deadlineMs; say with human.onExpiry where to go when it has passed.`,
+      `Step "${name}" has human.deadlineMs but no human.onExpiry. Set onExpiry to the step that follows when the deadline has passed.`,
     );
   if (action === undefined && (config.retry !== undefined || config.timeoutMs !== undefined))
     add('step-fields', 'warning', `Step "${name}" has retry or timeoutMs but no action.`);

@@ -31,7 +31,7 @@ export function countJsonBytes(value: unknown): number {
 /** Returns a message if `value` is nested deeper than an answer may be, else null. `what`: `the answer has`. */
 export function findDepthProblem(what: string, value: unknown, mostLevels: number = MOST_LEVELS): string | null {
   return isDeeperThan(value, mostLevels)
-    ? `${what} more than ${MOST_LEVELS} levels of nested objects and arrays. Write it flatter.`
+    ? `${what} more than ${MOST_LEVELS} levels of nested objects and arrays. Nest the values less.`
     : null;
 }
 

@@ -112,18 +112,18 @@ function withoutReply(ended: string, code: number | null, limitMs: number): Repl
   const reply = (message: string, remedy: string): Reply => ({ kind: 'unusable', message, remedy, place: null });
   if (ended === 'late')
     return reply(
-      `the definition is not loaded within ${limitMs / 1_000} s`,
-      'look for a loop that does not end, or for what is awaited outside of functions',
+      `the definition was not loaded within ${limitMs / 1_000} s`,
+      'check for an endless loop, and each `await` outside of functions',
     );
   if (ended === 'too much')
     return reply(
-      `the definition makes a spec of more than ${REPLY_LIMIT_BYTES} bytes`,
-      'keep data out of the spec: mount a folder, or let a command fetch it',
+      `the definition returns a spec with more than ${REPLY_LIMIT_BYTES} bytes`,
+      'move data out of the spec: mount a folder, or let a command fetch it',
     );
   if (code === UNSETTLED)
-    return reply('the definition waits for something that never comes', 'look at what is awaited outside of functions');
+    return reply('the definition waits for a promise that is never settled', 'check each `await` outside of functions');
   return reply(
-    `the process that loads the definition ended with ${code ?? 'a signal'} before the definition was there`,
-    'take calls of `process.exit` out of it; what it printed stands above',
+    `the process that loads the definition ended with ${code ?? 'a signal'} before the definition was loaded`,
+    'remove calls of `process.exit` from the definition; its output is printed above',
   );
 }

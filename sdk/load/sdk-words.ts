@@ -69,7 +69,7 @@ export function toSdkWords({ message, remedy }: Words, placeOfLine: (line: numbe
   const [, unlisted, kind] = NOT_LISTED.exec(message) ?? [];
   if (unlisted !== undefined) {
     const list = kind === 'step' ? '`steps` of `defineWorkflow`' : '`stages` of `definePipeline`';
-    return { message: `${renameKeys(unlisted)}, which is not in ${list}`, remedy: 'add it there, or name another one' };
+    return { message: `${renameKeys(unlisted)}, which is not in ${list}`, remedy: 'add it there, or use another one' };
   }
   const duration = DURATION_KEYS.find(({ key }) => message.startsWith(key));
   if (duration !== undefined) {

@@ -186,11 +186,11 @@ export function writeJsonSchema(schema: OutputSchema | undefined): unknown {
   // An author of JavaScript may pass any value.
   const standard = (schema as Partial<OutputSchema>)['~standard'];
   if (standard === undefined)
-    throw new TypeError('`outputSchema` is not a Standard Schema: use zod, ArkType or the like');
+    throw new TypeError('`outputSchema` is not a Standard Schema: use a library such as zod or ArkType');
   const { jsonSchema, vendor } = standard;
   if (jsonSchema === undefined)
     throw new TypeError(
-      `\`outputSchema\` is a schema of ${vendor} that exports no JSON Schema, which a plan holds: use a version of it that implements Standard JSON Schema, as recent versions of zod and ArkType do`,
+      `\`outputSchema\` is a schema of ${vendor} that exports no JSON Schema, which the plan needs: use a version of it that implements Standard JSON Schema, as recent versions of zod and ArkType do`,
     );
   return jsonSchema.input({ target: 'draft-2020-12' });
 }

@@ -37,5 +37,5 @@ export function writeItems(list: Items, what: string): unknown {
   const given: unknown = list;
   if (Array.isArray(given)) return given;
   if (typeof given === 'object' && given !== null && 'source' in given) return given.source;
-  throw new TypeError(`${what}: a list is needed, or what \`items\` or \`files\` gives, got ${formatValue(given)}`);
+  throw new TypeError(`${what}: a list, or a result of \`items\` or \`files\` is needed, got ${formatValue(given)}`);
 }

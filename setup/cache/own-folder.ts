@@ -64,9 +64,8 @@ function explainForeign(path: string): string | null {
   for (const look of [lstatSync, statSync]) {
     const found = factsOf(path, look);
     if (found === null) return null;
-    if (found.uid !== uid && found.uid !== 0)
-      return `it belongs to another user (uid ${found.uid}), who may write to it`;
-    if (found.isDirectory() && (found.mode & WRITABLE_BY_OTHERS) !== 0) return 'other users may write to it';
+    if (found.uid !== uid && found.uid !== 0) return `another user (uid ${found.uid}) owns it and can write to it`;
+    if (found.isDirectory() && (found.mode & WRITABLE_BY_OTHERS) !== 0) return 'other users can write to it';
   }
   return null;
 }

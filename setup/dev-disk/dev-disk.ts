@@ -161,7 +161,7 @@ async function hasAllLocked(context: SetupContext, source: PackageSource, lock: 
   context.progress(
     source.suite === lock.suite
       ? `the mirror has no more ${named}${missing.length > 3 ? ` and ${missing.length - 3} others` : ''}: all packages of the dev image are resolved again`
-      : `the mirror has no Debian ${lock.suite}: the packages of the dev image are those of ${source.suite}`,
+      : `the mirror has no Debian ${lock.suite}: the dev image uses packages of ${source.suite}`,
   );
   return false;
 }

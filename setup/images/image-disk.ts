@@ -132,8 +132,8 @@ async function makeTree(
     // The tar reader throws such errors, which do not name the archive.
     if (!(error instanceof Error) || !error.message.startsWith('tar: ')) throw error;
     throw new ImageError(
-      `The image ${image.path} is no tar that can be read: ${error.message.slice('tar: '.length)}.`,
-      'Make the image again.',
+      `The image ${image.path} is not a readable tar: ${error.message.slice('tar: '.length)}.`,
+      'Build the image again.',
     );
   }
   await fitRoot(tree, blobs);
@@ -157,7 +157,10 @@ async function fill(
     );
     await fillFromTar(tree, blobs, bytes, { number: 1, hasWhiteouts: false });
   } else if ((await fillFromFolder(tree, blobs, path)) !== contentSha256)
-    throw new ImageError(`The image ${path} changed while it was read.`, 'Run again when nothing writes to the image.');
+    throw new ImageError(
+      `The image ${path} changed while it was read.`,
+      'Run again when no other program writes to the image.',
+    );
 }
 
 async function hashFile(path: string, limits: ImageLimits): Promise<string> {

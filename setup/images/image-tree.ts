@@ -78,7 +78,7 @@ export class ImageTree {
 
   addLink(entry: TreeEntry, target: string, layer: number): void {
     if (target === '' || target.includes('\0') || target.length > 4_095)
-      throw createUnfitError(entry.path, `is a link whose target has ${target.length} bytes or is none`);
+      throw createUnfitError(entry.path, `is a link with an invalid target of ${target.length} bytes`);
     this.#put(entry.path, { kind: 'symlink', layer, target, modifiedS: entry.modifiedS });
   }
 
@@ -133,7 +133,7 @@ export class ImageTree {
 
   #put(path: string, node: ImageNode): void {
     const place = this.#placeOf(path, node.layer);
-    if (place === null) throw createUnfitError(path, 'is the root, and no folder');
+    if (place === null) throw createUnfitError(path, 'is the root, but not a folder');
     this.#count(path);
     place.folder.children.set(place.name, node);
   }
@@ -163,7 +163,7 @@ export class ImageTree {
         const found = walk.folder.children.get(name);
         if (found?.kind === 'dir') walk.into(name, found);
         else if (found?.kind === 'symlink') {
-          if (++links > MAX_LINKS) throw createUnfitError(path, 'lies behind too many links');
+          if (++links > MAX_LINKS) throw createUnfitError(path, 'is reached through too many links');
           if (found.target.startsWith('/')) walk.toRoot();
           left = [...partsOf(found.target), ...left];
         } else if (found === undefined) {
@@ -171,10 +171,9 @@ export class ImageTree {
           const made = createFolder(layer, 0o755);
           walk.folder.children.set(name, made);
           walk.into(name, made);
-        } else
-          throw createUnfitError(path, `lies below ${formatPath([...walk.names, name].join('/'))}, which is a file`);
+        } else throw createUnfitError(path, `is below ${formatPath([...walk.names, name].join('/'))}, which is a file`);
       }
-      if (left.length > MAX_NAMES || walk.names.length > MAX_NAMES) throw createUnfitError(path, 'lies too deep');
+      if (left.length > MAX_NAMES || walk.names.length > MAX_NAMES) throw createUnfitError(path, 'is nested too deep');
     }
     return { folder: walk.folder, walked: walk.names };
   }
@@ -273,7 +272,7 @@ function namesOf(path: string): readonly string[] | null {
 
 function requireNames(path: string): readonly string[] {
   const names = namesOf(path);
-  if (names === null) throw createUnfitError(path, 'has a path that leads out of the image, or a name that is none');
+  if (names === null) throw createUnfitError(path, 'has a path that leads out of the image, or an invalid name');
   return names;
 }
 

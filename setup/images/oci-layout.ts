@@ -93,7 +93,7 @@ function variablesOf(path: string, env: unknown, limits: ImageLimits): Readonly<
     const equals = typeof one === 'string' ? one.indexOf('=') : -1;
     const [name, value] = [String(one).slice(0, Math.max(0, equals)), String(one).slice(equals + 1)];
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || value.includes('\0'))
-      throw createUnfitError(path, `has a variable that is none: ${JSON.stringify(String(one).slice(0, 80))}`);
+      throw createUnfitError(path, `has an invalid variable: ${JSON.stringify(String(one).slice(0, 80))}`);
     // The guest sets the home of programs and their proxy.
     return name === 'HOME' || name === 'USER' || /_proxy$/i.test(name) ? [] : [[name, value]];
   });
@@ -152,7 +152,7 @@ function digestOf(descriptor: unknown, what: string): string {
   const [, sha256] = /^sha256:([0-9a-f]{64})$/.exec(digest) ?? [];
   if (sha256 !== undefined) return sha256;
   throw new ImageError(
-    `The OCI layout names ${what} by ${JSON.stringify(digest.slice(0, 80))}, which is no SHA-256.`,
+    `The OCI layout names ${what} by ${JSON.stringify(digest.slice(0, 80))}, which is not a SHA-256.`,
     'Make the OCI layout again.',
   );
 }

@@ -190,6 +190,6 @@ async function* readExactly(file: FileHandle, sizeBytes: number, path: string): 
 function createChangedError(path: string): ImageError {
   return new ImageError(
     `${formatPath(path)} of the image changed while it was read.`,
-    'Run again when nothing writes to the image.',
+    'Run again when no other program writes to the image.',
   );
 }

@@ -212,7 +212,7 @@ it('the error names a damaged command line and its damage', async () => {
   writeFileSync(join(inCache, 'contents.json'), '{"bin/codex":"../package/codex"}');
   await expect(resolveOptionalPieces(env, ['codex'], { install: false })).rejects.toMatchObject({
     message: `codex in ${inCache} is damaged: its link bin/codex is missing.`,
-    remedy: 'npx voidbox up --with codex',
+    remedy: 'voidbox up --with codex',
   });
   const { pieces } = await inspectHost(env);
   expect(pieces.find(({ name }) => name === 'codex')?.problem).toContain('its link bin/codex is missing');
@@ -237,7 +237,7 @@ it('a run without the command line gets the command to install it, and the docto
   const { env } = await context();
   await expect(resolveOptionalPieces(env, ['claude'], { install: false })).rejects.toMatchObject({
     message: 'claude is not set up on this machine yet.',
-    remedy: 'npx voidbox up --with claude',
+    remedy: 'voidbox up --with claude',
   });
   expect(await resolveOptionalPieces(env, [], { install: false })).toEqual(new Map());
   const { pieces, cache } = await inspectHost(env);

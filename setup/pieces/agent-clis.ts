@@ -189,8 +189,8 @@ async function checkIntegrity(cli: AgentCli, archive: string): Promise<void> {
   const found = `sha512-${hash.digest('base64')}`;
   if (found !== cli.integrity)
     throw new SetupError(
-      `What npm gave as ${cli.package} is not that package: its hash is ${found}, and ${cli.integrity} is expected.`,
-      'Use a registry that gives the package as it was published.',
+      `The file that npm downloaded for ${cli.package} is not that package: its hash is ${found}, but ${cli.integrity} is expected.`,
+      'Use a registry that serves the package as it was published.',
     );
 }
 

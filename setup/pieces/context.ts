@@ -9,8 +9,8 @@ import { isOptionalPiece, findPiece } from './pieces.ts';
 import { SetupError } from '../setup-error.ts';
 import { findVoidboxKernel } from './voidbox-kernel.ts';
 
-/** The command that gets every piece, in a checkout and with an installed package. */
-const SET_UP_COMMAND = 'npx voidbox up';
+/** The command that sets up every piece. The command line replaces the name of the program by the one that the user types. */
+const SET_UP_COMMAND = 'voidbox up';
 
 export async function makeContext(
   env: Environment,

@@ -144,7 +144,7 @@ export const busybox: Piece = {
       complaint: (path) =>
         isStaticElf(path)
           ? findBusyboxFault(context, path)
-          : Promise.resolve('it needs shared libraries, and a guest has none'),
+          : Promise.resolve('it needs shared libraries, but guests have only static programs'),
     });
     if (onPath !== null) return onPath;
     const folder = findCacheFolder(busyboxFolder(context));

@@ -42,7 +42,7 @@ export function findEntry(path: string, cwd: string): string {
     if (entry === null)
       throw new CodedError(
         'skill/not-found',
-        `the folder ${full} has none of ${[...SKILL_FILES, ...INDEX_FILES].join(', ')}`,
+        `the folder ${full} contains no entry; it must have one of ${[...SKILL_FILES, ...INDEX_FILES].join(', ')}`,
       );
     return followLink(entry);
   }

@@ -48,8 +48,8 @@ function overMcp(definition: Buildable): string {
   const tools = mcpTools(definition).map((tool) => `\`mcp__${definition.name}__${tool}\``);
   const how =
     definition.kind === 'reference'
-      ? 'They take and give the same as the command line below.'
-      : 'Call `start` with `params`, then `advance` with the `session`, the `step` and your `output`, until `status` is `done`; `finalOutput` is the result. After `waiting` call `advance` with the session alone when its time has come; an `error` says in `remedy` what to do.';
+      ? 'They have the same arguments and results as the command line below.'
+      : 'Call `start` with `params`, then `advance` with the `session`, the `step` and your `output`, until `status` is `done`; `finalOutput` is the result. After `waiting`, call `advance` with only the session when its time has come; for an `error`, follow its `remedy`.';
   return `## With its MCP tools\nIf you have ${tools.join(', ')}, use them instead of the command line. ${how}\n(The server is \`scripts/run mcp --host <host>\`, on stdio.)`;
 }
 
@@ -114,7 +114,7 @@ function variablePart(definition: SkillDefinition): readonly string[] {
   if (names.length === 0) return [];
   const lines = names.map((name) => `- \`${name}\``);
   return [
-    `## Variables\nThe program reads these variables of the environment and does not start where one is not set. If one is missing, ask the user to set it; do not ask for its value, and do not print it.\n\n${lines.join('\n')}`,
+    `## Variables\nThe program reads these environment variables and does not start if one of them is not set. If one is missing, ask the user to set it; do not ask for its value, and do not print it.\n\n${lines.join('\n')}`,
   ];
 }
 

@@ -44,7 +44,7 @@ const SESSION_OUTPUT: ToolSpec['outputSchema'] = {
     dueMs: { type: 'number', description: 'When the wait is over, in milliseconds since 1970.' },
     dueAt: { ...STRING, description: 'The same, as ISO 8601.' },
     waitMs: { type: 'number', description: 'How long that is from now.' },
-    finalOutput: { description: 'What the skill gave; any JSON.' },
+    finalOutput: { description: 'The result of the skill; any JSON.' },
     error: { ...STRING, description: 'The kind of error.' },
     message: STRING,
     retry: { ...BOOLEAN, description: 'The same call can be made again, corrected.' },
@@ -92,12 +92,12 @@ export function advanceTool(): ToolSpec {
     name: 'advance',
     title: 'Answer a step',
     description:
-      'Hands in the output of the step that is due and gives the next prompt, or the final output. With `session` alone it says where the session stands and changes nothing.',
+      'Sends the output of the current step and returns the next prompt, or the final output. With only `session`, it returns the current state of the session and changes nothing.',
     inputSchema: {
       type: 'object',
       properties: {
-        session: { ...STRING, description: 'What start gave.' },
-        step: { ...STRING, description: 'The step that is answered, as the prompt named it.' },
+        session: { ...STRING, description: 'The session that start returned.' },
+        step: { ...STRING, description: 'The step to answer, as the prompt named it.' },
         output: {
           type: ANY_TYPES,
           description: "The answer: a JSON value that fits the step's schema. Not a string that holds JSON.",
@@ -132,7 +132,7 @@ function paramsSchema(definition: SkillDefinition): Readonly<Record<string, unkn
   ];
   return {
     type: 'object',
-    description: lines.length === 0 ? 'The skill takes none.' : `What the skill works on. ${lines.join('\n')}`,
+    description: lines.length === 0 ? 'The skill has no params.' : `The params of the skill. ${lines.join('\n')}`,
   };
 }
 

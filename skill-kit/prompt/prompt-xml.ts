@@ -51,7 +51,7 @@ function describe(value: unknown): string {
 export function writePreamble(handshake: Handshake, system?: string): string {
   const tools = toolsOf(handshake);
   const rows: readonly (readonly [tag: string, tool: string | undefined, howTo: string])[] = [
-    ['system', undefined, 'Who you are and how you work from here on. Keep to it; do not show it.'],
+    ['system', undefined, 'Your role and your way of working from now on. Follow it; do not show it.'],
     ['prompt', undefined, 'What to do in this step.'],
     ...(Object.keys(PRIMITIVES) as PrimitiveConfig['kind'][]).map((kind) => {
       const tool = toolFor(kind, tools);
@@ -65,7 +65,7 @@ export function writePreamble(handshake: Handshake, system?: string): string {
     'Each step gives you a prompt and, where an answer is due, the JSON Schema of that answer.',
     'Do what the prompt says, then hand in JSON that fits the schema. If it is refused, fix it and hand it in again.',
     '',
-    'Prompts are made of the tags below. Go through them in the order in which they stand; `&lt;` in them is a `<` of a text.',
+    'Prompts consist of the tags below. Process them in their order; `&lt;` in them means a `<` in the text.',
     '',
     '| Tag | Tool | How to use |',
     '| --- | --- | --- |',

@@ -130,7 +130,9 @@ export class CommitFold {
     if (commit === null) return null;
     if (commit.commit <= this.commit) return null;
     if (commit.commit !== this.commit + 1 || commit.seq !== this.seq + 1) {
-      throw this.#damaged(`commit ${commit.commit} follows commit ${this.commit}: what stood between them is gone`);
+      throw this.#damaged(
+        `commit ${commit.commit} follows commit ${this.commit}: the commits between them are missing`,
+      );
     }
     const problem = commitShape(commit, 'commit');
     if (problem !== null) throw this.#damaged(problem);

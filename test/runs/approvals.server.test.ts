@@ -219,7 +219,7 @@ describe('at its deadline', () => {
 
   test.each([
     ['rejected-at-deadline', ', on_timeout: reject', 'stage/rejected', /^stage release was rejected at its deadline/],
-    ['failed-at-deadline', '', 'stage/no-answer', /^nobody answered stage release before its deadline/],
+    ['failed-at-deadline', '', 'stage/no-answer', /^stage release got no answer before its deadline/],
   ])('%s', async (runId, onTimeout, code, message) => {
     await start(runId, `{ message: "Release?", timeout: 1s${onTimeout} }`);
     expect(await outcomeOf(runId)).toMatchObject({

@@ -87,7 +87,7 @@ test('at its limit a loop fails with loop/limit, and no stage follows', async ()
   expect(await outcomeOf('loop-limit')).toMatchObject({
     state: 'failed',
     failedStage: 'refine',
-    failure: { code: 'loop/limit', message: 'loop refine has not come to its end after 2 visits' },
+    failure: { code: 'loop/limit', message: 'the condition (`until`) of loop refine did not hold after 2 visits' },
   });
   expect((await viewOf('loop-limit')).stages.at(-1)).toMatchObject({ id: 'last', state: 'skipped' });
 });

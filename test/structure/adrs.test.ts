@@ -2,9 +2,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 
-const FOLDER = join(packageRoot(), 'docs/adr');
+const FOLDER = join(findPackageRoot(), 'docs/adr');
 const DECISIONS = readdirSync(FOLDER).filter((name) => /^\d{4}-.*\.md$/.test(name));
 const LIST = readFileSync(join(FOLDER, 'README.md'), 'utf8');
 

@@ -9,11 +9,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { ERROR_CODES } from '../../domain/errors/codes.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
 import { FACT_KINDS, type Facts, readFacts } from './page-facts.ts';
 
-const ROOT = packageRoot();
+const ROOT = findPackageRoot();
 const RECORD = join(ROOT, 'test/structure/page-facts.json');
 const AREAS: ReadonlySet<string> = new Set(Object.keys(ERROR_CODES).map((code) => code.slice(0, code.indexOf('/'))));
 const PAGES = ['agents', 'workspaces', 'temporal', 'security'] as const;

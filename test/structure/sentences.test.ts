@@ -1,12 +1,13 @@
-/** Sentences of pages, comments, ADRs and names of tests: how many of them `sentences.ts` finds. The counts may only fall. */
+/** Sentences of pages, comments, texts of the product, ADRs and names of tests: how many of them `sentences.ts` finds. The counts may only fall. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
-import { CHECKS, COUNTED, findHits, type Hit, listComments, listSentences, toProse } from './sentences.ts';
+import { CHECKS, COUNTED, findHits, type Hit, isProse, listComments, listSentences, toProse } from './sentences.ts';
 import { listPromiseNames, listTestNames, type TestName } from './test-names.ts';
+import { textsIn } from './words.ts';
 
 const ROOT = findPackageRoot();
 const RECORD = join(ROOT, 'test/structure/sentences.json');
@@ -38,6 +39,22 @@ function namesOfTests(path: string): readonly TestName[] {
   return [...listTestNames(path, read(path), rows), ...(isTable(path) ? listPromiseNames(path, read(path)) : [])];
 }
 
+/** Messages, remedies, diagnostics and help are in these sources. */
+const isOfProduct = (path: string): boolean =>
+  /\.(?:ts|mjs|cjs|js)$/.test(path) && !/\.test\.ts$|^(?:test|examples)\//.test(path);
+
+/** Parses every source once, because two tests need the texts. */
+let texts: readonly { readonly path: string; readonly line: number; readonly text: string }[] | null = null;
+
+function listTexts(): NonNullable<typeof texts> {
+  texts ??= paths
+    .filter(isOfProduct)
+    .flatMap((path) =>
+      textsIn(path, read(path)).flatMap(({ line, text }) => (isProse(text) ? [{ path, line, text }] : [])),
+    );
+  return texts;
+}
+
 const KINDS: Readonly<Record<string, () => readonly Hit[]>> = {
   pages: () => paths.filter(isPage).flatMap((path) => findHits(path, toProse(read(path)))),
   adrs: () =>
@@ -50,6 +67,12 @@ const KINDS: Readonly<Record<string, () => readonly Hit[]>> = {
           findHits(path, text).map((hit) => ({ ...hit, where: `${path}:${line}` })),
         ),
       ),
+  texts: () =>
+    paths.filter(isOfProduct).flatMap((path) =>
+      textsIn(path, read(path))
+        .filter(({ text }) => isProse(text))
+        .flatMap(({ line, text }) => findHits(path, text).map((hit) => ({ ...hit, where: `${path}:${line}` }))),
+    ),
   tests: () =>
     paths
       .filter((path) => path.endsWith('.test.ts') || isTable(path))
@@ -221,6 +244,29 @@ test('lines of comments that follow each other are one comment', () => {
       { line: 7, text: 'four five' },
     ].toSorted((one, other) => one.line - other.line),
   );
+});
+
+test('the sources of the product have texts', () => {
+  expect(listTexts().length).toBeGreaterThan(4_000);
+});
+
+test.each(['the run goes on', 'stage … has none', ' and … more', 'write `a: b`, or remove it', 'bytes: …'])(
+  'a text for people is prose: %s',
+  (text) => {
+    expect(isProse(text)).toBe(true);
+  },
+);
+
+test.each([
+  'nobody',
+  'stage/timeout',
+  'nobody:x:65534:/bin/false',
+  '…',
+  ' ',
+  'set -eu\ncd "$1"',
+  '#!/bin/sh\necho a b',
+])('a text for programs is not prose: %j', (text) => {
+  expect(isProse(text)).toBe(false);
 });
 
 test('names of tests are found with their groups, tables and values', () => {

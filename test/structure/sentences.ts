@@ -134,6 +134,16 @@ export function listComments(source: string): readonly { readonly line: number; 
   return found;
 }
 
+/**
+ * Whether a literal or a template is text for people: it has a word of letters, and a blank before or after it. Programs
+ * for shells and JavaScript have blanks too, and are not.
+ */
+export function isProse(text: string): boolean {
+  return /\p{L}{2,}\P{L}* |(?:^| )\P{L}*\p{L}{2,}/u.test(text) && text.includes(' ') && !CODE.test(text);
+}
+
+const CODE = /^\s*(?:#!|set -|import |export |const |let |function |async )/;
+
 /** The sentences of a page, each with its number of words. Code in backticks counts as one word, each cell of a table as a sentence. */
 export function listSentences(page: string): readonly { readonly text: string; readonly words: number }[] {
   const blocks = toProse(page)

@@ -264,7 +264,7 @@ class Supervisor {
   }
 
   async #leave(): Promise<void> {
-    const why = `the state folder ${this.#options.stateDir} is gone, or another one is in its place`;
+    const why = `the state folder ${this.#options.stateDir} was removed or replaced by another folder`;
     // The folder's logs are gone with it.
     process.stderr.write(`voidbox: the embedded stack stops: ${why}\n`);
     await this.#stop(why);

@@ -189,7 +189,7 @@ export class Questions {
   }
 
   #withdrawn(stageId: string): Error {
-    return workflowFailure('call/refused', this.problem(stageId) ?? `stage ${stageId} was answered meanwhile`);
+    return workflowFailure('call/refused', this.problem(stageId) ?? `stage ${stageId} has already been answered`);
   }
 }
 
@@ -216,7 +216,7 @@ function describeRejection(
   timedOut: boolean,
 ): { readonly code: 'stage/rejected' | 'stage/no-answer'; readonly message: string } {
   if (timedOut && then === 'fail')
-    return { code: 'stage/no-answer', message: `nobody answered stage ${stage} before its deadline (${at})` };
+    return { code: 'stage/no-answer', message: `stage ${stage} got no answer before its deadline (${at})` };
   if (timedOut) return { code: 'stage/rejected', message: `stage ${stage} was rejected at its deadline (${at})` };
   const said = Object.entries(fields ?? {}).map(([name, value]) => `${name}=${sanitizeLine(String(value))}`);
   const who = by === null ? '' : ` by ${by}`;

@@ -33,7 +33,7 @@ export async function requireValidLogin(deps: Deps, request: StageRequest, login
   if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null) return;
   throw new CodedError(
     'host/login-expires',
-    `the login of ${login.owner} that stage ${stage.id} was given ${leftMs <= 0 ? 'ended' : 'ends'} at ${isoOf(login)}: ${RENEW[login.owner]} where the run was started, which renews it, and retry the run, which takes over what has succeeded (\`voidbox retry\`)`,
+    `the login of ${login.owner} that stage ${stage.id} was given ${leftMs <= 0 ? 'ended' : 'ends'} at ${isoOf(login)}: ${RENEW[login.owner]} on the machine that started the run to renew the login, then retry the run, which reuses the stages that succeeded (\`voidbox retry\`)`,
   );
 }
 

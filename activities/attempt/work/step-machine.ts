@@ -172,7 +172,7 @@ function endOrNext(
   if (next.kind === 'look' || usedUp === null) return next;
   return createFailedEnd(
     usedUp.code,
-    `stage ${stage.id}: the session asks on in step ${sanitizeLine(next.step)}, and the agent ${usedUp.words}`,
+    `stage ${stage.id}: the session has another prompt in step ${sanitizeLine(next.step)}, but the agent ${usedUp.words}`,
   );
 }
 
@@ -212,13 +212,13 @@ function limitOf(
   if (deps.now() >= deadlineMs)
     return {
       code: 'stage/timeout',
-      message: `stage ${stage.id} ran past its deadline of ${stage.timeoutMs / 1000} s while its session ${next.kind === 'look' ? `was ${next.phase}` : 'asked on'}`,
+      message: `stage ${stage.id} ran past its deadline of ${stage.timeoutMs / 1000} s while its session ${next.kind === 'look' ? `was ${next.phase}` : 'still had prompts'}`,
     };
   if (next.kind === 'look') return null;
   if (next.refusal !== null && again + 1 >= MOST_ASKED)
     return {
       code: 'skill/answers-refused',
-      message: `stage ${stage.id}: the step machine refused ${MOST_ASKED} answers of the agent to step ${sanitizeLine(next.step)}, the last because: ${sanitizeLine(next.refusal ?? '')}; that answer begins: ${JSON.stringify(beginningOf(lastAnswer))}`,
+      message: `stage ${stage.id}: the step machine rejected ${MOST_ASKED} answers of the agent to step ${sanitizeLine(next.step)}. Reason for the last one: ${sanitizeLine(next.refusal ?? '')}; that answer begins: ${JSON.stringify(beginningOf(lastAnswer))}`,
     };
   if (command <= MOST_PROMPTS) return null;
   return {

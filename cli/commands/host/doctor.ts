@@ -19,7 +19,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,
   async execute(_args, options, context) {
     const { cacheDir, stateDir } = context.env;
-    const [report, temporal, folder] = await Promise.all([
+    const [found, temporal, folder] = await Promise.all([
       inspectHost(context.env),
       inspectTemporal(context),
       inspectFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' }),
@@ -37,6 +37,8 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const stack = context.env.temporalConfigured ? null : await readStack(context.env);
     const vmMemory = readVmMemory(stack?.workerPid ?? null);
     const durability = durabilityOf(context.env, temporal.kind);
+    const pieces = found.pieces.map((piece) => ({ ...piece, remedy: piece.remedy && context.advise(piece.remedy) }));
+    const report = { ...found, pieces };
     const isReady = report.isReady && !disk.isLow && state.problem === null;
     if (options.json) {
       const damagedRuns = damaged.map(({ runId, place, problem }) => ({
@@ -49,7 +51,12 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       );
     } else {
       const lines = [
-        ...renderDoctor({ ...report, isReady }, temporal, { state, disk, vmMemory, durability }, context.stdout.style),
+        ...renderDoctor(
+          { ...report, isReady },
+          temporal,
+          { state, disk, vmMemory, durability },
+          { ...context.stdout.style, advise: context.advise },
+        ),
         ...renderDamagedRuns(damaged, context),
       ];
       await context.stdout.write(`${lines.join('\n')}\n`);

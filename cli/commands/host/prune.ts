@@ -30,7 +30,7 @@ export const command = defineCommand<Options>({
         age,
       )
       .option('--keep-last <number>', 'keep this many of the most recently ended runs', count)
-      .option('--artifacts-now', 'delete unreferenced artifacts now; by default they are kept for a day')
+      .option('--artifacts-now', 'delete unreferenced artifacts now (default: after a day)')
       .option('-n, --dry-run', 'show what would be deleted, with sizes, and delete nothing')
       .addHelpText(
         'after',

@@ -17,8 +17,8 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('[run...]', 'ids of damaged runs, or unique prefixes')
-      .option('--all', 'every damaged run, except one without events that may still be running')
-      .option('-n, --dry-run', 'show what would be set aside, and change nothing');
+      .option('--all', 'move every damaged run, except runs without events that may still be running')
+      .option('-n, --dry-run', 'show which runs would be moved, and change nothing');
   },
   async execute(names, options, context) {
     if ((names.length === 0) === (options.all !== true)) {
@@ -52,8 +52,8 @@ export const command = defineCommand<Options>({
           : `set ${formatRunId(runId)} aside, to ${folder}`,
       );
       for (const { run, reason } of left) {
-        lines.push(`left ${formatRunId(run.label)} where it is: ${reason}`);
-        lines.push(`  ${context.advise(`to set it aside anyway: voidbox set-aside ${quoteRunId(run.label)}`)}`);
+        lines.push(`did not move ${formatRunId(run.label)}: ${reason}`);
+        lines.push(`  ${context.advise(`to move it anyway: voidbox set-aside ${quoteRunId(run.label)}`)}`);
       }
       await context.stdout.write(`${lines.join('\n')}\n`);
     }

@@ -26,13 +26,13 @@ export const command = defineCommand<Options>({
     command
       .option(
         '--skills <folder...>',
-        'folders of step machines for sessions; they replace the earlier ones and are kept for later starts',
+        'folders of step machines for sessions; they replace the earlier list, also for later starts',
       )
       .option(
         '--allow-mounts <folder...>',
-        'host folders that runs may mount, besides that of the spec; they replace the earlier ones and are kept for later starts',
+        'host folders outside of the folder of the spec that runs may mount; they replace the earlier list, also for later starts',
       )
-      .option('--no-allow-mounts', 'runs may mount from the folder of their spec only')
+      .option('--no-allow-mounts', 'runs may mount only folders below the folder of their spec')
       .option('--images <path...>', IMAGES_HELP)
       .option('--with <piece...>', WITH_HELP);
   },

@@ -13,6 +13,7 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { shorten } from '../../../domain/units/quote.ts';
 import { createEnvironmentError, createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
+import type { CommandHelp } from '../../command-help.ts';
 import type { CliContext } from '../../context.ts';
 import { refuseUndecodable } from '../../../app/start/host-variables.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
@@ -21,25 +22,49 @@ import { IMAGES_HELP, makeGivenImages } from '../../../app/start/plan-images.ts'
 import { parseExtras, WITH_HELP } from '../../start/given-extras.ts';
 import { resolveSkillFolders } from '../../skills/skill-folders.ts';
 
-/** The help text for an operator of a Temporal server. */
-const HELP = `
-Server      TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, or a profile of temporal.toml
-            (TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE). At least one must be set, and the namespace must exist. Set the
-            same ones for \`voidbox run\`. The worker waits 60 s for a server that does not answer yet.
-Task queues ${RUN_TASK_QUEUE} (workflows, admission of runs) and ${hostTaskQueue('HOST-ID')} (stages of runs that this host
-            admitted); with step machines also ${SESSION_TASK_QUEUE}.
-Secrets     Runs get the variables of --secrets-file (or VOIDBOX_SECRETS_FILE: lines NAME=value, a file of mode 0600, read
-            again for each stage) and those of --allow-env, and no other variable of this worker. Every client that may
-            start runs can use them.
-Host        VOIDBOX_STATE_DIR: runs, logs and the host's id. Keep it between starts. VOIDBOX_DURABILITY: process or
-            power (default).
-Start       The first start gets what VMs need, as \`voidbox up\` does. \`voidbox doctor\` checks the machine and the server.
-Output      One line on standard output when the worker polls (one JSON object with --json). Progress and log lines go
-            to standard error.
-Stop        SIGTERM or Ctrl-C: the worker stops polling and releases its stages, within 15 s. VMs keep running, and the
-            next worker of the same state folder continues their stages. Without one, idle VMs end after 15 minutes
-            (VOIDBOX_ORPHAN_TIMEOUT_MS).
-Exit codes  0 stopped by SIGTERM, 130 stopped by Ctrl-C, 3 environment: machine, server or variables, or the worker failed.`;
+const HELP: CommandHelp = {
+  common: ['--allow-mounts', '--allow-git', '--secrets-file', '--skills', '--json'],
+  examples: [
+    ['TEMPORAL_ADDRESS=localhost:7233 voidbox worker', 'a server without TLS'],
+    ['TEMPORAL_PROFILE=prod voidbox worker', 'a profile of temporal.toml'],
+    ['voidbox worker --secrets-file ./secrets.env', 'lend variables to runs'],
+  ],
+  notes: [
+    [
+      'Server',
+      'TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, or a profile of temporal.toml (TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE). Set at least one of them, and the same ones for `voidbox run`. The namespace must exist. The worker waits 60 s for a server that does not answer yet.',
+    ],
+    [
+      'Task queues',
+      `${RUN_TASK_QUEUE} (workflows, admission of runs) and ${hostTaskQueue('HOST-ID')} (stages of runs that this host admitted); with step machines also ${SESSION_TASK_QUEUE}.`,
+    ],
+    [
+      'Secrets',
+      'Runs get the variables of --secrets-file (or VOIDBOX_SECRETS_FILE) and of --allow-env, and no other variable of this worker. The file has lines NAME=value and mode 0600; the worker reads it again for each stage. Every client that may start runs can use these variables.',
+    ],
+    [
+      'Host',
+      "VOIDBOX_STATE_DIR has runs, logs and the host's id: keep it between starts. VOIDBOX_DURABILITY is process or power (default).",
+    ],
+    [
+      'Start',
+      'The first start sets up the pieces that VMs need, as `voidbox up` does. `voidbox doctor` checks the machine and the server.',
+    ],
+    [
+      'Output',
+      'When the worker polls, it prints one line on standard output (with --json, one JSON object). Progress and log lines go to standard error.',
+    ],
+    [
+      'Stop',
+      'At SIGTERM or Ctrl-C, the worker stops polling and releases its stages within 15 s. VMs keep running, and the next worker of the same state folder continues their stages. Without a worker, idle VMs end after 15 minutes (VOIDBOX_ORPHAN_TIMEOUT_MS).',
+    ],
+  ],
+  exitCodes: [
+    ['0', 'stopped by SIGTERM'],
+    ['130', 'stopped by Ctrl-C'],
+    ['3', 'environment: the machine, the server or a variable; or the worker failed'],
+  ],
+};
 
 interface Options {
   readonly json?: boolean;
@@ -56,36 +81,36 @@ interface Options {
 }
 
 export const command = defineCommand<Options>({
+  help: HELP,
   configure: (command) => {
     command
-      .option('--allow-mounts <folder...>', 'host folders that runs may mount; none by default')
+      .option('--allow-mounts <folder...>', 'host folders that runs may mount (default: none)')
       .option(
         '--allow-git <host/path...>',
-        "repositories of the network that runs may fetch with this user's login, and what lies below them; none by default",
+        'repositories, or paths above them, that runs may fetch with the git login of this user (default: none)',
       )
       .option(
         '--allow-services <host:port...>',
-        'services of this host and its network that VMs may reach; none by default',
+        'services of this host and its network that VMs may reach (default: none)',
       )
-      .option('--allow-exec', 'let `voidbox exec` run commands in the VMs of stages that run')
-      .option('--allow-keep', 'let runs leave the VMs of failed stages for a look, for an hour at most')
-      .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
-      .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
+      .option('--allow-exec', 'let `voidbox exec` run commands in the VMs of running stages')
+      .option('--allow-keep', 'let runs keep the VMs of failed stages for inspection, for at most one hour')
+      .option('--secrets-file <file>', 'a file with lines NAME=value and mode 0600, whose variables runs may use')
+      .option('--allow-env <name...>', "variables of this worker's environment that runs may use (default: none)")
       .option(
         '--skills <folder...>',
-        'folders of step machines, besides those of VOIDBOX_SKILLS; this worker runs their sessions',
+        'folders of step machines whose sessions this worker runs, in addition to VOIDBOX_SKILLS',
       )
       .option('--images <path...>', IMAGES_HELP)
-      .option('--with <piece...>', WITH_HELP)
-      .addHelpText('after', HELP);
+      .option('--with <piece...>', WITH_HELP);
   },
   async execute(_args, options, context) {
     const { env } = context;
     if (!env.temporalConfigured) {
       throw createEnvironmentError(
         'cli/no-server',
-        'no Temporal server is named; the embedded server already has a worker',
-        'Name yours: TEMPORAL_ADDRESS=host:7233 voidbox worker, or set TEMPORAL_PROFILE',
+        'no Temporal server is set; the embedded server already has a worker',
+        'Set your server: TEMPORAL_ADDRESS=HOST:7233 voidbox worker, or set TEMPORAL_PROFILE',
       );
     }
     requireOpenFiles('A worker');
@@ -166,8 +191,8 @@ function parseServices(texts: readonly string[]): readonly string[] {
     const service = readAllowedService(text);
     if (service !== null) return service;
     throw createUsageError(
-      `--allow-services: \`${shorten(sanitizeLine(text))}\` is not HOST:PORT${text.includes('*') ? ': no `*` is a pattern' : ''}`,
-      'Name each service that VMs may reach, as specs name it: --allow-services 127.0.0.1:5432',
+      `--allow-services: \`${shorten(sanitizeLine(text))}\` is not HOST:PORT${text.includes('*') ? ': `*` is not a pattern' : ''}`,
+      'Write each service as specs name it: --allow-services 127.0.0.1:5432',
     );
   });
 }

@@ -34,28 +34,45 @@ type Mode = 'apply' | 'branch' | 'patch' | 'check';
 
 export const command = defineCommand<Options>({
   withEquals: ['--branch'],
+  help: {
+    common: ['--check', '--branch', '--3way', '--stage'],
+    examples: [
+      ['voidbox apply latest --check', 'test whether the changes apply'],
+      ['voidbox apply latest', 'change the working tree'],
+      ['voidbox apply latest --branch', 'create a branch with the commits'],
+      ['voidbox apply latest --patch > fix.patch', 'write a patch'],
+    ],
+    notes: [
+      [
+        'Working tree',
+        'It lists the changed files, then writes them. It stages and commits nothing. It applies all changes or none, unless --3way merges them.',
+      ],
+    ],
+    exitCodes: [
+      ['0', 'the changes were applied, or apply'],
+      ['1', 'a file conflicts, and nothing was changed; --3way left conflict markers; or git rejects the changes'],
+      ['2', 'the command line has a mistake, or the run or stage has no changes'],
+      ['3', 'environment: the data is not on this host, or git is missing'],
+    ],
+  },
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
       .option(
         '-s, --stage <stage>',
-        "whose changes, of an item 'fixes[1].work'; needed if several stages left changes that no other stage uses",
+        "the stage whose changes to apply, or an item such as 'fixes[1].work'; required if several stages have changes that no later stage uses",
       )
-      .option('--partial', 'what the agent of a stage changed that failed or was cancelled')
+      .option('--partial', 'apply the changes of an agent whose stage failed or was cancelled')
       .option(
         '--branch [=name]',
-        'make a branch of its commits, `voidbox/RUN/STAGE` without a name, and change no file',
+        'create a branch with the commits (default name: `voidbox/RUN/STAGE`), and change no file',
       )
       .option('--patch', 'print the patch, and change nothing')
-      .option('--check', 'say whether it applies, and change nothing')
-      .option('--3way', 'merge files that changed on both sides, and leave conflict markers in those that conflict')
+      .option('--check', 'report whether the changes apply, and change nothing')
+      .option('--3way', 'merge files that changed on both sides, and write conflict markers into those that conflict')
       .option(
         '-r, --repository <folder>',
-        'the top folder of the repository that gets them; by default the one that the workspace came from, else the current folder',
-      )
-      .addHelpText(
-        'after',
-        '\nShows what has changed, then changes files of the working tree; nothing is staged or committed. All applies or nothing does: exits with 1 if a file conflicts. With --3way all files are written; exits with 1 if one of them has conflict markers.',
+        'the top folder of the repository to change (default: the repository of the workspace, or the current folder if it came from a URL)',
       );
   },
   async execute([text = ''], options, context) {
@@ -65,7 +82,7 @@ export const command = defineCommand<Options>({
     const found = await findChanges(runId, choice, context);
     if (found.leftOut.length > 0 && options.json !== true)
       await context.stderr.write(
-        `${context.advise(`changes of agents that did not succeed are left out (${listStages(found.leftOut)}): voidbox apply --partial ${quoteRunId(runId)}`)}\n`,
+        `${context.advise(`changes of agents that did not succeed are not included (${listStages(found.leftOut)}): voidbox apply --partial ${quoteRunId(runId)}`)}\n`,
       );
     if (mode === 'patch') return await printPatch(found, context);
     const abort = new AbortController();
@@ -95,10 +112,11 @@ function modeOf({ branch, patch, check, json, '3way': merges }: Options): Mode {
     (mode) => ({ branch: branch !== undefined, patch, check })[mode] === true,
   );
   if (modes.length > 1)
-    throw createUsageError(`--${modes[0]!} and --${modes[1]!} exclude each other`, 'Leave one of them out.');
-  if (patch === true && json === true) throw createUsageError('--patch prints a patch, and --json excludes it');
+    throw createUsageError(`--${modes[0]!} and --${modes[1]!} cannot be combined`, 'Remove one of them.');
+  if (patch === true && json === true)
+    throw createUsageError('--patch and --json cannot be combined', 'Remove one of them.');
   if (merges === true && (branch !== undefined || patch === true))
-    throw createUsageError(`--3way writes files, and --${modes[0]!} excludes it`, 'Leave one of them out.');
+    throw createUsageError(`--3way and --${modes[0]!} cannot be combined`, 'Remove one of them.');
   return modes[0] ?? 'apply';
 }
 
@@ -141,8 +159,8 @@ async function printApplied(
       applied,
       context.advise(
         request.merges
-          ? `Take the commits as a branch and merge it: ${branch}`
-          : `Merge, with conflict markers: ${again('--3way')}. Or take the commits as a branch: ${branch}`,
+          ? `Get the commits as a branch and merge it: ${branch}`
+          : `Merge, with conflict markers: ${again('--3way')}. Or get the commits as a branch: ${branch}`,
       ),
     );
   }

@@ -1,6 +1,6 @@
 import { defineAnswerCommand } from '../../runs/answer-command.ts';
 
 export const command = defineAnswerCommand('approve', {
-  field: 'a value that the approval asks for; may be repeated',
-  comment: 'why, for those who read the run',
+  field: 'a value that the approval asks for; repeatable',
+  comment: 'the reason; it is shown with the run',
 });

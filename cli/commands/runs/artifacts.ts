@@ -42,16 +42,16 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
-      .argument('[get]', 'the word `get`, to fetch one')
+      .argument('[get]', 'the word `get`, to fetch an output')
       .argument(
         '[name]',
-        'an output as the list names it: `tables`, `build.tables`, or a stage for what it printed; of an item `fixes[1].work`',
+        'an output as the list names it (`tables`, `build.tables`), a stage for its own output, or an item (`fixes[1].work`)',
       )
       .option(
         '-o, --output <folder>',
-        "where to write it; by default a file goes into the current folder, and a folder becomes a new folder of its name. `-` prints a file's bytes",
+        'the folder to write to (default: the current folder for a file, a new folder of its name for a folder); - prints the bytes of a file',
       )
-      .option('--force', 'replace files and folders of the same name');
+      .option('--force', 'replace existing files and folders of the same name');
   },
   async execute([text = '', verb, name], options, context) {
     checkUsage(text, verb, name, options);
@@ -60,7 +60,10 @@ export const command = defineCommand<Options>({
     if (name === undefined) return await list(found, options, context);
     return await get(name, found, options, context).catch((error: unknown) => {
       throw isDamage(error) && !isCodedError(error)
-        ? new CodedError('store/damaged', `the artifact of ${sanitizeLine(name)} is no whole tar: ${error.message}`)
+        ? new CodedError(
+            'store/damaged',
+            `the artifact of ${sanitizeLine(name)} is not a complete tar: ${error.message}`,
+          )
         : error;
     });
   },
@@ -70,7 +73,7 @@ function checkUsage(run: string, verb: string | undefined, name: string | undefi
   if (verb === undefined) {
     if (options.output !== undefined || options.force)
       throw createUsageError(
-        '-o and --force belong to `get`',
+        '-o and --force need `get`',
         `Fetch one: voidbox artifacts -o FOLDER ${quoteRunId(run)} get NAME`,
       );
     return;
@@ -86,7 +89,7 @@ function checkUsage(run: string, verb: string | undefined, name: string | undefi
       `Fetch one: voidbox artifacts ${quoteRunId(run)} get NAME`,
     );
   if (options.output === '-' && options.json)
-    throw createUsageError('-o - prints the bytes, and --json excludes them: name a folder');
+    throw createUsageError('-o - and --json cannot be combined', 'Write to a folder: -o FOLDER');
 }
 
 async function readRun(runId: string, { reader, records, artifacts }: Stores, context: CliContext): Promise<Found> {
@@ -205,7 +208,7 @@ async function printSaved(
   await context.stderr.write(`${formatOutputName(output)}: ${what}, ${formatBytes(bytes)}, to ${folder}${note}\n`);
   if (gitData.length > 0)
     await context.stderr.write(
-      `${context.stderr.style.yellow('warning')}: it holds a repository of git (${gitData.join(', ')}): git can run programs that its files name, also for \`git status\`\n`,
+      `${context.stderr.style.yellow('warning')}: it contains a git repository (${gitData.join(', ')}): git can run programs that its files name, also for \`git status\`\n`,
     );
 }
 

@@ -16,7 +16,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
       .argument('<other>', 'another run')
-      .addHelpText('after', '\nExits with 0 when they are the same, and with 1 when they differ.');
+      .addHelpText('after', '\nExit codes: 0 if they are the same, 1 if they differ.');
   },
   async execute([text = '', otherText = ''], options, context) {
     const one = await readRecordedRun(await findRunHere('diff', text, context), context);

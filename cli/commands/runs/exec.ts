@@ -4,6 +4,7 @@ import { isLostVm } from '../../../domain/errors/error-code.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { AppError, createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
+import type { CommandHelp } from '../../command-help.ts';
 import type { CliContext } from '../../context.ts';
 import { bytesSink } from '../../runs/bytes-sink.ts';
 import { type ExitCode, toExitCode } from '../../exit-code.ts';
@@ -17,30 +18,58 @@ interface Options {
   readonly cwd: string;
 }
 
-const HELP = `
-The VM is that of a stage that runs, or one that a failed stage has left (\`keep: on-failure\`). The command runs as the
-stage's user, without the stage's variables and secrets. A notice of the run names the program that enters the VM of a
-stage that runs; a worker of your own server allows it with --allow-exec. Its output and its exit code are passed on as
-they are; on a terminal, escape sequences are left out. Its standard input is empty; with -i it is yours, to its end: a
-file, a pipe, or lines from a terminal, for which the command has no terminal itself. Ctrl-C interrupts it, a second one
-kills it.
-
-  voidbox exec latest build -- ls -l /workspace
-  voidbox exec latest -- sh -c 'cat *.log' > logs.txt
-  voidbox exec -i latest build -- tar -xf - < fix.tar`;
+const HELP: CommandHelp = {
+  usage: '[options] <run> [stage] -- <command...>',
+  common: ['--stdin', '--cwd'],
+  examples: [
+    ['voidbox exec latest build -- ls -l /workspace', 'list files'],
+    ["voidbox exec latest -- sh -c 'cat *.log' > logs.txt", 'fetch output'],
+    ['voidbox exec -i latest build -- tar -xf - < fix.tar', 'send files'],
+  ],
+  notes: [
+    [
+      'VM',
+      'A running stage has its VM until it ends. With `keep: on-failure`, a failed stage keeps its VM for inspection.',
+    ],
+    ['User', "The command runs as the stage's user, without the stage's variables and secrets."],
+    [
+      'Running stage',
+      'A notice in the log of the run names the program. A worker of your own server must allow it with --allow-exec.',
+    ],
+    [
+      'Output',
+      'exec passes on the output and the exit code of the command unchanged; for a terminal, it removes escape sequences.',
+    ],
+    [
+      'Input',
+      'Standard input is empty. With -i, the command reads your standard input to its end: a file, a pipe, or lines from a terminal. The command itself has no terminal.',
+    ],
+    ['Ctrl-C', 'The first one interrupts the command, the second one kills it.'],
+  ],
+  exitCodes: [
+    ['0-255', 'the exit code of the command; 128 plus the number of a signal that ended it'],
+    ['126, 127', 'the command could not be started'],
+    ['1', 'also: the VM ended first, or the command wrote more than 256 MiB'],
+    ['2', 'also: the command line has a mistake'],
+    ['3', 'also: environment, or the VM is on another host'],
+  ],
+};
 
 export const command = defineCommand<Options>({
   hasSeparator: true,
+  help: HELP,
   withoutJson:
-    '`exec` passes on what the command prints: leave --json out, or put it behind `--` if it is an option of the command',
+    '`exec` passes on the output of the command: remove --json, or put it after `--` if it is an option of the command',
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
-      .argument('[stage]', "whose VM, of an item 'fixes[1].work'; may be left out if the run has only one")
-      .argument('[command...]', 'behind `--`: the program and its arguments')
-      .option('-i, --stdin', 'pass standard input on to the command')
-      .option('--cwd <folder>', 'where it runs in the guest', '/workspace')
-      .addHelpText('after', HELP);
+      .argument(
+        '[stage]',
+        "the stage whose VM to use, or an item such as 'fixes[1].work'; optional if the run has only one VM",
+      )
+      .argument('[command...]', 'after `--`: the program and its arguments')
+      .option('-i, --stdin', 'pass standard input to the command')
+      .option('--cwd <folder>', 'the working folder of the command in the guest', '/workspace');
   },
   async execute(typed, options, context) {
     const { run, stage, program, args } = splitArguments(typed);
@@ -106,12 +135,12 @@ function splitArguments(typed: readonly string[]): TypedExec {
   if (program === undefined)
     throw createUsageError(
       'the command is missing',
-      `Write it behind \`--\`: voidbox exec ${quoteRunId(run)} ${stage === undefined ? 'STAGE' : quoteStageName(stage)} -- ls -l /workspace`,
+      `Write it after \`--\`: voidbox exec ${quoteRunId(run)} ${stage === undefined ? 'STAGE' : quoteStageName(stage)} -- ls -l /workspace`,
     );
   if (more.length > 0)
     throw createUsageError(
-      `\`${sanitizeLine(more.join(' '))}\` is too much before \`--\``,
-      `voidbox exec ${quoteRunId(run)} ${quoteStageName(stage!)} -- COMMAND`,
+      `\`${sanitizeLine(more.join(' '))}\` is not allowed before \`--\`: write only a run and a stage there`,
+      `Write the command after \`--\`: voidbox exec ${quoteRunId(run)} ${quoteStageName(stage!)} -- COMMAND`,
     );
   return { run, stage, program, args };
 }
@@ -123,7 +152,7 @@ async function exitOf(
 ): Promise<ExitCode> {
   switch (reason) {
     case 'timeout':
-      throw new AppError('failed', 'vm/lost', 'the time of the VM was over before the command had ended');
+      throw new AppError('failed', 'vm/lost', 'the VM ended at its time limit, before the command had ended');
     case 'output-limit':
       throw new AppError(
         'failed',

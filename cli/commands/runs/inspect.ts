@@ -34,7 +34,7 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('<file|run>', 'a spec or its definition, - for standard input, or a run')
-      .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam)
+      .option('--param <name=value>', 'set a parameter of the spec; repeatable', parseParam)
       .option('--require-params', REQUIRE_PARAMS_HELP)
       .option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
     addBaseDirOption(command);

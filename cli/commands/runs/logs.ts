@@ -38,10 +38,10 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
-      .option('-f, --follow', 'follow until the run ends')
+      .option('-f, --follow', 'follow the output until the run ends')
       .option(
         '-s, --stage <stage>',
-        'only this stage, without the stage name before each line; of a stage with items all of them, or one: "STAGE[3]", "STAGE[3].WITHIN"',
+        'only this stage, without its name before each line; for a stage with items all items, or one: "STAGE[3]", "STAGE[3].WITHIN"',
       )
       .addOption(
         new Option('--stream <stream>', 'only this stream').choices(['stdout', 'stderr', 'both']).default('both'),
@@ -57,13 +57,13 @@ export const command = defineCommand<Options>({
       .addOption(
         new Option(
           '--tools <output>',
-          "output of an agent's tools: none, the last lines of each call (2 KiB), or its last 16 KiB (default: short)",
+          "output of an agent's tools: none, or for each call the last 2 KiB (short) or 16 KiB (full) (default: short)",
         ).choices(['none', 'short', 'full']),
       )
-      .option('--network', 'only what VMs were refused and how their connections ended, with bytes and time')
+      .option('--network', 'only refused and ended connections of VMs, with bytes and time')
       .option(
         '--raw',
-        "the bytes as the stage wrote them, escape sequences included; of an agent its command line's own stream",
+        'the unchanged bytes of a stage, with escape sequences; for an agent, the stream of its command line',
       );
   },
   async execute([text = ''], options, context) {
@@ -232,19 +232,19 @@ function checkUsage(options: Options): void {
     const other = options.raw ? '--raw' : options.stage !== undefined ? '--stage' : null;
     if (other !== null)
       throw createUsageError(
-        `--network and ${other} exclude each other`,
+        `--network and ${other} cannot be combined`,
         other === '--stage'
-          ? 'A door belongs to a VM, which stages may share: each line names the VM'
-          : 'Leave one of them out.',
+          ? 'Remove --stage: stages may share a VM, and each line names the VM'
+          : 'Remove one of them.',
       );
   }
-  if (options.raw && options.json) throw createUsageError('--raw and --json exclude each other');
+  if (options.raw && options.json) throw createUsageError('--raw and --json cannot be combined');
   const form = options.json ? '--json' : options.raw ? '--raw' : null;
   if (form === null) return;
   const ofLines = (['tail', 'grep', 'timestamps', 'tools'] as const).find((name) => options[name] !== undefined);
   if (ofLines === undefined) return;
   throw createUsageError(
-    `--${ofLines} and ${form} exclude each other`,
+    `--${ofLines} and ${form} cannot be combined`,
     options.json ? 'Each event is one line and has its time (`atMs`): pipe into tail, grep or jq' : null,
   );
 }

@@ -8,7 +8,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
-      .argument('[stage]', 'only the VM of this stage');
+      .argument('[stage]', 'end only the VM of this stage');
   },
   async execute([run = '', stage], options, context) {
     const { runId, vms } = await findRetained('release', run, stage, context);

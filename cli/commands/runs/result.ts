@@ -26,7 +26,7 @@ function suggestNextCommand(view: RunView | undefined, runId: string): string {
   const serving = view?.stages.find((stage) => stage.published !== undefined && stage.state === 'running');
   return serving === undefined
     ? `Wait for it: voidbox logs -f ${quoteRunId(runId)}`
-    : `What its service has published: ${renderCommand('artifacts', runId, { names: `get ${quoteStageName(serving.id)}`, options: '-o -' })}`;
+    : `Read what its service has published: ${renderCommand('artifacts', runId, { names: `get ${quoteStageName(serving.id)}`, options: '-o -' })}`;
 }
 
 export const command = defineCommand<Options>({
@@ -69,7 +69,7 @@ export const command = defineCommand<Options>({
       return isServiceEnd ? EXIT.success : EXIT.runFailed;
     }
     if (output === null)
-      throw new AppError('environment', 'cli/no-result', `run ${runId} succeeded, but no result was kept`);
+      throw new AppError('environment', 'cli/no-result', `run ${runId} succeeded, but its result is not in the store`);
     if (view.mockAgents.length > 0)
       await context.stderr.write(
         `${context.stderr.style.yellow('warning:')} the mock agent played: ${mockAgentsText(view)}\n`,

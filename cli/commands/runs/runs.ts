@@ -98,7 +98,7 @@ async function explainEmptyList({ waiting, state, name, since }: Options, contex
   const { index } = await context.stores();
   if ((await index.list({ limit: 1 })).runs.length === 0)
     return context.advise('No runs yet. Start one: voidbox run FILE');
-  return name === undefined && since === undefined ? `No run is ${state ?? 'here'}.` : 'No run is like that.';
+  return name === undefined && since === undefined ? `No run is ${state ?? 'here'}.` : 'No run matches these options.';
 }
 
 interface DelayContext {

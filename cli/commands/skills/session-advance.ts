@@ -16,7 +16,7 @@ export const command = defineCommand<Options>({
       .argument('<session>', 'the session id')
       .requiredOption('-o, --output <json>', 'the answer: JSON, `@file`, or `-` for standard input')
       .option('-s, --step <step>', 'the step to answer; required when several are open')
-      .option('-t, --turn <number>', 'the turn of the prompt; an answer to an earlier turn is refused', countOf(9));
+      .option('-t, --turn <number>', 'the turn of the prompt; an answer to an earlier turn is rejected', countOf(9));
   },
   async execute([session = ''], options, context) {
     const output = await readJson(options.output, '--output', context);

@@ -29,8 +29,8 @@ export const command = defineCommand<Options>({
   async execute(_args, { json, state, waiting, limit }, context) {
     if (waiting && state !== undefined && state !== 'open')
       throw createUsageError(
-        `--waiting and --state ${state} exclude each other`,
-        'A session that waits for a person is open. Leave out one of them.',
+        `--waiting and --state ${state} cannot be combined`,
+        'A session that waits for a person is open. Remove one of them.',
       );
     const { link } = await sessionLink(context);
     if (waiting) return await listWaiting(context, link, limit, json === true);

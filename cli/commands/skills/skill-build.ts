@@ -32,7 +32,7 @@ export const command = defineCommand<Options>({
         'how SKILL.md tells agents to call the program: session (state in a file) or stateless (the agent keeps the history)',
         'session',
       )
-      .option('--force', 'build into a folder with other files; only the files of a build are replaced');
+      .option('--force', 'build into a folder that has other files; replaces only the files of a build');
   },
   async execute([entry = ''], options, context) {
     const { protocol } = options;
@@ -69,7 +69,7 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
   }
   if (mode !== 'bun') throw createUsageError(`--mode is \`${mode}\``, 'It must be node or bun.');
   if (targets !== undefined && single)
-    throw createUsageError('--single and --targets exclude each other', 'Pass only one of them.');
+    throw createUsageError('--single and --targets cannot be combined', 'Pass only one of them.');
   const { DEFAULT_TARGETS } = await import('../../../skill-kit/bundle/bun.ts');
   const named = single ? [`${process.platform}-${process.arch}`] : targets?.split(',').map((one) => one.trim());
   const chosen = named === undefined ? DEFAULT_TARGETS : await checkTargets(named);

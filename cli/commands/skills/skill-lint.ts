@@ -16,7 +16,7 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('<entry...>', 'files whose default export is a step machine, or their folders')
-      .option('--max-warnings <number>', 'exit with 1 when there are more warnings; no limit by default');
+      .option('--max-warnings <number>', 'exit with 1 if there are more warnings (default: no limit)');
   },
   async execute(entries, options, context) {
     const limit = options.maxWarnings === undefined ? Number.POSITIVE_INFINITY : Number(options.maxWarnings);

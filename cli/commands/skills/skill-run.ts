@@ -10,7 +10,7 @@ export const command = defineCommand({
       .argument('<entry>', 'the file whose default export is the step machine, or its folder')
       .argument(
         '[args...]',
-        'as the built step machine takes them: start, advance, cleanup, topics, topic, mcp, with their flags; --help lists them',
+        'a command of the built step machine (start, advance, cleanup, topics, topic, mcp) and its flags; --help lists them',
       )
       .passThroughOptions();
   },

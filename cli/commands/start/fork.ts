@@ -6,10 +6,10 @@ export const command = defineCommand<StartFromOptions>({
   configure: (command) => {
     command
       .argument('<run>', 'a run that has ended: its id, a unique prefix of one, or `latest`')
-      .argument('<file>', 'the other spec or definition; - is standard input')
+      .argument('<file>', 'the other spec or definition; - reads a spec from standard input')
       .option(
         '--from <stage>',
-        'start at this stage, and refuse when one before it differs; by default where the specs differ',
+        'start at this stage; fails if an earlier stage differs (default: the first stage that differs)',
       );
     addRunOptions(command, '; without it that of the earlier run');
   },

@@ -32,7 +32,7 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     const names = readTemplates().map(({ name }) => name);
     command
-      .argument('[file]', 'where to write it', 'voidbox.yaml')
+      .argument('[file]', 'the file to write', 'voidbox.yaml')
       .option('--force', 'overwrite an existing file')
       .option(
         '--template <name>',

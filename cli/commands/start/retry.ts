@@ -7,7 +7,10 @@ export const command = defineCommand<StartFromOptions>({
   configure: (command) => {
     command
       .argument('<run>', 'a run that has ended: its id, a unique prefix of one, or `latest`')
-      .option('--from <stage>', 'run this stage and all behind it again; by default what did not succeed');
+      .option(
+        '--from <stage>',
+        'run this stage and all stages after it again (default: the stages that did not succeed)',
+      );
     addContinueOptions(command);
     addRunOptions(command, '; without it that of the earlier run');
   },

@@ -20,14 +20,44 @@ interface Options extends RunOptions, BaseDirOption {
 export const command = defineCommand<Options>({
   withEquals: ['--mock'],
   beforeFirst: 'Write a spec for this folder: voidbox init',
+  help: {
+    common: ['--param', '--input', '--detach', '--mock-agents', '--timeout', '--json'],
+    examples: [
+      ['voidbox run voidbox.yaml', 'run it and follow it'],
+      ['voidbox run voidbox.yaml --param who=you', 'set a parameter'],
+      ['voidbox run voidbox.yaml --mock-agents', 'without a model and a key'],
+      ['voidbox run voidbox.yaml --detach', 'do not wait for its end'],
+    ],
+    notes: [
+      ['Output', 'The result goes to standard output; progress and errors go to standard error.'],
+      [
+        'Ctrl-C',
+        'The first one cancels the run and waits for its end, with its `finally` stages; the second one exits at once.',
+      ],
+      [
+        'Server',
+        'Without TEMPORAL_* variables, it starts an embedded Temporal server and worker. With them, a `voidbox worker` of your server runs the stages.',
+      ],
+    ],
+    exitCodes: [
+      ['0', 'the run succeeded'],
+      ['1', 'the run failed, was terminated or was cancelled'],
+      ['2', 'the spec or the command line has a mistake'],
+      ['3', 'environment: the machine, the server or a variable'],
+      ['130', 'Ctrl-C cancelled the run'],
+    ],
+  },
   configure: (command) => {
-    command.argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input');
+    command.argument(
+      '<file>',
+      'a spec in YAML or JSON, or a definition in TypeScript or JavaScript; - reads a spec from standard input',
+    );
     addRunOptions(command);
     addBaseDirOption(command);
     command.addOption(
       new Option(
         '--mode <mode>',
-        "try a spec's shape without VMs: nothing runs, and a few programs (echo, cat, tr, …) are simulated",
+        'try the structure of a spec without VMs: no program runs, and a few (echo, cat, tr, …) are simulated',
       ).choices(['mock']),
     );
     command.addOption(
@@ -38,9 +68,9 @@ export const command = defineCommand<Options>({
     );
     command.option(
       '--mock-agents',
-      'the mock agent plays every agent, in its VM and without a model; `MOCK_AGENT_SCRIPT` in `env` says what it does',
+      'run every agent without a model: the mock agent plays it in its VM, with the actions in `MOCK_AGENT_SCRIPT` of its `env`',
     );
-    command.option('--events', 'with --json: each event as a line of JSON on standard output, before the result');
+    command.option('--events', 'with --json: print each event as a line of JSON before the result');
   },
   async execute([file = ''], options, context) {
     if (file === '-' && options.input === '-')

@@ -44,8 +44,11 @@ interface Options extends BaseDirOption {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input')
-      .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam)
+      .argument(
+        '<file>',
+        'a spec in YAML or JSON, or a definition in TypeScript or JavaScript; - reads a spec from standard input',
+      )
+      .option('--param <name=value>', 'set a parameter of the spec; repeatable', parseParam)
       .option('--require-params', REQUIRE_PARAMS_HELP);
     addBaseDirOption(command);
   },
@@ -97,7 +100,7 @@ const SHOWN_PARTS = 20;
 function renderUnsupported(parts: readonly UnsupportedPart[], { style }: CliContext['stderr']): string {
   const lines = parts.slice(0, SHOWN_PARTS).map(({ stage, reason }) => `  stage ${sanitizeLine(`${stage} ${reason}`)}`);
   const more = parts.length > SHOWN_PARTS ? [`  … ${parts.length - SHOWN_PARTS} more`] : [];
-  return `\n${style.bold('not in this build:')} the spec is valid, and \`run\` refuses it because\n${[...lines, ...more].join('\n')}\n`;
+  return `\n${style.bold('not in this build:')} the spec is valid, but \`run\` rejects it:\n${[...lines, ...more].join('\n')}\n`;
 }
 
 interface OnThisHost {

@@ -3,7 +3,7 @@ import type { HostReport } from '../../../setup/resolve.ts';
 import type { DiskRoom } from '../../../activities/ports/local-store.ts';
 import type { FolderReport } from '../../../setup/cache/write-probe.ts';
 import { renderDoctor } from './doctor.ts';
-import { PLAIN } from '../text/style.ts';
+import { PLAIN as STYLE } from '../text/style.ts';
 
 const REPORT: HostReport = {
   system: { name: 'Debian 12', kernel: '6.1', cpus: 4, memoryTotalMib: 16_384, memoryFreeMib: 900 },
@@ -24,6 +24,7 @@ const TEMPORAL = {
   remedy: null,
   hasWorker: null,
 } as const;
+const PLAIN = { ...STYLE, advise: (text: string) => text.replace(/^voidbox /, 'npx voidbox ') };
 const STATE = { path: '/s', problem: null, remedy: null };
 const DISK = { availableBytes: 2e9, sizeBytes: 4e9, floorBytes: 1e9, isLow: false };
 
@@ -98,11 +99,13 @@ test('the doctor prints each fix below the problem, and equal fixes once', () =>
 
 test('an optional piece that is not here is no problem', () => {
   const piece = { name: 'codex', purpose: 'the codex command line', variable: null, path: null } as const;
-  const missing = { ...piece, version: null, from: null, problem: 'none', remedy: 'npx voidbox up --with codex' };
+  const missing = { ...piece, version: null, from: null, problem: 'none', remedy: 'voidbox up --with codex' };
   const lines = linesOf({ pieces: [{ ...missing, isOptional: true }] });
   expect(lines).toContain(
-    '  - codex  not here (the codex command line): only runs that need it fetch it; now: npx voidbox up --with codex\n',
+    '  - codex  not here (the codex command line): only runs that need it fetch it. Fetch it now: npx voidbox up --with codex\n',
   );
   expect(lines).not.toContain('✗');
-  expect(linesOf({ pieces: [{ ...missing, isOptional: false }] })).toContain('  ✗ codex  none');
+  expect(linesOf({ pieces: [{ ...missing, isOptional: false }] })).toMatch(
+    / {2}✗ codex {2}none .*\n {4}fix: npx voidbox up --with codex\n/,
+  );
 });

@@ -25,6 +25,11 @@ export interface TemporalReport {
   readonly hasWorker: boolean | null;
 }
 
+/** Remedies name the program as the user types it. */
+export interface AdvisingStyle extends Style {
+  readonly advise: (text: string) => string;
+}
+
 const SURVIVES: Readonly<Record<Durability, string>> = {
   process: 'runs survive the death of any process; a power cut may cost the last seconds of output',
   power: 'runs survive a power cut with everything that they recorded',
@@ -40,7 +45,7 @@ export function renderDoctor(
     readonly vmMemory: VmMemory;
     readonly durability: Durability;
   },
-  style: Style,
+  style: AdvisingStyle,
 ): string[] {
   const { system } = report;
   const isolationRemedy = report.isolation.remedy;
@@ -90,7 +95,7 @@ function describeMemory({ budgetMib, totalMib, availableMib, limitedBy }: VmMemo
 function renderPiece(
   piece: PieceReport,
   { nameWidth, versionWidth }: { readonly nameWidth: number; readonly versionWidth: number },
-  style: Style,
+  style: AdvisingStyle,
 ): string[] {
   const name = padEnd(piece.name, nameWidth);
   if (piece.problem === null) {
@@ -99,7 +104,7 @@ function renderPiece(
     ];
   }
   if (piece.isOptional) {
-    const how = `only runs that need it fetch it; now: ${sanitizeLine(piece.remedy ?? '')}`;
+    const how = `only runs that need it fetch it. Fetch it now: ${sanitizeLine(style.advise(piece.remedy ?? ''))}`;
     return [`  ${style.dim(`- ${name}  not here (${piece.purpose}): ${how}`)}`];
   }
   return [
@@ -112,7 +117,7 @@ function renderPiece(
 function renderRust(
   rust: RustReport,
   { nameWidth, versionWidth }: { readonly nameWidth: number; readonly versionWidth: number },
-  style: Style,
+  style: AdvisingStyle,
 ): string[] {
   const name = padEnd('rust', nameWidth);
   if (!rust.isNeeded) return [`  ${style.dim(`- ${name}  not needed: the keeper and the agent are built`)}`];
@@ -124,7 +129,7 @@ function renderRust(
   ];
 }
 
-function renderCache(cache: CacheReport, style: Style): string[] {
+function renderCache(cache: CacheReport, style: AdvisingStyle): string[] {
   const rest =
     cache.neededBytes === 0
       ? 'all pieces are there'
@@ -132,7 +137,7 @@ function renderCache(cache: CacheReport, style: Style): string[] {
   return renderFolder('cache', cache, `${describeFree(cache)}; ${rest}`, style);
 }
 
-function renderState(state: FolderReport, disk: DiskRoom, style: Style): string[] {
+function renderState(state: FolderReport, disk: DiskRoom, style: AdvisingStyle): string[] {
   const rest = `VMs start with ${formatBytes(disk.floorBytes)} or more`;
   const low = { path: state.path, problem: describeRoom(disk, state.path), remedy: MAKE_ROOM };
   const shown = state.problem === null && disk.isLow ? low : state;
@@ -143,18 +148,23 @@ function describeFree({ availableBytes, sizeBytes }: FreeSpace): string {
   return `${formatBytes(availableBytes)} of ${formatBytes(sizeBytes)} free`;
 }
 
-function renderFolder(name: string, { path, problem, remedy }: FolderReport, details: string, style: Style): string[] {
+function renderFolder(
+  name: string,
+  { path, problem, remedy }: FolderReport,
+  details: string,
+  style: AdvisingStyle,
+): string[] {
   if (problem === null) return [`  ${style.green('✓')} ${name}  ${sanitizeLine(path)} ${style.dim(`(${details})`)}`];
   return [`  ${style.red('✗')} ${name}  ${sanitizeLine(problem)}`, ...fixes([remedy], style)];
 }
 
-function fixes(remedies: readonly (string | null)[], style: Style): string[] {
+function fixes(remedies: readonly (string | null)[], style: AdvisingStyle): string[] {
   const lines = new Set(remedies.filter((remedy) => remedy !== null).flatMap((remedy) => remedy.split('\n')));
-  return [...lines].map((line) => `    ${style.cyan('fix:')} ${sanitizeLine(line)}`);
+  return [...lines].map((line) => `    ${style.cyan('fix:')} ${sanitizeLine(style.advise(line))}`);
 }
 
 /** A server without a worker is no fault of this machine: runs wait. */
-function renderWorkers({ hasWorker }: TemporalReport, style: Style): string[] {
+function renderWorkers({ hasWorker }: TemporalReport, style: AdvisingStyle): string[] {
   if (hasWorker === null) return [];
   return hasWorker
     ? [`  ${style.green('✓')} a worker takes runs`]
@@ -164,7 +174,7 @@ function renderWorkers({ hasWorker }: TemporalReport, style: Style): string[] {
       ];
 }
 
-function renderTemporal(temporal: TemporalReport, style: Style): string {
+function renderTemporal(temporal: TemporalReport, style: AdvisingStyle): string {
   if (temporal.kind === 'own') {
     const where =
       temporal.address === null

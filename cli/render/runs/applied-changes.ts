@@ -24,7 +24,7 @@ export function renderApplyNotice(notice: ApplyNotice, style: Style): string {
     case 'waiting':
       return 'waiting for another `voidbox apply`\n';
     case 'unfinished':
-      return 'another `voidbox apply` is at work here, or was killed: then the next one, without --check, first puts back what that one has written\n';
+      return 'another `voidbox apply` runs here, or was killed. If it was killed, the next `apply` without --check first restores the files that it had written\n';
     case 'recovered':
       return renderRecovered(notice.folder, notice.recovered);
   }
@@ -44,8 +44,8 @@ function renderRecovered(folder: string, { isWhole, kept, putBack, changed }: Re
   const lines = changed.map(({ name, before }) => {
     const path = sanitizeLine(name.toString());
     return before === null
-      ? `  ${path} stays: it was not there before, and is not what that one wrote\n`
-      : `  ${path} stays: it has changed since, or is written in part; as it was before, it is at ${sanitizeLine(before.toString())}\n`;
+      ? `  ${path} stays: it did not exist before, and has changed since\n`
+      : `  ${path} stays: it has changed since, or is incomplete; its earlier version is at ${sanitizeLine(before.toString())}\n`;
   });
   return `an earlier \`voidbox apply\` to ${where} was killed while it wrote: ${countOf(putBack, 'file')} put back\n${lines.join('')}`;
 }
@@ -56,7 +56,7 @@ export function renderApplied({ outcome, repository, branch, base }: AppliedChan
   const words: Readonly<Record<AppliedChanges['outcome'], string>> = {
     nothing: 'nothing has changed',
     branch: `branch ${branch ?? ''} in ${where}: git log ${base.slice(0, 12)}..${branch ?? ''}`,
-    already: branch === null ? `${where} has it already` : `branch ${branch} already exists`,
+    already: branch === null ? `${where} already has it` : `branch ${branch} already exists`,
     applies: `it applies to ${where}`,
     applied: `applied to ${where}; nothing is staged or committed`,
     conflicts: '',

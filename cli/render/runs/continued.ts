@@ -32,7 +32,7 @@ export function renderContinued(
       ]),
     ...(all.length > MOST_SHOWN ? [`  continues: ${all.length - MOST_SHOWN} more`] : []),
     ...limitLines(plan, all, withLimits(plan, changed)).map((line) => `  ${line}`),
-    style.dim('  times and budgets count from zero; what the earlier run used is not part of them'),
+    style.dim('  times and budgets count from zero, without the usage of the earlier run'),
   ];
 }
 

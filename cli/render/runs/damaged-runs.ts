@@ -9,7 +9,7 @@ export function renderDamagedRuns(damaged: readonly DamagedRun[], { advise, stdo
   const lines = damaged.flatMap(({ label: name, problem }) => {
     return [
       `  ${style.red('✗')} ${formatRunId(name)}  ${sanitizeLine(problem.message)}`,
-      `    ${style.cyan('fix:')} ${advise(`restore that file from a copy, or: voidbox set-aside ${quoteRunId(name)}`)}`,
+      `    ${style.cyan('fix:')} ${advise(`restore that file from a backup, or move the run to damaged/: voidbox set-aside ${quoteRunId(name)}`)}`,
     ];
   });
   return lines.length === 0 ? [] : ['', style.bold('Damaged runs'), ...lines];

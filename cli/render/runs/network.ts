@@ -54,8 +54,8 @@ function nameOfVm({ vmKey, scope }: NetworkBody): string {
 }
 
 function endText(end: string): string {
-  if (end === 'limit') return 'the VM has used up its bytes';
-  return end === 'idle' ? 'no byte for too long' : end;
+  if (end === 'limit') return 'the VM reached its limit of bytes';
+  return end === 'idle' ? 'no data for too long' : end;
 }
 
 function countText(count: number, what: string): string {

@@ -20,7 +20,7 @@ export function renderReuse(origin: RunOrigin, { given, again }: Reuse, style: S
         ([stage, because]) => `  runs again: ${style.bold(sanitizeLine(stage))}, ${sanitizeLine(becauseOf(because))}`,
       ),
     ...(own.length > MOST_NAMED ? [`  runs again: ${own.length - MOST_NAMED} more`] : []),
-    ...(behind.length === 0 ? [] : [`  and behind them: ${formatList(behind)}`]),
+    ...(behind.length === 0 ? [] : [`  and after them: ${formatList(behind)}`]),
   ];
 }
 

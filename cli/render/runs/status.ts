@@ -99,8 +99,8 @@ export function renderStatus(
 function renderDamage(view: RunView, damage: string, style: Style, advise: Advise): string[] {
   return [
     style.red(sanitizeLine(damage)),
-    `${style.cyan('help:')} ${advise(`restore that file from a copy, or put the run out of the way: voidbox set-aside ${quoteRunId(view.runId)}`)}`,
-    'What could be read of it:',
+    `${style.cyan('help:')} ${advise(`restore that file from a backup, or move the run to damaged/: voidbox set-aside ${quoteRunId(view.runId)}`)}`,
+    'Readable parts of the run:',
     '',
   ];
 }

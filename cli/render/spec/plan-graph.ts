@@ -45,7 +45,7 @@ function vm({ sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress, keep
     ...(mode === 'mock' ? [] : [`${memoryMib} MiB`, vcpus === 1 ? '1 vCPU' : `${vcpus} vCPUs`]),
     ...mounts.map((mount) => `${sanitizeLine(mount.source.path)} at ${sanitizeLine(mount.guestPath)} (${mount.mode})`),
     describeEgress(egress),
-    ...(keepOnFailureMs === undefined ? [] : [`left for ${writeDurationMs(keepOnFailureMs)} where a stage fails`]),
+    ...(keepOnFailureMs === undefined ? [] : [`left for ${writeDurationMs(keepOnFailureMs)} if a stage fails`]),
   ];
   return parts.join(', ');
 }
@@ -75,7 +75,7 @@ function facts(stage: StagePlan): readonly string[] {
   return [
     ...(list === null ? [] : [shortenText(list, 60), ...itemFacts(stage)]),
     ...(after.length === 0 ? [] : [`after ${after.map((edge) => `${EDGE[edge.on]}${edge.stage}`).join(', ')}`]),
-    ...(isLast === true ? ['after all others, whatever happens'] : []),
+    ...(isLast === true ? ['after all others, in any case'] : []),
     ...(when === null ? [] : [`when ${shortenText(sanitizeLine(when.source), 60)}`]),
     ...(workspace === undefined ? [] : [shortenText(sanitizeLine(describeWorkspace(workspace)), 80)]),
     ...inputs.map(({ fromStage, output }) => `takes ${fromStage}.${output}`),
@@ -102,7 +102,7 @@ export function planToMermaid(plan: Plan): string {
     const condition = stage.when === null ? [] : [`when ${shortenText(sanitizeLine(stage.when.source), 40)}`];
     const list = listOf(stage);
     const each = list === null ? [] : [shortenText(list, 40)];
-    const last = stage.finally === true ? ['after all others, whatever happens'] : [];
+    const last = stage.finally === true ? ['after all others, in any case'] : [];
     const label = quoteLabel([stage.id, renderWork(stage, 40), ...each, ...condition, ...last]);
     const id = ids.get(stage.id)!;
     return stage.scope === null ? `${id}{{${label}}}` : `${id}[${label}]`;

@@ -33,7 +33,7 @@ const EDGE = { success: '', end: 'the end of ', failure: 'a failure of ' } as co
 function describe(stage: StagePlan, shared: ReadonlySet<string>): string {
   const short = shortenText(sanitizeLine(describeStageWork(stage)));
   const after = stage.finally
-    ? ', after all others, whatever happens'
+    ? ', after all others, in any case'
     : stage.after.length > 0
       ? `, after ${stage.after.map(({ stage: earlier, on }) => `${EDGE[on]}${earlier}`).join(', ')}`
       : '';

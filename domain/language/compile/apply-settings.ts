@@ -87,8 +87,8 @@ function withOllama(spec: Spec, address: string | null, applied: AppliedSettings
         problems.error(
           'spec/bad-value',
           said.at,
-          `the variable ${OLLAMA} of this host takes the place of this one, and is no address`,
-          `set it to one such as http://127.0.0.1:11434, without a user and a password, or unset it: unset ${OLLAMA}`,
+          `the variable ${OLLAMA} of this host overrides this URL, but its value is not a URL`,
+          `set it to a URL without a user and a password, such as http://127.0.0.1:11434, or unset it: unset ${OLLAMA}`,
         );
         return said;
       }

@@ -18,15 +18,15 @@ export function compileGrace(
     problems.error(
       'spec/bad-value',
       own[0]!.name.at,
-      'every stage has `finally`, so there is none that they run after',
-      'remove `finally`, or add the stages that do the work',
+      'every stage has `finally`, so no stage runs before them',
+      'remove `finally` from a stage, or add stages without it',
     );
   if (last.length > PLAN_LIMITS.finallyStages)
     problems.error(
       'spec/too-large',
       spec.sectionAt,
-      `${last.length} stages have \`finally\`${own.length === last.length ? '' : ', those of its parts included'}; at most ${PLAN_LIMITS.finallyStages} may`,
-      'do their work in fewer stages',
+      `${last.length} stages have \`finally\`${own.length === last.length ? '' : ', including stages of parts'}; at most ${PLAN_LIMITS.finallyStages} are allowed`,
+      'combine some of them into one stage',
     );
   // Each part has its own time: the longest is enough for the stages that had it.
   const longest = Math.max(own.length === 0 ? 0 : GRACE_MS, ...used.map((part) => part?.graceMs ?? 0));

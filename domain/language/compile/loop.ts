@@ -38,7 +38,7 @@ export function compileLoops(
     context.problems.error(
       'spec/too-large',
       spec.sectionAt,
-      `the boxes in loops may run ${done} times in all; at most ${PLAN_LIMITS.stageVisits} are allowed`,
+      `the boxes of all loops may run ${done} times together; at most ${PLAN_LIMITS.stageVisits} are allowed`,
       'lower `max_visits`, or put fewer boxes into the loops',
     );
   return looped;
@@ -148,8 +148,8 @@ function refuseBody(
     problems.error(
       'spec/bad-value',
       at,
-      `box ${quote(aside.id)} of ${what} has \`${aside.finally === true ? 'finally' : 'on_failure'}\`, which is of the run and not of a visit`,
-      'remove it from the loop',
+      `box ${quote(aside.id)} of ${what} has \`${aside.finally === true ? 'finally' : 'on_failure'}\`, which applies to the run, not to a visit of the loop`,
+      'remove the key, or move the box out of the loop',
     );
     return true;
   }
@@ -157,8 +157,8 @@ function refuseBody(
     problems.error(
       'spec/bad-value',
       at,
-      `the first box of ${what}, ${quote(first.id)}, has \`when\`: what is handed on in its place would differ from visit to visit`,
-      'write the condition at a later box of the loop',
+      `the first box of ${what}, ${quote(first.id)}, has \`when\`: if it were passed, the next box would get different input in each visit`,
+      'move the condition to a later box of the loop',
     );
     return true;
   }
@@ -172,7 +172,7 @@ function refuseBody(
   problems.error(
     'spec/may-be-absent',
     at,
-    `${what} hands on the output of box ${quote(giver.id)}, which has \`${giver.when === null ? 'continue_on_error' : 'when'}\` and may have none`,
+    `${what} returns the output of box ${quote(giver.id)}, which has \`${giver.when === null ? 'continue_on_error' : 'when'}\` and may have no output`,
     'end the loop with a box that always has an output',
   );
   return true;

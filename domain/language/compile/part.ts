@@ -80,22 +80,22 @@ export function compilePart(
   const lacking = sources.find((each) => waitOf(each.work) !== null || (results.length === 1 && mayLackOutput(each)));
   if (lacking !== undefined)
     return refuse(
-      `whose result is the output of ${quote(lacking.id)}, which may have none`,
-      'let the part end with a stage that always has an output, or name another in `output_step` or `output_box`',
+      `whose result is the output of ${quote(lacking.id)}, which may have no output`,
+      'end the part with a stage that always has an output, or name such a stage in `output_step` or `output_box`',
     );
   for (const { id } of [...plan.stages, ...plan.scopes])
     if (`${place.id}.${id}`.length > PLAN_LIMITS.nameLength)
       return refuse(
-        `whose ${quote(id)} would be ${quote(`${place.id}.${id}`)}, with more than ${PLAN_LIMITS.nameLength} characters`,
-        'give one of them a shorter name',
+        `whose stage ${quote(id)} would get the name ${quote(`${place.id}.${id}`)}, which has more than ${PLAN_LIMITS.nameLength} characters`,
+        'shorten the name of the part or of the stage',
       );
   if (place.each !== undefined && refuseInItems(plan, refuse)) return null;
   const looped =
     place.when === null || place.each !== undefined ? undefined : plan.stages.find(({ loop }) => loop !== undefined);
   if (looped !== undefined)
     return refuse(
-      `whose loop ${quote(looped.id)} cannot be passed with \`when\``,
-      'write the condition in the part, at the boxes of the loop',
+      `whose loop ${quote(looped.id)} cannot be passed by \`when\``,
+      'write the condition at the boxes of the loop in the part',
     );
   const inlined = inlinePart(
     plan,
@@ -108,15 +108,15 @@ export function compilePart(
   const broken = inlined.stages.find(({ when }) => when !== null && 'problems' in check!.condition(when.source));
   if (broken !== undefined)
     return refuse(
-      `whose stage ${quote(broken.id)} has a condition that is too long together with that of ${what}`,
-      'shorten one of them',
+      `whose stage ${quote(broken.id)} has a condition that is too long when combined with the condition of ${what}`,
+      'shorten one of the two conditions',
     );
   const tooLong = inlined.stages.find(({ texts }) =>
     texts?.sources.some((each) => 'problems' in check!.text(each, undefined, true)),
   );
   if (tooLong !== undefined)
     return refuse(
-      `whose stage ${quote(tooLong.id)} has an expression in its texts that is too long with the names of stages that it has here`,
+      `whose stage ${quote(tooLong.id)} has an expression in its texts that is too long once the part's prefix is added to its stage names`,
       'shorten the expression, or the name of the stage that uses the part',
     );
   return inlined;
@@ -135,12 +135,12 @@ function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
   if (last !== undefined)
     refuse(
       `whose stage ${quote(last.id)} has \`finally\`, which a part with \`for_each\` cannot have`,
-      'write the stage with `finally` beside the one with `for_each`: it belongs to the run, not to an item',
+      'move the stage with `finally` next to the stage with `for_each`: it belongs to the run, not to an item',
     );
   else if (writing !== undefined)
     refuse(
       `whose stage ${quote(writing.id)} has the writable mount ${writableIn(scopes, writing.scope)!}, which a part with \`for_each\` cannot have`,
-      "mount it with `mode: ro`, and return the result of an item as an output: items would overwrite each other's files",
+      "mount it with `mode: ro`, and return the result of each item as its output: items would overwrite each other's files",
     );
   else return false;
   return true;
@@ -154,40 +154,40 @@ function findUsedSpec(stage: StageSpec, what: string, options: PartOptions, refu
   if (beside === undefined && named === null) {
     const names = own.map(({ name }) => name.value);
     return refuse(
-      `which names no spec${problems.suggest(uses.value, names)}`,
-      'write the path of a YAML or JSON file that begins with `./` or `../`, with `#PART` behind it for a part in that file, or the name of a part in `parts`',
+      `which is neither a path of a spec nor a part${problems.suggest(uses.value, names)}`,
+      'write the path of a YAML or JSON file that begins with `./` or `../`, followed by `#PART` for a part in that file, or the name of a part in `parts`',
     );
   }
   const path = named?.path ?? null;
   const key = keyOf(named ?? { path: parts.file, part: uses.value });
   if (parts.chain.includes(key))
     return refuse(
-      `which uses ${path === null ? 'itself' : 'this spec'}, near or far`,
-      'let neither use the other: a part is done before what uses it',
+      `which uses ${path === null ? 'itself' : 'this spec'}, directly or through other parts`,
+      'remove one of the two `uses`: a part must end before the stage that uses it',
     );
   if (parts.chain.length >= PLAN_LIMITS.partDepth)
     return refuse(
-      `which would be part ${parts.chain.length + 1} within parts; at most ${PLAN_LIMITS.partDepth} are allowed`,
-      'use it in a spec further up',
+      `which nests parts ${parts.chain.length + 1} deep; at most ${PLAN_LIMITS.partDepth} levels are allowed`,
+      'use the part in one of the outer specs',
     );
   const spec = beside === undefined ? readSpecOf(named!, options, refuse) : beside.spec;
   if (spec === null) return null;
   if (spec.timeoutMs !== null)
     return refuse(
-      'which limits the time of its run (`timeout_secs`)',
-      'limit the stages of the part, or the run of the spec that uses it',
+      'which has `timeout_secs`, a limit for whole runs',
+      'set `timeout_secs` at the stages of the part, or at the top level of the spec that uses it',
     );
   if (spec.budget !== null)
     return refuse(
-      'which limits what the agents of its run may take (`budget`)',
-      'give its stages a `budget` each, or the spec that uses it one for all of the run',
+      'which has `budget`, a limit for whole runs',
+      'set `budget` at the stages of the part, or at the top level of the spec that uses it',
     );
   if (spec.maxParallel !== null)
     problems.warning(
       'spec/unsupported',
       uses.at,
-      `\`max_parallel\` of ${quote(uses.value)} has no effect where it is used: that of the run counts`,
-      'remove it there, or set it here',
+      `\`max_parallel\` of ${quote(uses.value)} has no effect in a part: the run uses \`max_parallel\` of the spec that it starts from`,
+      'remove it from the part, or set it in this spec',
     );
   if (parts.total.stages + spec.stages.length > PLAN_LIMITS.stages)
     return refuse(
@@ -217,8 +217,8 @@ function readSpecOf(
   if (file === undefined)
     return refuse(
       isFull
-        ? `and more than ${PLAN_LIMITS.partFiles} files are used`
-        : 'and a spec that is sent as text has no files beside it',
+        ? `and the spec uses more than ${PLAN_LIMITS.partFiles} files`
+        : 'and a spec that is sent as text cannot use files',
       isFull
         ? 'put several parts into one file, below `parts`'
         : 'write the part into the same text, below `parts`, run it with `voidbox run FILE`, or send the compiled plan',
@@ -233,7 +233,7 @@ function readSpecOf(
   return refuse(
     `and ${quote(file.file)} has no part ${quote(part)}${problems.suggest(part, names)}`,
     names.length === 0
-      ? 'write the part below `parts` of that file, or name the file alone'
+      ? 'add the part to `parts` of that file, or write only the path of the file'
       : `name one of its parts: ${names.slice(0, 8).join(', ')}${names.length > 8 ? ', …' : ''}`,
   );
 }

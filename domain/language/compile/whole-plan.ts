@@ -40,23 +40,23 @@ function checkSize(plan: Plan, at: Position, problems: Problems): void {
     problems.error(
       'spec/too-large',
       at,
-      `the spec has ${outputs} named outputs; a run carries at most ${PLAN_LIMITS.outputs}`,
-      'name folders instead of single files',
+      `the spec has ${outputs} named outputs; at most ${PLAN_LIMITS.outputs} are allowed`,
+      'use folders as outputs instead of single files',
     );
   const held = machineBytes(machinePlanOf(plan));
   if (held > PLAN_LIMITS.machineBytes)
     problems.error(
       'spec/too-large',
       at,
-      `the names and edges of the stages have ${held} bytes; a workflow holds at most ${PLAN_LIMITS.machineBytes}`,
-      'shorten names, or put a stage between many that wait for many',
+      `the names and edges of the stages have ${held} bytes; at most ${PLAN_LIMITS.machineBytes} are allowed`,
+      'shorten names, or add a stage between groups of stages that wait for each other',
     );
   const bytes = countPlanBytes(plan);
   if (bytes > PLAN_LIMITS.planBytes)
     problems.error(
       'spec/too-large',
       at,
-      `the plan has ${bytes} bytes; a run carries at most ${PLAN_LIMITS.planBytes}`,
-      'keep long texts and data in files that are mounted',
+      `the plan has ${bytes} bytes; at most ${PLAN_LIMITS.planBytes} are allowed`,
+      'move long texts and data to mounted files',
     );
 }

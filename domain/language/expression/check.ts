@@ -45,7 +45,7 @@ export function checkCondition(
   values?: TypedValues,
 ): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
   const judge: JudgeType = (type) =>
-    type === 'bool' || type === 'dyn' ? null : `its value is of the type ${type}; a condition is true or false`;
+    type === 'bool' || type === 'dyn' ? null : `its value has the type ${type}, but a condition must be a bool`;
   return checkTyped(source, judge, values);
 }
 
@@ -84,13 +84,19 @@ export function checkText(
   const judge: JudgeType = (type) =>
     TEXT_TYPES.test(type)
       ? null
-      : `its value is of the type ${type}, which is not a text: convert it with \`string(…)\``;
+      : `its value has the type ${type}, but a string is needed: convert it with \`string(…)\``;
   const checked = checkTyped(source, judge, values, ofItem);
   if ('problems' in checked) return checked;
   const problems = checked.stages.flatMap(({ field, start, end }): readonly ExpressionProblem[] =>
     field === 'output' || field === 'json'
       ? []
-      : [{ message: `a text reads \`.output\` or \`.json\` of a stage; \`.${field}\` is for \`when\``, start, end }],
+      : [
+          {
+            message: `an expression in a text can read only \`.output\` and \`.json\` of a stage; only \`when\` can read \`.${field}\``,
+            start,
+            end,
+          },
+        ],
   );
   return problems.length > 0 ? { problems } : checked;
 }
@@ -183,10 +189,10 @@ export function checkExpression(
     if (whole !== null && isVariable(whole.of, 'stages') && !seen.has(node)) {
       seen.add(whole.of);
       const fields = STAGE_FIELDS.map((name) => `\`.${name}\``).join(', ');
-      problems.push({ message: `say what of the stage ${quote(whole.name)}: ${fields}`, ...node.range });
+      problems.push({ message: `the stage ${quote(whole.name)} needs a field: ${fields}`, ...node.range });
     } else if ((isVariable(node, 'stages') || isVariable(node, 'params')) && !seen.has(node))
       problems.push({
-        message: `write \`${node.args as string}.NAME\`: the name must be written in the expression`,
+        message: `write \`${node.args as string}.NAME\`: the expression must contain the name itself`,
         ...node.range,
       });
   }

@@ -48,7 +48,7 @@ export function evaluateCondition(source: string, values: ConditionValues): Cond
   const answer = valueIn(source, read);
   if ('problem' in answer) return { problem: answer.problem };
   if (typeof answer.value === 'boolean') return { holds: answer.value };
-  return { problem: `its value is ${typeNameOf(answer.value)}; a condition is true or false` };
+  return { problem: `its value is ${typeNameOf(answer.value)}; a condition must be true or false` };
 }
 
 /** One text for each source, or a problem with the index of its source. */
@@ -174,7 +174,7 @@ function valueIn(source: string, { forSelection, forComputing, doubles }: Variab
   } catch (error) {
     if (error instanceof NotComputable) return { problem: error.message };
     // Thrown by the JavaScript engine: a text exceeds its limit, or nested values exceed its stack.
-    if (error instanceof RangeError) return { problem: 'it makes a value that is too large' };
+    if (error instanceof RangeError) return { problem: 'its value is too large' };
     const { message, start } = problemOf(error, source);
     return { problem: `${message} (at character ${start + 1})` };
   }
@@ -188,16 +188,17 @@ function textOf(value: unknown, doubles: PrintedDoubles): { readonly text: strin
     text = typeof value === 'string' ? value : jsonOf(value, doubles);
   } catch (error) {
     if (error instanceof LostDigits) return { problem: error.message };
-    if (error instanceof RangeError) return { problem: 'it makes a value that is too large' };
+    if (error instanceof RangeError) return { problem: 'its value is too large' };
     throw error;
   }
   if (text === null)
-    return { problem: 'its value is not a text: convert it with `string(…)`, or take `.orValue(…)` of it' };
+    return { problem: 'its value is not a text: convert it with `string(…)`, or unwrap it with `.orValue(…)`' };
   const bytes = countUtf8Bytes(text);
   if (bytes > EXPRESSION_LIMITS.valueBytes)
     return { problem: `its value has ${bytes} bytes; at most ${EXPRESSION_LIMITS.valueBytes} are allowed` };
   if (text.includes('\0')) return { problem: 'its value has a zero byte, which no argument or variable can hold' };
-  if (LONE_SURROGATE.test(text)) return { problem: 'its value has half of a character, which is not Unicode text' };
+  if (LONE_SURROGATE.test(text))
+    return { problem: 'its value has an unpaired surrogate, so it is not valid Unicode text' };
   return { text };
 }
 

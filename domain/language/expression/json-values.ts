@@ -22,7 +22,7 @@ export function writeDouble(value: number, doubles: PrintedDoubles): string {
   const printed = doubles.get(value) ?? String(value);
   if (typeof printed === 'string') return printed;
   throw new LostDigits(
-    `the numbers ${printed[0]} and ${printed[1]} are one number in an expression that computes: take the value with its path only, such as \`stages.NAME.json.KEY\`, or print it as a string`,
+    `the numbers ${printed[0]} and ${printed[1]} become the same number in a computation: read the value with a path only, such as \`stages.NAME.json.KEY\`, or print it as a string`,
   );
 }
 
@@ -57,12 +57,14 @@ function numberOf({ text, isWhole: whole }: PrintedNumber, doubles: PrintedDoubl
     // Parsing digits takes more than linear time.
     if (text.length <= EXPRESSION_LIMITS.digits) return BigInt(text);
     throw new NotComputable(
-      `the number ${text.slice(0, 20)}…, which has ${text.length} characters; an expression takes at most ${EXPRESSION_LIMITS.digits} of a whole number`,
+      `the number ${text.slice(0, 20)}…, which has ${text.length} characters; an expression reads at most ${EXPRESSION_LIMITS.digits} of a whole number`,
     );
   }
   const value = Number(text);
   if (!Number.isFinite(value))
-    throw new NotComputable(`the number ${text.slice(0, 80)}, which is larger than any number of an expression`);
+    throw new NotComputable(
+      `the number ${text.slice(0, 80)}, which is larger than the largest number of an expression`,
+    );
   return keepDigits(value, text, doubles);
 }
 

@@ -2,14 +2,14 @@
 
 /** Functions of other systems, and methods that are written as functions. */
 const FUNCTIONS: Readonly<Record<string, string>> = {
-  success: 'remove it: a stage starts after the success of what it waits for',
+  success: 'remove it: a stage starts after the stages that it waits for have succeeded',
   failure: 'write `on_failure: [STAGE]` instead of the condition',
   always: 'write `finally: true` instead of the condition',
   cancelled: 'write `finally: true`, and `when: stages.NAME.state == "cancelled"`',
   fromJSON: 'read the output as JSON: `stages.NAME.json`',
-  contains: 'write it behind the text: `TEXT.contains("part")`',
-  startsWith: 'write it behind the text: `TEXT.startsWith("part")`',
-  endsWith: 'write it behind the text: `TEXT.endsWith("part")`',
+  contains: 'call it as a method: `TEXT.contains("part")`',
+  startsWith: 'call it as a method: `TEXT.startsWith("part")`',
+  endsWith: 'call it as a method: `TEXT.endsWith("part")`',
 };
 
 const READS = 'read `params.NAME`, or `output`, `json`, `state` or `exit_code` of `stages.NAME`';
@@ -22,11 +22,11 @@ const VARIABLES: Readonly<Record<string, string>> = {
   tasks: 'write `stages.NAME`',
   inputs: 'write `params.NAME`',
   vars: 'write `params.NAME`',
-  item: 'read it in the texts of a stage with `for_each`, or of a part that is used with `for_each`; a condition reads no item',
+  item: 'read it in the texts of a stage with `for_each`, or of a part that is used with `for_each`; a condition cannot read items',
   item_index:
-    'read it in the texts of a stage with `for_each`, or of a part that is used with `for_each`; a condition reads no item',
-  env: 'no variable can be read here: let a run give the value as a parameter, and write `params.NAME`',
-  secrets: 'no secret can be read here: let a command look at it, and print what follows from it',
+    'read it in the texts of a stage with `for_each`, or of a part that is used with `for_each`; a condition cannot read items',
+  env: 'an expression cannot read variables: pass the value as a parameter, and write `params.NAME`',
+  secrets: 'an expression cannot read secrets: let a command read the secret, and use its output',
 };
 
 /** A name after a dot that the language reads as a word. */
@@ -45,7 +45,7 @@ export function suggestRemedy(code: string, summary: string, source: string): st
     : null;
   if (word !== null) {
     const of = source.slice(word.index, word.index + word[1]!.length);
-    return `\`${word[2]!}\` is a word of the language: write \`${of}["${word[2]!}"]\``;
+    return `\`${word[2]!}\` is a keyword of CEL: write \`${of}["${word[2]!}"]\``;
   }
   switch (code) {
     case 'no_such_overload':

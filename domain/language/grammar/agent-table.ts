@@ -234,7 +234,7 @@ export const PROMPT_DOC = 'The task for the agent.';
 type Refused = NonNullable<MappingTable['unsupported']>[string];
 
 /** Voidbox does not read a prompt from a file: the run may execute on another machine than the one with the file. */
-export const PROMPT_REMEDY = 'write the text itself (`prompt: |`), or put the file into `skills`: `file:PATH`';
+export const PROMPT_REMEDY = 'write the text itself (`prompt: |`), or list the file in `skills`: `file:PATH`';
 
 /** Errors for keys of an agent, a step and a box that name a file. */
 export const PROMPT_FILES = Object.fromEntries(
@@ -243,7 +243,7 @@ export const PROMPT_FILES = Object.fromEntries(
     {
       severity: 'error',
       code: 'spec/wrong-key',
-      message: `no prompt is read from a file: \`${key}\``,
+      message: `a prompt cannot be read from a file: \`${key}\``,
       remedy: PROMPT_REMEDY,
     } as const satisfies Refused,
   ]),
@@ -264,25 +264,29 @@ function refuseEach(keys: readonly string[], what: string, remedy: string): Read
  */
 const NOT_OF_AGENT = {
   ...PROMPT_FILES,
-  ...refuseEach(['llm', 'sandbox', 'params'], ': it stands beside `agent`', 'move it to the top level of the spec'),
+  ...refuseEach(
+    ['llm', 'sandbox', 'params'],
+    ': it belongs to the top level, next to `agent`',
+    'move it to the top level of the spec',
+  ),
   ...refuseEach(
     ['provider', 'model', 'base_url', 'api_key_env', 'api_key'],
-    ': it belongs to `llm`, beside `agent`',
+    ': it belongs to `llm`, next to `agent`',
     'write `llm: { provider: NAME, model: NAME }` at the top level of the spec',
   ),
   ...refuseEach(
     ['env', 'image', 'memory_mb', 'vcpus', 'disk_mb', 'network', 'egress', 'services', 'mounts', 'keep'],
-    ': it belongs to `sandbox`, beside `agent`',
+    ': it belongs to `sandbox`, next to `agent`',
     'write it in `sandbox` at the top level of the spec',
   ),
   ...refuseEach(
     ['secrets'],
     '',
-    'write `sandbox: { env: { NAME: "" } }` at the top level, which takes the variable of the host, or a step with `prompt` and `secrets` in `kind: workflow`',
+    'write `sandbox: { env: { NAME: "" } }` at the top level, which takes the value of the variable on the host, or use `kind: workflow` and a step with `prompt` and `secrets`',
   ),
   ...refuseEach(
     ['retry', 'inputs', 'outputs', 'for_each', 'when', 'depends_on', 'continue_on_error', 'on_failure', 'run'],
-    ': a step or box has it',
+    ': it belongs to a step or box',
     'write `kind: workflow`, with the agent as a step',
   ),
   ...refuseEach(['interactive'], '', 'write `mode: interactive`, or remove it'),

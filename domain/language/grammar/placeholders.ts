@@ -134,8 +134,8 @@ function refusePlaceholder(found: string, inner: string | undefined, at: Positio
       ? 'a placeholder is not closed: `${{` without `}}`'
       : `the placeholder ${quote(found)} cannot be filled in`,
     isExpression(inner)
-      ? 'outputs of stages and items may stand in `run` as a text, `args`, `env`, `prompt`, texts of `params` in `skill`, `until` of a wait and the `message` of an approval, in a step or box'
-      : 'write `${{ params.name }}`, or `$${{` for the literal text',
+      ? 'use it in a step or box, where expressions are allowed: in `run` as a text, `args`, `env`, `prompt`, texts of `params` in `skill`, `until` of a wait and the `message` of an approval. For a parameter, write `${{ params.name }}`; for the literal text, `$${{`'
+      : 'write `${{ params.name }}` for a parameter, or `$${{` for the literal text; `${{ stages.NAME.output }}` is allowed in `run`, `args`, `env` and `prompt`',
   );
 }
 
@@ -146,7 +146,7 @@ function warnOfNearly(text: string, at: Position, values: ParamValues, problems:
       problems.warning(
         'spec/bad-placeholder',
         at,
-        `${quote(found)} is not a placeholder: the text stays as it is`,
+        `${quote(found)} is not a placeholder: the text is used unchanged`,
         `write \`\${{ params.${name} }}\` for the parameter's value`,
       );
   }

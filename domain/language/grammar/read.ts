@@ -78,7 +78,7 @@ function refuseExcluded(map: MapReader, name: string, { excludes = [] }: Key): v
       'spec/wrong-key',
       map.keyAt(name),
       `${map.what} has both \`${name}\` and \`${other}\``,
-      `keep one of them: \`${name}\` goes with none of ${excludes.map((each) => `\`${each}\``).join(', ')}`,
+      `keep one of them: \`${name}\` cannot be combined with ${excludes.map((each) => `\`${each}\``).join(', ')}`,
     );
 }
 
@@ -286,7 +286,12 @@ function readForms(type: FormsType, node: TreeNode | null, what: string, place: 
     if (variant !== undefined) return values === null ? null : { variant, ...values };
     if (node.isPartial === true) return null;
     const keys = Object.keys(type.tables).map((key) => `\`${key}\``);
-    problems.error('spec/missing-key', node.at, `${what} has none of ${keys.join(', ')}`, `write \`${type.form}\``);
+    problems.error(
+      'spec/missing-key',
+      node.at,
+      `${what} must have one of ${keys.join(', ')}`,
+      `write \`${type.form}\``,
+    );
     return null;
   }
   const text = readPlainText(node, what, problems);

@@ -236,7 +236,7 @@ export function readText(
       'spec/bad-value',
       node.at,
       `${what} contains a zero byte`,
-      'remove the zero byte: no program can take one',
+      'remove the zero byte: arguments and variables cannot contain it',
     );
     return null;
   }
@@ -258,7 +258,7 @@ export function readPlainText(node: TreeNode | null, what: string, problems: Pro
     'spec/bad-placeholder',
     text.at,
     `${what} has a placeholder: ${quote(text.value)}`,
-    'write the value out: placeholders are filled in in programs, arguments, variables, messages, prompts and params',
+    'write the value out: placeholders are allowed only in programs, arguments, variables, messages, prompts and params',
   );
   return null;
 }

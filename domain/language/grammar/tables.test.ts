@@ -232,7 +232,7 @@ test.each(SPOTS.filter(({ key }) => key.required === true))(
   '$title: the reader and editors reject a spec without it',
   (spot) => {
     const spec = specWith(spot, undefined);
-    expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`has (?:no |none of .*)\`${spot.name}\``));
+    expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`(?:has no |must have one of .*)\`${spot.name}\``));
     expect(validate(spec)).toBe(false);
   },
 );

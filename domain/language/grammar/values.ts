@@ -53,7 +53,7 @@ export const RANGES = {
   /** 0 means the longest time limit that a stage can have. */
   agentTimeoutSecs: { min: 0, max: 7 * 24 * 3_600, integer: false, unit: 'seconds' },
   visits: { min: 1, max: PLAN_LIMITS.visits, integer: true, unit: 'visits' },
-  attempts: { min: 1, max: 100, integer: true, unit: 'attempts in all' },
+  attempts: { min: 1, max: 100, integer: true, unit: 'total attempts' },
   backoffSecs: { min: 0, max: 24 * 3_600, integer: false, unit: 'seconds' },
   backoff: { min: 1, max: 100, integer: false, unit: 'times' },
   outputMib: { min: 1, max: 16 * 1024, integer: true, unit: 'MiB' },

@@ -7,7 +7,11 @@ export const WORKSPACE = {
   keys: {
     git: {
       as: 'git',
-      type: { is: 'text', holds: 'path or https address', filled: 'name a repository; `.` is that of the spec' },
+      type: {
+        is: 'text',
+        holds: 'path or https address',
+        filled: 'name a repository; `.` is the repository of the spec',
+      },
       group: 'source',
       mistaken: ['repo', 'repository', 'url', 'path', 'source', 'clone'],
       form: 'git: .` or `from: STAGE',

@@ -49,7 +49,7 @@ function workflowOutput(links: readonly Links[], linking: Linking): OutputPlan |
   problems.error(
     'spec/output-needed',
     spec.sectionAt,
-    `${leaves.length} steps have nothing after them, so the result could be that of any: ${shown.join(', ')}${leaves.length > 8 ? ', …' : ''}`,
+    `${leaves.length} steps have no dependents, so each could be the result: ${shown.join(', ')}${leaves.length > 8 ? ', …' : ''}`,
     'name one in `output_step`, or add a step that depends on them',
   );
   return null;

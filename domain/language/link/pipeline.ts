@@ -81,13 +81,13 @@ function isBefore(source: number, index: number, at: Position, places: Places, {
   if (place !== undefined && place < position) return true;
   const from = quote(spec.stages[source]!.name.value);
   if (source === index) {
-    problems.error('spec/cycle', at, `box ${from} takes its own data`, 'take it from a box of an earlier stage');
+    problems.error('spec/cycle', at, `box ${from} uses its own data`, 'use data of a box of an earlier stage');
     return false;
   }
   problems.error(
     'spec/producer-after-consumer',
     at,
-    `box ${quote(spec.stages[index]!.name.value)} takes data of box ${from}, which ${place === undefined ? 'is in no stage' : 'does not run before it'}`,
+    `box ${quote(spec.stages[index]!.name.value)} uses data of box ${from}, which ${place === undefined ? 'is in no stage' : 'does not run before it'}`,
     isAside(spec.stages[source]!)
       ? `remove \`on_failure\` from ${from}, and put it into an earlier stage`
       : `put ${from} into an earlier stage`,
@@ -104,7 +104,7 @@ function refuseUnused(box: StageSpec, sources: readonly number[], places: Places
     'spec/unknown-box',
     box.name.at,
     `box ${quote(box.name.value)} names box ${name}, which is in no stage and never runs`,
-    `add ${name} to \`stages\`, or remove what names it`,
+    `add ${name} to \`stages\`, or remove the reference`,
   );
 }
 
@@ -122,7 +122,7 @@ function placeBoxes(linking: Linking): readonly PlacedStage[] {
         problems.error(
           'spec/bad-value',
           name.at,
-          `box ${quote(name.value)} is in \`stages\` and has \`on_failure\`, which says when it runs`,
+          `box ${quote(name.value)} is in \`stages\` and has \`on_failure\`, which decides when it runs`,
           'remove it from `stages`, or remove `on_failure`',
         );
         return [];

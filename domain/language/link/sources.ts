@@ -151,8 +151,8 @@ function findWorkspace(stage: StageSpec, linking: Linking): number | null {
     problems.error(
       'spec/bad-value',
       name.at,
-      `${what} continues the workspace of ${noun} ${quote(name.value)}, which leaves no workspace: it has \`changes: none\``,
-      `remove \`changes: none\` from ${noun} ${quote(name.value)}, or name the ${noun} before it`,
+      `${what} continues the workspace of ${noun} ${quote(name.value)}, which hands on no workspace, because it has \`changes: none\``,
+      `remove \`changes: none\` from ${noun} ${quote(name.value)}, or continue the workspace of the ${noun} before it`,
     );
     return null;
   }
@@ -164,7 +164,7 @@ function findWorkspace(stage: StageSpec, linking: Linking): number | null {
     'spec/bad-value',
     name.at,
     `${what} continues the workspace of ${noun} ${quote(name.value)}, which has no workspace`,
-    `name a ${noun} with \`workspace\`, or write \`git\``,
+    `name a ${noun} that has \`workspace\`, or write \`git\` instead of \`from\``,
   );
   return null;
 }
@@ -177,7 +177,7 @@ function refuseMaybe(
   { noun, problems }: Linking,
 ): void {
   if (continueOnError !== true && when === null) return;
-  const [key, then] = when === null ? ['continue_on_error', 'after its failure'] : ['when', 'if that does not hold'];
+  const [key, then] = when === null ? ['continue_on_error', 'if it fails,'] : ['when', 'if that does not hold,'];
   problems.error(
     'spec/may-be-absent',
     at,
@@ -191,8 +191,8 @@ function refuseUnsure(what: string, at: Position, isInput: boolean, { noun, prob
   problems.error(
     'spec/may-be-absent',
     at,
-    `${what} takes data of another ${noun}, and it runs also where that ${noun} has none, because it has \`finally\``,
-    isInput ? 'add `optional: true` to the input' : 'take it as an input with `optional: true`',
+    `${what} uses data of another ${noun}, which may be absent: with \`finally\`, this ${noun} runs in any case`,
+    isInput ? 'add `optional: true` to the input' : 'use it as an input with `optional: true`',
   );
 }
 
@@ -208,19 +208,19 @@ function refuseAbsent(
     problems.error(
       'spec/may-be-absent',
       at,
-      `${what} takes data of ${noun} ${quote(source.name.value)}, which waits and has none`,
-      `name a ${noun} that runs a command`,
+      `${what} uses data of ${noun} ${quote(source.name.value)}, which is a wait and has no output`,
+      `use a ${noun} that runs a command`,
     );
     return;
   }
   const { continueOnError, when } = source;
   if (continueOnError !== true && when === null) return;
-  const [key, then] = when === null ? ['continue_on_error', 'after its failure'] : ['when', 'if that does not hold'];
+  const [key, then] = when === null ? ['continue_on_error', 'if it fails,'] : ['when', 'if that does not hold,'];
   problems.error(
     'spec/may-be-absent',
     at,
-    `${what} takes data of ${noun} ${quote(source.name.value)}, which has \`${key}\`: ${then} there is no data`,
-    `${isInput ? 'add `optional: true` to the input' : 'take it as an input with `optional: true`'}, remove \`${key}\` there, or let a ${noun} between them succeed with or without the data`,
+    `${what} uses data of ${noun} ${quote(source.name.value)}, which has \`${key}\`: ${then} there is no data`,
+    `${isInput ? 'add `optional: true` to the input' : 'use it as an input with `optional: true`'}, remove \`${key}\` there, or add a ${noun} between them that succeeds with or without the data`,
   );
 }
 
@@ -245,15 +245,15 @@ function findReads(stage: StageSpec, index: number, linking: Linking): Sources['
       problems.error(
         'spec/may-be-absent',
         at,
-        `${inTexts} reads ${noun} ${quote(name.value)}, and it runs also where that has no output, because it has \`finally\``,
-        'take the data as an input with `optional: true`',
+        `${inTexts} reads ${noun} ${quote(name.value)}, which may have no output: with \`finally\`, this ${noun} runs in any case`,
+        'use the data as an input with `optional: true`',
       );
     else if (wait !== null)
       problems.error(
         'spec/may-be-absent',
         at,
-        `${inTexts} reads ${noun} ${quote(name.value)}, which waits and has no output`,
-        `name a ${noun} that runs a command`,
+        `${inTexts} reads ${noun} ${quote(name.value)}, which is a wait and has no output`,
+        `use a ${noun} that runs a command`,
       );
   }
   return [...findAll(reads.conditions[index]!, `\`when\` of ${noun} ${quote(stage.name.value)}`), ...taken];
@@ -319,8 +319,8 @@ function findOutput(
   problems.error(
     'spec/unknown-output',
     from.at,
-    `an input is from ${quote(from.value)}, which no \`outputs\` name${problems.suggest(from.value, producers.keys())}`,
-    'correct the name, or add it to `outputs` of what makes the data',
+    `an input names the output ${quote(from.value)}, which no stage has${problems.suggest(from.value, producers.keys())}`,
+    'correct the name, or add it to `outputs` of the stage that writes the data',
   );
   return null;
 }

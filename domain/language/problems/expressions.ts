@@ -38,7 +38,7 @@ function problemsOfCondition(
       .map((each) => `stage ${id}: ${key}.stages has ${each}, which is not read`),
     ...condition.stages
       .filter((each) => !before.has(each))
-      .map((each) => `stage ${id} is decided by ${each} and does not depend on it`),
+      .map((each) => `the condition of stage ${id} reads ${each}, but the stage does not depend on it`),
     ...[...params]
       .filter((each) => !Object.hasOwn(condition.params, each))
       .map((each) => `stage ${id}: ${key}.params lacks ${each}`),
@@ -54,7 +54,7 @@ export function findTextProblems(checked: Plan): readonly string[] {
     if (made === undefined)
       return waitOf(work)?.until === undefined
         ? []
-        : [`stage ${id}: nothing says what the time of its wait is made of`];
+        : [`stage ${id}: texts is missing, although the time of its wait is an expression`];
     const { sources, stages, params } = made;
     const problems = [...findRepeated(sources), ...findRepeated(stages)].map(
       (twice) => `stage ${id}: texts have ${twice} twice`,
@@ -66,11 +66,11 @@ export function findTextProblems(checked: Plan): readonly string[] {
     const named = new Set(readable.flatMap((each) => each.stages.map((reference) => reference.stage)));
     const valued = new Set(readable.flatMap((each) => each.params.map((reference) => reference.name)));
     if (named.size !== stages.length || !stages.every((each) => named.has(each)))
-      problems.push(`stage ${id}: texts.stages are not the stages that its texts read`);
+      problems.push(`stage ${id}: texts.stages must list exactly the stages that its texts read`);
     if (valued.size !== Object.keys(params).length || ![...valued].every((each) => Object.hasOwn(params, each)))
-      problems.push(`stage ${id}: texts.params are not the parameters that its texts read`);
+      problems.push(`stage ${id}: texts.params must list exactly the parameters that its texts read`);
     const placed = made.texts.map(({ place }) => nameOfPlace(place));
-    problems.push(...findRepeated(placed).map((twice) => `stage ${id}: two texts are ${twice}`));
+    problems.push(...findRepeated(placed).map((twice) => `stage ${id}: two texts have the same place: ${twice}`));
     made.texts.forEach(({ place, parts }, position) => {
       if (!hasText(work, place)) problems.push(`stage ${id}: its work has no ${placed[position]}`);
       if (parts.some((part) => typeof part === 'number' && part >= sources.length))

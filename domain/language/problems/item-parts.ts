@@ -13,13 +13,13 @@ export function findOwnerProblems({ stages }: Plan): readonly string[] {
     if (of === undefined) return [];
     const owner = byId.get(of);
     if (owner?.each === undefined || partOf(owner.work) === null)
-      return [`stage ${id} belongs to ${of}, which ends no part that is done for each item`];
+      return [`stage ${id} belongs to ${of}, which does not end a part that runs for each item`];
     let depth = 1;
     for (let above = owner.of; above !== undefined && depth <= INSTANCE_LIMITS.depth; depth += 1)
       above = byId.get(above)?.of;
     return depth <= INSTANCE_LIMITS.depth
       ? []
-      : [`stage ${id} is done for each item of more than ${INSTANCE_LIMITS.depth} lists within each other`];
+      : [`stage ${id} runs for each item of more than ${INSTANCE_LIMITS.depth} nested lists`];
   });
 }
 
@@ -30,10 +30,10 @@ export function findItemPartProblems(checked: Plan): readonly string[] {
   return [
     ...results
       .filter((id) => ofStage.get(id) !== undefined)
-      .map((id) => `the output is of the stage ${id}, which is done for each item`),
+      .map((id) => `the run's output is the output of stage ${id}, which runs for each item`),
     ...scopes
       .filter((scope) => new Set(scope.stages.map((id) => ofStage.get(id))).size > 1)
-      .map(({ id }) => `scope ${id} holds stages of an item and others`),
+      .map(({ id }) => `scope ${id} mixes stages of an item with other stages`),
     ...stages.flatMap((stage) => [
       ...(stage.of === undefined ? [] : memberProblems(stage, checked)),
       ...referenceProblems(stage, ofStage),
@@ -45,13 +45,13 @@ export function findItemPartProblems(checked: Plan): readonly string[] {
 
 function memberProblems(stage: StagePlan, { scopes }: Plan): readonly string[] {
   const { id, finally: isLast, scope } = stage;
-  const is = `stage ${id} is done for each item`;
+  const is = `stage ${id} runs for each item`;
   return [
     ...(isLast === true ? [`${is} and has \`finally\``] : []),
     ...(writableIn(scopes, scope) === undefined ? [] : [`${is} and has a writable mount`]),
     ...(countTaken(stage) <= PLAN_LIMITS.itemInputs
       ? []
-      : [`${is} and takes ${countTaken(stage)} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`]),
+      : [`${is} and takes ${countTaken(stage)} outputs; at most ${PLAN_LIMITS.itemInputs} are allowed`]),
   ];
 }
 
@@ -73,13 +73,13 @@ function referenceProblems(
   return [
     ...after
       .filter((edge) => !isBeside(edge.stage) && !(isEnd && ofStage.get(edge.stage) === id))
-      .map((edge) => `stage ${id} depends on ${edge.stage}, which is done for each item of another stage`),
+      .map((edge) => `stage ${id} depends on ${edge.stage}, which runs for each item of another stage`),
     ...[...(when?.stages ?? []), ...(loop?.until.stages ?? [])]
       .filter((other) => !isBeside(other))
-      .map((other) => `stage ${id} is decided by ${other}, which is not beside it`),
+      .map((other) => `the condition of stage ${id} reads ${other}, which belongs to another item or part`),
     ...(part === null || isEnd ? [] : part.stages)
       .filter((other) => !isBeside(other) && !isWithin(other, of, ofStage))
-      .map((other) => `stage ${id} ends a part with the stage ${other}, which is not beside it`),
+      .map((other) => `stage ${id} ends a part with the stage ${other}, which belongs to another item or part`),
   ];
 }
 
@@ -104,16 +104,16 @@ function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
   const reads = listOutputsReadBy(work);
   const instance = findInstanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
   return [
-    ...(instance === null ? [] : [`stage ${id} is done for each item: ${instance}`]),
+    ...(instance === null ? [] : [`stage ${id} runs for each item: ${instance}`]),
     ...(belong.length === said.length && belong.every((each) => said.includes(each.id))
       ? []
-      : [`stage ${id} ends a part with other stages than those that belong to it`]),
+      : [`the part that stage ${id} ends must list exactly the stages that belong to it`]),
     ...reads
       .filter((other) => !members.includes(other) || !waits.has(other))
-      .map((other) => `stage ${id} hands on the output of ${other}, for whose success in an item it does not wait`),
-    ...(input.kind === 'none' ? [] : [`stage ${id} is done for each item, which is its input, and has another`]),
+      .map((other) => `stage ${id} returns the output of ${other}, but does not wait for its success in the same item`),
+    ...(input.kind === 'none' ? [] : [`stage ${id} runs for each item and has another input than the item`]),
     ...(reads.length <= PLAN_LIMITS.itemInputs
       ? []
-      : [`stage ${id} hands on ${reads.length} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`]),
+      : [`stage ${id} returns ${reads.length} outputs; at most ${PLAN_LIMITS.itemInputs} are allowed`]),
   ];
 }

@@ -13,19 +13,17 @@ export function findItemProblems(checked: Plan): readonly string[] {
     const taken = countTakenOutputs(stage);
     const instance = findInstanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
     return [
-      ...(commandOf(work) !== null ? [] : [`stage ${id} is done for each item and runs no command`]),
-      ...(scope !== null && shared.has(scope) ? [`stage ${id} is done for each item and shares its VM`] : []),
-      ...(input.kind === 'none' ? [] : [`stage ${id} is done for each item, which is its input, and has another`]),
-      ...(outputs.length === 0 ? [] : [`stage ${id} is done for each item and has named outputs`]),
+      ...(commandOf(work) !== null ? [] : [`stage ${id} runs for each item and is not a command`]),
+      ...(scope !== null && shared.has(scope) ? [`stage ${id} runs for each item and shares its VM`] : []),
+      ...(input.kind === 'none' ? [] : [`stage ${id} runs for each item and has another input than the item`]),
+      ...(outputs.length === 0 ? [] : [`stage ${id} runs for each item and has named outputs`]),
       ...(writableIn(checked.scopes, scope) === undefined
         ? []
-        : [`stage ${id} is done for each item and has a writable mount`]),
+        : [`stage ${id} runs for each item and has a writable mount`]),
       ...(taken <= PLAN_LIMITS.itemInputs
         ? []
-        : [
-            `stage ${id} is done for each item and takes ${taken} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`,
-          ]),
-      ...(instance === null ? [] : [`stage ${id} is done for each item: ${instance}`]),
+        : [`stage ${id} runs for each item and takes ${taken} outputs; at most ${PLAN_LIMITS.itemInputs} are allowed`]),
+      ...(instance === null ? [] : [`stage ${id} runs for each item: ${instance}`]),
     ];
   });
 }

@@ -46,13 +46,13 @@ function sizeProblem({ stage, around }: ListOfPlan, countOf: CountOf): Found | n
     };
   if (most === 0)
     return {
-      message: `\`for_each\` of ${quote(id)} may be done in ${lists} visits of loops; at most ${PLAN_LIMITS.itemWindows} are allowed`,
+      message: `\`for_each\` of ${quote(id)} may run in ${lists} visits of loops; at most ${PLAN_LIMITS.itemWindows} are allowed`,
       remedy: 'lower `max_visits`',
     };
   if (count <= most) return null;
   return {
-    message: `\`for_each\` of ${quote(id)} has ${count} items; at most ${most} are allowed where one may take ${attempts} attempts of its stages${lists === 1 ? '' : ` and ${lists} visits have a list each`}`,
-    remedy: 'lower `max_attempts` or `max_visits`, or let one item stand for several values',
+    message: `\`for_each\` of ${quote(id)} has ${count} items; at most ${most} are allowed if one item may take ${attempts} attempts of its stages${lists === 1 ? '' : ` and each of ${lists} visits has its own list`}`,
+    remedy: 'lower `max_attempts` or `max_visits`, or combine several values into one item',
   };
 }
 
@@ -62,20 +62,20 @@ function nestingProblem({ stage, around }: ListOfPlan, countOf: CountOf): Found 
   const unfit = findInstanceProblem(path.map((each) => stepOf(each.id, PLAN_LIMITS.items - 1, listsOfStage(each))));
   if (unfit !== null)
     return {
-      message: `the lists ${names} stand within each other: ${unfit}`,
+      message: `the lists ${names} are nested: ${unfit}`,
       remedy: 'give their stages shorter names, or nest them less',
     };
   const parallel = path.reduce((product, { each }) => product * each!.maxParallel, 1);
   if (parallel > PLAN_LIMITS.nestedParallel)
     return {
-      message: `the lists ${names} stand within each other, and ${parallel} items of ${quote(stage.id)} may be done at the same time (\`max_parallel\` ${path.map(({ each }) => each!.maxParallel).join(' × ')}); at most ${PLAN_LIMITS.nestedParallel} are allowed`,
-      remedy: 'lower one `max_parallel`',
+      message: `the lists ${names} are nested, and ${parallel} items of ${quote(stage.id)} may run at the same time (\`max_parallel\` ${path.map(({ each }) => each!.maxParallel).join(' × ')}); at most ${PLAN_LIMITS.nestedParallel} are allowed`,
+      remedy: 'lower `max_parallel` of one of the lists',
     };
   const items = path.reduce((product, each) => product * (countOf(each.id) ?? 1) * listsOfStage(each), 1);
   if (items <= PLAN_LIMITS.nestedItems) return null;
   return {
-    message: `the lists ${names} stand within each other, and ${quote(stage.id)} has ${items} items in all; at most ${PLAN_LIMITS.nestedItems} are allowed`,
-    remedy: 'let one item stand for several values',
+    message: `the lists ${names} are nested, and ${quote(stage.id)} has ${items} items in total; at most ${PLAN_LIMITS.nestedItems} are allowed`,
+    remedy: 'combine several values into one item',
   };
 }
 

@@ -27,13 +27,15 @@ export function findLoopProblems({ stages, scopes }: Plan): readonly string[] {
     const most = loops.reduce((product, { loop }) => product * loop!.maxVisits, 1);
     done += visits ?? 0;
     if ((visits ?? 1) !== most)
-      problems.push(`stage ${id} may be done in ${most} visits, and says ${visits ?? 'nothing'}`);
+      problems.push(`stage ${id} may run in ${most} visits, but its \`visits\` is ${visits ?? 'missing'}`);
     for (const taken of again ?? [])
       if (!loops.some((loop) => loop.id === taken))
         problems.push(`stage ${id} takes the result of ${taken}, which is not a loop around it`);
   }
   if (done > PLAN_LIMITS.stageVisits)
-    problems.push(`stages in loops may be done ${done} times in all; at most ${PLAN_LIMITS.stageVisits} are allowed`);
+    problems.push(
+      `the stages of all loops may run ${done} times together; at most ${PLAN_LIMITS.stageVisits} are allowed`,
+    );
   return problems;
 }
 
@@ -42,7 +44,7 @@ function endProblems({ id, work, when, after }: StagePlan, within: readonly stri
   return [
     ...(partOf(work)?.output.kind === 'stage'
       ? []
-      : [`stage ${id} ends a loop and does not hand on the output of a stage`]),
+      : [`stage ${id} ends a loop and does not return the output of a stage`]),
     ...(when === null ? [] : [`stage ${id} ends a loop and has a condition of its own`]),
     ...within.filter((each) => !waits.has(each)).map((each) => `stage ${id} ends a loop and does not wait for ${each}`),
   ];

@@ -18,7 +18,7 @@ export function mountProblems(checked: Plan): readonly string[] {
       }
     });
     if (mode === 'mock' && isolation !== 'none')
-      problems.push(`scope ${id} demands isolation ${isolation} of the mock`);
+      problems.push(`scope ${id} requires isolation ${isolation}, but its mode \`mock\` isolates nothing`);
     return problems;
   });
 }

@@ -23,7 +23,7 @@ export function refuseDoubles(
         problems.error(
           'spec/duplicate-name',
           at,
-          `${quote(id)} is the name of a stage of a part as well: they stand in the plan under the part's name and a dot`,
+          `${quote(id)} is also the name of a stage of a part: the plan names them with the part's name and a dot`,
           'rename one of them',
         );
     }

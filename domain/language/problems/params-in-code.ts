@@ -26,7 +26,7 @@ export function warnOfParamsInCode({ run }: StageSpec, { params }: Spec, what: s
     const fallback = texts.get(name)?.fallback?.value;
     const typed =
       typeof fallback === 'number' || typeof fallback === 'boolean'
-        ? `, or demand a ${typeof fallback}: \`${name}: { type: ${typeof fallback}, default: ${fallback} }\``
+        ? `, or declare a ${typeof fallback}: \`${name}: { type: ${typeof fallback}, default: ${fallback} }\``
         : '';
     const variable = name
       .toUpperCase()
@@ -36,7 +36,7 @@ export function warnOfParamsInCode({ run }: StageSpec, { params }: Spec, what: s
       'spec/bad-placeholder',
       at,
       `\`args\` of ${what} has ${quote(found)} in a program of ${interpreter}, which reads the value as code`,
-      `give it as a variable: \`env: { ${variable}: ${quote(found)} }\`, and read that in the program; a shell script writes "$${variable}"${typed}`,
+      `pass it as a variable: \`env: { ${variable}: ${quote(found)} }\`, and read the variable in the program; in a shell script, write "$${variable}"${typed}`,
     );
   }
 }

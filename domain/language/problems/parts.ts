@@ -16,7 +16,7 @@ export function findPartProblems({ stages }: Plan): readonly string[] {
       return [
         ...ended.stages
           .filter((each) => !ids.has(each) || each === id)
-          .map((each) => `stage ${id} ends a part with the stage ${each}, which is not another of the plan`),
+          .map((each) => `stage ${id} ends a part with the stage ${each}, which is not another stage of the plan`),
         ...findRepeated(ended.stages).map((twice) => `stage ${id} ends a part that has the stage ${twice} twice`),
         ...findRepeated(merged.map((each) => each.name)).map((twice) => `stage ${id} merges two outputs as ${twice}`),
         ...findRepeated(merged.map(({ stage: source }) => source)).map((twice) => `stage ${id} merges ${twice} twice`),
@@ -24,7 +24,7 @@ export function findPartProblems({ stages }: Plan): readonly string[] {
         maxAttempts > 1 ||
         inputs.length + outputs.length > 0 ||
         outputFile !== null
-          ? [`stage ${id} ends a part and has what only a command has`]
+          ? [`stage ${id} ends a part and has fields that only commands have`]
           : []),
       ];
     },

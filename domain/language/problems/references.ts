@@ -50,13 +50,14 @@ export function findScopeProblems(checked: Plan): readonly string[] {
   );
   for (const { id, stages, keepsVm } of checked.scopes)
     if (keepsVm === true && stages.length !== 1)
-      problems.push(`scope ${id} has keepsVm, which is of a scope with one stage; it has ${stages.length}`);
+      problems.push(`scope ${id} has keepsVm, which needs exactly one stage, but has ${stages.length}`);
   const held = new Map<string, number>();
   for (const id of checked.scopes.flatMap((scope) => scope.stages)) held.set(id, (held.get(id) ?? 0) + 1);
   for (const { id, scope, work } of checked.stages) {
     if (needsVm(work) && scope === null) problems.push(`stage ${id} needs a VM and has no scope`);
     if (!needsVm(work) && scope !== null) problems.push(`stage ${id} needs no VM and has the scope ${scope}`);
-    if (scope !== null && held.get(id) !== 1) problems.push(`stage ${id} is held by ${held.get(id) ?? 0} scopes`);
+    if (scope !== null && held.get(id) !== 1)
+      problems.push(`stage ${id} is listed in ${held.get(id) ?? 0} scopes; it must be listed in one`);
   }
   return problems;
 }
@@ -116,15 +117,15 @@ function dataProblems(stage: StagePlan, { plan, index, waits, mayBeAbsent }: Kno
       .map((other) => `stage ${id} depends on ${other}, which does not exist`),
     ...dataTakenBy(stage)
       .filter(({ stage: taken }) => !dependencies.has(taken))
-      .map(({ stage: taken }) => `stage ${id} takes data of ${taken} and does not depend on its success`),
+      .map(({ stage: taken }) => `stage ${id} uses data of ${taken} and does not depend on its success`),
     ...dataTakenBy(stage)
       .filter(({ stage: taken }) => waits.has(taken))
-      .map(({ stage: taken }) => `stage ${id} takes data of ${taken}, which waits and has none`),
+      .map(({ stage: taken }) => `stage ${id} uses data of ${taken}, which is a wait and has no output`),
     ...dataTakenBy({ ...stage, inputs: demanded, input: NO_INPUT, texts: undefined })
       .filter(({ stage: taken, output, outputs }) => (output || outputs.length > 0) && mayMiss(taken))
       .map(
         ({ stage: taken }) =>
-          `stage ${id} takes data of ${taken}, which may fail or be passed and let it start without`,
+          `stage ${id} uses data of ${taken}, which may be absent: that stage may fail or be passed, and this one still starts`,
       ),
   ];
 }
@@ -138,7 +139,7 @@ function inputProblems(stage: StagePlan, { plan, index, outputs }: KnownStages):
   return [
     ...findRepeated(input.kind === 'merge' ? input.stages : []).map((source) => `stage ${id} merges ${source} twice`),
     ...(hasNoWorkspace ? [`stage ${id} continues the workspace of ${giver}, which has no workspace`] : []),
-    ...(leavesNone ? [`stage ${id} continues the workspace of ${giver}, which leaves no workspace`] : []),
+    ...(leavesNone ? [`stage ${id} continues the workspace of ${giver}, which hands on no workspace`] : []),
     ...inputs
       .filter(({ fromStage, output }) => index.has(fromStage) && !outputs.get(fromStage)!.has(output))
       .map(({ fromStage, output }) => `stage ${id} takes the output ${output} of ${fromStage}, which does not have it`),
@@ -154,10 +155,10 @@ function resultProblems({ plan: { output }, index, waits }: KnownStages): readon
   return [
     ...results
       .filter((result) => !index.has(result))
-      .map((result) => `the output is of the stage ${result}, which does not exist`),
+      .map((result) => `the run's output is the output of stage ${result}, which does not exist`),
     ...results
       .filter((result) => output.kind === 'merge' && waits.has(result))
-      .map((result) => `the output merges ${result}, which waits and has none`),
+      .map((result) => `the output merges ${result}, which is a wait and has no output`),
     ...findRepeated(results).map((result) => `the output merges ${result} twice`),
   ];
 }

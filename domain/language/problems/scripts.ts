@@ -37,7 +37,7 @@ export function refuseValuesInCode(script: Script, spec: Spec, what: string, pro
       report(
         value,
         `in a program of ${interpreter}, which would read the value as code`,
-        'write `export VALUE=${{ … }}` before it, and read that variable in the program, whose text stands in single quotes',
+        'write `export VALUE=${{ … }}` before it, and read that variable in the program; keep the text of the program in single quotes',
       );
   }
 }
@@ -59,18 +59,18 @@ function reportContext(
     case 'backquotes':
       return report(value, 'in backquotes, where quotes have another meaning', 'write `$(…)` instead of backquotes');
     case 'escaped':
-      return report(value, 'behind a backslash', 'write `$${{` for the literal text, or remove the backslash');
+      return report(value, 'after a backslash', 'write `$${{` for the literal text, or remove the backslash');
     case 'quoted-here-document':
       return report(
         value,
-        'in a here-document whose end is quoted, in which a shell replaces nothing',
-        'write its end without quotes (`<<EOF`), and a backslash before each other `$` of the text',
+        'in a here-document with a quoted end, in which a shell expands nothing',
+        'write its end without quotes (`<<EOF`), and put a backslash before each other `$` of the text',
       );
     case 'here-document-end':
       return report(
         value,
-        'in the end of a here-document, in which a shell replaces nothing',
-        'write a word for the end, such as `<<EOF`',
+        'in the end word of a here-document, in which a shell expands nothing',
+        'write a plain word as the end, such as `<<EOF`',
       );
     case 'word':
     case 'double-quotes':

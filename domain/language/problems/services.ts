@@ -69,7 +69,7 @@ function findCrowdedOut(
 
 function findRepeatedService({ id, work, of, visits }: StagePlan): readonly ServiceProblem[] {
   if (!isService(work)) return [];
-  const remedy = 'write the service as a step of the run itself';
+  const remedy = 'move the service out of it, to a stage of the run itself';
   const createServiceProblems = (where: string, what: string): readonly ServiceProblem[] => [
     { stage: id, message: `${quote(id)} is a service within ${where}, so no ${what} would ever end`, remedy },
   ];
@@ -86,8 +86,8 @@ function findEndlessWaits(stage: StagePlan, endless: ReadonlyMap<string, string>
   return [
     {
       stage: stage.id,
-      message: `${quote(stage.id)} waits for the end of ${quote(service)}${through}, which serves until the run is cancelled: it would never start`,
-      remedy: `remove \`mode: service\` of ${service} if it ends on its own, or do not wait for it: stages that run at the same time find it in the same VM`,
+      message: `${quote(stage.id)} waits for the end of ${quote(service)}${through}, which runs until the run is cancelled: it would never start`,
+      remedy: `remove \`mode: service\` of ${service} if it ends on its own, or do not wait for it: stages that run at the same time can reach it in the same VM`,
     },
   ];
 }
@@ -124,12 +124,14 @@ export function findServicePlanProblems({ stages }: Plan): readonly string[] {
   return stages.flatMap(({ id, work, each, finally: isLast, timeoutMs }) => {
     const isEndless = timeoutMs === SERVICE_TIMEOUT_MS;
     if (!isService(work))
-      return isEndless && mockOf(work) === null ? [`stage ${id} has the time limit of a service and is none`] : [];
+      return isEndless && mockOf(work) === null
+        ? [`stage ${id} has the time limit of a service and is not a service`]
+        : [];
     return [
       ...(isEndless
         ? []
         : [`stage ${id} is a service and has the time limit ${timeoutMs}; a service has ${SERVICE_TIMEOUT_MS}`]),
-      ...(each === undefined ? [] : [`stage ${id} is a service and is done for each item`]),
+      ...(each === undefined ? [] : [`stage ${id} is a service and runs for each item`]),
       ...(isLast === true ? [`stage ${id} is a service and runs after all others`] : []),
     ];
   });

@@ -33,7 +33,7 @@ export function warnOfShellInProgram(run: NonNullable<StageSpec['run']>, what: s
   problems.warning(
     'spec/shell-in-program',
     program.at,
-    `\`program\` of ${what} is ${quote(program.value)}, which no shell reads: the guest looks for a program of that name`,
+    `\`program\` of ${what} is ${quote(program.value)}, which is not run by a shell: the guest looks for a program of that name`,
     `write \`run: ${shown}\``,
   );
 }

@@ -43,7 +43,7 @@ export function checkStepMachineParams(
         'spec/undeclared-param',
         at,
         `\`params\` in \`skill\` of ${what} has ${quote(name)}, which the step machine does not declare${problems.suggest(name, declared)}`,
-        declared.length === 0 ? 'remove it' : `give one of: ${formatList(declared)}`,
+        declared.length === 0 ? 'remove it' : `use one of: ${formatList(declared)}`,
       );
   }
   for (const name of Array.isArray(required) ? (required as readonly unknown[]) : [])
@@ -51,7 +51,7 @@ export function checkStepMachineParams(
       problems.error(
         'spec/missing-param',
         written?.at ?? use.at,
-        `\`skill\` of ${what} gives no value for the param ${quote(name)}, which the step machine demands`,
+        `\`skill\` of ${what} has no value for the param ${quote(name)}, which the step machine requires`,
         `write \`params: { ${name}: … }\``,
       );
 }
@@ -69,8 +69,8 @@ function checkType(
   problems.error(
     'spec/wrong-type',
     at,
-    `the param ${quote(name)} in \`skill\` of ${what} must be of the type ${type}, got ${quote(JSON.stringify(value))}`,
-    'give a value of that type; a placeholder that stands alone, such as `${{ params.count }}`, keeps the type of its parameter',
+    `the param ${quote(name)} in \`skill\` of ${what} must have the type ${type}, got ${quote(JSON.stringify(value))}`,
+    'write a value of that type; a value that is only a placeholder, such as `${{ params.count }}`, keeps the type of its parameter',
   );
 }
 

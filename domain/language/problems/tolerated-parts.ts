@@ -18,7 +18,7 @@ export function findToleratedPartProblems({ stages, scopes }: Pick<Plan, 'stages
     ...outsiders(end, members, stages),
     ...scopes
       .filter((scope) => scope.stages.some((id) => members.has(id)) && !scope.stages.every((id) => members.has(id)))
-      .map(({ id }) => `scope ${id} has stages within and outside of the part ${end.id}, whose failure is tolerated`),
+      .map(({ id }) => `scope ${id} has stages inside and outside of the part ${end.id}, whose failure is tolerated`),
     ...findCrossings(
       end,
       members,
@@ -63,5 +63,8 @@ function findCrossings(
 ): readonly string[] {
   return later
     .filter((other) => !other.members.has(end.id) && [...members].some((id) => other.members.has(id)))
-    .map((other) => `the parts ${end.id} and ${other.id} have stages in common, and the first is none of the second`);
+    .map(
+      (other) =>
+        `the parts ${end.id} and ${other.id} share stages, but the part ${end.id} is not nested in the part ${other.id}`,
+    );
 }

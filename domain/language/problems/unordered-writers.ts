@@ -26,8 +26,8 @@ export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Positi
     problems.warning(
       'spec/unordered-writers',
       at(second),
-      `${what} ${quote(first)} and ${quote(second)} may run at the same time, and both can write to the mount of ${hostPath}: the end of one copies back what the other has half written`,
-      'order them (`depends_on`, `stages`), give each its own folder, or mount it `mode: ro` where it is only read',
+      `${what} ${quote(first)} and ${quote(second)} may run at the same time, and both can write to the mount of ${hostPath}: when one ends, Voidbox also copies back files that the other is still writing`,
+      'order them (`depends_on`, `stages`), give each its own folder, or mount it with `mode: ro` in the one that only reads it',
     );
   }
 }

@@ -21,7 +21,7 @@ export function warnOfUnused(spec: Spec, plan: Pick<Plan, 'stages'>, problems: P
     problems.warning(
       'spec/unsupported',
       spec.llm.at,
-      `\`llm\` has no effect: the agent ${ofPart} is in a part, which takes no \`llm\` from the spec that uses it`,
+      `\`llm\` has no effect: the agent ${ofPart} is in a part, which does not inherit \`llm\` from the spec that uses it`,
       'move `llm` to the part, or to its stage',
     );
   else
@@ -48,7 +48,7 @@ export function warnOfUnusedParts(spec: Spec, problems: Problems): void {
       problems.warning(
         'spec/part-unused',
         part.name.at,
-        `part ${quote(part.name.value)} is used by no stage and never runs`,
+        `part ${quote(part.name.value)} is not used by any stage and never runs`,
         `write \`uses: ${part.name.value}\` in a stage, or remove it`,
       );
 }

@@ -34,13 +34,13 @@ export function parseRule(text: string, ports: EgressPorts): EgressRule | string
   const said = split.port === null ? ports : [split.port];
   if (split.host.includes('/')) {
     const cidr = networkOf(split.host);
-    return cidr === null ? 'is no network, such as 198.41.0.0/16' : { kind: 'network', cidr, ports: said };
+    return cidr === null ? 'is not a network such as 198.41.0.0/16' : { kind: 'network', cidr, ports: said };
   }
   const address = addressBits(split.host);
   if (address !== null) return { kind: 'network', cidr: `${split.host}/${address}`, ports: said };
   const isBelow = split.host.startsWith('*.');
   const name = hostName(isBelow ? split.host.slice(2) : split.host);
-  if (name === null) return 'is no host, such as example.com, *.example.com or example.com:8443';
+  if (name === null) return 'is not a host such as example.com, *.example.com or example.com:8443';
   return { kind: isBelow ? 'subdomains' : 'host', name, ports: said };
 }
 
@@ -51,10 +51,10 @@ export function parseRule(text: string, ports: EgressPorts): EgressRule | string
 export function explainClosedRule(rule: EgressRule): string | null {
   if (rule.kind !== 'network') {
     const isLoopback = isLoopbackName(rule.name);
-    return isLoopback ? "is the host's loopback, which no rule of `allow` opens; only `services` reach it" : null;
+    return isLoopback ? "is the host's loopback, which `allow` cannot open; only `services` can reach it" : null;
   }
   const closed = findClosedNetwork(rule.cidr);
-  return closed === null ? null : `is ${closed.what}, which no rule of \`allow\` opens; only \`services\` reach it`;
+  return closed === null ? null : `is ${closed.what}, which \`allow\` cannot open; only \`services\` can reach it`;
 }
 
 /** Returns the remedy for a rule that {@link explainClosedRule} explains, for a service at one port. */
@@ -70,7 +70,7 @@ export function parseService(text: string): { readonly host: string; readonly po
   const split = splitPort(text);
   if (typeof split === 'string') return split;
   const host = addressBits(split.host) === null ? hostName(split.host) : split.host;
-  if (host === null || split.port === null) return 'is no host with a port, such as 127.0.0.1:5432';
+  if (host === null || split.port === null) return 'is not a host with a port, such as 127.0.0.1:5432';
   return { host, port: split.port };
 }
 
@@ -118,18 +118,18 @@ export function networkOf(text: string): string | null {
 
 /** Splits `host`, `host:port`, `[IPv6 address]:port`, `[network]:port`, `[address]/prefix:port`. */
 function splitPort(text: string): { readonly host: string; readonly port: number | null } | string {
-  if (text.includes('://')) return 'is a URL; only its host and port count';
+  if (text.includes('://')) return 'is a URL; write only its host and port';
   // The prefix length of a network is within the brackets or after them.
   const match = /^\[([^\]]+)\](\/\d+)?(?::(\d+))?$/.exec(text) ?? /^([^:]*)()(?::(\d+))?$/.exec(text);
   if (match === null) {
     // An IPv6 address without brackets has no port.
     return text.includes('::') || text.split(':').length > 2
       ? { host: text, port: null }
-      : 'has no port behind its colon';
+      : 'has no port after its colon';
   }
   const [, bare = '', prefix = '', digits] = match;
   const host = `${bare}${prefix}`;
   if (digits === undefined) return { host, port: null };
   const port = Number(digits);
-  return port >= 1 && port <= 65_535 ? { host, port } : `has the port ${digits}; ports are 1 to 65535`;
+  return port >= 1 && port <= 65_535 ? { host, port } : `has the port ${digits}; ports are between 1 and 65535`;
 }

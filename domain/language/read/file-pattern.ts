@@ -30,7 +30,7 @@ export const PATTERN_LIMITS = {
   depth: 64,
 } as const;
 
-const REMEDY = 'write a path from the folder of the spec, such as `data/*.csv` or `data/**/*.csv`';
+const REMEDY = 'write a path relative to the folder of the spec, such as `data/*.csv` or `data/**/*.csv`';
 
 export function patternOf(text: string): FilePattern | { readonly problem: string; readonly remedy: string } {
   const written = text.split('/');
@@ -49,16 +49,16 @@ function problemOf(text: string, segments: readonly string[]): string | null {
   if (text.length > PATTERN_LIMITS.characters)
     return `the pattern has ${text.length} characters; at most ${PATTERN_LIMITS.characters} are allowed`;
   const shown = quote(text);
-  if (segments.length === 0) return `the pattern ${shown} names no file`;
+  if (segments.length === 0) return `the pattern ${shown} contains no name of a file`;
   if (text.startsWith('/')) return `the pattern ${shown} is absolute`;
-  if (segments.includes('..')) return `the pattern ${shown} leaves the folder`;
+  if (segments.includes('..')) return `the pattern ${shown} leaves the folder of the spec`;
   if (segments.length > PATTERN_LIMITS.segments)
     return `the pattern has ${segments.length} names between slashes; at most ${PATTERN_LIMITS.segments} are allowed`;
   const [strange] = /[[\]{}\\\0]/.exec(text) ?? [];
   if (strange !== undefined)
-    return `the pattern ${shown} has ${JSON.stringify(strange)}; only \`*\`, \`?\` and \`**/\` have a meaning`;
+    return `the pattern ${shown} has ${JSON.stringify(strange)}; only \`*\`, \`?\` and \`**/\` are supported`;
   if (segments.some((segment) => segment.includes('**') && segment !== '**'))
-    return `the pattern ${shown} has \`**\` beside other characters: it stands alone between slashes`;
+    return `the pattern ${shown} combines \`**\` with other characters: write only \`**\` between two slashes`;
   return null;
 }
 

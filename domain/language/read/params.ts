@@ -59,8 +59,8 @@ export function resolveParams(
       problems.error(
         'spec/missing-param',
         param.at,
-        `parameter ${quote(param.name)} has no default and was given no value`,
-        `give it with --param ${param.name}=…, or write a default`,
+        `parameter ${quote(param.name)} has no default and no value`,
+        `set it with --param ${param.name}=…, or declare a default`,
       );
   }
   for (const name of Object.keys(given)) {
@@ -68,8 +68,8 @@ export function resolveParams(
     problems.error(
       'spec/undeclared-param',
       at,
-      `a value was given for the parameter ${quote(name)}, which the spec does not declare${problems.suggest(name, values.keys())}`,
-      `declare it: \`params: {${shorten(name)}: …}\`, or leave the value out`,
+      `the run sets the parameter ${quote(name)}, which the spec does not declare${problems.suggest(name, values.keys())}`,
+      `declare it: \`params: {${shorten(name)}: …}\`, or remove the value from the run`,
     );
   }
   return values;
@@ -180,7 +180,10 @@ interface Misfit {
 /** @param written  the value as the spec has it; a text if a run set it */
 function fit(param: ParamSpec, text: string, written: Json): ParamValue | Misfit {
   if (text.includes('\0'))
-    return { wanted: 'it contains a zero byte', remedy: 'remove the zero byte: no program can take one' };
+    return {
+      wanted: 'it contains a zero byte',
+      remedy: 'remove the zero byte: arguments and variables cannot contain it',
+    };
   const type = typeOf(param);
   switch (type) {
     case 'text':
@@ -213,8 +216,8 @@ function fitNumber({ min, max }: ParamSpec, text: string, written: Json): ParamV
   if (!Number.isFinite(value)) return { wanted: 'a number is needed', remedy: 'use a number such as `100` or `-1.5`' };
   if (isRounded(value))
     return {
-      wanted: 'a number that large has no exact value',
-      remedy: 'use one within ±9007199254740991, or write `type: text`',
+      wanted: 'a number of this size has no exact value',
+      remedy: 'use a number within ±9007199254740991, or write `type: text`',
     };
   if (JSON_NUMBER.test(text) && losesValue(text))
     return {
@@ -224,7 +227,7 @@ function fitNumber({ min, max }: ParamSpec, text: string, written: Json): ParamV
   const range = [...(min === null ? [] : [`at least ${min.text}`]), ...(max === null ? [] : [`at most ${max.text}`])];
   if ((min !== null && value < min.value) || (max !== null && value > max.value))
     return {
-      wanted: `a number of ${range.join(' and ')} is allowed`,
+      wanted: `it must be ${range.join(' and ')}`,
       remedy: `use a number of ${range.join(' and ')}`,
     };
   return { text, value };
@@ -232,14 +235,14 @@ function fitNumber({ min, max }: ParamSpec, text: string, written: Json): ParamV
 
 function fitList(text: string, written: Json): ParamValue | Misfit {
   const value = Array.isArray(written) ? (written as readonly Json[]) : parseJson(text);
-  if (!Array.isArray(value)) return { wanted: 'a list is needed', remedy: 'give it as JSON, such as `["a", "b"]`' };
+  if (!Array.isArray(value)) return { wanted: 'a list is needed', remedy: 'write it as JSON, such as `["a", "b"]`' };
   if (value.length > RANGES.listItems.max)
     return {
       wanted: `it has ${value.length} items; at most ${RANGES.listItems.max} are allowed`,
-      remedy: 'keep data in a file that is mounted',
+      remedy: 'move the data to a mounted file',
     };
   if (depthOf(value, DEPTH_LIMIT + 1) > DEPTH_LIMIT)
-    return { wanted: `its values are nested more than ${DEPTH_LIMIT} deep`, remedy: 'write the values flatter' };
+    return { wanted: `its values are nested more than ${DEPTH_LIMIT} deep`, remedy: 'nest the values less' };
   const changed = typeof written === 'string' ? findChangedNumber(readExactJson(text)) : null;
   if (changed !== null) return changed;
   return { text, value: value as readonly Json[] };

@@ -35,8 +35,8 @@ export function readStages(
     problems.error(
       'spec/too-large',
       over.at,
-      `the spec has ${items.length} ${kind === 'workflow' ? 'steps' : 'boxes'}; a run carries at most ${PLAN_LIMITS.stages}`,
-      'split the spec into several',
+      `the spec has ${items.length} ${kind === 'workflow' ? 'steps' : 'boxes'}; a run can have at most ${PLAN_LIMITS.stages}`,
+      'split the spec into several specs',
     );
   const stages: StageSpec[] = [];
   const written = new Set<string>();
@@ -163,7 +163,7 @@ const NOUNS: Readonly<Record<WorkKey, string>> = {
 
 /** The remedy for work that cannot have `for_each` itself. */
 const LIST_OF_PARTS =
-  'write it as a part of its own in `parts`, and here `uses: PART` with `for_each`; the item is its input';
+  'move it to a part in `parts`, and write `uses: PART` with `for_each` here; the item becomes the input of the part';
 
 const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>>>> = {
   approval: {
@@ -180,18 +180,18 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
     for_each: LIST_OF_PARTS,
     llm: 'write it in `agent` of `skill`: `agent: { llm: { provider: NAME } }`',
     skills: 'write it in `agent` of `skill`: `agent: { skills: […] }`',
-    output_file: 'remove it: the output is that of the step machine',
+    output_file: 'remove it: the output is the output of the step machine',
     with: 'write `params` in `skill`',
   },
   uses: {
-    timeout_secs: 'give it to the stages of the part',
-    retry: 'give it to the stages of the part',
-    sandbox: 'write it in the spec that is used',
+    timeout_secs: 'move it to the stages of the part',
+    retry: 'move it to the stages of the part',
+    sandbox: 'move it to the spec that the stage uses',
     env: 'pass values with `with`',
-    secrets: 'name them at the stages of the part',
-    llm: 'write it in the part, beside its `workflow`, `pipeline` or `agent`',
-    budget: 'give it to the agents of the part',
-    workspace: 'give it to a stage of the part',
+    secrets: 'move them to the stages of the part',
+    llm: 'move it to the part, next to its `workflow`, `pipeline` or `agent`',
+    budget: 'move it to the agents of the part',
+    workspace: 'move it to a stage of the part',
   },
 };
 

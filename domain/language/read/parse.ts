@@ -53,7 +53,7 @@ function readSpec(root: MapReader, file: string, problems: Problems): Spec | nul
       problems.error(
         'spec/bad-value',
         root.keyAt(other),
-        `a spec of kind ${kind} has a section \`${other}\``,
+        `a spec of kind ${kind} cannot have a section \`${other}\``,
         `remove it, or write \`kind: ${other}\``,
       );
   const named = name ?? { value: 'unnamed', at: root.at };

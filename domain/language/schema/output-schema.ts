@@ -60,7 +60,7 @@ export function judgeOutput(engine: SchemaEngine, schema: JsonValue, text: strin
   const other = mistakesOf(made.validate, toPlain(read.value, otherNeighbour));
   if ((problem === null) !== (other === null))
     return {
-      problem: `the output has the number ${number.slice(0, 80)}, which has no exact value here, and whether it fits depends on its last digits: print it as a string`,
+      problem: `the output has the number ${number.slice(0, 80)}, which has no exact value in JavaScript; its last digits decide whether it matches: print it as a string`,
     };
   return problem === null ? { fits: true } : { problem };
 }
@@ -114,12 +114,11 @@ function compileSchema({ Ajv: Draft7, Ajv2020 }: SchemaEngine, schema: JsonValue
   const Engine = dialectOf(dialect);
   if (Engine === null)
     return {
-      problem: `its \`$schema\` is ${quote(dialect)}; use draft 2020-12, which needs none, or draft 7`,
+      problem: `its \`$schema\` is ${quote(dialect)}; remove it for draft 2020-12, or write the URL of draft 7`,
     };
   // `$async` makes the validator return a promise, which would count as true.
-  if (hasProto(schema))
-    return { problem: 'it has the key `__proto__`, which the judge of schemas ignores: use another key' };
-  if ('$async' in schema) return { problem: '`$async` is no keyword of JSON Schema' };
+  if (hasProto(schema)) return { problem: 'it has the key `__proto__`, which the validator ignores: use another key' };
+  if ('$async' in schema) return { problem: '`$async` is not a keyword of JSON Schema' };
   const options: Options = {
     allErrors,
     logger: false,

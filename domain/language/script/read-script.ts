@@ -52,8 +52,8 @@ export function readScript(
     problems.warning(
       'spec/bad-value',
       text.at,
-      `${what} has lines that end with CR LF, as on Windows: a shell takes the carriage return for a part of the last word`,
-      'end the lines with LF, or write the text as a block of YAML (`run: |`)',
+      `${what} has lines that end with CR LF, as on Windows: a shell reads the carriage return as part of the last word`,
+      'end the lines with LF, or write the text as a YAML block (`run: |`)',
     );
   const found = findPlaceholders(text.value);
   const reading = readShell(text.value, found);
@@ -76,7 +76,7 @@ export function readScript(
       'spec/too-large',
       text.at,
       `${what} has ${variables.size} values; it can have at most ${VARIABLE_LIMITS.count}`,
-      'write the values into a file in an earlier stage, and read that',
+      'write the values to a file in an earlier stage, and read the file',
     );
   let script = '';
   let done = 0;
@@ -134,7 +134,7 @@ function refuseOtherInterpreter({ value, at }: Located<string>, what: string, pr
   problems.error(
     'spec/bad-value',
     at,
-    `${what} begins with ${quote(line!)}, and a text is always a script of sh`,
+    `${what} begins with ${quote(line!)}, but a text always runs as a script of sh`,
     `write \`run: { program: ${shown}, args: [${shown.endsWith('sh') ? '-e, -c' : '-c'}, …] }\``,
   );
 }

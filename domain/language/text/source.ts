@@ -85,10 +85,10 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
         'spec/too-large',
         at,
         `values are nested more than ${SOURCE_LIMITS.depth} deep`,
-        'write the values flatter',
+        'nest the values less',
       );
     else if (error.code === 'MULTIPLE_DOCS')
-      problems.error('spec/syntax', at, 'the text holds more than one document', 'keep one spec per file');
+      problems.error('spec/syntax', at, 'the text contains more than one YAML document', 'keep one spec per file');
     else if (isLoneDash(text, error))
       problems.error('spec/syntax', at, 'a `-` without quotes begins an item of a list', 'put it in quotes: "-"');
     else {

@@ -80,8 +80,8 @@ function refuseTogether(stage: StageSpec, llm: LlmSpec | null, { what, problems 
     refuse('and `credential_proxy` of `llm`', 'remove one of them: the proxy does not serve services');
   if (stage.workspace !== null)
     refuse(
-      'and a `workspace`, which it would never leave',
-      'remove one of them, or publish what it has by `output_file`',
+      'and a `workspace`, whose changes are saved only when a stage ends',
+      'remove one of them, or publish results with `output_file`',
     );
 }
 
@@ -112,13 +112,13 @@ function refuseNoAddress(baseUrl: LlmSpec['baseUrl'], what: string, problems: Pr
   // Its length is reported elsewhere.
   if (baseUrl.value.length > PLAN_LIMITS.referenceCharacters) return;
   // Do not print text that may contain a password.
-  const shown = baseUrl.value.includes('@') ? 'an address with a user or password' : quote(baseUrl.value);
+  const shown = baseUrl.value.includes('@') ? 'a URL with a user or password' : quote(baseUrl.value);
   const withScheme = `http://${baseUrl.value}`;
   problems.error(
     'spec/bad-value',
     baseUrl.at,
-    `\`base_url\` of ${what} is ${shown}, which is not the address of a model server`,
-    `write ${isAddress(withScheme) ? `it with its scheme, such as ${withScheme}` : 'an address such as http://127.0.0.1:8080, without a user and a password (a key has its variable: `api_key_env`)'}`,
+    `\`base_url\` of ${what} is ${shown}, which is not the URL of a model server`,
+    `write ${isAddress(withScheme) ? `it with its scheme, such as ${withScheme}` : 'a URL without a user and a password, such as http://127.0.0.1:8080 (for a key, use `api_key_env`)'}`,
   );
 }
 

@@ -25,7 +25,7 @@ export function compileApproval(approval: ApprovalSpec, what: string, fill: Fill
       'spec/too-large',
       approval.message.at,
       `the message of ${what} has ${work.message.length} characters; at most ${PLAN_LIMITS.messageCharacters} are allowed`,
-      'put the details into an output of an earlier stage, and name it here',
+      'move the details to the output of an earlier stage, and refer to it here',
     );
   if (approval.onTimeout !== null && approval.timeoutMs === null)
     problems.warning(

@@ -83,8 +83,8 @@ export function warnOfWrittenKeys({ sandbox, defaults, stages }: Spec, problems:
       problems.warning(
         'spec/bad-value',
         value.at,
-        `the value of the variable ${name} looks like a key; it stands in the plan and in the history of each run, and nothing redacts it`,
-        `write \`${name}: ""\`, which takes the variable of the host`,
+        `the value of the variable ${name} looks like a key; it would be in the plan and in the history of each run, without redaction`,
+        `write \`${name}: ""\`, which takes the value from the host's variable`,
       );
 }
 
@@ -95,6 +95,6 @@ function refuseMore(secrets: readonly Located<string>[], what: string, problems:
       'spec/too-large',
       over.at,
       `${what} has ${secrets.length} items; at most ${VARIABLE_LIMITS.count} are allowed`,
-      'put several values into one, such as a JSON text',
+      'combine several values into one variable, such as a JSON text',
     );
 }

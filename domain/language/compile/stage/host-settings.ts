@@ -65,7 +65,7 @@ function providerOf(text: string): LlmProvider | null {
 
 function createProviderProblem(text: string): SettingProblem {
   return {
-    message: `${SETTING_VARIABLES.provider} is ${quote(text)}, which is no provider${suggestNearest(findNearest(text, LLM_PROVIDERS))}`,
+    message: `${SETTING_VARIABLES.provider} is ${quote(text)}, which is not a provider${suggestNearest(findNearest(text, LLM_PROVIDERS))}`,
     remedy: `Set it to one of ${LLM_PROVIDERS.join(', ')}, or unset it.`,
   };
 }
@@ -74,18 +74,18 @@ function problemOfModel(text: string | null): SettingProblem | null {
   if (text === null || (!/\p{Cc}/u.test(text) && text.length <= PLAN_LIMITS.referenceCharacters)) return null;
   return {
     message: `${SETTING_VARIABLES.model} is ${quote(text.slice(0, 80))}, which is not the name of a model`,
-    remedy: `Set it to a text of one line with at most ${PLAN_LIMITS.referenceCharacters} characters, or unset it.`,
+    remedy: `Set it to one line of text with at most ${PLAN_LIMITS.referenceCharacters} characters, or unset it.`,
   };
 }
 
 function problemOfBaseUrl(text: string | null): SettingProblem | null {
   if (text === null || isAddress(text)) return null;
   // Do not print text that may contain a password.
-  const shown = text.includes('@') ? 'an address with a user or password' : quote(text.slice(0, 80));
+  const shown = text.includes('@') ? 'a URL with a user or password' : quote(text.slice(0, 80));
   return {
-    message: `${SETTING_VARIABLES.baseUrl} is ${shown}, which is not the address of a model server`,
+    message: `${SETTING_VARIABLES.baseUrl} is ${shown}, which is not the URL of a model server`,
     remedy:
-      'Set it to an address such as http://127.0.0.1:8080, without a user and a password (a key has its variable: VOIDBOX_LLM_API_KEY_ENV), or unset it.',
+      'Set it to a URL without a user and a password, such as http://127.0.0.1:8080 (for a key, use VOIDBOX_LLM_API_KEY_ENV), or unset it.',
   };
 }
 

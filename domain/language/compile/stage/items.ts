@@ -14,7 +14,7 @@ import { quote } from '../../../units/quote.ts';
 import { describeStage } from './describe-stage.ts';
 
 const REMEDY =
-  'write a list, `params.NAME`, `stages.NAME.json` or `files("data/*.csv")`; a name with other characters than letters, digits and `_` stands as `stages["NAME"].json`';
+  'write a list, `params.NAME`, `stages.NAME.json` or `files("data/*.csv")`; for a name with other characters than letters, digits and `_`, write `stages["NAME"].json`';
 
 interface EachContext {
   /** The name of the stage that provides the list, if that stage exists. */
@@ -66,7 +66,7 @@ function listOf({ forEach }: StageSpec, context: EachContext): EachPlan['list'] 
   const items = itemSourceOf({ forEach });
   switch (items?.kind) {
     case undefined:
-      problems.error('spec/bad-value', at, `\`for_each\` of ${what} is ${quote(text)}, which names no list`, REMEDY);
+      problems.error('spec/bad-value', at, `\`for_each\` of ${what} is ${quote(text)}, which is not a list`, REMEDY);
       return null;
     case 'stage':
       return source === null ? null : { kind: 'stage-output', stage: source, path: items.path };
@@ -136,8 +136,8 @@ function filesOf(
     problems.warning(
       'spec/bad-path',
       at,
-      `\`for_each\` of ${what}: no file below ${baseDir} is like ${quote(pattern.text)}, so the stage has no items`,
-      'correct the pattern: it starts at the folder of the spec, `*` is part of one name, `**/` is any folders',
+      `\`for_each\` of ${what}: no file below ${baseDir} matches ${quote(pattern.text)}, so the stage has no items`,
+      'correct the pattern: it is relative to the folder of the spec, `*` matches within one name, and `**/` matches any folders',
     );
   return listed.files;
 }
@@ -149,7 +149,7 @@ function inlineList(items: readonly JsonValue[], at: Position, what: string, pro
       'spec/too-large',
       at,
       `\`for_each\` of ${what} has ${items.length} items${bytes === 0 ? '' : ` and ${bytes} bytes`}; at most ${PLAN_LIMITS.items} items and ${PLAN_LIMITS.itemListBytes} bytes are allowed`,
-      'let one item stand for several values',
+      'combine several values into one item',
     );
   return { kind: 'inline', items };
 }
@@ -178,13 +178,13 @@ export function checkItems(plan: Plan, at: (stage: string) => Position, problems
     if (each === undefined && of === undefined) continue;
     // The stage that ends an item takes the output that the part hands on.
     const taken = countTakenOutputs({ ...stage, each: undefined }) + (each?.list.kind === 'stage-output' ? 1 : 0);
-    const what = each === undefined ? `is done for each item of ${quote(of!)}` : 'has `for_each`';
+    const what = each === undefined ? `runs for each item of ${quote(of!)}` : 'has `for_each`';
     if (taken > PLAN_LIMITS.itemInputs)
       problems.error(
         'spec/too-large',
         at(of ?? id),
         `the stage ${quote(id)} ${what} and takes ${taken} outputs of earlier stages; at most ${PLAN_LIMITS.itemInputs} are allowed`,
-        'collect them in one stage, and take its output',
+        'collect them in one earlier stage, and use its output',
       );
     const writable = each === undefined ? undefined : writableIn(scopes, stage.scope);
     if (writable !== undefined)
@@ -192,7 +192,7 @@ export function checkItems(plan: Plan, at: (stage: string) => Position, problems
         'spec/unordered-writers',
         at(id),
         `the stage ${quote(id)} has \`for_each\` and the writable mount ${writable}: items would overwrite each other's files`,
-        'mount it with `mode: ro`, and print the result of an item or write it to `output_file`',
+        'mount it with `mode: ro`, and return the result of each item on standard output or in `output_file`',
       );
   }
   for (const { stage, message, remedy } of listProblems(plan))

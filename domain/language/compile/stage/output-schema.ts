@@ -21,7 +21,7 @@ export function compileOutputSchema(
       'spec/too-large',
       at,
       `\`output_schema\` of ${what} has ${bytes} bytes as JSON; at most ${OUTPUT_SCHEMA_LIMITS.schemaBytes} are allowed`,
-      'write a shorter one; `$defs` say once what is needed twice',
+      'shorten it; use `$defs` for repeated parts',
     );
   else if (problem !== null)
     problems.error(

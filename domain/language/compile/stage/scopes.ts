@@ -95,7 +95,7 @@ export function keepVmOfRetries(
     problems.warning(
       'spec/attempts-share-vm',
       written.retry?.at ?? written.name.at,
-      `attempts of ${describeStage(spec, written)} have the same VM: each finds the files that earlier ones left`,
+      `attempts of ${describeStage(spec, written)} share a VM: each attempt finds the files of earlier attempts`,
       'give the step a `sandbox` of its own for a new VM in each attempt',
     );
     return { ...scope, keepsVm: true };

@@ -160,7 +160,7 @@ function compileParams(
       'spec/too-large',
       written.at,
       `\`params\` in \`skill\` of ${what} have ${bytes} bytes as JSON; at most ${PLAN_LIMITS.skillParamsBytes} are allowed`,
-      'keep large data in a file, and give its name',
+      'put large data into a file, and pass its name',
     );
   return { params: values, unreadable };
 }

@@ -117,7 +117,7 @@ function compileStageTexts(
       'spec/too-large',
       name.at,
       `${what} has ${sources.length} expressions; at most ${PLAN_LIMITS.textSources} are allowed`,
-      'let an earlier stage print one text made of them',
+      'let an earlier stage build the text, and use its output',
     );
   return { plan: { sources, stages: [...reads.keys()], params, texts: plans }, reads: [...reads.values()], shown };
 }

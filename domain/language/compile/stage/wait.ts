@@ -49,7 +49,7 @@ export function compileWait(
       'spec/bad-value',
       until.at,
       `\`until\` of ${what} is ${quote(filled)}, which is not a time`,
-      'write day, time and offset from UTC, such as 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00, or an expression that gives such a text, such as stages.plan.json.at',
+      'write date, time and offset from UTC, such as 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00, or an expression that returns such a text, such as stages.plan.json.at',
     );
   return { kind: 'wait', forMs, untilMs };
 }

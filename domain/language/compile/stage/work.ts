@@ -88,8 +88,8 @@ function compileProgram(program: Located<string>, what: string, fill: Filler, pr
     problems.error(
       'spec/bad-value',
       program.at,
-      `\`program\` of ${what} is ${quote(program.value)}, of which its parameters leave nothing`,
-      'give the parameter the name of a program',
+      `\`program\` of ${what} is ${quote(program.value)}, which is empty once its parameters are filled in`,
+      'set the parameter to the name of a program',
     );
   return filled;
 }

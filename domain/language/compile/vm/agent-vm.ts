@@ -55,8 +55,8 @@ function refuseTwoModelServers(stage: Located<string>, { base, own, agents }: Ag
   problems.error(
     'spec/bad-value',
     stage.at,
-    `agents of the VM of ${quote(stage.value)} use two model servers of the worker's host, at the ports ${servers[0]!.port} and ${other.port}, and a VM reaches one of them`,
-    'give one of the stages a VM of its own: write `sandbox: {}` in it',
+    `agents of the VM of ${quote(stage.value)} use two model servers of the worker's host, at the ports ${servers[0]!.port} and ${other.port}; a VM can reach only one`,
+    'write `sandbox: {}` in one of the stages, so that it gets its own VM',
   );
 }
 
@@ -83,9 +83,9 @@ function warnOfModelOutOfReach(stage: Located<string>, vm: AgentVm, problems: Pr
     problems.warning(
       'spec/bad-value',
       said.at,
-      `\`egress\` of the VM of ${quote(stage.value)} ${isDenied ? 'denies' : 'does not allow'} ${host}, which an agent in it asks`,
+      `\`egress\` of the VM of ${quote(stage.value)} ${isDenied ? 'denies' : 'does not allow'} ${host}, which its agent calls`,
       isDenied
-        ? `remove what denies it from \`deny\``
+        ? `remove the entry from \`deny\` that matches it`
         : 'add `provider` to `allow`: `egress: { allow: [provider, …] }`',
     );
     return;

@@ -72,12 +72,12 @@ function warnOfDeniedNames(entries: readonly Located<string>[], problems: Proble
     if (typeof rule === 'string' || rule.kind === 'network') continue;
     const rest =
       rule.kind === 'host'
-        ? 'closes the addresses that the host finds for this name during the life of the VM, and no others'
-        : 'closes no address by number, because no list has all names below it';
+        ? 'blocks only the IP addresses to which the host resolves this name while the VM runs'
+        : 'blocks no IP address, because the names that match it are not known';
     problems.warning(
       'spec/bad-value',
       entry.at,
-      `${quote(entry.value)} in \`deny\` of \`egress\` ${rest}; a network in \`allow\` opens the others by number`,
+      `${quote(entry.value)} in \`deny\` of \`egress\` ${rest}; a network in \`allow\` still allows all other addresses of the service`,
       'name hosts instead of networks in `allow`, or add the networks of this name to `deny`',
     );
   }
@@ -118,8 +118,8 @@ function compileList(
     problems.error(
       'spec/too-large',
       last.at,
-      `\`${key}\` of \`egress\` stands for ${rules.length} rules; at most ${EGRESS_LIMITS.rules} are allowed`,
-      'name a domain with `*.` instead of each of its hosts',
+      `\`${key}\` of \`egress\` expands to ${rules.length} rules; at most ${EGRESS_LIMITS.rules} are allowed`,
+      'write one domain with `*.` instead of its hosts',
     );
   return distinct(rules);
 }
@@ -128,8 +128,8 @@ function reportMissingProvider({ at }: { readonly at: Position }, problems: Prob
   problems.error(
     'spec/bad-value',
     at,
-    '`provider` stands for the hosts of an agent, and no stage of this VM is one',
-    'name the hosts',
+    '`provider` allows the hosts of an agent, but this VM runs no agent',
+    'write the hosts instead',
   );
   return [];
 }

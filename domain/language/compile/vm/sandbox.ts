@@ -148,7 +148,7 @@ function warnOfGuestImage(said: SandboxSpec['guestImage'], problems: Problems): 
     'spec/unsupported',
     said.at,
     `\`guest_image\` ${quote(said.value)} has no effect: every VM boots Voidbox's own kernel and agent`,
-    'remove it; `image` says what the guest holds',
+    'remove it; `image` sets the content of the guest',
   );
 }
 
@@ -206,7 +206,7 @@ function checkPair(first: MountPlan, second: MountPlan, at: Position, problems: 
       'spec/path-conflict',
       at,
       `a writable mount shares host files with another: ${first.source.path} and ${second.source.path}`,
-      'mount only one of them, or both `ro`',
+      'mount only one of them, or both with `mode: ro`',
     );
   }
 }

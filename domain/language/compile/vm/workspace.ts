@@ -67,7 +67,7 @@ function refuseReserved({ outputs }: StageSpec, what: string, problems: Problems
       problems.error(
         'spec/duplicate-name',
         name.at,
-        `an output of ${what} is called ${quote(name.value)}, as is one of its workspace`,
+        `an output of ${what} has the name ${quote(name.value)}, which its workspace uses`,
         'rename it',
       );
 }
@@ -78,8 +78,8 @@ function refuseOwnFolder(workspace: WorkspaceSpec, guestPath: string, what: stri
   problems.error(
     'spec/path-conflict',
     workspace.guestPath.at,
-    `the workspace of ${what} lies at ${guestPath}, and files of the stage itself in ${own}: they would be changes of the repository`,
-    `leave \`guest\` out, or name a folder of its own, such as ${WORKSPACE_DEFAULTS.guestPath}`,
+    `the workspace of ${what} is at ${guestPath}, and files of the stage itself are in ${own}: they would count as changes of the repository`,
+    `remove \`guest\`, or use a separate folder, such as ${WORKSPACE_DEFAULTS.guestPath}`,
   );
 }
 
@@ -95,8 +95,8 @@ function refuseOverlap(
     problems.error(
       'spec/path-conflict',
       inputs[index]!.from.at,
-      `an input of ${what} lies at ${path}, and its workspace at ${guestPath}: the input would be a change of the repository`,
-      'give the input a path beside the workspace, such as /workspace/input',
+      `an input of ${what} is at ${path}, and its workspace at ${guestPath}: the input would count as a change of the repository`,
+      'give the input a path outside the workspace, such as /workspace/input',
     );
   });
 }
@@ -136,7 +136,7 @@ function compileAddress(
     problems.error(
       'spec/bad-value',
       at,
-      `\`git\` of the workspace of ${what} is an address that ${problem}`,
+      `\`git\` of the workspace of ${what} is a URL that ${problem}`,
       "write it as https://HOST/PATH; the host's git logs in with its own credentials",
     );
   if (value.length > PLAN_LIMITS.referenceCharacters)
@@ -150,8 +150,8 @@ function compileAddress(
     problems.error(
       'spec/bad-value',
       at,
-      `the workspace of ${what} has \`include_dirty\` and an address, where nothing can be uncommitted`,
-      'remove `include_dirty`, or name a folder',
+      `the workspace of ${what} has \`include_dirty\` and a URL: a repository behind a URL has no uncommitted changes`,
+      'remove `include_dirty`, or set `git` to a folder',
     );
   return problems.errorCount() > errorsBefore ? null : { kind: 'url', url: value, ref };
 }
@@ -163,7 +163,7 @@ function compileRef({ ref }: WorkspaceSpec, { what, fill, problems }: WorkspaceC
     problems.error(
       'spec/bad-value',
       ref.at,
-      `\`ref\` of the workspace of ${what} is ${quote(name)}, which names no branch, tag or commit`,
+      `\`ref\` of the workspace of ${what} is ${quote(name)}, which is not the name of a branch, tag or commit`,
       'write a name such as main, v1.2 or a hash',
     );
   return name;
@@ -210,7 +210,7 @@ export function checkWorkspaceVm(
       problems.error(
         'spec/path-conflict',
         at,
-        `the workspace of ${what} lies at ${guestPath}, and a mount at ${mount.guestPath}`,
+        `the workspace of ${what} is at ${guestPath}, and a mount at ${mount.guestPath}`,
         'give each its own folder in the guest',
       );
 }
