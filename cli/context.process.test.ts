@@ -28,6 +28,6 @@ test.each(['validate -', 'run -'])('`voidbox %s < FOLDER` names the folder inste
   closeSync(folder);
   expect([status, stderr]).toEqual([
     2,
-    'error: standard input is a folder\n  Give a file or a pipe: `< FILE`, not `< FOLDER`.\n',
+    'error: standard input is a folder\n  Use a file or a pipe: `< FILE`, not `< FOLDER`.\n',
   ]);
 });

@@ -42,7 +42,7 @@ test('errors about wrong values name the option, the value and the allowed value
   expect(wrong({ egress: { allow: 'npm' } })).toMatch(/^egress\.allow is "npm", expected a list/);
   expect(wrong({ egress: { allow: ['npm', 'https://x.example/'] } })).toMatch(/^egress\.allow\[1\] is "https:/);
   for (const entry of ['127.0.0.1:5432', 'localhost', '10.0.0.0/8', '[fd00::]/8:80'])
-    expect(wrong({ egress: { allow: [entry] } })).toMatch(/^egress\.allow\[0\] is .*only `services` reach it/);
+    expect(wrong({ egress: { allow: [entry] } })).toMatch(/^egress\.allow\[0\] is .*only `services` can reach it/);
   expect(wrong({ egress: { allow: ['[::]/0:80'], deny: ['127.0.0.1'] } })).toBe('taken');
   expect(wrong({ egress: { deny: [7] } })).toMatch(/^egress\.deny\[0\] is 7/);
   expect(wrong({ egress: { allow: ['provider'] } })).toMatch(/^egress\.allow\[0\] is "provider"/);

@@ -214,7 +214,7 @@ test('options of commands and paths are checked before a request is sent', async
   await expect(Sandbox.connect('../x')).rejects.toThrow(/^id is "..\/x", expected the id of a sandbox/);
 });
 
-test('a launch that demands isolation is refused in mode mock', async () => {
+test('a launch that requires isolation is refused in mode mock', async () => {
   await expect(launch({ isolation: 'microvm' })).rejects.toMatchObject({ code: 'host/isolation' });
 });
 

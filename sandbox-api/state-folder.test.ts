@@ -49,7 +49,7 @@ test('a state folder of another format holds no VM, and the message has the reme
   await expect(makeVmsFolder(folder)).rejects.toMatchObject({
     code: 'host/state-format',
     message: expect.stringMatching(
-      /has format 2; this build of Voidbox reads format 1\. End its stack: `voidbox down`/,
+      /has format 2; this build of Voidbox reads format 1\. Stop its stack: `voidbox down`/,
     ),
   });
   expect(readdirSync(folder)).toEqual(['state-format']);

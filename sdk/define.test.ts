@@ -151,7 +151,7 @@ test('values of typed params may be numbers, booleans and lists, and are checked
   const { plan } = definition.compile({ params: { rows: 5, dry: true, cities: ['Rome', { name: 'Bari' }] } });
   expect(plan?.stages[0]?.work).toMatchObject({ args: ['5', 'true', '["Rome",{"name":"Bari"}]'] });
   expect(definition.compile({ params: { rows: 10, dry: 'no' } }).diagnostics.map(({ message }) => message)).toEqual([
-    'the value of parameter "rows" is "10"; a number of at most 9 is allowed',
+    'the value of parameter "rows" is "10"; it must be at most 9',
     'the value of parameter "dry" is "no"; a boolean is needed',
   ]);
 });
@@ -195,7 +195,7 @@ test('a schema of outputs becomes JSON Schema, and a value that is not such a sc
   }
   expect(() => made({ type: 'object' })).toThrow('is not a Standard Schema');
   expect(() => made({ '~standard': { vendor: 'own' } })).toThrow(
-    'a schema of own that exports no JSON Schema, which a plan holds: use a version of it that implements Standard JSON Schema',
+    'a schema of own that exports no JSON Schema, which the plan needs: use a version of it that implements Standard JSON Schema',
   );
   expect(() => made(z.date())).toThrow('JSON Schema');
   const invalid = { '~standard': { vendor: 'own', jsonSchema: { input: () => ({ type: 'text' }) } } };

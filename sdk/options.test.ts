@@ -55,7 +55,7 @@ test.each<[string, () => unknown]>([
   ['options of part "b": there is no `env`', () => part('b', './b.yaml', any({ env: {} }))],
   ['options of loop "b": there is no `max`', () => loop('b', [first], any({ until: 'true', max: 3 }))],
   [
-    'a box of loop "b": a stage is needed, got the text "first"; give the stage itself instead of its name',
+    'a box of loop "b": a stage is needed, got the text "first"; pass the stage object instead of its name',
     () => loop('b', any(['first']), { until: 'true', maxVisits: 3 }),
   ],
   ['boxes of a fan-out: a list is needed, got a box', () => fanOut(any(first))],
@@ -84,7 +84,7 @@ test.each<[string, () => unknown]>([
     () => step('b', any({ program: 'ls' })),
   ],
   [
-    '`dependsOn` of step "b": a stage is needed, got the text "a"; give the stage itself instead of its name',
+    '`dependsOn` of step "b": a stage is needed, got the text "a"; pass the stage object instead of its name',
     () => step('b', ['x'], any({ dependsOn: ['a'] })),
   ],
   ['`dependsOn` of step "b": a list is needed, got a step', () => step('b', ['x'], any({ dependsOn: a }))],
@@ -97,10 +97,10 @@ test.each<[string, () => unknown]>([
     () => box('b', ['x'], any({ stdinFrom: fanOut([first]) })),
   ],
   [
-    '`forEach` of box "b": a list is needed, or what `items` or `files` gives, got the text "params.x"',
+    '`forEach` of box "b": a list, or a result of `items` or `files` is needed, got the text "params.x"',
     () => box('b', ['x'], any({ forEach: 'params.x' })),
   ],
-  ['the list of `forEach` around "a": a list is needed', () => forEach(any('params.x'), a)],
+  ['the list of `forEach` around "a": a list, or a result', () => forEach(any('params.x'), a)],
   ['options of `forEach` around "a": there is no `parallel`', () => forEach([1], a, any({ parallel: 3 }))],
   ['`when`: a stage is needed, got the text "a"', () => when('true', any('a'))],
   [

@@ -41,7 +41,7 @@ test('a built skill lists its params', () => {
 
 test.each([
   ['nothing', 'gone', 'does not exist'],
-  ['a folder without an entry', 'empty', 'has none of skill.ts'],
+  ['a folder without an entry', 'empty', 'must have one of skill.ts'],
   ['a file that is no code', 'empty/notes.txt', 'is not a TypeScript or JavaScript file'],
   ['what lies in a file', 'empty/notes.txt/skill.ts', 'cannot be read'],
 ])('%s is not a skill', (_what, path, reason) => {

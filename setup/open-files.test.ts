@@ -7,9 +7,9 @@ test('reads the limit of this process', () => {
 
 test('says what is needed, what there is and how to get more', () => {
   expect(tooFewOpenFiles('The embedded stack', STACK_OPEN_FILES, 256)).toEqual({
-    message: 'The embedded stack needs 1024 open files, and 256 are allowed here.',
+    message: 'The embedded stack needs 1024 open files, but this process may open only 256.',
     remedy:
-      'Allow more where it is started: ulimit -n 1024 (as root, or by LimitNOFILE= of a systemd unit, where that is refused)',
+      'Raise the limit in the shell that starts it: ulimit -n 1024. If the shell refuses that, raise it as root, or with LimitNOFILE= of a systemd unit.',
   });
   expect(tooFewOpenFiles('The embedded stack', STACK_OPEN_FILES, STACK_OPEN_FILES)).toBeNull();
   expect(tooFewOpenFiles('The embedded stack', STACK_OPEN_FILES, Number.POSITIVE_INFINITY)).toBeNull();

@@ -148,7 +148,7 @@ describe('a folder of another format', () => {
   test('is refused with the remedy in the message, for programs that print only the message', () => {
     put('2\n');
     expect(() => keepStateFormatWithAdvice(stateDir)).toThrow(
-      /has format 2; this build of Voidbox reads format 1\. End its stack: `voidbox down`\. Then move the folder away/,
+      /has format 2; this build of Voidbox reads format 1\. Stop its stack: `voidbox down`\. Then move the folder away/,
     );
   });
 });

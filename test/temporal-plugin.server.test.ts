@@ -229,7 +229,7 @@ describe('while something runs', () => {
     expect(voidbox('status', commandRun, '--json').stdout).toContain('"state":"running"');
     const refused = voidbox('cancel', commandRun);
     expect(refused.status).toBe(2);
-    expect(refused.stderr).toContain('is a command of the workflow cancel-command, which alone can cancel it');
+    expect(refused.stderr).toContain('is a command of the workflow cancel-command: only that workflow can cancel it');
     expect(refused.stderr).toContain('temporal workflow cancel --workflow-id cancel-command');
     await pipeline.cancel();
     await command.cancel();
@@ -240,7 +240,7 @@ describe('while something runs', () => {
     expect(await typesIn(commandRun)).toContain('vm-stopped');
     const again = voidbox('retry', commandRun);
     expect(again.status).toBe(2);
-    expect(again.stderr).toContain('is a command of the workflow cancel-command, which alone can repeat it');
+    expect(again.stderr).toContain('is a command of the workflow cancel-command: only that workflow can repeat it');
   });
 
   test('a terminated parent leaves nothing that runs', async () => {

@@ -108,7 +108,7 @@ test('a state folder of another format is refused before the worker polls, with 
   await expect(running).rejects.toMatchObject({
     code: 'host/state-format',
     message: expect.stringMatching(
-      /has format 2; this build of Voidbox reads format 1\. End its stack: `voidbox down`/,
+      /has format 2; this build of Voidbox reads format 1\. Stop its stack: `voidbox down`/,
     ),
   });
   expect([polls, readdirSync(stateDir)]).toEqual([false, ['state-format']]);

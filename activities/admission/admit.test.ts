@@ -471,13 +471,13 @@ describe('agents', () => {
   test('a plan that itself declares that they are played is refused', async () => {
     await expect(admitted({ plan: toWire(agents({ played: true })), mockAgents: true })).rejects.toMatchObject({
       type: 'admit/invalid',
-      message: expect.stringContaining('itself declares that the mock agent plays stage a'),
+      message: expect.stringContaining('itself uses the mock agent for stage a'),
     });
   });
 
   test('a request to play agents is refused if the plan has no agents or the value is not a boolean', async () => {
     await expect(admitted({ plan: toWire(PLAN), mockAgents: true })).rejects.toMatchObject({
-      message: expect.stringContaining('`mockAgents` has nothing to do: no stage has an agent'),
+      message: expect.stringContaining('`mockAgents` has no effect: no stage has an agent'),
     });
     await expect(
       admitted({ plan: toWire(agents()), mockAgents: 'yes' as unknown as boolean }, 'run-2'),

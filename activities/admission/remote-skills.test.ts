@@ -64,7 +64,7 @@ it('each skill is fetched once for a run, and the plan has its text and the log 
       type: 'notice',
       level: 'info',
       message: expect.stringMatching(
-        /^the agent skill remote:obra\/superpowers\/brainstorming is the one of sha256 [0-9a-f]{64}, 12 bytes$/,
+        /^the agent skill remote:obra\/superpowers\/brainstorming was fetched: sha256 [0-9a-f]{64}, 12 bytes$/,
       ),
     },
   });
@@ -83,8 +83,8 @@ it('no skill is fetched for an agent that is played', async () => {
 });
 
 it.each([
-  ['no text', Uint8Array.of(0xff, 0xfe, 0x41), 'no UTF-8 text'],
-  ['a text with a zero byte', 'a\0b', 'no UTF-8 text'],
+  ['no text', Uint8Array.of(0xff, 0xfe, 0x41), 'not UTF-8 text'],
+  ['a text with a zero byte', 'a\0b', 'not UTF-8 text'],
   ['nothing', ' \n', 'is empty'],
 ])('a document that is %s is an error which names its stage', async (_, answer, reason) => {
   const error = await withRemoteAgentSkills(counting(answer).fetch, planOf([REMOTE])).catch(
@@ -110,7 +110,9 @@ it('a skill that cannot be fetched is an error that names its stage; other error
 });
 
 it('a worker that fetches no skills rejects them, and a run may fetch a limited number', async () => {
-  await expect(withRemoteAgentSkills(undefined, planOf([REMOTE]))).rejects.toThrow('this worker fetches none');
+  await expect(withRemoteAgentSkills(undefined, planOf([REMOTE]))).rejects.toThrow(
+    'this worker does not fetch agent skills',
+  );
   const many = (count: number): readonly AgentSkill[] =>
     Array.from({ length: count }, (_, index) => ({ kind: 'remote', repository: `a/r${index}`, skill: null }));
   const { fetch } = counting();

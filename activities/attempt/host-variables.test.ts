@@ -62,7 +62,7 @@ test('each token of a login is redacted on its own, also the token that no guest
 test('an invalid login is refused with the name of its variable, and the error does not contain its value', async () => {
   await expect(resolve(agentStage(), { CODEX_AUTH_JSON: 'sk-some-key' })).rejects.toMatchObject({
     code: 'host/login-invalid',
-    message: expect.stringMatching(/^stage think works by the login in CODEX_AUTH_JSON, (?!.*sk-some-key)/) as string,
+    message: expect.stringMatching(/^stage think uses the login in CODEX_AUTH_JSON, (?!.*sk-some-key)/) as string,
   });
 });
 

@@ -92,8 +92,8 @@ describe('admission', () => {
   });
 
   test.each<[string, object, string]>([
-    ['a plan that declares it itself', { plan: toWire(saidMocked()) }, 'itself declares that stage a is mocked'],
-    ['the same with a request', { plan: toWire(saidMocked()), mock: ['a'] }, 'itself declares that stage a is mocked'],
+    ['a plan that declares it itself', { plan: toWire(saidMocked()) }, 'itself mocks stage a'],
+    ['the same with a request', { plan: toWire(saidMocked()), mock: ['a'] }, 'itself mocks stage a'],
     ['a stage that it does not have', { plan: toWire(PLAN), mock: ['zzz'] }, 'there is no stage zzz to mock'],
     ['a stage without a mock', { plan: toWire(PLAN), mock: ['a', 'c'] }, 'stage c has no `mock`'],
     ['no list', { plan: toWire(PLAN), mock: true }, '`mock` must be "all" or a list'],
@@ -145,7 +145,7 @@ describe('a retry and a fork', () => {
   ])('%s with the recorded plan is refused', async (_what, request) => {
     await expect(admitted({ ...request, plan: await limitedPlan() }, 'next')).rejects.toMatchObject({
       type: 'admit/invalid',
-      message: expect.stringContaining('itself declares that stage a is mocked') as string,
+      message: expect.stringContaining('itself mocks stage a') as string,
     });
   });
 
@@ -155,7 +155,7 @@ describe('a retry and a fork', () => {
     await stores.events.append('less', [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]);
     const request = { origin: { runId: 'less', kind: 'retry', from: null }, plan: await limitedPlan() };
     await expect(admitted(request, 'next')).rejects.toMatchObject({
-      message: expect.stringContaining('itself declares that stage b is mocked') as string,
+      message: expect.stringContaining('itself mocks stage b') as string,
     });
   });
 
@@ -187,7 +187,7 @@ describe('a mocked stage', () => {
   test('with an exit code fails like a command', async () => {
     await expect(stage({ stage: 'b' })).rejects.toMatchObject({
       type: 'stage/exit-nonzero',
-      message: expect.stringContaining('stage b ended with exit code 3, as its mock says') as string,
+      message: expect.stringContaining('stage b ended with exit code 3, as its mock sets') as string,
     });
   });
 
@@ -224,7 +224,7 @@ describe('an output with a schema', () => {
     await expect(stage({})).rejects.toMatchObject({
       type: 'stage/output-schema',
       message: expect.stringContaining(
-        `stage a left an output that does not fit its \`output_schema\`: ${problem}`,
+        `stage a has an output that does not match its \`output_schema\`: ${problem}`,
       ) as string,
     });
     await expect(stage({})).rejects.toMatchObject({ type: 'stage/output-schema' });

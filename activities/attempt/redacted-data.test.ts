@@ -107,7 +107,7 @@ describe('the stage that reads an output', () => {
       failure: {
         code: 'stage/input-redacted',
         message:
-          'stage talk takes the output of stage leak with `stdin_from`, which is no longer JSON: Voidbox replaced the value of S_NUM with [redacted]. Let leak print such a value within a string',
+          'stage talk uses the output of stage leak with `stdin_from`, which is no longer JSON: Voidbox replaced the value of S_NUM with [redacted]. Let leak print such a value within a string',
       },
     });
     expect(await rig.typesOf()).not.toContain('stage-started');

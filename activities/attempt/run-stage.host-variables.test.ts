@@ -109,7 +109,7 @@ describe('values of the host', () => {
     expect(failure).toMatchObject({
       type: 'host/variable-too-large',
       nonRetryable: true,
-      message: expect.stringContaining('65537 bytes together, the most of them in TOKEN'),
+      message: expect.stringContaining('65537 bytes together (most of them in TOKEN'),
     });
     expect(rig.backend.alive()).toEqual([]);
   });

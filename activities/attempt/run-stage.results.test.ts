@@ -137,7 +137,7 @@ describe('an output with a schema', () => {
       failure: {
         code: 'stage/output-schema',
         message:
-          'stage talk left an output that does not fit its `output_schema`: the output must NOT have additional properties: "[redacted]"; /ok must be boolean; Voidbox replaced the value of TOKEN with [redacted]',
+          'stage talk has an output that does not match its `output_schema`: the output must NOT have additional properties: "[redacted]"; /ok must be boolean; Voidbox replaced the value of TOKEN with [redacted]',
       },
     });
   });

@@ -168,7 +168,7 @@ describe('what a service publishes', () => {
     expect(published()).toEqual([]);
     expect(stored, 'nothing that is not told takes room').toEqual([]);
     expect(notices()).toEqual([
-      'the output of stage serve was not published as it stood: /workspace/state.json has more than 1 MiB',
+      'the output of stage serve could not be published in its current state: /workspace/state.json has more than 1 MiB',
     ]);
     hasRoom = true;
     file = 'y'.repeat(SERVICE_LIMITS.publishedBytes);
@@ -185,7 +185,7 @@ describe('what a service publishes', () => {
     await output.look(soon);
     file = 'there';
     await output.look(soon);
-    expect(notices()).toEqual(['the output of stage serve was not published as it stood: busy']);
+    expect(notices()).toEqual(['the output of stage serve could not be published in its current state: busy']);
     expect(published()).toEqual(['there']);
     expect(reads).toBe(3);
   });

@@ -99,8 +99,8 @@ test('a number in a text has the digits that the stage printed', async () => {
 });
 
 test.each([
-  ['params.p == "P" ? stages.a.json.l[0] : 0.5', /the numbers 1.50 and 1.5 are one number in an expression that/],
-  ['string(stages.a.json.f)', /the numbers 1.0 and 1.00 are one number in an expression that computes/],
+  ['params.p == "P" ? stages.a.json.l[0] : 0.5', /the numbers 1.50 and 1.5 become the same number in a computation/],
+  ['string(stages.a.json.f)', /the numbers 1.0 and 1.00 become the same number in a computation/],
   ['stages.a.json.u64 + 1', /^the expression `.*`: integer overflow: 18446744073709551616/],
 ])('a number whose digits an expression would lose is an error: %s', async (source, problem) => {
   expect(await made(NUMBERS, [source])).toMatch(problem);
@@ -114,7 +114,7 @@ test.each<[string, string | Uint8Array | null, string, RegExp]>([
     'stages.a.output',
     /^the output of stage a is not UTF-8 text$/,
   ],
-  ['half a character', '"\\ud800"', 'stages.a.json', /half of a character/],
+  ['half a character', '"\\ud800"', 'stages.a.json', /unpaired surrogate/],
   [
     'a value beyond the limit',
     'x'.repeat(EXPRESSION_LIMITS.valueBytes + 1),
@@ -130,7 +130,7 @@ test.each<[string, string | Uint8Array | null, string, RegExp]>([
   ['an absent output', null, 'stages.a.output', /no such key: output; ask for it with `has\(…\)` first/],
   ['null', '{"x":null}', 'stages.a.json.x', /its value is null, which is not a text/],
   ['what is no JSON', 'hi', 'stages.a.json', /the output of stage a is not JSON/],
-  ['an optional', '{}', 'stages.a.json.?x', /its value is of the type optional/],
+  ['an optional', '{}', 'stages.a.json.?x', /its value has the type optional/],
   ['a date in a list', '[]', 'stages.a.json + [timestamp("2020-01-01T00:00:00Z")]', /its value is not a text/],
 ])('%s is an error instead of a text', async (_what, output, source, problem) => {
   expect(await made(output, [source])).toMatch(problem);

@@ -72,7 +72,7 @@ test.each([
     '{"a":1}\n{"a":2}\n',
     'is not JSON: there is something else at line 2, column 1; it begins with "{\\"a\\":1} {\\"a\\":2} ". It has several JSON values',
   ],
-  ['```json\n[1,2]\n```\n', 'line 1, column 1; it begins with "```json [1,2] ``` ". It stands in a Markdown fence'],
+  ['```json\n[1,2]\n```\n', 'line 1, column 1; it begins with "```json [1,2] ``` ". It is in a Markdown code fence'],
   ['\uFEFF[1,2]\n', 'it begins with "<byte order mark>[1,2] ". It has a byte order mark'],
   [
     '[{"port": [redacted]}]',

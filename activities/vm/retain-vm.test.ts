@@ -239,7 +239,7 @@ test('a worker that was restarted without the permission retains no VM, and the 
   await run(depsOf({ allowsRetention: false }), request());
   expect(alive()).toEqual([]);
   expect(await notices()).toEqual([
-    'stage build: its VM is not left for a look: this worker leaves no VMs of failed stages (`voidbox worker --allow-keep`)',
+    'stage build: its VM is not kept: this worker does not allow runs to keep VMs of failed stages (`voidbox worker --allow-keep`)',
   ]);
 });
 
@@ -248,7 +248,7 @@ test('a sandbox that cannot be retained ends, and the log of the run gives the r
   const result = await run(depsOf(), request());
   expect(result.failure?.message).toBe('stage build ended with exit code 7');
   expect(alive()).toEqual([]);
-  expect(await notices()).toEqual(['stage build: its VM is not left for a look: its sandbox is simulated']);
+  expect(await notices()).toEqual(['stage build: its VM is not kept: its sandbox is simulated']);
 });
 
 test(`${RETENTION.vmsOfRun} VMs of a run are retained, also if all fail at once; one more ends as usual`, async () => {
@@ -269,7 +269,7 @@ test(`${RETENTION.vmsOfRun} VMs of a run are retained, also if all fail at once;
   expect(alive()).toHaveLength(RETENTION.vmsOfRun);
   expect((await notices()).filter((notice) => notice.includes('is not left'))).toEqual([
     expect.stringMatching(
-      /^stage s\d: its VM is not left for a look: 8 VMs of the run are left already: end one with `voidbox release run-1 STAGE`$/,
+      /^stage s\d: its VM is not kept: 8 VMs of the run are already kept: end one with `voidbox release run-1 STAGE`$/,
     ),
   ]);
   // Another run has its own limit.
@@ -382,7 +382,7 @@ test('a worker without the permission refuses the plan, and names the scope', ()
   ];
   for (const allowed of [false, undefined])
     expect(() => refuseRetention(scopes, allowed)).toThrow(
-      '`keep: on-failure` of scope build is refused: this worker leaves no VMs of failed stages',
+      '`keep: on-failure` of scope build is refused: this worker does not allow runs to keep VMs of failed stages',
     );
   expect(() => refuseRetention(scopes, true)).not.toThrow();
   expect(() => refuseRetention(scopes.slice(0, 1), false)).not.toThrow();

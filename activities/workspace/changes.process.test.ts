@@ -274,7 +274,7 @@ describe('changes of a git workspace', () => {
     for (let count = 0; count < 5_000; count += 1) writeFileSync(join(repo, `${count}-${'x'.repeat(220)}.o`), '');
     expect(await measureIgnored(sandboxOf('first'), saveKeys('work/0/3'), request.stage, NEVER)).toEqual({
       taken: [],
-      leftOut: ['all that git ignores'],
+      leftOut: ['all files that git ignores'],
     });
   });
 
@@ -282,7 +282,7 @@ describe('changes of a git workspace', () => {
     const repo = join(root, 'first/repository');
     writeFileSync(join(repo, 'large'), Buffer.alloc(2 * MIB));
     await expect(save('first', MIB)).rejects.toThrow(
-      'what is changed in /workspace/repository has more than the 1 MiB that may be saved',
+      'the changes in /workspace/repository have more than the 1 MiB that may be saved',
     );
     writeFileSync(join(repo, '.git/refs/heads/voidbox'), 'nonsense\n');
     writeFileSync(join(repo, '.git/HEAD'), 'nonsense\n');

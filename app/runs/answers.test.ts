@@ -80,7 +80,7 @@ test.each<[string, readonly string[]]>([
   const { code, stdout, stderr } = await type(...line);
   expect([code, stdout]).toEqual([1, '']);
   expect(stderr).toContain(
-    'run mixed has ended (failed) and takes no answer; release was approved by ada at 1970-01-01T00:00:01.000Z',
+    'run mixed has ended (failed) and accepts no answers; release was approved by ada at 1970-01-01T00:00:01.000Z',
   );
 });
 

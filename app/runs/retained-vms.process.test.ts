@@ -16,7 +16,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 const type = (...line: readonly string[]): ReturnType<typeof typeCommand> =>
   typeCommand(line, dir, { VOIDBOX_STATE_DIR: join(dir, 'state') });
 
-const NONE = 'run sales-bad has no VM that a failed stage left for a look';
+const NONE = 'run sales-bad has no VM that a failed stage kept';
 
 test.each<[readonly string[], string]>([
   [['exec', 'sales-bad', 'check', '--', 'ls'], NONE],
@@ -26,7 +26,10 @@ test.each<[readonly string[], string]>([
   [['exec', '--', 'sales-bad', 'check', '--', 'ls'], NONE],
   [['exec', 'sales-bad', 'check', 'ls'], 'the command is missing'],
   [['exec', 'sales-bad', 'check', '--'], 'the command is missing'],
-  [['exec', 'sales-bad', 'check', 'ls', '--', 'ls'], '`ls` is too much before `--`'],
+  [
+    ['exec', 'sales-bad', 'check', 'ls', '--', 'ls'],
+    '`ls` is not allowed before `--`: write only a run and a stage there',
+  ],
   [['exec', 'gone', '--', 'ls'], 'there is no run `gone`'],
   [['exec', '--json', 'sales-bad', '--', 'ls'], "unknown option '--json'"],
   [['exec', '--json', 'sales-bad', '--', 'ls'], '`exec` passes on what the command prints: leave --json out'],

@@ -43,7 +43,7 @@ describe('matchRunId', () => {
 
   test('a prefix of several lists them', () => {
     expect(failure('sales').message).toBe('`sales` matches 2 runs');
-    expect(failure('sales').remedy).toBe('Use more of one of these ids:\n  sales-2\n  sales-1');
+    expect(failure('sales').remedy).toBe('Use a longer prefix of one of these ids:\n  sales-2\n  sales-1');
   });
 
   test('an unknown run lists the latest ones', () => {

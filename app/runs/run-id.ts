@@ -60,7 +60,7 @@ export function matchRunId(text: string, known: readonly string[]): string {
   if (text !== '' && matches.length > 1) {
     throw createUsageError(
       `\`${shorten(text)}\` matches ${matches.length} runs`,
-      listing('Use more of one of these ids:', matches),
+      listing('Use a longer prefix of one of these ids:', matches),
     );
   }
   if (known.length === 0)

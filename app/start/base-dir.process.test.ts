@@ -32,8 +32,8 @@ test.each([
   ['image', 'image.tar'],
 ])('%s: a path that exists only below the working folder is named with --base-dir', async (name, file) => {
   const { stderr } = await type('validate', `specs/${name}.yaml`);
-  expect(stderr.replaceAll(/\s+/g, ' ')).toContain(`it lies only below the working directory: ${join(dir, file)}`);
-  expect(stderr.replaceAll(/\s+/g, ' ')).toContain(`let relative paths start at the working folder: --base-dir ${dir}`);
+  expect(stderr.replaceAll(/\s+/g, ' ')).toContain(`it is only below the working directory: ${join(dir, file)}`);
+  expect(stderr.replaceAll(/\s+/g, ' ')).toContain(`resolve relative paths from the working folder: --base-dir ${dir}`);
 });
 
 test.each(['mount', 'skill', 'uses'])('`validate --base-dir` finds the path of %s', async (name) => {

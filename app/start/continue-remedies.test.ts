@@ -30,11 +30,11 @@ function remediesFor({
 const EVERY = 'Start every agent from its beginning: voidbox retry r1';
 
 test.each<[Refused, readonly string[]]>([
-  [{ obstacle: 'unsaved', cannot: ['fix'] }, ['A notice says why nothing was saved: voidbox status r1', EVERY]],
+  [{ obstacle: 'unsaved', cannot: ['fix'] }, ['Read the notice with the reason: voidbox status r1', EVERY]],
   [
     { obstacle: 'unsaved', cannot: ['fix'], others: 1, request: { fresh: ['plan'] } },
     [
-      'A notice says why nothing was saved: voidbox status r1',
+      'Read the notice with the reason: voidbox status r1',
       'Start only this agent from the beginning: voidbox retry r1 --continue --fresh plan --fresh fix',
       EVERY,
     ],

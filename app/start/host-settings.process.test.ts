@@ -89,7 +89,7 @@ test.each(['validate', 'inspect', 'run'])('`%s` refuses a bad value by the name 
   const bad = { VOIDBOX_LLM_PROVIDER: 'codx' };
   const { code, stdout, stderr } = await type(bad, command, 'ask.yaml');
   expect([code, stdout]).toEqual([2, '']);
-  expect(stderr).toContain('VOIDBOX_LLM_PROVIDER is "codx", which is no provider; did you mean "codex"?');
+  expect(stderr).toContain('VOIDBOX_LLM_PROVIDER is "codx", which is not a provider; did you mean "codex"?');
   const { stderr: asJson } = await type(bad, command, 'ask.yaml', '--json');
   expect(JSON.parse(asJson)).toMatchObject({ error: { code: 'cli/variable-invalid' } });
 });

@@ -84,7 +84,7 @@ export function suggestRefusalRemedy(refused: RefusedMount, baseDir: string, env
   const { scopes, why, detail } = refused;
   if (why === 'missing') {
     const key = scopes.length === 0 ? '`git` of the workspace' : '`host` of the mount';
-    const start = `a relative path starts at the spec's folder, ${baseDir}`;
+    const start = `relative paths start from the spec's folder, ${baseDir}`;
     const beside = findFromCwd(refused.hostPath, baseDir, cwd);
     return beside === null ? `Create it, or correct ${key}; ${start}` : `Move ${beside} there, or ${baseDirHint(cwd)}`;
   }

@@ -23,13 +23,13 @@ test('a skill that lies only below the working directory is a warning of `valida
   const { code, stdout } = await typeCommand(['validate', 'specs/agent.yaml', '--json'], dir, variables);
   expect(code).toBe(0);
   const { onThisHost } = JSON.parse(stdout) as { readonly onThisHost: { readonly missingFiles: unknown } };
-  const start = `a relative path starts at the spec's folder, ${dir}/specs`;
+  const start = `relative paths start from the spec's folder, ${dir}/specs`;
   expect(onThisHost.missingFiles).toEqual([
     {
       code: 'cli/skill-missing',
       severity: 'warning',
-      message: `the agent skill ${dir}/specs/skills/review.md of stage reviewer is not a file of this machine; it lies only below the working directory: ${dir}/skills/review.md`,
-      remedy: `Move it there, or let relative paths start at the working folder: --base-dir ${dir}`,
+      message: `the agent skill ${dir}/specs/skills/review.md of stage reviewer is not a file of this machine; it is only below the working directory: ${dir}/skills/review.md`,
+      remedy: `Move it there, or resolve relative paths from the working folder: --base-dir ${dir}`,
       file: 'specs/agent.yaml',
       line: 6,
       column: 12,
@@ -82,7 +82,7 @@ test('`validate` reports a missing skill of the agent that answers a step machin
   expect((JSON.parse(stdout) as { readonly onThisHost: unknown }).onThisHost).toMatchObject({
     missingFiles: [
       {
-        message: expect.stringContaining('of stage plan is not a file of this machine; it lies only below') as string,
+        message: expect.stringContaining('of stage plan is not a file of this machine; it is only below') as string,
         file: 'specs/machine.yaml',
         line: 5,
         column: 56,
@@ -133,7 +133,7 @@ test.each([
   writeFileSync(join(dir, 'specs/skills/review.md'), content);
   writeFileSync(join(dir, 'specs/gone.md'), 'x');
   const { code, stderr } = await typeCommand(['run', 'specs/agent.yaml', '--mock-agents'], dir, variables);
-  expect([code, stderr]).toEqual([2, expect.stringContaining('skills/review.md is empty, or no UTF-8 text')]);
+  expect([code, stderr]).toEqual([2, expect.stringContaining('skills/review.md is empty or is not UTF-8 text')]);
 });
 
 test('files that are there are no warning, and an agent without its key may be played', async () => {

@@ -87,7 +87,7 @@ export function describeMissingAgentSkill({ stage, path, beside, elsewhere }: Mi
 export function suggestSkillFix({ beside, elsewhere }: MissingAgentSkill, baseDir: string, cwd: string): string {
   if (elsewhere !== null)
     return `Move it below the spec's folder, ${baseDir}, or allow its folder: voidbox run FILE --allow-mounts ${quoteArgument(dirname(elsewhere))}`;
-  const start = `a relative path starts at the spec's folder, ${baseDir}`;
+  const start = `relative paths start from the spec's folder, ${baseDir}`;
   return beside === null ? `Create it, or correct the path; ${start}` : `Move it there, or ${baseDirHint(cwd)}`;
 }
 

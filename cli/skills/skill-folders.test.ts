@@ -37,7 +37,7 @@ test('a file, a folder of a skill and a folder of such folders are skills', () =
 
 test('the message about a folder that has only code files names these files', () => {
   expect(refusalOf('files')).toEqual([
-    '--skills: `files` holds no folder of a step machine; the code files in it are not taken as step machines, since they may be anything',
+    '--skills: `files` contains no folder of a step machine; its code files are not loaded, because they may not be step machines',
     "Name those that are step machines: --skills files/b.ts 'files/it'\\''s.mjs'\nOr give each step machine a folder with a skill.ts.",
   ]);
   expect(refusalOf('many')[1]).toMatch(/many\/s7\.ts …\n/);

@@ -62,7 +62,7 @@ const at = (port: number): { readonly TEMPORAL_ADDRESS: string } => ({ TEMPORAL_
 test.each(['http://localhost:7233', 'localhost:abc', 'localhost:0', 'a b'])('%s is not an address', async (address) => {
   expect(await problem({ TEMPORAL_ADDRESS: address })).toMatchObject({
     kind: 'refused',
-    message: `\`${address}\` is not an address of a Temporal server`,
+    message: `\`${address}\` is not the address of a Temporal server`,
     remedy: expect.stringContaining('HOST:PORT'),
   });
 });

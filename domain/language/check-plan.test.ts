@@ -63,7 +63,7 @@ test('a plan without its defaults is filled', () => {
   });
   expect(checkPlan({ ...sent, scopes: [{ id: 'b' }] })).toHaveProperty(
     'problems',
-    expect.arrayContaining(['stage a is held by 0 scopes']),
+    expect.arrayContaining(['stage a is listed in 0 scopes; it must be listed in one']),
   );
 });
 
@@ -131,7 +131,7 @@ describe('the check refuses', () => {
     [
       'a part whose output is of a stage that it does not wait for',
       withPart({ output: { kind: 'stage', stage: 'b' } }),
-      /takes data of b and does not depend on its success/,
+      /uses data of b and does not depend on its success/,
     ],
     [
       'a part that merges an output twice',
@@ -146,10 +146,14 @@ describe('the check refuses', () => {
     [
       'a part with attempts',
       withPart({}, { retry: { maxAttempts: 2, backoffMs: 0 } }),
-      /ends a part and has what only a command has/,
+      /ends a part and has fields that only commands have/,
     ],
     ['a part in a VM', withPart({}, { scope: 'a' }), /needs no VM and has the scope a/],
-    ['a stage in no scope', (plan) => plan.scopes[0].stages.pop(), /stage b is held by 0 scopes/],
+    [
+      'a stage in no scope',
+      (plan) => plan.scopes[0].stages.pop(),
+      /stage b is listed in 0 scopes; it must be listed in one/,
+    ],
     ['a stage in a scope that does not hold it', (plan) => (plan.stages[0].scope = 'other'), /holds the stage a/],
     ['a dependency that does not exist', (plan) => plan.stages[0].after.push('z'), /depends on z/],
     ['a dependency named twice', (plan) => plan.stages[1].after.push({ stage: 'a', on: 'end' }), /depends on a twice/],
@@ -157,13 +161,13 @@ describe('the check refuses', () => {
     [
       'data over an edge that is not on success',
       (plan) => (plan.stages[1].after[0].on = 'end'),
-      /takes data of a and does not depend on its success/,
+      /uses data of a and does not depend on its success/,
     ],
     ['a command without a scope', (plan) => (plan.stages[0].scope = null), /stage a needs a VM and has no scope/],
-    ['data of a stage that is not waited for', (plan) => (plan.stages[1].after = []), /takes data of a/],
+    ['data of a stage that is not waited for', (plan) => (plan.stages[1].after = []), /uses data of a/],
     ['an output that does not exist', (plan) => (plan.stages[1].inputs[0].output = 'z'), /takes the output z of a/],
     ['a cycle', (plan) => plan.stages[0].after.push('b'), /wait for each other: a, b/],
-    ['an output stage that does not exist', (plan) => (plan.output.stage = 'z'), /output is of the stage z/],
+    ['an output stage that does not exist', (plan) => (plan.output.stage = 'z'), /output is the output of stage z/],
     [
       'an output of one stage twice',
       (plan) => (plan.output = { kind: 'merge', stages: ['a', 'b', 'a'] }),
@@ -216,7 +220,7 @@ describe('the check refuses', () => {
       (plan) => (plan.scopes[0].sandbox.mounts[1].source.path = '/data/deep'),
       /shares host files/,
     ],
-    ['isolation of the mock', (plan) => (plan.scopes[0].sandbox.mode = 'mock'), /demands isolation microvm/],
+    ['isolation of the mock', (plan) => (plan.scopes[0].sandbox.mode = 'mock'), /requires isolation microvm/],
     ['a variable that is not declared', (plan) => (plan.hostVariables = []), /lacks TOKEN/],
     ['a variable that no stage reads', (plan) => plan.hostVariables.push('HOME'), /has HOME/],
     ['more memory than any VM gets', (plan) => (plan.scopes[0].sandbox.memoryMib = 100_000), /memoryMib/],
@@ -260,19 +264,23 @@ workflow:
     [
       'standard input of a failure',
       (plan) => (plan.stages[2].work.stdin = { kind: 'stage-output', stage: 'lint' }),
-      /takes data of lint, which may fail/,
+      /uses data of lint, which may be absent/,
     ],
     [
       'inputs of a failure',
       (plan) => plan.stages[2].inputs.push({ fromStage: 'lint', output: 'o', guestPath: '/x' }),
-      /takes data of lint, which may fail/,
+      /uses data of lint, which may be absent/,
     ],
     [
       'data of a wait',
       (plan) => (plan.stages[2].input = { kind: 'carry', stage: 'pause' }),
-      /takes data of pause, which waits and has none/,
+      /uses data of pause, which is a wait and has no output/,
     ],
-    ['a merge of a wait', (plan) => (plan.output = { kind: 'merge', stages: ['pause'] }), /merges pause, which waits/],
+    [
+      'a merge of a wait',
+      (plan) => (plan.output = { kind: 'merge', stages: ['pause'] }),
+      /merges pause, which is a wait/,
+    ],
     ['a wait without an end', (plan) => (plan.stages[1].work.forMs = null), /one of `forMs`, `untilMs` and `until`/],
     ['a wait with two ends', (plan) => (plan.stages[1].work.untilMs = 1), /one of `forMs`, `untilMs` and `until`/],
     ['a wait that is too long', (plan) => (plan.stages[1].work.forMs = 401 * 86_400_000), /stages.1.work.forMs/],

@@ -48,7 +48,7 @@ test('a pattern that matches no file gives an empty list, with a warning', () =>
   expect(diagnostics).toMatchObject([
     {
       severity: 'warning',
-      message: '`for_each` of step "a": no file below /home/ada is like "none/*", so the stage has no items',
+      message: '`for_each` of step "a": no file below /home/ada matches "none/*", so the stage has no items',
     },
   ]);
 });
@@ -75,6 +75,6 @@ test('a worker that compiles a text lists no files of its own', () => {
 test.each(['files(data)', 'files("a" + "b")', 'files("a", "b")', 'files("a\\"b")', 'file("a")'])(
   '%s names no list',
   (list) => {
-    expect(compiled(list).diagnostics).toMatchObject([{ message: expect.stringContaining('which names no list') }]);
+    expect(compiled(list).diagnostics).toMatchObject([{ message: expect.stringContaining('which is not a list') }]);
   },
 );

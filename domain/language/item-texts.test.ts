@@ -76,6 +76,6 @@ test.each([
   expect(found).toHaveLength(1);
   expect(found[0]!.message).toContain('unknown variable: item');
   expect(found[0]!.remedy).toBe(
-    'read it in the texts of a stage with `for_each`, or of a part that is used with `for_each`; a condition reads no item',
+    'read it in the texts of a stage with `for_each`, or of a part that is used with `for_each`; a condition cannot read items',
   );
 });

@@ -181,7 +181,7 @@ test('the grace of a spec and the limit of `finally` stages also hold for its pa
   expect(planIn({ 'spec.yaml': `grace_secs: 5\n${workflow(using(1))}`, 'p.yaml': part }).graceMs).toBe(5_000);
   expect(planIn({ 'spec.yaml': workflow(using(16)), 'p.yaml': part }).stages).toHaveLength(49);
   expect(compiled({ 'spec.yaml': workflow(using(17)), 'p.yaml': part }).diagnostics).toMatchObject([
-    { message: '17 stages have `finally`, those of its parts included; at most 16 may' },
+    { message: '17 stages have `finally`, including stages of parts; at most 16 are allowed' },
   ]);
 });
 
@@ -264,7 +264,7 @@ describe('parts', () => {
   test('the depth of parts within parts is limited', () => {
     expect(planIn(chain(PLAN_LIMITS.partDepth)).stages[0]!.id).toBe('p.p.p.p.p');
     expect(messages(chain(PLAN_LIMITS.partDepth + 1))).toEqual([
-      expect.stringContaining('part 5 within parts; at most 4'),
+      expect.stringContaining('nests parts 5 deep; at most 4 levels'),
     ]);
   });
 
@@ -274,7 +274,7 @@ describe('parts', () => {
       ...Object.fromEntries(Array.from({ length: count }, (_, at) => [`${at}.yaml`, workflow([run('a')])])),
     });
     expect(messages(many(PLAN_LIMITS.partFiles))).toEqual([]);
-    expect(messages(many(PLAN_LIMITS.partFiles + 1))).toEqual([expect.stringContaining('more than 64 files are used')]);
+    expect(messages(many(PLAN_LIMITS.partFiles + 1))).toEqual([expect.stringContaining('uses more than 64 files')]);
   });
 
   test('the number of stages is limited, also if files use each other many times', () => {
@@ -315,7 +315,7 @@ describe('parts', () => {
     const renamed = `stages["p.r"].output + "x"`.length;
     expect(messages(files(4_096 - renamed))).toEqual([]);
     expect(messages(files(4_096 - renamed + 1))).toEqual([
-      expect.stringContaining('"p.s" has an expression in its texts that is too long with the names of stages'),
+      expect.stringContaining('"p.s" has an expression in its texts that is too long once the part'),
     ]);
     expect(messages(files(4_096 - short + 1))).toEqual([expect.stringContaining('spec/bad-expression')]);
   });
@@ -325,10 +325,10 @@ describe('parts', () => {
     const alone = compileText(text, 'x.yaml', { baseDir: '/specs' });
     expect(alone.diagnostics).toMatchObject([{ code: 'spec/bad-part', message: expect.stringContaining('as text') }]);
     expect(messages({ 'x.yaml': workflow([run('a'), 'name: p, uses: ../../etc/passwd']) })).toEqual([
-      expect.stringContaining('names no spec'),
+      expect.stringContaining('is neither a path of a spec nor a part'),
     ]);
     expect(messages({ 'x.yaml': workflow([run('a'), 'name: p, uses: ../../../p.yaml']) })).toEqual([
-      expect.stringContaining('names no spec'),
+      expect.stringContaining('is neither a path of a spec nor a part'),
     ]);
   });
 });
@@ -341,7 +341,7 @@ test('the warning about an unused `llm` names the agent of a part, which does no
   const uses = workflow(['name: fix, uses: ./asks.yaml'], llm);
   const inFile = `parts: { asks: { workflow: { steps: [{ name: ask, prompt: Review. }] } } }\n`;
   const message =
-    '`llm` has no effect: the agent fix.ask is in a part, which takes no `llm` from the spec that uses it';
+    '`llm` has no effect: the agent fix.ask is in a part, which does not inherit `llm` from the spec that uses it';
   expect(warningsOf({ 'uses.yaml': uses, 'asks.yaml': asks })).toEqual([message]);
   expect(warningsOf({ 'uses.yaml': workflow(['name: fix, uses: asks'], llm + inFile) })).toEqual([message]);
   expect(warningsOf({ 'none.yaml': workflow([run('a')], llm) })).toEqual(['`llm` has no effect: no stage is an agent']);

@@ -109,7 +109,7 @@ describe('the share of an item in a history', () => {
       );
     expect(messagesOf(1_000)).toEqual([]);
     expect(messagesOf(1_001)).toEqual([
-      '`for_each` of "a" has 1001 items; at most 1000 are allowed where one may take 4 attempts of its stages and 100 visits have a list each',
+      '`for_each` of "a" has 1001 items; at most 1000 are allowed if one item may take 4 attempts of its stages and each of 100 visits has its own list',
     ]);
   });
 
@@ -122,7 +122,7 @@ describe('the share of an item in a history', () => {
       );
     expect(codesOf(1_000)).toEqual([]);
     expect(codesOf(1_001)).toEqual([
-      'spec/too-large: `for_each` of "each" has 1001 items; at most 1000 are allowed where one may take 2168 attempts of its stages',
+      'spec/too-large: `for_each` of "each" has 1001 items; at most 1000 are allowed if one item may take 2168 attempts of its stages',
     ]);
   });
 });

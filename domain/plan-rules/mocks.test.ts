@@ -88,7 +88,7 @@ describe('named outputs', () => {
 
   test('a stage that needs named outputs of a mocked stage reports them as missing', () => {
     expect(withMocks(taking(false), ['b'])).toEqual({
-      problems: ['stage c takes the output tables of b, and a mocked stage leaves none: mock c too'],
+      problems: ['stage c takes the output tables of b, but a mocked stage has no named outputs: mock c too'],
     });
     expect(withMocks(taking(false), ['a'])).toHaveProperty('plan');
   });

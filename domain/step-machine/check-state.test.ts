@@ -65,13 +65,13 @@ describe('a state', () => {
       [{ ...state, skill: 5 }, 'names no skill'],
       [{ ...state, turn: 1.5 }, 'turn is not a whole number'],
       [{ ...state, frames: {} }, 'frames are not a list'],
-      [{ ...state, frames: [{ ...state.frames[0], skill: ['a', 5] }] }, 'a frame of it'],
-      [{ ...state, frames: [{ ...state.frames[0], stores: [] }] }, 'a frame of it has no stores'],
-      [{ ...state, cursors: [{ ...cursor, step: '' }] }, 'a cursor of it is not one'],
-      [{ ...state, cursors: [{ ...cursor, frame: 9 }] }, 'stands in no frame'],
+      [{ ...state, frames: [{ ...state.frames[0], skill: ['a', 5] }] }, 'one of its frames is not valid'],
+      [{ ...state, frames: [{ ...state.frames[0], stores: [] }] }, 'one of its frames has no stores'],
+      [{ ...state, cursors: [{ ...cursor, step: '' }] }, 'one of its cursors is not valid'],
+      [{ ...state, cursors: [{ ...cursor, frame: 9 }] }, 'is not in any of its frames'],
       [{ ...state, requests: Array.from({ length: 10_001 }, () => ({})) }, 'requests are not a list of at most 10000'],
       [{ ...state, records: null }, 'no records'],
-      [{ ...state, records: { ...state.records, length: 7 } }, 'not counted right'],
+      [{ ...state, records: { ...state.records, length: 7 } }, 'the count of its records is wrong'],
       [{ ...state, records: { ...state.records, flushedRef: '/../../../etc/passwd' } }, 'have an invalid name'],
     ] as const)
       expect(problemOfState(wrong, 's1'), problem).toContain(problem);
@@ -80,8 +80,8 @@ describe('a state', () => {
   test('and an action that does not follow from it have a problem', async () => {
     const { state, facts, command } = await acting();
     for (const [wrong, problem] of [
-      [{ ...command, cursor: 99 }, 'no step of the session stands where'],
-      [{ ...command, step: 'quiet' }, 'no step of the session stands where'],
+      [{ ...command, cursor: 99 }, 'no current step at the place of the action'],
+      [{ ...command, step: 'quiet' }, 'no current step at the place of the action'],
       [{ ...command, attempt: 2 }, 'is not at attempt 2'],
       [{ ...command, response: { n: 1_000_000 } }, 'answers to something else'],
       [{ ...command, timeoutMs: null }, 'another time limit'],

@@ -81,7 +81,7 @@ test('sub-skills are checked too, under their names', () => {
   ).toEqual(['error s/a: Step "a" has next "gone" which does not exist in steps.']);
 });
 
-test('keys that exclude each other are refused', () => {
+test('keys that cannot be combined are refused', () => {
   const skill = skillOf({
     a: { prompt: 'a', wait: { durationMs: -1 }, next: 'b' },
     b: { next: 'c', human: {}, maxVisits: 0 },
@@ -97,9 +97,9 @@ test('keys that exclude each other are refused', () => {
   expect(messages(skill)).toEqual([
     'error a: Step "a" has wait, which no answer can reach; move the prompt into a step before it.',
     'error a: Step "a": wait.durationMs is -1; it must be milliseconds, from 0 to 3155760000000 (100 years).',
-    'error b: Step "b" is for a person, who needs a prompt.',
+    'error b: Step "b" is for a person, but has no prompt for that person.',
     'error b: Step "b": maxVisits is 0; it must be a whole number from 1.',
-    'error c: Step "c" has human.deadlineMs; say with human.onExpiry where to go when it has passed.',
+    'error c: Step "c" has human.deadlineMs but no human.onExpiry. Set onExpiry to the step that follows when the deadline has passed.',
     'warning c: Step "c" has retry or timeoutMs but no action.',
     'error c: Step "c": maxInvalid is 1.5; it must be a whole number from 1.',
     'error c: Step "c": retry.maxAttempts is 0; it must be a whole number from 1.',

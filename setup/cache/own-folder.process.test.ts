@@ -62,7 +62,7 @@ const PLANTED: readonly (readonly [string, () => string, string])[] = [
       chmodSync(made(), 0o777);
       return join(dir, 'planted');
     },
-    'other users may write to it, and so could replace what lies in it.',
+    'other users can write to it, and so could replace what lies in it.',
   ],
   // Only root can make folders of another user.
   ...(process.getuid?.() === 0
@@ -73,7 +73,7 @@ const PLANTED: readonly (readonly [string, () => string, string])[] = [
             chownSync(made(), STRANGER, STRANGER);
             return join(dir, 'planted');
           },
-          `it belongs to another user (uid ${STRANGER}), who may write to it, and so could replace what lies in it.`,
+          `another user (uid ${STRANGER}) owns it and can write to it, and so could replace what lies in it.`,
         ],
         [
           'behind a link of a stranger',
@@ -82,7 +82,7 @@ const PLANTED: readonly (readonly [string, () => string, string])[] = [
             lchownSync(join(dir, 'link'), STRANGER, STRANGER);
             return join(dir, 'link');
           },
-          `it belongs to another user (uid ${STRANGER}), who may write to it, and so could replace what lies in it.`,
+          `another user (uid ${STRANGER}) owns it and can write to it, and so could replace what lies in it.`,
         ],
       ] as const)
     : []),

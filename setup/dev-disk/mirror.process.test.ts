@@ -216,7 +216,7 @@ test('if the mirror has dropped a package, all packages are resolved again, and 
 test("if the mirror lacks the lock's suite, the earlier suite is used, and a message reports it", async () => {
   writeFileSync(join(dir, 'mirror/suite'), 'bookworm');
   const { version } = await make();
-  expect(said).toContain('the mirror has no Debian trixie: the packages of the dev image are those of bookworm');
+  expect(said).toContain('the mirror has no Debian trixie: the dev image uses packages of bookworm');
   expect(version).toBe('Debian bookworm, 2 packages, not those of the lock');
 });
 

@@ -186,7 +186,7 @@ describe('a tar', () => {
       await expect(make(join(dir, 'sparse.tar')), format).rejects.toThrow('is a sparse file');
     }
     writeFileSync(join(dir, 'cut.tar'), (await tarOf(base)).subarray(0, 100_000));
-    await expect(make(join(dir, 'cut.tar'))).rejects.toThrow(/cut\.tar is no tar that can be read: it was cut short/);
+    await expect(make(join(dir, 'cut.tar'))).rejects.toThrow(/cut\.tar is not a readable tar: it was cut short/);
     writeFileSync(join(dir, 'text.tar'), 'hello '.repeat(1_000));
     await expect(make(join(dir, 'text.tar'))).rejects.toThrow(/text\.tar is no tar that can be read/);
     writeFileSync(join(dir, 'half.gz'), gzipSync(await tarOf(base)).subarray(0, 10_000));
@@ -354,7 +354,7 @@ describe('an OCI layout', () => {
     [
       'names a layer that leads elsewhere',
       { layers: [[]], index: (one) => ({ manifests: [{ ...one, digest: 'sha256:../../../../etc/passwd' }] }) },
-      /which is no SHA-256/,
+      /which is not a SHA-256/,
     ],
     [
       'has a variable with an invalid name',

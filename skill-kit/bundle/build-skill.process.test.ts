@@ -490,7 +490,7 @@ chmod 755 "$5"
 
     it.each([
       [['--mode', 'bun', '--targets', 'win32-x64'], 'unknown build target: `win32-x64`'],
-      [['--mode', 'bun', '--targets', 'linux-x64', '--single'], 'exclude each other'],
+      [['--mode', 'bun', '--targets', 'linux-x64', '--single'], 'cannot be combined'],
       [['--mode', 'deno'], '--mode is `deno`'],
       [['--protocol', 'x'], '--protocol is `x`'],
     ])('%j is a wrong command line', async (args, message) => {

@@ -181,7 +181,7 @@ describe('loading a skill from its source', () => {
   it('says what a folder would have to hold', async () => {
     await expect(loadSkill(join(folder.path))).rejects.toMatchObject({
       code: 'skill/not-found',
-      message: expect.stringContaining('has none of skill.ts') as string,
+      message: expect.stringContaining('must have one of skill.ts') as string,
     });
   });
 });

@@ -395,7 +395,7 @@ it.each([
   expect({ status, stdout, stderr }).toEqual({
     status: 2,
     stdout: '',
-    stderr: `error: ${flag} (standard input) cannot be read: it is a folder. Give a file or a pipe: \`< FILE\`, not \`< FOLDER\`.\n`,
+    stderr: `error: ${flag} (standard input) cannot be read: it is a folder. Use a file or a pipe: \`< FILE\`, not \`< FOLDER\`.\n`,
   });
 });
 

@@ -677,7 +677,7 @@ it('refuses an answer that is nested too deep, however it is handed in', async (
     .build();
   const client = await Client.start(any);
   const deep = '['.repeat(20_000) + ']'.repeat(20_000);
-  const message = 'more than 500 levels of nested objects and arrays. Write it flatter.';
+  const message = 'more than 500 levels of nested objects and arrays. Nest the values less.';
   expect(await client.advance(['--step', 'a', '--output', deep])).toEqual({
     code: 1,
     stdout: '',

@@ -114,7 +114,7 @@ it.each([
   ],
   [
     ['advance', '--session', '0123', '--history-file', 'h'],
-    '--history-file and --session exclude each other: the session file has the history. Leave out one of them.',
+    '--history-file and --session cannot be combined: the session file has the history. Remove one of them.',
   ],
 ])('%j: wrong usage, exit 2, before anything runs', async (argv, message) => {
   expect(await runCommand(two, argv)).toEqual({ code: 2, stdout: '', stderr: `error: ${message}\n` });

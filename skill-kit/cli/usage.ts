@@ -28,7 +28,7 @@ export function checkUsage(command: Command, flags: Flags): void {
   throw new UsageError(
     session === undefined
       ? `--${flag} applies to a session in a file, and there is no --session. Add --session ${command === 'start' ? 'new' : '<id>'}, or leave out --${flag}.`
-      : `--${flag} and --session exclude each other: the session file has the history. Leave out one of them.`,
+      : `--${flag} and --session cannot be combined: the session file has the history. Remove one of them.`,
   );
 }
 

@@ -110,7 +110,7 @@ describe('results and store', () => {
       throws: false,
     });
     for (const levels of [501, 20_000]) {
-      const message = 'the answer has more than 500 levels of nested objects and arrays. Write it flatter.';
+      const message = 'the answer has more than 500 levels of nested objects and arrays. Nest the values less.';
       expect(await answer(session, 'a', nested(levels))).toMatchObject({
         kind: 'error',
         error: 'validation',

@@ -133,7 +133,7 @@ describe('a session without calls', () => {
 });
 
 describe('a session that has ended', () => {
-  it('shows how it ended to a client that asks, and takes no answer', async () => {
+  it('shows how it ended to a client that asks, and accepts no answers', async () => {
     const rig = await serve(oneStep());
     const { session } = (await rig.call('start')).structured;
     const done = await rig.call('advance', { session, step: 'a', output: {} });

@@ -59,7 +59,10 @@ describe('voidbox apply writes only below the folder that the user named', () =>
     cpSync(join(app, '.git'), bare, { recursive: true });
     left.git(bare, 'config', 'core.bare', 'false');
     const plain = await left.terminal.type('apply', 'r1', '--repository', bare);
-    expect([plain.code, plain.stderr]).toEqual([2, expect.stringContaining('/DIR/bare is bare and has no files')]);
+    expect([plain.code, plain.stderr]).toEqual([
+      2,
+      expect.stringContaining('/DIR/bare is bare and has no working tree'),
+    ]);
     left.git(bare, 'config', 'core.worktree', victim);
     const { code, stderr } = await left.terminal.type('apply', 'r1', '--repository', bare);
     expect([code, stderr]).toEqual([2, expect.stringContaining('`core.worktree` is /DIR/victim')]);

@@ -166,7 +166,7 @@ describe('voidbox apply that was killed', () => {
     const next = await left.terminal.type('apply', 'r1');
     expect(next.stderr).toContain('was killed while it wrote: 2 files put back\n');
     expect(next.stderr).toContain(
-      `  a.txt stays: it has changed since, or is written in part; as it was before, it is at ${recordsOf().replace(left.terminal.dir, '/DIR')}/${store!.replace('apply', 'before')}/a.txt\n`,
+      `  a.txt stays: it has changed since, or is incomplete; its earlier version is at ${recordsOf().replace(left.terminal.dir, '/DIR')}/${store!.replace('apply', 'before')}/a.txt\n`,
     );
     expect(readFileSync(join(recordsOf(), store!.replace('apply', 'before'), 'a.txt'), 'utf8')).toBe(
       'one\ntwo\nthree\nmine\n',
@@ -179,7 +179,7 @@ describe('voidbox apply that was killed', () => {
     (await killWhileWriting('real "$@"', 0))();
     const next = await left.terminal.type('apply', 'r1');
     expect([next.code, next.stderr]).toEqual([0, expect.stringContaining('/DIR/app has it already')]);
-    expect(next.stderr).toContain('an earlier `voidbox apply` to /DIR/app was killed, and had written everything\n');
+    expect(next.stderr).toContain('an earlier `voidbox apply` to /DIR/app was killed after it had written all files\n');
     expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
     expect(leftOver()).toEqual([]);
   });
@@ -190,7 +190,7 @@ describe('voidbox apply that was killed', () => {
     (await killWhileWriting('real "$@"', 0, '--3way'))();
     expect(fileOf('a.txt')).toContain('>>>>>>> voidbox/r1/fix');
     const next = await left.terminal.type('apply', 'r1');
-    expect(next.stderr).toMatch(/was killed, and had written everything; files that were there before are in \S+\n/);
+    expect(next.stderr).toMatch(/was killed after it had written all files; files that were there before are in \S+\n/);
     const [kept] = leftOver();
     expect(leftOver()).toEqual([expect.stringMatching(/^voidbox-before-/)]);
     expect(readFileSync(join(recordsOf(), kept!, 'a.txt'), 'utf8')).toBe('mine\none\ntwo\nthree\n');
@@ -211,7 +211,7 @@ describe('voidbox apply that was killed', () => {
     expect(next.stderr).toContain('it does not apply to /DIR/app');
     const said = [
       ...next.stderr.matchAll(
-        /^ {2}(\S+) stays: it has changed since, or is written in part; as it was before, it is at (.+)$/gm,
+        /^ {2}(\S+) stays: it has changed since, or is incomplete; its earlier version is at (.+)$/gm,
       ),
     ];
     expect(said.map(([, name]) => name).sort()).toEqual(['edited.txt', 'gone.txt']);

@@ -183,7 +183,7 @@ describe('voidbox apply', () => {
       const { code, stderr } = await terminal.type('apply', 'r1', `--branch=${name}`);
       expect([code, stderr]).toEqual([
         2,
-        expect.stringContaining(`--branch: git takes no branch with the name "${name}"`),
+        expect.stringContaining(`--branch: git does not allow the branch name "${name}"`),
       ]);
       expect(git(app, 'branch', '--format=%(refname:short)')).toBe('main\n');
     },
@@ -348,7 +348,7 @@ describe('voidbox apply', () => {
     expect(readFileSync(join(elsewhere, 'a.txt'), 'utf8')).toBe('one\ntwo\nTHREE\n');
     expect(readFileSync(join(app, 'a.txt'), 'utf8')).toBe('one\ntwo\nthree\n');
     const both = await terminal.type('apply', 'r1', '--patch', '--check');
-    expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('exclude each other')]);
+    expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('cannot be combined')]);
   });
 
   test("runs no program that the author's repository or the guest's attributes name, and moves no cursor", async () => {

@@ -327,7 +327,7 @@ describe('an output', () => {
     const bare = ['HEAD', 'objects/a', 'refs/a'].map((name) => file(`b/${name}`, ''));
     await leaveRun('t1', { tables: await put([file('in/.GIT/config', '[core]'), ...bare, file('c', '')]) });
     expect((await terminal.type('artifacts', 't1', 'get', 'tables')).stderr).toBe(
-      'build.tables: 5 entries, 6 B, to /DIR/tables\nwarning: it holds a repository of git (in/.GIT, b): git can run programs that its files name, also for `git status`\n',
+      'build.tables: 5 entries, 6 B, to /DIR/tables\nwarning: it contains a git repository (in/.GIT, b): git can run programs that its files name, also for `git status`\n',
     );
   });
 
@@ -435,12 +435,12 @@ describe('a name', () => {
     [
       'an output that its stage did not leave',
       ['get', 'build.log'],
-      '`build.log` does not exist: stage build succeeded and left none',
+      '`build.log` does not exist: stage build succeeded without this output',
     ],
     ['a name with signs that a terminal acts on', ['get', '\u001b[2Jx'], 'has no output `x`'],
     ['a missing name', ['get'], 'the name of the output is missing'],
     ['a name without the word get', ['tables'], '`tables` is not `get`'],
-    ['an option of `get` for the list', ['-o', 'x'], '-o and --force belong to `get`'],
+    ['an option of `get` for the list', ['-o', 'x'], '-o and --force need `get`'],
   ])('%s is an error with the reason', async (_, args, said) => {
     await leaveTables();
     const { code, stdout, stderr } = await terminal.type('artifacts', 't1', ...args);
@@ -462,8 +462,8 @@ describe('a name', () => {
 describe('an output that a worker would not have stored', () => {
   const header = (path: string): Uint8Array => writeHeader({ path, typeFlag: '0', mode: 0o644, sizeBytes: 0 });
   test.each<[string, readonly TarItem[], string]>([
-    ['leads out', [file('../evil', 'x')], 'it does not stay inside'],
-    ['is absolute', [file('/evil', 'x')], 'it does not stay inside'],
+    ['leads out', [file('../evil', 'x')], 'it leads out of the output'],
+    ['is absolute', [file('/evil', 'x')], 'it leads out of the output'],
     [
       'is a link that leads out',
       [{ kind: 'symlink', path: 'out', target: '../../etc' }],
@@ -474,7 +474,7 @@ describe('an output that a worker would not have stored', () => {
       [{ kind: 'symlink', path: 'in', target: 'deep' }, file('in/evil', 'x')],
       'a folder and something else',
     ],
-    ['is a pipe', [{ kind: 'fifo', path: 'pipe' }], 'only files, folders and links are taken'],
+    ['is a pipe', [{ kind: 'fifo', path: 'pipe' }], 'only files, folders and links are allowed'],
     ['has a name that a terminal acts on', [file('a/../\u001b[2Jevil', 'x')], '"a/../evil"'],
   ])('%s: nothing of it is written', async (_, items, why) => {
     await leaveRun('hostile', { tables: await put([file('good', 'x'), ...items]) });

@@ -22,7 +22,7 @@ function type(line: string): { readonly status: number | null; readonly stdout: 
 
 describe('voidbox', () => {
   test('exits with 3 if the disk of its standard output is full, and prints one error', () => {
-    const remedy = 'Free space on the disk that is written to (`voidbox prune` deletes old runs), and try again.';
+    const remedy = 'Free space on that disk (`voidbox prune` deletes old runs), and try again.';
     for (const line of ['schema > /dev/full', 'version > /dev/full', 'runs > /dev/full']) {
       const { status, stderr } = type(line);
       expect([line, status, stderr]).toEqual([line, 3, `error: ENOSPC: no space left on device, write\n  ${remedy}\n`]);

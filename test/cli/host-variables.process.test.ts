@@ -110,7 +110,7 @@ test('a variable whose value is not UTF-8 is refused before anything starts', as
   expect(JSON.parse(stderr)).toMatchObject({
     error: {
       code: 'host/variable-not-text',
-      message: 'the value of `TOKEN_A` is not UTF-8, and a command would get other bytes',
+      message: 'the value of `TOKEN_A` is not UTF-8, so a command would receive different bytes',
     },
   });
   expect(existsSync(join(dir, 'state'))).toBe(false);
@@ -124,6 +124,6 @@ test('an argument whose bytes are not UTF-8 is refused', async () => {
 
 test('`run` accepts a text with the sign that replaces such bytes', async () => {
   const { code, stderr } = await type(['validate', 'spec.yaml', '--param', 'x=\uFFFD']);
-  expect(stderr).toContain('a value was given for the parameter "x"');
+  expect(stderr).toContain('the run sets the parameter "x"');
   expect(code).toBe(2);
 });

@@ -56,7 +56,7 @@ async function refusal(...args: readonly string[]): Promise<{ code: string; mess
 test('an image of a registry is not looked up, and the remedy shows how to get it', async () => {
   expect(await refusal(spec('alpine:3.20'))).toMatchObject({
     code: 'cli/image-missing',
-    message: 's.yaml:3:19: the image "alpine:3.20" is a name of a registry, and no registry is asked',
+    message: 's.yaml:3:19: the image "alpine:3.20" is a name in a registry, but Voidbox does not pull images',
     remedy: expect.stringContaining(
       'skopeo copy docker://alpine:3.20 oci:alpine-3.20 && voidbox run FILE --image alpine:3.20=alpine-3.20',
     ) as string,

@@ -55,8 +55,8 @@ function type(
 test('a folder that exists only below the working directory is named in the message, and not mounted', async () => {
   const elsewhere = join(dir, 'elsewhere');
   mkdirSync(join(elsewhere, 'gone'), { recursive: true });
-  const where = `which cannot be read: it does not exist; it lies only below the working directory: ${elsewhere}/gone`;
-  const remedy = `Move ${elsewhere}/gone there, or let relative paths start at the working folder: --base-dir ${elsewhere}`;
+  const where = `which cannot be read: it does not exist; it is only below the working directory: ${elsewhere}/gone`;
+  const remedy = `Move ${elsewhere}/gone there, or resolve relative paths from the working folder: --base-dir ${elsewhere}`;
   const valid = await type(['validate', '../spec/gone.yaml'], {}, elsewhere);
   expect(valid.code).toBe(0);
   expect(valid.stderr).toContain(`${dir}/spec/gone, ${where}`);
@@ -145,7 +145,7 @@ test('`validate` warns of a writable mount of a repository', async () => {
   const told = await type(['validate', 'app.yaml']);
   expect(told.code).toBe(0);
   expect(told.stderr.replaceAll(dir, 'DIR')).toContain(
-    'app.yaml:5:15: warning[cli/mount-git]: the spec mounts the repository DIR/spec/app with `mode: rw`: what a stage changes in `.git`, such as a commit, is not copied back\n',
+    'app.yaml:5:15: warning[cli/mount-git]: the spec mounts the repository DIR/spec/app with `mode: rw`: changes of a stage in `.git`, such as a commit, are not copied back\n',
   );
   expect(told.stderr).toMatch(/1 warning\n$/);
   writeFileSync(join(dir, 'spec/app.yaml'), spec(', git: writable'));
@@ -171,7 +171,7 @@ test('with your own server the host of the worker decides, and the messages name
   const run = await type(['run', 'one.yaml', '--allow-mounts', dir], own);
   expect([run.code, run.stderr]).toEqual([
     2,
-    `error: \`--allow-mounts\` of \`run\` is for the embedded stack, and TEMPORAL_* names your own Temporal server: there the host of the worker decides\n  Start the worker on that host with it: voidbox worker --allow-mounts ${dir}\n`,
+    `error: \`--allow-mounts\` of \`run\` works only with the embedded stack, but TEMPORAL_* names your own Temporal server, where the worker decides\n  Pass it to the worker on its host: voidbox worker --allow-mounts ${dir}\n`,
   ]);
 });
 

@@ -136,7 +136,7 @@ test('a worker with `--allow-keep` accepts a spec with `keep`; the log says that
   expect(run.code, run.stderr).toBe(1);
   expect(run.stderr).toContain('stage only ended with exit code 1');
   const logs = await voidbox('with-worker', 'logs', 'keep-1');
-  expect(logs.stdout).toContain('stage only: its VM is not left for a look: its sandbox is simulated');
+  expect(logs.stdout).toContain('stage only: its VM is not kept: its sandbox is simulated');
   const exec = await voidbox('with-worker', 'exec', 'keep-1', '--', 'ls');
   expect(exec).toMatchObject({ code: 2, stdout: '' });
 });
@@ -250,7 +250,7 @@ test('status says where a run lives; logs and result name that host and end with
   for (const command of ['logs', 'result']) {
     const looked = await voidbox('without', command, 'there-3');
     expect({ code: looked.code, stdout: looked.stdout }).toEqual({ code: 3, stdout: '' });
-    expect(looked.stderr).toContain(`lives on host ${workerHost()}`);
+    expect(looked.stderr).toContain(`is on host ${workerHost()}`);
   }
   expect(await voidbox('without', 'cancel', 'there-3')).toMatchObject({
     code: 0,

@@ -108,7 +108,7 @@ test('a retry says what it takes over and what runs again, and runs that', async
   const run = await voidbox('retry', 'shop-1', '--run-id', 'shop-2');
   expect(run.code, run.stderr).toBe(1);
   expect(run.stderr).toContain(
-    'retry of shop-1:\n  taken over: build\n  runs again: check, which failed\n  and behind them: ship\n',
+    'retry of shop-1:\n  taken over: build\n  runs again: check, which failed\n  and after them: ship\n',
   );
   expect(run.stderr).toContain('==> build succeeded in run shop-1, and does not run again\n');
   expect(run.stderr).not.toContain('==> build started');

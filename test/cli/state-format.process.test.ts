@@ -14,7 +14,7 @@ const ROOT = findPackageRoot();
 const SPEC =
   'kind: workflow\nname: f\nsandbox: { mode: mock }\nworkflow:\n  steps:\n    - { name: a, run: { program: echo } }\n';
 const REMEDY =
-  'End its stack: `voidbox down`. Then move the folder away, or use another one: `export VOIDBOX_STATE_DIR=FOLDER`.';
+  'Stop its stack: `voidbox down`. Then move the folder away, or use another one: `export VOIDBOX_STATE_DIR=FOLDER`.';
 
 let dir: string;
 beforeAll(async () => {

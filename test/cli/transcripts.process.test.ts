@@ -203,10 +203,10 @@ describe('runs that have ended', () => {
     ['--tail 10001', /at most 10000/],
     ['--tail some', /a number of lines/],
     ['--since yesterday', /an age \(90s, 10m, 2h, 1d\), a time/],
-    ['--json --grep x', /--grep and --json exclude each other/],
-    ['--raw --network', /--network and --raw exclude each other\n {2}Leave one of them out\./],
-    ['--raw --tools full', /--tools and --raw exclude each other/],
-    ['--raw --timestamps', /--timestamps and --raw exclude each other/],
+    ['--json --grep x', /--grep and --json cannot be combined/],
+    ['--raw --network', /--network and --raw cannot be combined\n {2}Leave one of them out\./],
+    ['--raw --tools full', /--tools and --raw cannot be combined/],
+    ['--raw --timestamps', /--timestamps and --raw cannot be combined/],
   ])('logs %s is refused', async (flags, why) => {
     const { code, stdout, stderr } = await terminal.type('logs', 'sales-bad', ...flags.split(' '));
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });

@@ -1,4 +1,4 @@
-/** Specs that are no UTF-8 text, and a state folder that is a file: the place and the remedy are in the message. */
+/** Specs that are not UTF-8 text, and a state folder that is a file: the place and the remedy are in the message. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -48,7 +48,7 @@ test('`validate` accepts an agent for a terminal and says why `run` does not', a
   const { code, stdout, stderr } = await type('validate', file);
   expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/valid: .*agent.*interactive-claude/) });
   expect(stderr).toContain(
-    `not in this build: the spec is valid, and \`run\` refuses it because\n  stage interactive-claude ${reason}\n`,
+    `not in this build: the spec is valid, but \`run\` rejects it:\n  stage interactive-claude ${reason}\n`,
   );
   const { stdout: json } = await type('validate', file, '--json');
   expect(JSON.parse(json)).toMatchObject({

@@ -25,6 +25,6 @@ test.each([
   expect([code, stderr]).toEqual([
     2,
     `error: --allow-services: \`${service}\` is not HOST:PORT${more}\n` +
-      '  Name each service that VMs may reach, as specs name it: --allow-services 127.0.0.1:5432\n',
+      '  Write each service as specs name it: --allow-services 127.0.0.1:5432\n',
   ]);
 });

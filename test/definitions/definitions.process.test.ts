@@ -204,13 +204,13 @@ describe('a module that is not a definition gets one diagnostic', () => {
       'a wait for nothing',
       'await new Promise(() => undefined);\nexport default 1;',
       1,
-      'the definition waits for something that never comes',
+      'the definition waits for a promise that is never settled',
     ],
     [
       'an end of the process',
       'process.exit(0);',
       1,
-      'the process that loads the definition ended with 0 before the definition was there',
+      'the process that loads the definition ended with 0 before the definition was loaded',
     ],
   ])('%s', async (_what, text, line, message) => {
     const done = await validate('x.ts', text, '--json');

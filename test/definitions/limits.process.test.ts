@@ -44,7 +44,7 @@ test('code that never ends is killed, with the processes that it started', async
     3_000,
   );
   expect(plan).toBeNull();
-  expect(diagnostics).toMatchObject([{ code: 'spec/definition', message: 'the definition is not loaded within 3 s' }]);
+  expect(diagnostics).toMatchObject([{ code: 'spec/definition', message: 'the definition was not loaded within 3 s' }]);
   const pids = readFileSync(join(folder, 'pids'), 'utf8').split(' ').map(Number);
   expect(pids).toHaveLength(2);
   expect(pids.filter(isAlive)).toEqual([]);
@@ -57,7 +57,7 @@ test('a definition larger than what is read of it is refused', async () => {
     30_000,
   );
   expect(diagnostics).toMatchObject([
-    { code: 'spec/definition', message: `the definition makes a spec of more than ${REPLY_LIMIT_BYTES} bytes` },
+    { code: 'spec/definition', message: `the definition returns a spec with more than ${REPLY_LIMIT_BYTES} bytes` },
   ]);
 });
 

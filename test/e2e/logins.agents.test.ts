@@ -124,7 +124,7 @@ test('a login that ends while the run waits fails the agent that would start, an
   ]);
   const ends = new Date(endsAtMs).toISOString();
   expect((await rig.cli('status', 'waits')).stdout).toContain(
-    `the login of Claude that stage publish was given ends at ${ends}: start \`claude\` once where the run was started, which renews it, and retry the run, which takes over what has succeeded (\`voidbox retry\`)`,
+    `the login of Claude that stage publish was given ends at ${ends}: start \`claude\` once on the machine that started the run to renew the login, then retry the run, which reuses the stages that succeeded (\`voidbox retry\`)`,
   );
   const booted = (await rig.events('waits')).flatMap(({ body }) => (body.type === 'vm-starting' ? [body.scope] : []));
   expect(booted, 'no VM for an agent that cannot work').toEqual(['draft']);

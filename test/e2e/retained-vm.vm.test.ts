@@ -130,7 +130,7 @@ describe.concurrent('on a stack that they share,', () => {
     expect(await shown(rig)).toEqual([]);
     const gone = await rig.cli('exec', 'look', '--', 'true');
     expect(gone.code).toBe(2);
-    expect(gone.stderr).toContain('run look has no VM that a failed stage left for a look');
+    expect(gone.stderr).toContain('run look has no VM that a failed stage kept');
   });
 
   test.sequential('`exec -i` passes standard input on, to its end', async ({ expect }) => {
@@ -243,7 +243,7 @@ workflow:
     await expect.poll(() => said, { timeout: 20_000 }).toBe('entered\n');
     const down = await rig.cli('down');
     expect(down).toMatchObject({ code: 0 });
-    expect(down.stdout).toContain('1 VM that a failed stage had left for a look has ended.');
+    expect(down.stdout).toContain('1 VM that a failed stage had kept for inspection has ended.');
     const { code, stderr } = await hanging.done;
     // The remedy of a lost VM is for stages.
     expect([code, stderr]).toEqual([1, expect.stringMatching(cutOff('at-down'))]);

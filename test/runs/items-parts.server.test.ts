@@ -114,7 +114,7 @@ async function eachOf(runId: string): Promise<StageView> {
 
 const ONE_TWO = pipeline([say('one'), say('two')]);
 
-test("a part is done for each item, its stages use each other's outputs, and results are in the order of the items", async () => {
+test("a part runs for each item, its stages use each other's outputs, and results are in the order of the items", async () => {
   const outcome = await run(
     'item-parts',
     [say('before'), 'name: each, uses: ./p.yaml, for_each: [a, { b: 1 }], max_parallel: 1', say('after')],
@@ -263,7 +263,7 @@ test('a retry takes the results of all items together, or does all of them again
   await start('item-parts-within', again('each.one'));
   expect((await outcomeOf('item-parts-within')).failure).toMatchObject({
     code: 'admit/invalid',
-    message: expect.stringContaining('is done for each item of each: start from each'),
+    message: expect.stringContaining('runs for each item of each: start from each'),
   });
 });
 

@@ -187,7 +187,7 @@ test("a part whose failure is tolerated does not fail the run, and the next stag
   expect(await textOf(await outcomeOf('parts-tolerated-again'))).toBe('end <two <fail-tolerated <start');
 });
 
-test('a tolerated part that is done for each item does not fail the run either, once too many items have failed', async () => {
+test('a tolerated part that runs for each item does not fail the run either, once too many items have failed', async () => {
   isBroken = true;
   await start(
     'parts-tolerated-items',

@@ -158,7 +158,7 @@ describe('git of the guest checks out', () => {
     ['.GIT', () => tree(['40000', '.GIT', tree([FILE, 'config', blob('x')])]), /\.GIT/],
     ['git~1', () => tree(['40000', 'git~1', tree([FILE, 'config', blob('x')])]), /git~1/],
     ['.git with a point', () => tree(['40000', '.git.', tree([FILE, 'config', blob('x')])]), /\.git\./],
-    ['.git behind a backslash', () => tree([FILE, 'a\\.git', blob('x')]), /\.git/],
+    ['.git after a backslash', () => tree([FILE, 'a\\.git', blob('x')]), /\.git/],
     ['a way out', () => tree(['40000', '..', tree([FILE, 'x', blob('x')])]), /\.\./],
     ['a name twice', () => tree([FILE, 'a', blob('x')], [FILE, 'a', blob('y')]), /./],
     [

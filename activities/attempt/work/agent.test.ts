@@ -106,16 +106,16 @@ test('an agent whose answers never fit the schema is asked three times, and fail
   expect(calls.map(({ resumes }) => resumes)).toEqual([false, true, true]);
   expect(calls[0]!.prompt).toMatch(/^Judge it\./);
   expect(result.failure?.message).toBe(
-    'stage think left an output that does not fit its `output_schema`: /ok must be boolean. The agent was asked 3 times; its last answer begins: "{\\"ok\\":\\"no 3\\"}"',
+    'stage think has an output that does not match its `output_schema`: /ok must be boolean. The agent was asked 3 times; its last answer begins: "{\\"ok\\":\\"no 3\\"}"',
   );
-  const reason = 'stage think left an output that does not fit its `output_schema`: /ok must be boolean';
+  const reason = 'stage think has an output that does not match its `output_schema`: /ok must be boolean';
   expect(await asked()).toEqual([
     { time: 2, mostTimes: 3, reason },
     { time: 3, mostTimes: 3, reason },
   ]);
   for (const { prompt } of calls.slice(1))
     expect(prompt).toBe(
-      'stage think left an output that does not fit its `output_schema`: /ok must be boolean. Correct it and give the whole answer again.\n',
+      'stage think has an output that does not match its `output_schema`: /ok must be boolean. Correct it and give the whole answer again.\n',
     );
 });
 

@@ -212,7 +212,7 @@ test('the fifth refused answer fails the stage and ends its session', async () =
   const session = played(prompt('one', 1), () => refused('one'));
   const result = await begin(session).result;
   expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'skill/answers-refused' } });
-  expect(result.failure!.message).toContain('refused 5 answers of the agent to step one');
+  expect(result.failure!.message).toContain('rejected 5 answers of the agent to step one');
   expect(result.failure!.message).toMatch(/; that answer begins: "no 5"$/);
   expect(calls).toHaveLength(5);
   expect(session.cancelled).toEqual([sessionOfStage(request())]);
@@ -320,7 +320,7 @@ test.each([
   const result = await begin(session, withBudget(budget)).result;
   expect(result).toMatchObject({
     outcome: 'failed',
-    failure: { code, message: `stage talk: the session asks on in step 3, and the agent ${words}` },
+    failure: { code, message: `stage talk: the session has another prompt in step 3, but the agent ${words}` },
     usage: { inputTokens: 10, outputTokens: 4, turns: 2 },
   });
   expect([calls.length, session.answers.length, session.cancelled.length]).toEqual([2, 2, 1]);

@@ -39,7 +39,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     lines.push(...renderStoppedSchedules(schedules, { nowMs: context.now().getTime(), canStart: problem === null }));
     if (retained.length > 0)
       lines.push(
-        `${retained.length === 1 ? '1 VM that a failed stage' : `${retained.length} VMs that failed stages`} had left for a look ${retained.length === 1 ? 'has' : 'have'} ended.`,
+        `${retained.length === 1 ? '1 VM that a failed stage' : `${retained.length} VMs that failed stages`} had kept for inspection ${retained.length === 1 ? 'has' : 'have'} ended.`,
       );
     if (problem !== null) {
       lines.push(`This build cannot continue its runs: ${sanitizeLine(problem)}.`);

@@ -73,7 +73,7 @@ function choose(name: string, damaged: readonly DamagedRun[], known: readonly st
   if (matches.length > 1)
     throw createUsageError(
       `\`${name}\` matches ${matches.length} damaged runs`,
-      ['Use more of one of these ids:', ...listed].join('\n'),
+      ['Use a longer prefix of one of these ids:', ...listed].join('\n'),
     );
   throw createUsageError(
     `there is no damaged run \`${name}\``,

@@ -129,10 +129,10 @@ test('`runs` lists runs of a spec, and runs that started since a moment', async 
   const at = await typeCommand(['runs', '--since', '12'], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir });
   expect(at).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('It is an age (90s, 10m, 2h, 1d) or a time') as unknown,
+    stderr: expect.stringContaining('It must be an age (90s, 10m, 2h, 1d) or a time') as unknown,
   });
   const none = await typeCommand(['runs', '--name', 'no'], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir });
-  expect(none.stdout).toBe('No run is like that.\n');
+  expect(none.stdout).toBe('No run matches these options.\n');
 });
 
 test('a folder that names no run is listed under its own name, and counts', async () => {

@@ -40,7 +40,7 @@ function renderFiles(files: readonly ChangedFile[], products: readonly BuildProd
 function renderRecovered(folder: string, { isWhole, kept, putBack, changed }: Recovery): string {
   const where = sanitizeLine(folder);
   const files = kept === null ? '' : `; files that were there before are in ${sanitizeLine(kept)}`;
-  if (isWhole) return `an earlier \`voidbox apply\` to ${where} was killed, and had written everything${files}\n`;
+  if (isWhole) return `an earlier \`voidbox apply\` to ${where} was killed after it had written all files${files}\n`;
   const lines = changed.map(({ name, before }) => {
     const path = sanitizeLine(name.toString());
     return before === null

@@ -43,7 +43,7 @@ test('each agent has a line with its session, its files and the age of the save,
     '    after: stage b took too long (stage/timeout)',
     '  limits of b: 31.0 s (before: 1.0 s), $2 (before: none), 40 turns (before: none)',
     '  limits of the run: 1m 30s (before: 1m 00s)',
-    '  times and budgets count from zero; what the earlier run used is not part of them',
+    '  times and budgets count from zero, without the usage of the earlier run',
   ]);
   expect(toContinuedJson(continued)).toMatchObject({
     limits: changed,

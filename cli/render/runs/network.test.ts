@@ -59,7 +59,7 @@ test('each notice is a line', () => {
   ).toEqual([
     'vm main: a.example:443 refused: nothing has a.example',
     'vm main: service db closed after 1.2 s, 10 B sent, 4.0 KiB received',
-    'vm main: service db closed after 1.2 s, 10 B sent, 4.0 KiB received (no byte for too long)',
+    'vm main: service db closed after 1.2 s, 10 B sent, 4.0 KiB received (no data for too long)',
     'vm main: besides, so far: 1 refusal, 2 connections, 1 B sent, 2 B received',
     'vm main: further refusals are not kept: there are too many',
     'vm main: 1 notice lost: the disk was full',
@@ -135,7 +135,7 @@ describe('below a stage that failed', () => {
       for (const cause of ['rules', 'closed']) {
         const [, help] = hint(view(STARTED, refused(host, cause, 5432), FAILED));
         const target = host.includes(':') ? `[${host}]:5432` : `${host}:5432`;
-        expect(help).toContain(`no rule opens ${target}: add \`NAME: "${target}"\` to \`sandbox.services\``);
+        expect(help).toContain(`no rule can allow ${target}: add \`NAME: "${target}"\` to \`sandbox.services\``);
         expect(help).not.toContain('egress.allow');
       }
     const resolved = { ...refused('db.example', 'closed'), reason: '10.0.0.1 is private; only `services` reach those' };

@@ -100,7 +100,7 @@ export function renderRefusals(
     ...(closed.length === 0
       ? []
       : [
-          `no rule opens ${closed.join(', ')}: add \`NAME: "${closed[0]}"\` to \`sandbox.services\` and use that name; `,
+          `no rule can allow ${closed.join(', ')}: add \`NAME: "${closed[0]}"\` to \`sandbox.services\` and use that name; `,
         ]),
   ].join('');
   return [

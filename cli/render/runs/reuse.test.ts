@@ -27,9 +27,9 @@ test('each stage that runs again has its reason, and stages that only depend on 
     '  runs again: d, which was cancelled',
     '  runs again: e, which did not run',
     '  runs again: f, which differs in args, sandbox.memoryMib',
-    '  runs again: g, which shares its VM with f: what it needs in the VM must be made again',
+    '  runs again: g, which shares its VM with f: its files in the VM must be created again',
     '  runs again: h, which the earlier run does not have',
-    '  and behind them: c',
+    '  and after them: c',
   ]);
   expect(toOriginJson({ origin: ORIGIN, reuse })).toMatchObject({
     origin: ORIGIN,

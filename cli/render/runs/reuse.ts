@@ -46,7 +46,7 @@ function becauseOf(because: AgainBecause): string {
     case 'finally':
       return 'which has `finally`';
     case 'shares-vm':
-      return `which shares its VM with ${because.stage}: what it needs in the VM must be made again`;
+      return `which shares its VM with ${because.stage}: its files in the VM must be created again`;
     case 'same-loop':
       return `which is in a loop with ${because.stage}: a loop runs as a whole`;
   }

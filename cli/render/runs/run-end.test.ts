@@ -99,7 +99,7 @@ test('a run that was not admitted has no stage and still says why', () => {
   expect(end(view).at(-1)).toBe('  voidbox status sales-20260304-050607-ab12');
   expect(end(view).slice(2, 4)).toEqual([
     'the run failed: /etc is not allowed (admit/mount-refused)',
-    "  help: Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox run FILE --allow-mounts FOLDER`. A repository of the network is allowed with `--allow-git HOST/PATH`.",
+    "  help: Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox run FILE --allow-mounts FOLDER`. Allow a repository of the network with `--allow-git HOST/PATH`.",
   ]);
 });
 

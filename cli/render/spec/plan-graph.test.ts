@@ -181,7 +181,7 @@ result: the output of two
 test('the graph names a VM that is kept after a failure', () => {
   const spec = `kind: workflow\nname: main\nsandbox: { keep: on-failure, keep_secs: 90 }\nworkflow: { steps: [{ name: y, run: { program: y } }] }`;
   expect(renderPlanGraph(planOf(spec), PLAIN)).toContain(
-    'VM (microvm), 512 MiB, 1 vCPU, no network, left for 90s where a stage fails\n',
+    'VM (microvm), 512 MiB, 1 vCPU, no network, left for 90s if a stage fails\n',
   );
 });
 

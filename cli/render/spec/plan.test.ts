@@ -13,7 +13,7 @@ test('the summary shows what each stage does, what it waits for, its condition a
       '  a  true',
       `  b  true, after a, when stages.a.json.ok && ${'x'.repeat(27)}…, in its own VM`,
       '  c  true, after a failure of a',
-      '  d  true, after all others, whatever happens, in its own VM',
+      '  d  true, after all others, in any case, in its own VM',
       '',
     ].join('\n'),
   );

@@ -32,16 +32,16 @@ test('the check returns the stages and parameters that an expression reads', () 
 
 test.each<[string, string, string]>([
   ['1 == 1 && stages.build.jsno', 'a stage has no "jsno"; it has output, json, state, exit_code', 'stages.build.jsno'],
-  ['has(stages.build)', 'say what of the stage "build": `.output`, `.json`, `.state`, `.exit_code`', 'stages.build'],
-  ['stages[params.env].json', 'write `stages.NAME`: the name must be written in the expression', 'stages'],
-  ['size(stages) > 1', 'write `stages.NAME`: the name must be written in the expression', 'stages'],
-  ['size(params) > 1', 'write `params.NAME`: the name must be written in the expression', 'params'],
+  ['has(stages.build)', 'the stage "build" needs a field: `.output`, `.json`, `.state`, `.exit_code`', 'stages.build'],
+  ['stages[params.env].json', 'write `stages.NAME`: the expression must contain the name itself', 'stages'],
+  ['size(stages) > 1', 'write `stages.NAME`: the expression must contain the name itself', 'stages'],
+  ['size(params) > 1', 'write `params.NAME`: the expression must contain the name itself', 'params'],
   ['params.a && foo', 'unknown variable: foo', 'foo'],
   ['1 + "a" == "1a"', 'no such overload: int + string', '1 + "a"'],
   ['b"a" != params.a', 'bytes are not supported: compare strings', 'b"a"'],
   ['bytes(params.a) == params.b', 'bytes are not supported: compare strings', 'bytes(params.a)'],
-  ['"yes"', 'its value is of the type string; a condition is true or false', '"yes"'],
-  ['size(params.a)', 'its value is of the type int; a condition is true or false', 'size(params.a)'],
+  ['"yes"', 'its value has the type string, but a condition must be a bool', '"yes"'],
+  ['size(params.a)', 'its value has the type int, but a condition must be a bool', 'size(params.a)'],
 ])('%s: %s', (source, message, at) => {
   const start = source.indexOf(at);
   expect(checkCondition(source)).toMatchObject({ problems: [{ message, start, end: start + at.length }] });
@@ -51,12 +51,12 @@ test.each([
   [
     'success() && params.n > 1',
     'there is no function `success()`',
-    'remove it: a stage starts after the success of what it waits for',
+    'remove it: a stage starts after the stages that it waits for have succeeded',
   ],
   [
     'contains(params.t, "x")',
     'there is no function `contains(dyn, string)`',
-    'write it behind the text: `TEXT.contains("part")`',
+    'call it as a method: `TEXT.contains("part")`',
   ],
   ['steps.build.outputs.ok', 'unknown variable: steps', 'write `stages.NAME`'],
   [
@@ -89,8 +89,8 @@ test.each<[string, string, string]>([
   ['params["list"] == "a"', 'no such overload: list<dyn> == string', 'params["list"] == "a"'],
   ['stages["unit-tests"].exit_code == "0"', 'no such overload: int == string', 'stages["unit-tests"].exit_code == "0"'],
   ['stages.a.output == 3', 'no such overload: string == int', 'stages.a.output == 3'],
-  ['params.t', 'its value is of the type string; a condition is true or false', 'params.t'],
-  ['params.n', 'its value is of the type int; a condition is true or false', 'params.n'],
+  ['params.t', 'its value has the type string, but a condition must be a bool', 'params.t'],
+  ['params.n', 'its value has the type int, but a condition must be a bool', 'params.n'],
   ['stages.a.state == "success"', 'a stage\'s state is never "success"', '"success"'],
   [
     'params.b && "skiped" != stages["a-b"].state',
@@ -187,7 +187,7 @@ test.each([
     'stages.b.output == ""',
     'no such key: output; ask for it with `has(…)` first, or read it with `.?` (at character 10)',
   ],
-  ['stages.a.json.c', 'its value is a number; a condition is true or false'],
+  ['stages.a.json.c', 'its value is a number; a condition must be true or false'],
   ['1 / 0 == 1', 'division by zero (at character 1)'],
 ])('%s fails as %s', (source, problem) => {
   const values = { stages: { a: { output: '{"c":1}' }, b: { state: 'passed' } }, params: {} };
@@ -228,8 +228,12 @@ test.each([
 });
 
 test.each([
-  ['stages.a.json.n > 1', '{"n":1e999}', 'the output of stage a has the number 1e999, which is larger than any number'],
-  ['stages.a.json.n > 1', `{"n":${'9'.repeat(1_001)}}`, 'has 1001 characters; an expression takes at most 1000'],
+  [
+    'stages.a.json.n > 1',
+    '{"n":1e999}',
+    'the output of stage a has the number 1e999, which is larger than the largest number',
+  ],
+  ['stages.a.json.n > 1', `{"n":${'9'.repeat(1_001)}}`, 'has 1001 characters; an expression reads at most 1000'],
 ])('a number that an expression cannot compute with is an error %#', (source, output, problem) => {
   expect(evaluateCondition(source, ofOutput(output))).toEqual({ problem: expect.stringContaining(problem) });
 });

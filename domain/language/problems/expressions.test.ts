@@ -38,7 +38,7 @@ describe('a condition', () => {
     [{ params: { n: 2, m: 1 } }, 'stage b: when.params has m, which is not read'],
     [
       { source: 'stages.c.state == ""', stages: ['c'], params: {} },
-      'stage b is decided by c and does not depend on it',
+      'the condition of stage b reads c, but the stage does not depend on it',
     ],
     [{ source: 'x'.repeat(5_000) }, 'stages.1.when.source: Too big: expected string to have <=4096 characters'],
     [{ params: { n: deep(40) } }, 'stages.1.when.params.n: JSON that is not nested too deep'],
@@ -51,7 +51,9 @@ describe('a condition', () => {
       plan.stages[0].when = { source: 'true' };
       return plan;
     });
-    expect(problems).toEqual(['stage b takes data of a, which may fail or be passed and let it start without']);
+    expect(problems).toEqual([
+      'stage b uses data of a, which may be absent: that stage may fail or be passed, and this one still starts',
+    ]);
   });
 
   function deep(levels: number): unknown {
@@ -85,20 +87,20 @@ describe('texts with outputs', () => {
 
   test.each<[object, RegExp]>([
     [{ sources: ['stages.a.json.'] }, /^stage b: texts: /],
-    [{ sources: ['stages.a.state + params.n'] }, /`.state` is for `when`/],
-    [{ sources: ['stages.c.output + params.n'] }, /texts.stages are not the stages that its texts read/],
+    [{ sources: ['stages.a.state + params.n'] }, /only `when` can read `.state`/],
+    [{ sources: ['stages.c.output + params.n'] }, /texts.stages must list exactly the stages that its texts read/],
     [{ stages: ['a', 'a'] }, /texts have a twice/],
-    [{ stages: [] }, /texts.stages are not the stages that its texts read/],
+    [{ stages: [] }, /texts.stages must list exactly the stages that its texts read/],
     [{ sources: ['stages.a.json.tag + params.n + item'] }, /stage b: texts: unknown variable: item/],
-    [{ params: {} }, /texts.params are not the parameters/],
-    [{ params: { n: 1, m: 1 } }, /texts.params are not the parameters/],
+    [{ params: {} }, /texts.params must list exactly the parameters/],
+    [{ params: { n: 1, m: 1 } }, /texts.params must list exactly the parameters/],
     [at({ kind: 'arg', index: 9 }), /its work has no args\[9\]/],
     [at({ kind: 'env', name: 'PATH' }), /its work has no env.PATH/],
     [at({ kind: 'message' }), /stage b: its work has no message/],
     [at({ kind: 'prompt' }), /stage b: its work has no prompt/],
     [at({ kind: 'program' }), /stages.1.texts.texts.0.place/],
     [at({ kind: 'env', name: 'TAG' }, [1]), /env.TAG has an expression that texts.sources lacks/],
-    [{ texts: [...made.texts, ...made.texts] }, /two texts are env.TAG/],
+    [{ texts: [...made.texts, ...made.texts] }, /two texts have the same place: env.TAG/],
     [{ sources: Array.from({ length: 65 }, (_, n) => `stages.a.output + "${n}"`) }, /stages.1.texts.sources/],
   ])('are refused %#', (change, problem) => {
     expect(withTexts(change).join('\n')).toMatch(problem);
@@ -117,7 +119,7 @@ describe('texts with outputs', () => {
 
   test('are refused if their stage does not wait for the stage that they read', () => {
     expect(withTexts({}, (stage) => (stage.after = [])).join('\n')).toMatch(
-      /stage b takes data of a and does not depend on its success/,
+      /stage b uses data of a and does not depend on its success/,
     );
   });
 });

@@ -39,26 +39,26 @@ describe('a stage with `finally`', () => {
   test.each<[string, (plan: any, last: any) => unknown, string]>([
     ['after others', (_plan, last) => (last.after = ['a']), 'stage last has `finally` and depends on others'],
     ['before others', (plan) => (plan.stages[1].after = ['a', 'last']), 'stage b depends on last, which has `finally`'],
-    ['no time', (plan) => delete plan.graceMs, 'graceMs is missing: stages have `finally`'],
+    ['no time', (plan) => delete plan.graceMs, 'graceMs is missing, although stages have `finally`'],
     [
       'the result',
       (plan) => (plan.output = { kind: 'stage', stage: 'last' }),
-      'the output is of the stage last, which has `finally`',
+      "the run's output is the output of stage last, which has `finally`",
     ],
     [
       'outputs',
       (_plan, last) => (last.outputs = [{ name: 'x', guestPath: '/workspace/x' }]),
-      'stage last has `finally` and is no plain command without named outputs',
+      'stage last has `finally`, so it must be a command without named outputs and without `each`',
     ],
     [
       'data that it demands',
       (_plan, last) => (last.inputs = [{ fromStage: 'a', output: 'o', guestPath: '/workspace/in' }]),
-      'stage last takes data of a, which may fail or be passed and let it start without',
+      'stage last uses data of a, which may be absent: that stage may fail or be passed, and this one still starts',
     ],
     [
       'a carry',
       (_plan, last) => (last.input = { kind: 'carry', stage: 'a' }),
-      'stage last has `finally` and the output of others as its input',
+      'stage last has `finally` and takes its input from other stages',
     ],
     [
       'the VM of others',
@@ -91,15 +91,13 @@ describe('a stage with `finally`', () => {
           plan.scopes.push({ ...plan.scopes.at(-1), id: `m${more}`, stages: [`m${more}`] });
         }
       },
-      '17 stages have `finally`; at most 16 may',
+      '17 stages have `finally`; at most 16 are allowed',
     ],
   ])('with %s is refused', (_what, change, problem) => {
     expect(withLast(change)).toContain(problem);
   });
 
   test('is missing if the plan has a time for it', () => {
-    expect(problemsOf((plan) => (plan.graceMs = 60_000))).toEqual([
-      'graceMs is of stages with `finally`; there is none',
-    ]);
+    expect(problemsOf((plan) => (plan.graceMs = 60_000))).toEqual(['graceMs is set, but no stage has `finally`']);
   });
 });

@@ -28,22 +28,30 @@ test('the check admits the plan that the compiler makes of a part for each item'
 });
 
 test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>([
-  ['an owner that does not exist', (s) => (s['each.a'].of = 'nobody'), /belongs to nobody, which ends no part/],
-  ['an owner without items', (s) => delete s['each'].each, /belongs to each, which ends no part/],
-  ['an owner that is a command', (s) => (s['each.a'].of = 'first'), /belongs to first, which ends no part/],
-  ['an owner that owns itself', (s) => (s['each'].of = 'each'), /of more than 4 lists within each other/],
-  ['a stage of the part that belongs to none', (s) => delete s['each.b'].of, /with other stages than those/],
-  ['a part that does not say its stage', (s) => s['each'].work.stages.pop(), /with other stages than those/],
+  ['an owner that does not exist', (s) => (s['each.a'].of = 'nobody'), /belongs to nobody, which does not end a part/],
+  ['an owner without items', (s) => delete s['each'].each, /belongs to each, which does not end a part/],
+  ['an owner that is a command', (s) => (s['each.a'].of = 'first'), /belongs to first, which does not end a part/],
+  ['an owner that owns itself', (s) => (s['each'].of = 'each'), /of more than 4 nested lists/],
+  [
+    'a stage of the part that belongs to none',
+    (s) => delete s['each.b'].of,
+    /must list exactly the stages that belong to it/,
+  ],
+  [
+    'a part that does not say its stage',
+    (s) => s['each'].work.stages.pop(),
+    /must list exactly the stages that belong to it/,
+  ],
   ['an edge into items', (s) => s['last'].after.push({ stage: 'each.a', on: 'end' }), /last depends on each\.a/],
   ['an edge out of items', (s) => s['each.c'].after.push({ stage: 'first', on: 'end' }), /each\.c depends on first/],
-  ['a condition on items', (s) => (s['last'].when = { ...s['each.b'].when }), /last is decided by each\.a/],
+  ['a condition on items', (s) => (s['last'].when = { ...s['each.b'].when }), /condition of stage last reads each\.a/],
   [
     'an end that waits for nothing of what it hands on',
     (s) => (s['each'].after = s['each'].after.slice(0, 1)),
-    /hands on the output of each\.c, for whose success/,
+    /returns the output of each\.c, but does not wait/,
   ],
-  ['an end that hands on another output', (s) => (s['each'].work.output.stage = 'first'), /the output of first, for/],
-  ['an end with an input', (s) => (s['each'].input = { kind: 'run-input' }), /is its input, and has another/],
+  ['an end that hands on another output', (s) => (s['each'].work.output.stage = 'first'), /the output of first, but/],
+  ['an end with an input', (s) => (s['each'].input = { kind: 'run-input' }), /has another input than the item/],
   [
     'an end with a name that is too long',
     (s, plan) => renamed(plan, s, 'x'.repeat(200)),
@@ -63,9 +71,13 @@ test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>
       scope.stages.push('first');
       s['first'].scope = 'each._shared';
     },
-    /holds stages of an item and others/,
+    /mixes stages of an item with other stages/,
   ],
-  ['a result of items', (_s, plan) => (plan.output.stage = 'each.c'), /the output is of the stage each\.c/],
+  [
+    'a result of items',
+    (_s, plan) => (plan.output.stage = 'each.c'),
+    /the run's output is the output of stage each\.c/,
+  ],
   ['too many attempts', (s) => ['a', 'b'].map((id) => attempts(s, id, 100)), /one item of "each" may take/],
 ])('%s is refused', (_what, change, problem) => {
   expect(problemsOf(change)).toEqual(expect.arrayContaining([expect.stringMatching(problem)]));

@@ -22,9 +22,13 @@ pipeline:
     [
       'visits that its stages do not have',
       (plan) => (plan.stages[0].visits = 4),
-      /stage a may be done in 3 visits, and says 4/,
+      /stage a may run in 3 visits, but its `visits` is 4/,
     ],
-    ['visits outside of it', (plan) => (plan.stages[2].visits = 2), /stage l may be done in 1 visits, and says 2/],
+    [
+      'visits outside of it',
+      (plan) => (plan.stages[2].visits = 2),
+      /stage l may run in 1 visits, but its `visits` is 2/,
+    ],
     [
       'a stage that it does not wait for',
       (plan) => plan.stages[2].after.splice(1),
@@ -40,7 +44,7 @@ pipeline:
     [
       'a merge',
       (plan) => (plan.stages[2].work.output = { kind: 'merge', of: [{ name: 'b', stage: 'b' }] }),
-      /does not hand on the output/,
+      /does not return the output/,
     ],
     [
       'stages that share a VM',
@@ -83,7 +87,7 @@ pipeline:
       { baseDir: '/', checkExpression: checkExpressions },
     );
     expect(diagnostics.map(({ code, message }) => `${code} ${message}`)).toEqual([
-      'spec/too-large the boxes in loops may run 6000 times in all; at most 5000 are allowed',
+      'spec/too-large the boxes of all loops may run 6000 times together; at most 5000 are allowed',
     ]);
   });
 });

@@ -34,7 +34,7 @@ test.each<[string, (stages: Loose['stages']) => void, RegExp]>([
     'items',
     ([, serve]) =>
       (serve!['each'] = { list: { kind: 'inline', items: [1] }, maxParallel: 1, failFast: false, allowFailures: 0 }),
-    /stage serve is a service and is done for each item/,
+    /stage serve is a service and runs for each item/,
   ],
   [
     'what waits for it',
@@ -55,7 +55,7 @@ test.each<[string, (stages: Loose['stages']) => void, RegExp]>([
   [
     'its time without a service',
     ([prepare]) => (prepare!['timeoutMs'] = SERVICE_TIMEOUT_MS),
-    /stage prepare has the time limit of a service and is none/,
+    /stage prepare has the time limit of a service and is not a service/,
   ],
 ])('%s is refused in a plan that any client sends', (_what, change, message) => {
   const changed = plan();

@@ -59,12 +59,12 @@ test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>
       plan.scopes = plan.scopes.filter((scope: any) => scope.stages.join() !== 'p.in.a');
       s['p.in.a'].scope = s['last'].scope;
     },
-    /scope _shared has stages within and outside of the part p\.in/,
+    /scope _shared has stages inside and outside of the part p\.in/,
   ],
   [
     'two parts with a stage in common',
     (s) => s['p'].work.stages.splice(s['p'].work.stages.indexOf('p.in'), 1),
-    /the parts p\.in and p have stages in common/,
+    /the parts p\.in and p share stages/,
   ],
 ])('%s is refused', (_name, change, problem) => {
   expect(problemsOf(change).join('\n')).toMatch(problem);

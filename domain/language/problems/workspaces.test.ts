@@ -76,13 +76,13 @@ test.each<[string, (plan: any) => void, RegExp]>([
   [
     'a workspace of a stage that leaves no changes',
     (plan) => (plan.stages[1].workspace.changes = 'none'),
-    /continues the workspace of fix, which leaves no workspace/,
+    /continues the workspace of fix, which hands on no workspace/,
   ],
-  ['a stage that is not waited for', (plan) => (plan.stages[2].after = []), /takes data of fix and does not depend/],
+  ['a stage that is not waited for', (plan) => (plan.stages[2].after = []), /uses data of fix and does not depend/],
   [
     'a failure that is tolerated',
     (plan) => (plan.stages[1].continueOnError = true),
-    /takes data of fix, which may fail or be passed/,
+    /uses data of fix, which may be absent/,
   ],
   [
     'an output that is called like one of the workspace',

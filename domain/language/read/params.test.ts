@@ -67,6 +67,6 @@ test('a number with more digits than a double keeps is refused', () => {
 test('a single number stays as it is written, if a text is allowed', () => {
   expect(messages('9007199254740993')).toEqual([]);
   expect(messages('{ default: 9007199254740993, type: number }')).toEqual([
-    expect.stringContaining('a number that large has no exact value'),
+    expect.stringContaining('a number of this size has no exact value'),
   ]);
 });

@@ -70,7 +70,12 @@ test.each<[string, JsonValue, string, string | null]>([
   ['a distant limit', { maximum: 1e19 }, '-9007199254740993', null],
   ['a limit that it exceeds', { maximum: 1e19 }, U64, 'the output must be <= 10000000000000000000'],
   ['a limit that it keeps', { maximum: 1e20, minimum: 1e18 }, U64, null],
-  ['a limit that is a neighbour', { maximum: 9007199254740992 }, '9007199254740993', 'depends on its last digits'],
+  [
+    'a limit that is a neighbour',
+    { maximum: 9007199254740992 },
+    '9007199254740993',
+    'last digits decide whether it matches',
+  ],
   [
     'a constant that is a neighbour',
     { const: 9007199254740992 },
@@ -102,7 +107,7 @@ describe('an invalid schema', () => {
       { $schema: 'http://json-schema.org/draft-04/schema#' },
       'its `$schema` is "http://json-schema.org/draft-04/schema#"',
     ],
-    ['one whose answer would be a promise', { $async: true, type: 'object' }, '`$async` is no keyword'],
+    ['one whose answer would be a promise', { $async: true, type: 'object' }, '`$async` is not a keyword'],
     ['no mapping', true, 'it is not a mapping'],
   ])('%s', (_what, schema, problem) => {
     expect(findSchemaProblem(engine, schema)).toContain(problem);
@@ -135,6 +140,6 @@ describe('an invalid schema', () => {
 test('a schema for the key `__proto__` is refused, because Ajv ignores it', () => {
   const schema = { properties: JSON.parse('{"__proto__":{"type":"string"}}') as JsonValue };
   expect(findSchemaProblem(engine, schema)).toBe(
-    'it has the key `__proto__`, which the judge of schemas ignores: use another key',
+    'it has the key `__proto__`, which the validator ignores: use another key',
   );
 });

@@ -10,7 +10,7 @@ test.each(['echo a\\r\\nfi\\r\\n', 'echo a\\r'])(
   'a script with CR LF in quotes is a warning with its place: %s',
   (text) => {
     expect(warningsOf(`      run: "${text}"\n`)).toEqual([
-      '6 warning: `run` of step "a" has lines that end with CR LF, as on Windows: a shell takes the carriage return for a part of the last word',
+      '6 warning: `run` of step "a" has lines that end with CR LF, as on Windows: a shell reads the carriage return as part of the last word',
     ]);
   },
 );

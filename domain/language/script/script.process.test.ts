@@ -96,11 +96,11 @@ test.each([
   ['let ${{ params.x }}', 'in a program of let'],
   ['(( ${{ params.x }} > 1 ))', 'in arithmetic'],
   ['echo $(( ${{ params.x }} + 1 ))', 'in arithmetic'],
-  ["echo $'\\${{ params.x }}'", 'behind a backslash'],
+  ["echo $'\\${{ params.x }}'", 'after a backslash'],
   ['cat <<${{ params.x }}\na\nEOF', 'in the end of a here-document'],
   ['cat <<- "E${{ params.x }}"\na\nEOF', 'in the end of a here-document'],
   ['echo `echo ${{ params.x }}`', 'in backquotes'],
-  ['echo \\${{ params.x }}', 'behind a backslash'],
+  ['echo \\${{ params.x }}', 'after a backslash'],
   ["cat <<'EOF'\n${{ params.x }}\nEOF", 'in a here-document whose end is quoted'],
 ])('a value that would be code, or no value, is refused: %s', (text, message) => {
   const { plan, diagnostics } = compile(text);

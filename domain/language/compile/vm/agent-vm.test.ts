@@ -12,11 +12,11 @@ const OWN = ', sandbox: { image: base }';
 const NO_BASE =
   'warning spec/bad-value: the VM of "a" has `image: dev` and not `base`, in which the command line claude does not start';
 const TWO =
-  '6 error spec/bad-value: agents of the VM of "a" use two model servers of the worker\'s host, at the ports 11434 and 1234, and a VM reaches one of them';
+  '6 error spec/bad-value: agents of the VM of "a" use two model servers of the worker\'s host, at the ports 11434 and 1234; a VM can reach only one';
 const noWay = (line: number, what: string): string =>
-  `${line} warning spec/bad-value: \`egress\` of the VM of "a" ${what}, which an agent in it asks`;
+  `${line} warning spec/bad-value: \`egress\` of the VM of "a" ${what}, which its agent calls`;
 const noAddress = (what: string): string =>
-  `6 error spec/bad-value: \`base_url\` of step "a" is ${what}, which is not the address of a model server`;
+  `6 error spec/bad-value: \`base_url\` of step "a" is ${what}, which is not the URL of a model server`;
 
 test.each<[string, string, string, readonly string[]]>([
   // The spec names `base`, which has no command line of an agent.
@@ -42,7 +42,7 @@ test.each<[string, string, string, readonly string[]]>([
     '',
     agent('claude', ', base_url: "https://user:secret@llm.example.com"'),
     RUN,
-    [noAddress('an address with a user or password')],
+    [noAddress('a URL with a user or password')],
   ],
   // One VM cannot reach two model servers of the host.
   ['', agent('ollama'), agent('lm-studio'), [TWO]],
