@@ -19,12 +19,12 @@ export function renderCommandHelp(command: Command, helper: Help, help: CommandH
   const options = helper.visibleOptions(command);
   const common = help.common.flatMap((long) => options.find((option) => option.long === long) ?? []);
   const other = options.filter((option) => !common.includes(option));
-  const rowOf = (option: Option): Row => [helper.optionTerm(option), helper.optionDescription(option)];
+  const toRow = (option: Option): Row => [helper.optionTerm(option), helper.optionDescription(option)];
   const args = helper
     .visibleArguments(command)
     .map((argument): Row => [helper.argumentTerm(argument), helper.argumentDescription(argument)]);
-  const column = widest([...args, ...options.map(rowOf), ...help.notes, ...help.exitCodes]);
-  const list = (title: string, rows: readonly Row[], termWidth = column): readonly string[] =>
+  const column = measureTerms([...args, ...options.map(toRow), ...help.notes, ...help.exitCodes]);
+  const renderList = (title: string, rows: readonly Row[], termWidth = column): readonly string[] =>
     rows.length === 0
       ? []
       : [title, ...rows.map(([term, text]) => helper.formatItem(term, termWidth, text, helper)), ''];
@@ -33,15 +33,15 @@ export function renderCommandHelp(command: Command, helper: Help, help: CommandH
     '',
     `Usage: ${helper.commandUsage(command)}`,
     '',
-    ...list('Arguments:', args),
-    ...list('Common options:', common.map(rowOf)),
-    ...list('Examples:', help.examples, widest(help.examples)),
-    ...list('Other options:', other.map(rowOf)),
-    ...list('Notes:', help.notes),
-    ...list('Exit codes:', help.exitCodes),
+    ...renderList('Arguments:', args),
+    ...renderList('Common options:', common.map(toRow)),
+    ...renderList('Examples:', help.examples, measureTerms(help.examples)),
+    ...renderList('Other options:', other.map(toRow)),
+    ...renderList('Notes:', help.notes),
+    ...renderList('Exit codes:', help.exitCodes),
   ].join('\n');
 }
 
-function widest(rows: readonly Row[]): number {
+function measureTerms(rows: readonly Row[]): number {
   return Math.max(...rows.map(([term]) => term.length));
 }

@@ -173,7 +173,7 @@ test('a definition that is being loaded starts no run', { timeout: 120_000 }, as
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (text += String(chunk)));
   const code = await new Promise((resolve) => child.once('close', resolve));
   expect(code).toBe(2);
-  expect(text).toContain('must not start a run: export it, and call `run` in a program of its own');
+  expect(text).toContain('must not start a run: export it, and call `run` in a separate program');
 });
 
 test('the program of docs/reference/typescript.md has the results of the page', { timeout: 120_000 }, async () => {

@@ -199,7 +199,7 @@ describe('a retry', () => {
     ],
     [
       'origin/unknown',
-      'lives on host h, and this is host other',
+      'is on host h, and this is host other',
       async () => {
         await first();
         deps = { ...deps, placement: { ...deps.placement, hostId: 'other' } };

@@ -267,7 +267,7 @@ test(`${RETENTION.vmsOfRun} VMs of a run are retained, also if all fail at once;
     ),
   ).catch(() => undefined);
   expect(alive()).toHaveLength(RETENTION.vmsOfRun);
-  expect((await notices()).filter((notice) => notice.includes('is not left'))).toEqual([
+  expect((await notices()).filter((notice) => notice.includes('is not kept'))).toEqual([
     expect.stringMatching(
       /^stage s\d: its VM is not kept: 8 VMs of the run are already kept: end one with `voidbox release run-1 STAGE`$/,
     ),

@@ -24,12 +24,12 @@ export function skillPaths(stateDir: string): readonly string[] {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw createUnusableError(stateDir, (error as Error).message);
   }
-  const paths = pathsIn(text);
+  const paths = parsePaths(text);
   if (paths === null) throw createUnusableError(stateDir, 'it does not contain a list of absolute paths');
   return paths;
 }
 
-function pathsIn(text: string): readonly string[] | null {
+function parsePaths(text: string): readonly string[] | null {
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -59,5 +59,5 @@ test('the largest allowed fields are accepted', () => {
 });
 
 test('a field in the answer to an approval without fields is a problem', () => {
-  expect(checkFields([], { x: 1 })).toEqual({ problem: 'the approval has no field "x"; it has none' });
+  expect(checkFields([], { x: 1 })).toEqual({ problem: 'the approval has no field "x"; it has no fields' });
 });

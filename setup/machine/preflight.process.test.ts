@@ -163,7 +163,7 @@ describe('before pieces are got', () => {
     );
     expect(message).toContain("- Fedora has no apt, so Debian's guest kernel cannot be fetched.\n");
     expect(message).toMatch(/- There is no static busybox on PATH\.\n {2}fix: (?:sudo )?dnf install -y busybox\n/);
-    expect(message).toContain('- The embedded stack needs 1024 open files, and 1023.\n');
+    expect(message).toContain('- The embedded stack needs 1024 open files, but this process may open only 1023.\n');
   });
 });
 

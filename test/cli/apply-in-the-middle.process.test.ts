@@ -128,7 +128,7 @@ describe('voidbox apply that was killed', () => {
       1,
     ]);
     const checked = await left.terminal.type('apply', 'r1', '--check');
-    expect(checked.stderr).toContain('another `voidbox apply` is at work here, or was killed');
+    expect(checked.stderr).toContain('another `voidbox apply` runs here, or was killed');
     const next = await applyOnceItWaits(goOn);
     expect(next.stderr).toContain('waiting for another `voidbox apply`\n');
     expect(next.stderr).toContain(
@@ -178,7 +178,7 @@ describe('voidbox apply that was killed', () => {
     await leaveChanges();
     (await killWhileWriting('real "$@"', 0))();
     const next = await left.terminal.type('apply', 'r1');
-    expect([next.code, next.stderr]).toEqual([0, expect.stringContaining('/DIR/app has it already')]);
+    expect([next.code, next.stderr]).toEqual([0, expect.stringContaining('/DIR/app already has it')]);
     expect(next.stderr).toContain('an earlier `voidbox apply` to /DIR/app was killed after it had written all files\n');
     expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
     expect(leftOver()).toEqual([]);

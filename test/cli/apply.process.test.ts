@@ -48,7 +48,7 @@ describe('voidbox apply', () => {
     expect(git(app, 'status', '--porcelain')).toBe(' M a.txt\n M run.sh\n?? blob\n');
     expect(readFileSync(join(app, 'blob'))).toEqual(Buffer.from([0, 255, 13, 10]));
     const again = await terminal.type('apply', 'r1');
-    expect([again.code, again.stderr]).toEqual([0, expect.stringContaining('/DIR/app has it already\n')]);
+    expect([again.code, again.stderr]).toEqual([0, expect.stringContaining('/DIR/app already has it\n')]);
   });
 
   test('a list of conflicts that git cuts off says that there are more', async () => {

@@ -467,12 +467,12 @@ describe('an output that a worker would not have stored', () => {
     [
       'is a link that leads out',
       [{ kind: 'symlink', path: 'out', target: '../../etc' }],
-      'a link that does not stay inside',
+      'a link that leads out of the output',
     ],
     [
       'lies behind a link',
       [{ kind: 'symlink', path: 'in', target: 'deep' }, file('in/evil', 'x')],
-      'a folder and something else',
+      'a folder and also another entry',
     ],
     ['is a pipe', [{ kind: 'fifo', path: 'pipe' }], 'only files, folders and links are allowed'],
     ['has a name that a terminal acts on', [file('a/../\u001b[2Jevil', 'x')], '"a/../evil"'],

@@ -103,7 +103,7 @@ two.yaml:7:15: warning[cli/mount-refused]: the spec mounts DIR/other; it is neit
 two.yaml:8:15: warning[cli/mount-missing]: the spec mounts DIR/spec/gone, which cannot be read: it does not exist
   8 │     - { host: ./gone, guest: /gone }
     │               ^
-  help: Create it, or correct \`host\` of the mount; a relative path starts at the spec's folder, DIR/spec
+  help: Create it, or correct \`host\` of the mount; relative paths start from the spec's folder, DIR/spec
 
 2 warnings
 `.replaceAll(dir, 'DIR'),

@@ -47,7 +47,7 @@ const REMEDY = /ulimit -n 1024/;
 test.each([20, 64])('any command with %i', async (limit) => {
   const { code, stderr } = await voidbox(limit, ['ps']);
   expect(stderr).toMatch(
-    new RegExp(`^error: A command of voidbox needs \\d+ open files, and ${limit} are allowed here`),
+    new RegExp(`^error: A command of voidbox needs \\d+ open files, but this process may open only ${limit}`),
   );
   expect(stderr).toMatch(REMEDY);
   expect(stderr).not.toContain(' at ');
@@ -77,7 +77,7 @@ test.each([
   const script = fileURLToPath(new URL(`../../dist/${entry}`, import.meta.url));
   for (const limit of [32, 256]) {
     const { code, stderr } = await node(limit, [script]);
-    expect(stderr).toContain(`error: ${what} needs 1024 open files, and ${limit}.`);
+    expect(stderr).toContain(`error: ${what} needs 1024 open files, but this process may open only ${limit}.`);
     expect(stderr).toMatch(REMEDY);
     expect(stderr).not.toContain(' at ');
     expect(code).toBe(3);

@@ -221,7 +221,7 @@ test('a run gets the variables that its worker lends, and no other ones of it', 
 
   const refused = await voidbox('elsewhere', 'run', join(dir, 'unlent.yaml'), '--run-id', 'unlent');
   expect(refused.code).toBe(1);
-  expect(refused.stderr).toContain('stage only reads the variable UNLENT, which nothing gives to the run');
+  expect(refused.stderr).toContain('stage only reads the variable UNLENT, but neither the run nor its worker sets it');
   expect(refused.stderr).toContain('host/variable-missing');
 });
 

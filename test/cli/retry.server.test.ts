@@ -215,7 +215,7 @@ test.each([
   ['retry shop-1 --continue', 'run shop-1 cannot be continued: no agent is left to continue'],
   ['retry shop-1 --continue', 'Leave out --continue: '],
   ['retry shop-1 --continue --fresh check', 'no agent of a stage check failed'],
-  ['retry shop-1 --agent-timeout 5m', 'are for agents that continue'],
+  ['retry shop-1 --agent-timeout 5m', 'apply only to agents that continue'],
   ['retry shop-1 --max-turns 3', 'start a fork: voidbox fork shop-1 FILE'],
   ['retry shop-1 --continue --agent-timeout 8d', 'from 1s to 7d'],
   ['retry shop-1 --continue --max-turns 1.5', 'It must be a whole number from 1 to 100000'],

@@ -204,7 +204,7 @@ describe('runs that have ended', () => {
     ['--tail some', /a number of lines/],
     ['--since yesterday', /an age \(90s, 10m, 2h, 1d\), a time/],
     ['--json --grep x', /--grep and --json cannot be combined/],
-    ['--raw --network', /--network and --raw cannot be combined\n {2}Leave one of them out\./],
+    ['--raw --network', /--network and --raw cannot be combined\n {2}Remove one of them\./],
     ['--raw --tools full', /--tools and --raw cannot be combined/],
     ['--raw --timestamps', /--timestamps and --raw cannot be combined/],
   ])('logs %s is refused', async (flags, why) => {

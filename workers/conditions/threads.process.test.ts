@@ -35,12 +35,7 @@ const LOOPS = 'stages.a.json.all(x, stages.a.json.all(y, stages.a.json.all(z, x 
 test.each<[string, string, string, RegExp]>([
   ['a loop in a loop in a loop', LOOPS, LIST, /^it takes more than 100 ms$/],
   ['lists of lists of lists', grown(5), LIST, /^it takes more than (100 ms|64 MiB of memory)$/],
-  [
-    'a text that doubles',
-    doubledText(30),
-    'x'.repeat(100_000),
-    /^it (takes more than|makes a value that is too large)/,
-  ],
+  ['a text that doubles', doubledText(30), 'x'.repeat(100_000), /^(it takes more than|its value is too large)/],
   [
     'brackets that never end',
     'stages.a.json == 1',

@@ -106,5 +106,5 @@ test('a worker that does not allow it refuses the run, and says what does', asyn
   allowsRetention = false;
   const outcome = await run('refused', '    - { name: build, run: { program: fail } }\n');
   expect(outcome).toMatchObject({ state: 'failed', failure: { code: 'admit/keep-refused' } });
-  expect(outcome.failure?.message).toContain('this worker leaves no VMs of failed stages');
+  expect(outcome.failure?.message).toContain('this worker does not allow runs to keep VMs of failed stages');
 });

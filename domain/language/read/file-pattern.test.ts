@@ -67,8 +67,8 @@ describe('matches of a pattern', () => {
 });
 
 test.each([
-  ['', 'names no file'],
-  ['./', 'names no file'],
+  ['', 'contains no name of a file'],
+  ['./', 'contains no name of a file'],
   ['/etc/*', 'is absolute'],
   ['../*', 'leaves the folder'],
   ['a/../../b', 'leaves the folder'],
@@ -76,7 +76,7 @@ test.each([
   ['[ab]', 'has "["'],
   ['a\\*', 'has "\\\\"'],
   ['a\0', 'has "\\u0000"'],
-  ['a**', 'beside other characters'],
+  ['a**', 'with other characters'],
   ['a'.repeat(PATTERN_LIMITS.characters + 1), 'has 513 characters; at most 512 are allowed'],
   ['a/'.repeat(PATTERN_LIMITS.segments + 1), 'has 33 names between slashes; at most 32 are allowed'],
 ])('the pattern %j is refused', (text, problem) => {

@@ -101,7 +101,7 @@ test.each([
   ['cat <<- "E${{ params.x }}"\na\nEOF', 'in the end of a here-document'],
   ['echo `echo ${{ params.x }}`', 'in backquotes'],
   ['echo \\${{ params.x }}', 'after a backslash'],
-  ["cat <<'EOF'\n${{ params.x }}\nEOF", 'in a here-document whose end is quoted'],
+  ["cat <<'EOF'\n${{ params.x }}\nEOF", 'in a here-document with a quoted end'],
 ])('a value that would be code, or no value, is refused: %s', (text, message) => {
   const { plan, diagnostics } = compile(text);
   expect(plan).toBeNull();
