@@ -23,7 +23,7 @@ export function renderCommandHelp(command: Command, helper: Help, help: CommandH
   const args = helper
     .visibleArguments(command)
     .map((argument): Row => [helper.argumentTerm(argument), helper.argumentDescription(argument)]);
-  const column = measureTerms([...args, ...options.map(toRow), ...help.notes, ...help.exitCodes]);
+  const column = measureTerms([...args, ...options.map(toRow)]);
   const renderList = (title: string, rows: readonly Row[], termWidth = column): readonly string[] =>
     rows.length === 0
       ? []
@@ -37,8 +37,8 @@ export function renderCommandHelp(command: Command, helper: Help, help: CommandH
     ...renderList('Common options:', common.map(toRow)),
     ...renderList('Examples:', help.examples, measureTerms(help.examples)),
     ...renderList('Other options:', other.map(toRow)),
-    ...renderList('Notes:', help.notes),
-    ...renderList('Exit codes:', help.exitCodes),
+    ...renderList('Notes:', help.notes, measureTerms(help.notes)),
+    ...renderList('Exit codes:', help.exitCodes, measureTerms(help.exitCodes)),
   ].join('\n');
 }
 

@@ -7,7 +7,7 @@ export function addLimitOptions(command: Command): void {
   command
     .option(
       '--timeout <duration>',
-      "time limit for the run (90s, 2h, 1d) instead of the spec's `timeout_secs`; time in which the run only waits for approvals and waits does not count",
+      "time limit for the run (90s, 2h, 1d) instead of the spec's `timeout_secs`; time in which the run only waits (approvals, waits) does not count",
       parseLimit,
     )
     .option(

@@ -62,6 +62,7 @@ const HELP: CommandHelp = {
   exitCodes: [
     ['0', 'stopped by SIGTERM'],
     ['130', 'stopped by Ctrl-C'],
+    ['2', 'the command line has a mistake'],
     ['3', 'environment: the machine, the server or a variable; or the worker failed'],
   ],
 };

@@ -50,8 +50,8 @@ const HELP: CommandHelp = {
     ['0-255', 'the exit code of the command; 128 plus the number of a signal that ended it'],
     ['126, 127', 'the command could not be started'],
     ['1', 'also: the VM ended first, or the command wrote more than 256 MiB'],
-    ['2', 'also: the command line has a mistake'],
-    ['3', 'also: environment, or the VM is on another host'],
+    ['2', 'also: the command line has a mistake, or the stage has no VM on this host'],
+    ['3', 'also: environment, or the worker does not allow it'],
   ],
 };
 
