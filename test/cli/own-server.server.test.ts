@@ -166,12 +166,13 @@ test.each(['approve', 'reject'])(
       admitting: null,
       asking: { runs: [{ runId, name: 'ask', host: workerHost(), stages: ['release'] }], silent: [], hasMore: false },
     });
-    const shown = await voidbox('without', 'runs', '--waiting');
+    const [shown, unlike] = await Promise.all([
+      voidbox('without', 'runs', '--waiting'),
+      voidbox('without', 'runs', '--waiting', '--name', 'other'),
+    ]);
     expect(shown.stdout).toContain('WAITS ON ANOTHER HOST');
     expect(shown.stdout).not.toContain('No run waits');
-    expect((await voidbox('without', 'runs', '--waiting', '--name', 'other')).stdout).toBe(
-      'No run waits for an answer.\n',
-    );
+    expect(unlike.stdout).toBe('No run waits for an answer.\n');
     const line = [command, runId, 'release', '--by', 'ada', '-c', 'two\nlines', '-f', 'rows=3', '--json'];
     const answered = await voidbox('without', ...line);
     expect(answered.code, answered.stderr).toBe(0);
@@ -179,24 +180,26 @@ test.each(['approve', 'reject'])(
     expect(receipt).toMatchObject({ runId, stage: 'release', attempt: 1, decision: command, by: 'ada' });
     await voidbox('with-worker', 'logs', '-f', runId);
 
-    const again = await voidbox('without', ...line);
+    const [again, alone] = await Promise.all([
+      voidbox('without', ...line),
+      voidbox('without', ...line.filter((word) => word !== 'release')),
+    ]);
     expect([again.code, again.stderr]).toEqual([0, '']);
     expect(JSON.parse(again.stdout)).toEqual(receipt);
-    const alone = await voidbox('without', ...line.filter((word) => word !== 'release'));
     expect(alone.stdout).toBe(again.stdout);
 
     const done = command === 'approve' ? 'approved' : 'rejected';
     const stands = `takes no answer; release was ${done} by ada at ${receipt.at}`;
     const replaced = (from: string, to: string) => line.map((word) => (word === from ? to : word));
-    for (const other of [
+    const others = [
       replaced(command, command === 'approve' ? 'reject' : 'approve'),
       replaced('release', 'publish'),
       replaced('ada', 'bob'),
       replaced('two\nlines', 'one'),
       replaced('rows=3', 'rows=4'),
-    ]) {
-      const refused = await voidbox('without', ...other);
-      expect([refused.code, refused.stdout], other.join(' ')).toEqual([1, '']);
+    ];
+    for (const [at, refused] of (await Promise.all(others.map((other) => voidbox('without', ...other)))).entries()) {
+      expect([refused.code, refused.stdout], others[at]!.join(' ')).toEqual([1, '']);
       expect(JSON.parse(refused.stderr)).toMatchObject({
         error: { code: 'cli/answer-refused', message: expect.stringContaining(stands) },
       });
