@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { packageRoot } from '../setup/package-root.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { typeCommand } from '../test/rig/runs/typed-command.ts';
 import { command as apply } from './commands/runs/apply.ts';
 import { command as exec } from './commands/runs/exec.ts';
@@ -16,7 +16,7 @@ const HELPED = [
 test.each(HELPED)(
   'the help of %s begins with its effect, and its common options precede examples and other options',
   async (name, module) => {
-    const { stdout } = await typeCommand([name, '--help'], packageRoot(), {});
+    const { stdout } = await typeCommand([name, '--help'], findPackageRoot(), {});
     const titles = [...stdout.matchAll(/^(Usage|[A-Z][a-z]+(?: [a-z]+)?):/gm)].map(([, title]) => title);
     expect(titles.filter((title) => title !== 'Arguments')).toEqual([
       'Usage',
@@ -33,7 +33,7 @@ test.each(HELPED)(
 );
 
 test.each(HELPED)('the help of %s lists each option once', async (name, module) => {
-  const { stdout } = await typeCommand([name, '--help'], packageRoot(), {});
+  const { stdout } = await typeCommand([name, '--help'], findPackageRoot(), {});
   const { Command } = await import('commander');
   const command = new Command(name);
   module.configure(command);
