@@ -14,6 +14,7 @@ mod exec;
 mod failure;
 mod files;
 mod guest;
+mod hex;
 mod lock;
 mod log;
 mod mailbox;

@@ -9,6 +9,7 @@ use modules::Modules;
 
 /// From the room that uses no other to the room that uses all of them.
 const ROOMS: &[&str] = &[
+    "hex",
     "lock",
     "log",
     "owner",

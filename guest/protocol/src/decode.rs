@@ -9,7 +9,7 @@ use crate::frame::{Frame, FrameError, FrameType, HEADER_BYTES};
 /// The frames that a peer may send in this phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Only `Hello`, `Ping` and `Pong`.
+    /// Only `Waiting`, `Start`, `Hello`, `Ping` and `Pong`.
     Handshake,
     /// Everything.
     Session,

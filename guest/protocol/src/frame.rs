@@ -4,8 +4,10 @@ use thiserror::Error;
 
 /// Bytes before the payload: the length and the type.
 pub const HEADER_BYTES: usize = 5;
-/// The limit of a handshake payload (`Hello`, `Ping`, `Pong`).
+/// The limit of a handshake payload (`Waiting`, `Hello`, `Ping`, `Pong`).
 pub const MAX_HANDSHAKE_BYTES: usize = 64;
+/// The limit of a `Start` payload, which is JSON.
+pub const MAX_START_BYTES: usize = 1 << 10;
 /// The limit of a control payload: the request id and its JSON.
 pub const MAX_CONTROL_BYTES: usize = 1 << 20;
 /// The limit of raw bytes in one data frame.
@@ -92,12 +94,21 @@ frame_types! {
     ExecFrozen = 53,
     Clock = 54,
     ClockResponse = 55,
+    Waiting = 56,
+    Start = 57,
 }
 
 impl FrameType {
-    /// Returns true for the three frames that set the session and have no request id.
+    /// Returns true for the frames before the session, which have no request id.
     pub fn is_handshake(self) -> bool {
-        matches!(self, FrameType::Hello | FrameType::Ping | FrameType::Pong)
+        matches!(
+            self,
+            FrameType::Waiting
+                | FrameType::Start
+                | FrameType::Hello
+                | FrameType::Ping
+                | FrameType::Pong
+        )
     }
 
     /// Returns true for frames with raw bytes; senders queue them after every other frame.
@@ -107,7 +118,9 @@ impl FrameType {
 
     /// Returns the most payload bytes that a frame of this type may have.
     pub fn cap(self) -> usize {
-        if self.is_handshake() {
+        if self == FrameType::Start {
+            MAX_START_BYTES
+        } else if self.is_handshake() {
             MAX_HANDSHAKE_BYTES
         } else if self.is_data() {
             MAX_DATA_BYTES

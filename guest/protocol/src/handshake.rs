@@ -1,4 +1,4 @@
-//! The three frames that set a session: `Hello`, `Ping`, `Pong`.
+//! The frames before a session: `Waiting` and `Start` of a guest that can begin as a copy, then `Hello`, `Ping`, `Pong`.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub enum HandshakeError {
         length: usize,
         expected: usize,
     },
-    #[error("the hello does not parse: {0}")]
+    #[error("a frame before the session does not parse: {0}")]
     Json(#[from] serde_json::Error),
     #[error(
         "the keeper speaks protocol {keeper}, the guest agent {guest}; build both from one version"
@@ -83,7 +83,32 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// The agent's first message once its port is open, before any user process exists.
+/// The agent's message before `Hello` if the kernel's command line has `voidbox.wait=1`: the guest has neither disks nor
+/// a session yet, so its keeper may copy the VM. The agent then waits for `Start`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    pub protocol: u32,
+}
+
+/// The keeper's answer to `Waiting`: what makes this guest a machine of its own. A copy gets it too, and its `Waiting`
+/// was that of the guest from which it was copied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Start {
+    pub clock_unix_ms: u64,
+    /// Random bytes as hex digits, at most 256 bytes. The guest's kernel derives all later random numbers from them.
+    pub entropy: String,
+    /// The size of the scratch disk, which can differ from the disk that the kernel found.
+    pub scratch_bytes: u64,
+    /// The device of the scratch disk, as in `voidbox.scratch`.
+    pub scratch: String,
+    /// The serial number of the root disk, as in `voidbox.root`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+}
+
+/// The agent's first message of a session once its port is open, before any user process exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
@@ -129,6 +154,34 @@ fn fixed<const N: usize>(frame: &Frame) -> Result<[u8; N], HandshakeError> {
             length: frame.payload.len(),
             expected: N,
         })
+}
+
+impl Waiting {
+    pub fn encode(&self) -> Result<Vec<u8>, HandshakeError> {
+        Ok(frame::encode(
+            FrameType::Waiting,
+            &[&serde_json::to_vec(self)?],
+        )?)
+    }
+
+    pub fn decode(frame: &Frame) -> Result<Self, HandshakeError> {
+        expect(frame, FrameType::Waiting)?;
+        Ok(serde_json::from_slice(&frame.payload)?)
+    }
+}
+
+impl Start {
+    pub fn encode(&self) -> Result<Vec<u8>, HandshakeError> {
+        Ok(frame::encode(
+            FrameType::Start,
+            &[&serde_json::to_vec(self)?],
+        )?)
+    }
+
+    pub fn decode(frame: &Frame) -> Result<Self, HandshakeError> {
+        expect(frame, FrameType::Start)?;
+        Ok(serde_json::from_slice(&frame.payload)?)
+    }
 }
 
 impl Hello {

@@ -132,7 +132,11 @@ macro_rules! messages {
                     FrameType::Credit => decode_credit(body)?,
                     FrameType::Mail => decode_mail(body)?,
                     FrameType::MailTaken => decode_mail_taken(body)?,
-                    FrameType::Hello | FrameType::Ping | FrameType::Pong => {
+                    FrameType::Waiting
+                    | FrameType::Start
+                    | FrameType::Hello
+                    | FrameType::Ping
+                    | FrameType::Pong => {
                         return Err(MessageError::Handshake(frame_type));
                     }
                 };

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use voidbox_protocol::decode::{Phase, read_frame};
 use voidbox_protocol::frame::{Frame, FrameType, MAX_CHUNK_BYTES, MAX_CONTROL_BYTES};
-use voidbox_protocol::handshake::{Hello, Ping, Pong};
+use voidbox_protocol::handshake::{Hello, Ping, Pong, Start, Waiting};
 use voidbox_protocol::message::{Message, MessageError, Stream, encode_data, encode_output};
 
 fn folder() -> PathBuf {
@@ -40,6 +40,14 @@ fn every_message_has_the_pinned_bytes() {
 
 #[test]
 fn every_pinned_message_decodes_to_its_sample() {
+    assert_eq!(
+        Waiting::decode(&only_frame(&pinned("waiting"))).unwrap(),
+        samples::waiting()
+    );
+    assert_eq!(
+        Start::decode(&only_frame(&pinned("start"))).unwrap(),
+        samples::start()
+    );
     assert_eq!(
         Hello::decode(&only_frame(&pinned("hello"))).unwrap(),
         samples::hello()

@@ -1,12 +1,13 @@
 //! The parameters of the agent on the kernel's command line. It contains no secret, because user code can read it too.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::procfs;
 
-/// The `voidbox.` parameters, by name without the prefix.
-pub struct CommandLine(HashMap<String, String>);
+/// The `voidbox.` parameters, by name without the prefix. A `HashMap` would draw random numbers that copies of this guest
+/// share.
+pub struct CommandLine(BTreeMap<String, String>);
 
 impl CommandLine {
     pub fn read() -> Self {
@@ -32,6 +33,11 @@ impl CommandLine {
     pub fn root_disk(&self) -> Option<&str> {
         self.0.get("root").map(String::as_str)
     }
+
+    /// Returns true with `voidbox.wait=1`: the guest waits for `Start` before it has a disk.
+    pub fn waits(&self) -> bool {
+        self.0.get("wait").is_some_and(|value| value == "1")
+    }
 }
 
 #[cfg(test)]
@@ -46,6 +52,8 @@ mod tests {
         assert_eq!(line.root_disk(), None);
         let line = CommandLine::parse("voidbox.root=voidbox-root root=/dev/vda");
         assert_eq!(line.root_disk(), Some("voidbox-root"));
+        assert!(!line.waits());
+        assert!(CommandLine::parse("a voidbox.wait=1 b").waits());
         let line = CommandLine::parse("quiet scratch=/dev/vdb");
         assert_eq!(line.scratch_device(), Path::new("/dev/vda"));
     }

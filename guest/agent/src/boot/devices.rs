@@ -8,6 +8,8 @@ use crate::log;
 
 /// `RNDADDENTROPY` of `<linux/random.h>`: `_IOW('R', 0x03, int[2])`.
 const RNDADDENTROPY: u32 = 0x4008_5203;
+/// `RNDRESEEDCRNG` of `<linux/random.h>`: `_IO('R', 0x07)`.
+const RNDRESEEDCRNG: u32 = 0x5207;
 /// `IFF_UP | IFF_RUNNING`, in the width of the field in an interface request.
 const LOOPBACK_FLAGS: libc::c_short = 0x41;
 /// The limit of random bytes in one call.
@@ -54,6 +56,17 @@ pub fn credit_entropy(bytes: &[u8]) -> io::Result<()> {
         )
     };
     match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Replaces the kernel's random numbers: `credit_entropy` takes effect only at the next reseed, which can be a minute away.
+pub fn reseed(bytes: &[u8]) -> io::Result<()> {
+    credit_entropy(bytes)?;
+    let random = OpenOptions::new().write(true).open("/dev/random")?;
+    // SAFETY: the request has no argument.
+    match unsafe { libc::ioctl(random.as_raw_fd(), RNDRESEEDCRNG as libc::Ioctl) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -9,6 +9,7 @@ mod mounts;
 mod port;
 mod power;
 mod root;
+mod start;
 mod timer;
 
 use std::fs::File;
@@ -21,8 +22,9 @@ use crate::mailbox::Mailbox;
 use crate::procfs;
 use boot_error::BootError;
 use command_line::CommandLine;
+use start::Disks;
 
-pub use devices::{credit_entropy, set_clock};
+pub use devices::{MAX_ENTROPY_BYTES, credit_entropy, set_clock};
 pub use mounts::{
     CREDENTIALS, USER_FOLDERS, bind_read_only, bind_scratch_folder, mount_shared_tree,
 };
@@ -46,12 +48,27 @@ pub fn boot() -> Result<Booted, BootError> {
     protect_agent();
     devices::raise_loopback();
     let cgroup = limits::set_up()?;
-    let scratch = mounts::mount_scratch(&command_line.scratch_device())?;
-    if let Some(serial) = command_line.root_disk() {
+    // Until here the guest is the same for all VMs of its size, and has one thread.
+    let early_port = match command_line.waits() {
+        true => Some(port::open()?),
+        false => None,
+    };
+    let disks = match &early_port {
+        Some(port) => start::wait_for_start(port)?,
+        None => Disks {
+            scratch: command_line.scratch_device(),
+            root: command_line.root_disk().map(str::to_owned),
+        },
+    };
+    let scratch = mounts::mount_scratch(&disks.scratch)?;
+    if let Some(serial) = &disks.root {
         root::switch_to(serial, &scratch)?;
     }
     mounts::bind_user_folders(&scratch)?;
-    let port = port::open()?;
+    let port = match early_port {
+        Some(port) => port,
+        None => port::open()?,
+    };
     // Disks appear before the port does: the kernel finds both when it finds the bus.
     let mailbox =
         Mailbox::find().map_err(|error| BootError::at("opening the mailbox disk", error))?;

@@ -4,12 +4,26 @@
 use std::collections::BTreeMap;
 
 use voidbox_protocol::body::*;
-use voidbox_protocol::handshake::{FLAG_MULTIPLEX, Hello, Ping, Pong, SessionKey};
+use voidbox_protocol::handshake::{FLAG_MULTIPLEX, Hello, Ping, Pong, SessionKey, Start, Waiting};
 use voidbox_protocol::mailbox::Mail;
 use voidbox_protocol::message::{Message, Stream};
 
 /// The request id of every sample.
 pub const REQUEST_ID: u32 = 0x0102_0304;
+
+pub fn waiting() -> Waiting {
+    Waiting { protocol: 1 }
+}
+
+pub fn start() -> Start {
+    Start {
+        clock_unix_ms: 1_700_000_000_000,
+        entropy: "00ff10".into(),
+        scratch_bytes: 2 << 30,
+        scratch: "/dev/vda".into(),
+        root: Some("voidbox-root".into()),
+    }
+}
 
 pub fn hello() -> Hello {
     Hello {
@@ -284,6 +298,8 @@ fn other_messages() -> Vec<(&'static str, Message)> {
 /// Returns the name and the wire bytes of every vector, including the handshake.
 pub fn vectors() -> Vec<(&'static str, Vec<u8>)> {
     let mut vectors = vec![
+        ("waiting", waiting().encode().unwrap()),
+        ("start", start().encode().unwrap()),
         ("hello", hello().encode().unwrap()),
         ("ping", ping().encode().unwrap()),
         ("pong", pong().encode().unwrap()),
