@@ -17,5 +17,6 @@ pub mod keeper;
 pub mod lease;
 pub mod notices;
 pub mod run_dir;
+pub mod snapshots;
 pub mod transfer;
 pub mod vmm;

@@ -10,8 +10,24 @@ use modules::Modules;
 
 /// From the room that uses no other to the room that uses all of them.
 const ROOMS: &[&str] = &[
-    "error", "run_dir", "host", "egress", "config", "lease", "disk", "guest", "notices", "door",
-    "client", "transfer", "exec", "vmm", "keeper", "api", "commands",
+    "error",
+    "run_dir",
+    "host",
+    "egress",
+    "config",
+    "snapshots",
+    "lease",
+    "disk",
+    "guest",
+    "notices",
+    "door",
+    "client",
+    "transfer",
+    "exec",
+    "vmm",
+    "keeper",
+    "api",
+    "commands",
 ];
 
 fn read_keeper() -> Modules {

@@ -96,6 +96,7 @@ fn status(keeper: &Keeper) -> Value {
         "bootMs": keeper.boot_ms.get(),
         "startedAtMs": keeper.started_at_ms,
         "boots": keeper.boots.get(),
+        "start": keeper.start.borrow().describe(),
         "vmm": vmm.name(),
         "accelerator": vmm.accelerator(),
         "kernel": config.kernel.kind,

@@ -21,6 +21,8 @@ use crate::run_dir::{INTENT, RunDir, SOCKET};
 
 /// The time for which clients may read the rest after the VM's end.
 const DRAIN: Duration = Duration::from_secs(10);
+/// The time within which a snapshot of this VM must reach the disk after the VM's end.
+const LAST_WRITE: Duration = Duration::from_secs(10);
 
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     let mut values = arguments::options(args, &["--dir", "--lock-fd"])?;
@@ -79,6 +81,14 @@ async fn serve(dir: RunDir, config: LaunchConfig) -> Result<EndReason, Failure> 
     server.abort();
     let _ = fs::remove_file(SOCKET);
     let _ = timeout(DRAIN, keeper.drained()).await;
+    if let Some(publishing) = keeper.publishing.take() {
+        let written = tokio::task::spawn_blocking(move || publishing.join());
+        match timeout(LAST_WRITE, written).await {
+            Ok(Ok(Ok(Ok(())))) => {}
+            Ok(Ok(Ok(Err(error)))) => eprintln!("no snapshot was made: {error}"),
+            _ => eprintln!("no snapshot was made: it took too long"),
+        }
+    }
     eprintln!("{:?}: {}", end.reason, end.failure.message);
     Ok(end.reason)
 }

@@ -53,6 +53,9 @@ pub struct LaunchConfig {
     /// The limit for all VMs of the folder together; without it, a launch is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
+    /// The snapshots of booted guests; without it, each VM boots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<SnapshotSettings>,
     /// Whether the run directory is removed when the VM was stopped or its owner has gone, because no client needs it
     /// later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -77,6 +80,16 @@ pub struct Budget {
     pub memory_mib: u32,
     /// The memory that this VM uses in addition to its guest's memory.
     pub overhead_mib: u32,
+}
+
+/// The folder of snapshots, which many keepers share.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SnapshotSettings {
+    /// Only its user may read it. The first keeper makes it.
+    pub dir: PathBuf,
+    /// The limit of all snapshots of the folder together. The newest one is kept even if it is larger.
+    pub max_mib: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,6 +177,14 @@ impl LaunchConfig {
         }
         if let Some(disk) = self.root_disk.as_deref().filter(|disk| !disk.is_absolute()) {
             return refuse("rootDisk", disk.display().to_string(), "an absolute path");
+        }
+        if let Some(snapshots) = self
+            .snapshots
+            .as_ref()
+            .filter(|found| !found.dir.is_absolute())
+        {
+            let value = snapshots.dir.display().to_string();
+            return refuse("snapshots.dir", value, "an absolute path");
         }
         for (index, mount) in self.mounts.iter().enumerate() {
             if !mount.host_path.is_absolute() {
@@ -273,6 +294,10 @@ mod tests {
         assert!(relative.unwrap_err().message.contains("mounts[0].hostPath"));
         let relative = LaunchConfig::parse(&text(|config| config["rootDisk"] = "disk".into()));
         assert!(relative.unwrap_err().message.contains("rootDisk"));
+        let relative = LaunchConfig::parse(&text(|config| {
+            config["snapshots"] = serde_json::json!({ "dir": "here", "maxMib": 1 });
+        }));
+        assert!(relative.unwrap_err().message.contains("snapshots.dir"));
         assert!(LaunchConfig::parse(&text(|config| config["surprise"] = 1.into())).is_err());
     }
 

@@ -9,10 +9,10 @@ use tokio::net::UnixStream;
 use voidbox_protocol::PROTOCOL_VERSION;
 use voidbox_protocol::body::{Configure, Door, DoorService, ErrorCode, GuestMount};
 use voidbox_protocol::decode::{Decoder, Phase};
-use voidbox_protocol::frame::{Frame, FrameError};
+use voidbox_protocol::frame::{Frame, FrameError, FrameType};
 use voidbox_protocol::handshake::{
     FLAG_CLOCK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello,
-    KEY_BYTES, Ping, Pong, SessionKey,
+    KEY_BYTES, Ping, Pong, SessionKey, Start, Waiting,
 };
 use voidbox_protocol::message::{Message, MessageError};
 
@@ -37,6 +37,8 @@ pub enum SessionError {
     /// Every VM would refuse the same configuration.
     #[error("the guest refuses its configuration: {0}")]
     Refused(String),
+    #[error("the VM does not continue from its snapshot: {0}")]
+    Restore(String),
     #[error("the guest closed its port")]
     Closed,
     #[error("the guest port: {0}")]
@@ -48,7 +50,10 @@ impl SessionError {
     pub fn is_violation(&self) -> bool {
         !matches!(
             self,
-            SessionError::Closed | SessionError::Io(_) | SessionError::Refused(_)
+            SessionError::Closed
+                | SessionError::Io(_)
+                | SessionError::Refused(_)
+                | SessionError::Restore(_)
         )
     }
 }
@@ -70,13 +75,48 @@ pub struct Session {
 }
 
 /// Reads one frame at a time from a port.
-struct Frames {
+pub struct Frames {
     port: UnixStream,
     decoder: Decoder,
     waiting: std::collections::VecDeque<Frame>,
 }
 
 impl Frames {
+    pub fn new(port: UnixStream) -> Self {
+        Self {
+            port,
+            decoder: Decoder::new(Phase::Handshake),
+            waiting: Default::default(),
+        }
+    }
+
+    /// Returns true once the guest waits for `Start`, false for a guest that does not wait.
+    pub async fn guest_waits(&mut self) -> Result<bool, SessionError> {
+        let first = self.next().await?;
+        if first.frame_type == FrameType::Hello {
+            self.waiting.push_front(first);
+            return Ok(false);
+        }
+        check_version(Waiting::decode(&first)?.protocol)?;
+        Ok(true)
+    }
+
+    /// Makes a guest that waits a machine of its own.
+    pub async fn send_start(
+        &mut self,
+        scratch_bytes: u64,
+        root: Option<&str>,
+    ) -> Result<(), SessionError> {
+        let start = Start {
+            clock_unix_ms: now_unix_ms(),
+            entropy: entropy()?,
+            scratch_bytes,
+            scratch: "/dev/vda".into(),
+            root: root.map(str::to_owned),
+        };
+        Ok(self.port.write_all(&start.encode()?).await?)
+    }
+
     async fn next(&mut self) -> Result<Frame, SessionError> {
         let mut buffer = [0u8; 4096];
         loop {
@@ -97,25 +137,14 @@ impl Frames {
 
 /// Waits for the hello, sets the session key, and sends the guest's configuration.
 pub async fn open_session(
-    port: UnixStream,
+    mut frames: Frames,
     mounts: &[Mount],
     egress: Option<&Egress>,
     hostname: &str,
     mailbox: File,
 ) -> Result<Session, SessionError> {
-    let mut frames = Frames {
-        port,
-        decoder: Decoder::new(Phase::Handshake),
-        waiting: Default::default(),
-    };
     let hello = Hello::decode(&frames.next().await?)?;
-    if hello.protocol != PROTOCOL_VERSION {
-        return Err(HandshakeError::Version {
-            keeper: PROTOCOL_VERSION,
-            guest: hello.protocol,
-        }
-        .into());
-    }
+    check_version(hello.protocol)?;
     let ping = Ping {
         key: SessionKey::new(random()?),
         version: PROTOCOL_VERSION,
@@ -129,13 +158,7 @@ pub async fn open_session(
     };
     frames.port.write_all(&ping.encode()?).await?;
     let pong = Pong::decode(&frames.next().await?)?;
-    if pong.version != PROTOCOL_VERSION {
-        return Err(HandshakeError::Version {
-            keeper: PROTOCOL_VERSION,
-            guest: pong.version,
-        }
-        .into());
-    }
+    check_version(pong.version)?;
     if pong.flags & FLAG_MULTIPLEX == 0 {
         return Err(HandshakeError::NoMultiplex.into());
     }
@@ -167,19 +190,38 @@ pub async fn open_session(
     }
 }
 
+fn check_version(guest: u32) -> Result<(), HandshakeError> {
+    if guest == PROTOCOL_VERSION {
+        return Ok(());
+    }
+    Err(HandshakeError::Version {
+        keeper: PROTOCOL_VERSION,
+        guest,
+    })
+}
+
+fn now_unix_ms() -> u64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns new random bytes as hex digits.
+fn entropy() -> std::io::Result<String> {
+    let bytes: [u8; ENTROPY_BYTES] = random()?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 fn configuration(
     mounts: &[Mount],
     egress: Option<&Egress>,
     hostname: &str,
 ) -> std::io::Result<Configure> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let entropy: [u8; ENTROPY_BYTES] = random()?;
     Ok(Configure {
-        clock_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        clock_unix_ms: now_unix_ms(),
         hostname: hostname.to_owned(),
-        entropy: entropy.iter().map(|byte| format!("{byte:02x}")).collect(),
+        entropy: entropy()?,
         mounts: (0u32..)
             .zip(mounts)
             .map(|(index, mount)| GuestMount {

@@ -69,13 +69,18 @@ pub struct HostTsc {
 }
 
 impl HostTsc {
-    /// Measures for 50 ms.
-    pub fn read() -> Self {
-        let clock = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    /// Measures for 50 ms on another thread.
+    pub async fn read_async() -> Self {
+        let measured = tokio::task::spawn_blocking(measure_tsc_khz).await;
         Self {
-            khz: measure_tsc_khz(),
-            trusted: std::fs::read_to_string(clock).is_ok_and(|name| name.trim() == "tsc"),
+            khz: measured.unwrap_or(0),
+            trusted: Self::is_trusted(),
         }
+    }
+
+    pub fn is_trusted() -> bool {
+        let clock = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        std::fs::read_to_string(clock).is_ok_and(|name| name.trim() == "tsc")
     }
 }
 

@@ -1,21 +1,22 @@
 //! Boots a VM until it has a session with its guest.
 
-use std::fs::File;
 use std::time::Duration;
 
-use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 
 use super::Keeper;
 use super::end::{End, EndReason};
 use crate::error::{Code, Failure};
-use crate::guest::handshake::{Session, SessionError, open_session};
-use crate::host::HostTsc;
+use crate::guest::handshake::{Frames, Session, SessionError, open_session};
 use crate::run_dir::{CONSOLE, STARTED};
-use crate::vmm::{self, NewVm, Vm, console};
+use crate::snapshots::Store;
+use crate::vmm::{self, Beginning, NewVm, RunningVm, Started, Vm, console};
 
 /// The number of boots before the keeper gives up on a VM.
 const MAX_BOOTS: u32 = 2;
+
+/// The time within which a copy of a snapshot must send its hello; a VM that boots has the configured limit.
+const RESTORE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Keeper {
     pub(super) async fn boot(&self, slot: &mut Option<Vm>) -> Result<Session, End> {
@@ -23,45 +24,61 @@ impl Keeper {
             reason: EndReason::HostFailure,
             failure,
         };
-        let tsc = tokio::task::spawn_blocking(HostTsc::read).await;
-        let tsc = tsc.unwrap_or(HostTsc {
-            khz: 0,
-            trusted: false,
-        });
         let marker = self
             .disk
             .once_there_is_room(|| self.dir.write_durable(STARTED, b""));
         marker
             .await
             .map_err(|error| host_failure(Failure::run_dir("writing the marker", &error)))?;
+        let mut with_snapshots = self.config.snapshots.is_some();
         loop {
             let start = Instant::now();
-            self.boots.set(self.boots.get() + 1);
             let vm = NewVm {
                 config: &self.config,
                 dir: &self.dir,
                 disk: &self.disk,
-                tsc,
+                with_snapshots,
             };
             let started = vmm::of(&self.config)
                 .start(vm)
                 .await
                 .map_err(host_failure)?;
-            self.vm.replace(Some(started.vm.clone()));
-            let vm = slot.insert(Vm::watch(started.vm, &self.disk, &self.clock));
-            let end = match self.try_session(vm, started.port, started.mailbox).await {
+            let beginning = started.beginning;
+            if beginning != Beginning::Snapshot {
+                self.boots.set(self.boots.get() + 1);
+            }
+            let key = started.vm.snapshot_key().map(str::to_owned);
+            let end = match self.try_session(slot, started).await {
                 Ok(session) => {
                     self.boot_ms.set(Some(
                         u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
                     ));
+                    if let Some(key) = key {
+                        self.with_store(|store| store.worked(&key));
+                        self.start.borrow_mut().snapshot = Some(key);
+                    }
                     return Ok(session);
                 }
                 Err(end) => end,
             };
-            let is_final = matches!(end.reason, EndReason::Protocol | EndReason::Refused);
-            if self.boots.get() >= MAX_BOOTS || is_final {
+            // Every VM would refuse the same configuration.
+            let is_refused = end.reason == EndReason::Refused;
+            let is_final = is_refused || end.reason == EndReason::Protocol;
+            let may_boot_again = match (&key, is_refused) {
+                (Some(key), false) => {
+                    self.with_store(|store| store.failed(key));
+                    self.note_start(format!(
+                        "snapshot {key}: {}; the VM boots instead",
+                        end.failure.message
+                    ));
+                    true
+                }
+                _ => !is_final && self.boots.get() < MAX_BOOTS,
+            };
+            if !may_boot_again {
                 return Err(end);
             }
+            with_snapshots = false;
             eprintln!(
                 "boot {}: {}; once more",
                 self.boots.get(),
@@ -73,19 +90,44 @@ impl Keeper {
         }
     }
 
-    async fn try_session(&self, vm: &Vm, port: UnixStream, mailbox: File) -> Result<Session, End> {
+    fn with_store(&self, change: impl FnOnce(&Store)) {
+        let settings = self.config.snapshots.as_ref();
+        if let Some(Ok(store)) = settings.map(Store::open) {
+            change(&store);
+        }
+    }
+
+    fn note_start(&self, note: String) {
+        eprintln!("{note}");
+        self.start.borrow_mut().note = Some(note);
+    }
+
+    async fn try_session(&self, slot: &mut Option<Vm>, started: Started) -> Result<Session, End> {
         let limit = Duration::from_millis(self.config.boot_timeout_ms);
+        let limit = match started.beginning {
+            Beginning::Snapshot => limit.min(RESTORE_LIMIT),
+            Beginning::Boot | Beginning::BootToSave => limit,
+        };
+        if let Some(note) = started.note {
+            self.note_start(note);
+        }
+        self.vm.replace(Some(started.vm.clone()));
+        let vm = slot.insert(Vm::new(started.vm.clone()));
         let hostname = "voidbox";
-        let session = self.disk.within(
-            limit,
+        let session = self.disk.within(limit, async {
+            let mut frames = Frames::new(started.port);
+            self.begin(&*started.vm, started.beginning, &mut frames)
+                .await?;
+            vm.watch(&self.disk, &self.clock);
             open_session(
-                port,
+                frames,
                 &self.config.mounts,
                 self.config.egress.as_ref(),
                 hostname,
-                mailbox,
-            ),
-        );
+                started.mailbox,
+            )
+            .await
+        });
         let error = match session.await {
             Ok(Ok(session)) => return Ok(session),
             Ok(Err(error @ SessionError::Refused(_))) => {
@@ -99,14 +141,12 @@ impl Keeper {
                 let message = format!("the guest broke the protocol before it was ready: {error}");
                 return Err(End::new(EndReason::Protocol, Code::VmProtocol, message));
             }
+            Ok(Err(error @ SessionError::Restore(_))) => error.to_string(),
             Ok(Err(_)) => match timeout(Duration::from_secs(1), vm.exited()).await {
                 Ok(Ok(status)) => format!("the VMM ended before its guest was ready ({status})"),
                 _ => "the guest closed its port before it was ready".into(),
             },
-            Err(_) => format!(
-                "the guest said no hello within {} ms",
-                self.config.boot_timeout_ms
-            ),
+            Err(_) => format!("the guest said no hello within {} ms", limit.as_millis()),
         };
         let message = format!(
             "{error}, boot {} of {MAX_BOOTS}: {}",
@@ -114,6 +154,33 @@ impl Keeper {
             self.last_console_line()
         );
         Err(End::new(EndReason::BootTimeout, Code::BootTimeout, message))
+    }
+
+    /// Brings a VM that can be saved or copied to its hello: the guest waits, and `Start` makes it a machine of its own.
+    async fn begin(
+        &self,
+        vm: &dyn RunningVm,
+        beginning: Beginning,
+        frames: &mut Frames,
+    ) -> Result<(), SessionError> {
+        match beginning {
+            Beginning::Boot => return Ok(()),
+            Beginning::BootToSave => {
+                if !frames.guest_waits().await? {
+                    return Ok(());
+                }
+                match vm.save().await {
+                    Ok(publishing) => self.publishing.set(Some(publishing)),
+                    Err(why) => self.note_start(format!("no snapshot was made: {why}")),
+                }
+            }
+            Beginning::Snapshot => vm.restored().await.map_err(SessionError::Restore)?,
+        }
+        let root = self.config.root_disk.is_some();
+        let scratch_bytes = u64::from(self.config.disk_mib) << 20;
+        frames
+            .send_start(scratch_bytes, root.then_some(vmm::ROOT_SERIAL))
+            .await
     }
 
     pub(super) fn last_console_line(&self) -> String {

@@ -3,6 +3,7 @@
 mod boot;
 mod end;
 mod exit_file;
+mod start;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -25,9 +26,10 @@ use crate::guest::pulse;
 use crate::lease::Lease;
 use crate::notices::Notices;
 use crate::run_dir::{KEEPER, KeeperFile, RunDir, SCRATCH};
-use crate::vmm::{RunningVm, Vm};
+use crate::vmm::{Publishing, RunningVm, Vm};
 
 pub use end::{End, EndReason};
+pub use start::Start;
 
 /// The number of broken tars whose reasons are kept.
 const MAX_CUT_TARS: usize = 16;
@@ -67,6 +69,9 @@ pub struct Keeper {
     pub budget: Rc<SpoolBudget>,
     pub boots: Cell<u32>,
     pub boot_ms: Cell<Option<u64>>,
+    pub start: RefCell<Start>,
+    /// The thread that writes a snapshot of this VM.
+    pub publishing: Cell<Option<Publishing>>,
     /// The VM of the newest boot.
     vm: RefCell<Option<Rc<dyn RunningVm>>>,
     pub started_at_ms: u64,
@@ -111,6 +116,8 @@ impl Keeper {
             budget: Rc::new(SpoolBudget::new(config.spool_max_bytes)),
             boots: Cell::new(0),
             boot_ms: Cell::new(None),
+            start: RefCell::default(),
+            publishing: Cell::new(None),
             vm: RefCell::default(),
             started_at_ms: keeper_file.started_at_ms,
             stop_asked: Notify::new(),

@@ -12,7 +12,6 @@ use super::usage::Usage;
 use crate::config::LaunchConfig;
 use crate::disk::Disk;
 use crate::error::Failure;
-use crate::host::HostTsc;
 use crate::run_dir::RunDir;
 
 /// A future of an interface; it is not `Send`, because the keeper has one thread.
@@ -43,7 +42,19 @@ pub struct NewVm<'a> {
     pub dir: &'a RunDir,
     /// The start waits while this disk is full.
     pub disk: &'a Rc<Disk>,
-    pub tsc: HostTsc,
+    /// False after a snapshot has failed in this launch: the VM boots.
+    pub with_snapshots: bool,
+}
+
+/// How a VM begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beginning {
+    /// Its kernel boots, and its agent sends `Hello`.
+    Boot,
+    /// Its kernel boots, and its agent sends `Waiting`; the VM can then be saved with [`RunningVm::save`].
+    BootToSave,
+    /// It continues as a copy whose agent has sent `Waiting` already, once [`RunningVm::restored`] returns.
+    Snapshot,
 }
 
 /// A running VM, and the two connections to its guest.
@@ -53,6 +64,9 @@ pub struct Started {
     pub port: UnixStream,
     /// The memory of the mailbox.
     pub mailbox: File,
+    pub beginning: Beginning,
+    /// The reason why a snapshot is not used or not made.
+    pub note: Option<String>,
 }
 
 /// A VM that was started. It ends with its keeper at the latest.
@@ -62,6 +76,22 @@ pub trait RunningVm {
 
     /// Opens the control, once, and returns as soon as the VMM accepts commands. Never returns if the VMM ends before.
     fn control(&self) -> Work<'_, Result<Box<dyn Control>, Violation>>;
+
+    /// Saves a VM whose guest waits for `Start`, for [`Beginning::BootToSave`]. The VM runs when this returns. The error
+    /// is the reason why there is no snapshot; the VM itself is not affected.
+    fn save(&self) -> Work<'_, Result<Publishing, String>> {
+        Box::pin(async { Err("this VMM has no snapshots".into()) })
+    }
+
+    /// Returns once a VM that began as [`Beginning::Snapshot`] runs and has its own disks.
+    fn restored(&self) -> Work<'_, Result<(), String>> {
+        Box::pin(async { Err("this VMM has no snapshots".into()) })
+    }
+
+    /// Returns the key of the snapshot from which the VM began.
+    fn snapshot_key(&self) -> Option<&str> {
+        None
+    }
 
     /// Returns the resources of the host that the VM uses.
     fn usage(&self) -> Usage;
@@ -75,6 +105,9 @@ pub trait RunningVm {
     /// Kills the VMM. Returns once it and its descendants have ended, and its last output is in the console file.
     fn kill(&self) -> Work<'_, io::Result<ExitStatus>>;
 }
+
+/// The thread that puts a snapshot into its place.
+pub type Publishing = std::thread::JoinHandle<io::Result<()>>;
 
 /// The control of a running VM. The keeper pauses and resumes the VM while the host's disk is full.
 pub trait Control {

@@ -1,8 +1,11 @@
 //! Reads and writes lines of a VMM's control socket.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
 /// The limit of a line; events and answers of a VMM have some hundred bytes.
@@ -46,5 +49,32 @@ impl Lines {
 
     pub async fn send(&mut self, line: &str) -> io::Result<()> {
         self.socket.write_all(format!("{line}\n").as_bytes()).await
+    }
+
+    /// Sends a line of less than a page with a copy of the descriptor.
+    pub async fn send_with_fd(&mut self, line: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let text = format!("{line}\n");
+        loop {
+            self.socket.writable().await?;
+            let sent = self.socket.try_io(Interest::WRITABLE, || {
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                let fds = [fd];
+                control.push(SendAncillaryMessage::ScmRights(&fds));
+                let parts = [IoSlice::new(text.as_bytes())];
+                Ok(sendmsg(
+                    &self.socket,
+                    &parts,
+                    &mut control,
+                    SendFlags::NOSIGNAL,
+                )?)
+            });
+            match sent {
+                Ok(count) if count == text.len() => return Ok(()),
+                Ok(_) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }

@@ -15,7 +15,10 @@ mod vm;
 
 use crate::config::{LaunchConfig, VmmSettings};
 
-pub use interface::{NewVm, RunningVm, Vmm};
+/// The serial number by which the guest finds its root disk.
+pub const ROOT_SERIAL: &str = "voidbox-root";
+
+pub use interface::{Beginning, NewVm, Publishing, RunningVm, Started, Vmm};
 pub use usage::Usage;
 pub use vm::Vm;
 

@@ -37,6 +37,8 @@ pub struct Descriptors {
     pub mailbox: i32,
     /// The VMM's end of its control; only the keeper has the other end.
     pub control: i32,
+    /// The end of a pipe from which the VMM reads a snapshot.
+    pub snapshot: Option<i32>,
 }
 
 /// The sockets and the mailbox of a VMM before its start: the keeper's ends and the VMM's.
@@ -45,19 +47,21 @@ pub struct Ends {
     console: (StdStream, StdStream),
     control: (StdStream, StdStream),
     mailbox: File,
+    snapshot: Option<OwnedFd>,
 }
 
 impl Ends {
-    pub fn open() -> Result<Self, Failure> {
-        Self::try_open().map_err(starting)
+    pub fn open(snapshot: Option<OwnedFd>) -> Result<Self, Failure> {
+        Self::try_open(snapshot).map_err(starting)
     }
 
-    fn try_open() -> io::Result<Self> {
+    fn try_open(snapshot: Option<OwnedFd>) -> io::Result<Self> {
         Ok(Self {
             port: socket_pair()?,
             console: socket_pair()?,
             control: socket_pair()?,
             mailbox: mailbox::memory()?,
+            snapshot,
         })
     }
 
@@ -67,6 +71,7 @@ impl Ends {
             console: self.console.1.as_raw_fd(),
             mailbox: self.mailbox.as_raw_fd(),
             control: self.control.1.as_raw_fd(),
+            snapshot: self.snapshot.as_ref().map(AsRawFd::as_raw_fd),
         }
     }
 }
@@ -114,7 +119,7 @@ impl VmmProcess {
         let ring = Ring::open(dir.file(CONSOLE), config.console_max_bytes)?;
         let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
         let child = spawn(words, fds, held, said)?;
-        drop((guest_port, guest_console, vmm_control));
+        drop((guest_port, guest_console, vmm_control, ends.snapshot));
         let console =
             tokio::task::spawn_local(console::drain(UnixStream::from_std(console)?, ring));
         Ok(Spawned {
@@ -196,6 +201,9 @@ fn spawn(
                 || libc::fcntl(fds.console, libc::F_SETFD, 0) == -1
                 || libc::fcntl(fds.mailbox, libc::F_SETFD, 0) == -1
                 || libc::fcntl(fds.control, libc::F_SETFD, 0) == -1
+                || fds
+                    .snapshot
+                    .is_some_and(|fd| libc::fcntl(fd, libc::F_SETFD, 0) == -1)
             {
                 return Err(io::Error::last_os_error());
             }

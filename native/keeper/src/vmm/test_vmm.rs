@@ -14,7 +14,9 @@ use tokio::net::UnixStream;
 use crate::config::{LaunchConfig, TestVmmSettings};
 use crate::error::{Code, Failure};
 use crate::run_dir::{RunDir, SCRATCH};
-use crate::vmm::interface::{Control, NewVm, RunningVm, Said, Started, Violation, Vmm, Work};
+use crate::vmm::interface::{
+    Beginning, Control, NewVm, RunningVm, Said, Started, Violation, Vmm, Work,
+};
 use crate::vmm::lines::Lines;
 use crate::vmm::process::{Descriptors, Ends, VmmProcess};
 use crate::vmm::usage;
@@ -43,7 +45,7 @@ impl Vmm for TestVmmSettings {
 
     fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>> {
         Box::pin(async move {
-            let ends = Ends::open()?;
+            let ends = Ends::open(None)?;
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
             let mut words: Vec<OsString> = vec![keeper.into(), "lifeline".into(), "--".into()];
@@ -59,6 +61,8 @@ impl Vmm for TestVmmSettings {
                 vm: Rc::new(running),
                 port: spawned.port,
                 mailbox: spawned.mailbox,
+                beginning: Beginning::Boot,
+                note: None,
             })
         })
     }

@@ -14,25 +14,33 @@ use crate::vmm::interface::RunningVm;
 
 pub struct Vm {
     running: Rc<dyn RunningVm>,
-    control: JoinHandle<()>,
+    control: Option<JoinHandle<()>>,
     /// A message of the VMM that violates the protocol of its control.
     broken: watch::Receiver<Option<String>>,
+    said_wrong: Option<watch::Sender<Option<String>>>,
 }
 
 impl Vm {
-    /// Watches the control of a VM from here on.
-    pub fn watch(running: Rc<dyn RunningVm>, disk: &Rc<Disk>, clock: &Rc<GuestClock>) -> Self {
+    pub fn new(running: Rc<dyn RunningVm>) -> Self {
         let (said_wrong, broken) = watch::channel(None);
-        let (vm, disk, clock) = (running.clone(), disk.clone(), clock.clone());
-        let control = tokio::task::spawn_local(async move {
-            let violation = full_disk::watch(&*vm, &disk, &clock).await;
-            said_wrong.send_replace(Some(violation.to_string()));
-        });
         Self {
             running,
-            control,
+            control: None,
             broken,
+            said_wrong: Some(said_wrong),
         }
+    }
+
+    /// Watches the control of the VM from here on. Only the first call has an effect.
+    pub fn watch(&mut self, disk: &Rc<Disk>, clock: &Rc<GuestClock>) {
+        let Some(said_wrong) = self.said_wrong.take() else {
+            return;
+        };
+        let (vm, disk, clock) = (self.running.clone(), disk.clone(), clock.clone());
+        self.control = Some(tokio::task::spawn_local(async move {
+            let violation = full_disk::watch(&*vm, &disk, &clock).await;
+            said_wrong.send_replace(Some(violation.to_string()));
+        }));
     }
 
     /// Returns the reason once the VMM's control cannot be trusted any longer.
@@ -52,7 +60,9 @@ impl Vm {
 
     pub async fn kill(self) -> io::Result<ExitStatus> {
         // Otherwise the task would count the VM, as long as it lives, as waiting for room.
-        self.control.abort();
+        if let Some(control) = self.control {
+            control.abort();
+        }
         self.running.kill().await
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use crate::config::{Accelerator, KernelKind, LaunchConfig};
 use crate::host::HostTsc;
+use crate::vmm::ROOT_SERIAL;
+use crate::vmm::interface::Beginning;
 use crate::vmm::process::Descriptors;
 
 /// The paths of QEMU's files in the jail.
@@ -12,9 +14,6 @@ pub const INITRAMFS: &str = "/vm/initramfs";
 pub const SCRATCH: &str = "/vm/scratch.img";
 pub const ROOT_DISK: &str = "/vm/root.img";
 pub const MOUNTS: &str = "/mounts";
-
-/// The serial number by which the guest finds its root disk.
-const ROOT_SERIAL: &str = "voidbox-root";
 
 /// The CPU that TCG emulates: AVX2 and the like for programs. It lacks `erms`, with which the kernel would copy memory
 /// byte by byte, each byte an emulated instruction. TCG lacks the other features, and QEMU would print a warning at
@@ -27,6 +26,7 @@ pub fn qemu_args(
     config: &LaunchConfig,
     fds: Descriptors,
     tsc: HostTsc,
+    beginning: Beginning,
 ) -> Vec<OsString> {
     let (machine, bus) = match config.kernel.kind {
         KernelKind::Debian => ("microvm,acpi=on,pcie=on,rtc=on", "pci"),
@@ -54,7 +54,11 @@ pub fn qemu_args(
     add("-smp", config.vcpus.to_string());
     add("-kernel", KERNEL.into());
     add("-initrd", INITRAMFS.into());
-    add("-append", kernel_command_line(accelerator, config, tsc));
+    let mut line = kernel_command_line(accelerator, config, tsc);
+    if beginning != Beginning::Boot {
+        line.push_str(" voidbox.wait=1");
+    }
+    add("-append", line);
     add("-display", "none".into());
     add(
         "-sandbox",
@@ -114,6 +118,9 @@ pub fn qemu_args(
             "-device",
             format!("virtio-9p-{bus},fsdev=mounts,mount_tag=mounts{fifth_bus}"),
         );
+    }
+    if let (Beginning::Snapshot, Some(fd)) = (beginning, fds.snapshot) {
+        add("-incoming", format!("fd:{fd}"));
     }
     args.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
     args
@@ -176,12 +183,13 @@ mod tests {
             console: 8,
             mailbox: 9,
             control: 10,
+            snapshot: Some(11),
         };
         let tsc = HostTsc {
             khz: 2_900_000,
             trusted,
         };
-        let args = qemu_args(accelerator, config, fds, tsc);
+        let args = qemu_args(accelerator, config, fds, tsc, Beginning::Boot);
         args.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
     }
 
@@ -226,6 +234,34 @@ mod tests {
             assert!(!line.contains("/cache"));
             assert!(line.find("drive=scratch") < line.find("drive=root"));
         }
+    }
+
+    #[test]
+    fn a_copy_has_the_arguments_of_its_template_and_the_descriptor_of_its_snapshot() {
+        let config = config("debian", serde_json::json!([]));
+        let fds = Descriptors {
+            port: 7,
+            console: 8,
+            mailbox: 9,
+            control: 10,
+            snapshot: Some(11),
+        };
+        let tsc = HostTsc {
+            khz: 2_900_000,
+            trusted: true,
+        };
+        let args = |beginning| qemu_args(Accelerator::Tcg, &config, fds, tsc, beginning);
+        let template = args(Beginning::BootToSave);
+        let mut copy = args(Beginning::Snapshot);
+        let at = copy.iter().position(|arg| arg == "-incoming").unwrap();
+        assert_eq!(copy[at + 1], "fd:11");
+        copy.drain(at..at + 2);
+        assert_eq!(template, copy);
+        let waits = |args: &[OsString]| {
+            args.iter()
+                .any(|arg| arg.to_str().unwrap().contains("voidbox.wait=1"))
+        };
+        assert!(waits(&template) && !waits(&args(Beginning::Boot)));
     }
 
     #[test]

@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use super::command::{self, qemu_args};
+use super::command;
 use crate::config::{Accelerator, QemuSettings};
 use crate::error::Failure;
 use crate::run_dir::SCRATCH;
 use crate::vmm::interface::NewVm;
 use crate::vmm::jail::{Jail, readable, resolve};
-use crate::vmm::process::Descriptors;
 
 /// The read-only files in addition to QEMU's binary: its libraries and the firmware with which the machine starts.
 const READ_ONLY: [&str; 5] = [
@@ -24,12 +23,10 @@ const READ_ONLY: [&str; 5] = [
 /// Returns the whole command: the jail, and QEMU inside it.
 pub fn command(
     settings: &QemuSettings,
-    NewVm {
-        config, dir, tsc, ..
-    }: NewVm<'_>,
+    NewVm { config, dir, .. }: NewVm<'_>,
     keeper: &Path,
     uid: Option<u32>,
-    fds: Descriptors,
+    arguments: impl FnOnce() -> Vec<OsString>,
 ) -> Result<Vec<OsString>, Failure> {
     let mut jail = Jail::new(&settings.bwrap, uid);
     let qemu = resolve(&settings.program)?;
@@ -54,7 +51,7 @@ pub fn command(
         jail.show_kvm();
     }
     let mut words = vec![qemu.into()];
-    words.extend(qemu_args(settings.accelerator, config, fds, tsc));
+    words.extend(arguments());
     jail.command(keeper, words)
 }
 
@@ -102,7 +99,6 @@ mod tests {
     use super::*;
     use crate::config::{LaunchConfig, VmmSettings};
     use crate::disk::Disk;
-    use crate::host::HostTsc;
     use crate::run_dir::RunDir;
 
     fn words(accelerator: &str) -> Vec<String> {
@@ -119,22 +115,13 @@ mod tests {
         let VmmSettings::Qemu(settings) = &config.vmm else {
             panic!("the name chooses QEMU");
         };
-        let fds = Descriptors {
-            port: 7,
-            console: 8,
-            mailbox: 9,
-            control: 10,
-        };
         let vm = NewVm {
             config: &config,
             dir: &RunDir::at("/state/vms/0123"),
             disk: &Disk::new("/", Duration::from_secs(1)),
-            tsc: HostTsc {
-                khz: 1,
-                trusted: false,
-            },
+            with_snapshots: false,
         };
-        let args = command(settings, vm, Path::new("/usr/bin/env"), None, fds).unwrap();
+        let args = command(settings, vm, Path::new("/usr/bin/env"), None, Vec::new).unwrap();
         args.into_iter()
             .map(|arg| arg.into_string().unwrap())
             .collect()

@@ -3,6 +3,7 @@
 mod command;
 mod jail;
 mod qmp;
+mod snapshot;
 
 use std::cell::Cell;
 use std::io;
@@ -15,11 +16,14 @@ use tokio::net::UnixStream;
 use crate::config::{Accelerator, LaunchConfig, QemuSettings};
 use crate::error::{Code, Failure};
 use crate::run_dir::{RunDir, SCRATCH};
-use crate::vmm::interface::{Control, NewVm, RunningVm, Started, Violation, Vmm, Work};
+use crate::vmm::interface::{Control, NewVm, Publishing, RunningVm, Started, Violation, Vmm, Work};
 use crate::vmm::jail::{description, vmm_uid};
 use crate::vmm::process::{Ends, VmmProcess};
 use crate::vmm::usage::Usage;
 use crate::vmm::{scratch, usage};
+use command::qemu_args;
+use qmp::Qmp;
+use snapshot::Saving;
 
 impl Vmm for QemuSettings {
     fn name(&self) -> &'static str {
@@ -59,20 +63,29 @@ impl Vmm for QemuSettings {
             let uid = vmm_uid(dir);
             let mke2fs = scratch::find_mke2fs(self.mke2fs.as_deref())?;
             scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid, vm.disk).await?;
-            let ends = Ends::open()?;
+            let plan = snapshot::plan(self, &vm).await;
+            let ends = Ends::open(plan.pipe)?;
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
-            let words = jail::command(self, vm, &keeper, uid, ends.descriptors())?;
+            let fds = ends.descriptors();
+            let words = jail::command(self, vm, &keeper, uid, || {
+                qemu_args(self.accelerator, config, fds, plan.tsc, plan.beginning)
+            })?;
             let spawned = VmmProcess::spawn(&words, ends, config, dir)?;
             let running = Qemu {
                 process: spawned.process,
-                control: Cell::new(Some(spawned.control)),
+                control: Cell::new(Some(OwnControl::Closed(spawned.control))),
                 scratch: dir.file(SCRATCH),
+                scratch_bytes: u64::from(config.disk_mib) << 20,
+                saving: Cell::new(plan.saving),
+                snapshot_key: plan.snapshot_key,
             };
             Ok(Started {
                 vm: Rc::new(running),
                 port: spawned.port,
                 mailbox: spawned.mailbox,
+                beginning: plan.beginning,
+                note: plan.note,
             })
         })
     }
@@ -81,8 +94,40 @@ impl Vmm for QemuSettings {
 /// QEMU with its jail around it.
 struct Qemu {
     process: VmmProcess,
-    control: Cell<Option<UnixStream>>,
+    control: Cell<Option<OwnControl>>,
     scratch: PathBuf,
+    scratch_bytes: u64,
+    saving: Cell<Option<Saving>>,
+    snapshot_key: Option<String>,
+}
+
+/// The keeper's end of the control, before and after both sides have agreed on QMP.
+enum OwnControl {
+    Closed(UnixStream),
+    Open(Qmp),
+}
+
+impl OwnControl {
+    async fn open(self) -> Result<Qmp, Violation> {
+        match self {
+            OwnControl::Closed(socket) => qmp::open(socket).await,
+            OwnControl::Open(qmp) => Ok(qmp),
+        }
+    }
+}
+
+impl Qemu {
+    /// Uses the control before it is watched.
+    async fn with_control<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut Qmp) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let control = self.control.take().ok_or("its control is in use")?;
+        let mut qmp = control.open().await.map_err(|error| error.to_string())?;
+        let result = work(&mut qmp).await;
+        self.control.set(Some(OwnControl::Open(qmp)));
+        result
+    }
 }
 
 impl RunningVm for Qemu {
@@ -91,8 +136,25 @@ impl RunningVm for Qemu {
     }
 
     fn control(&self) -> Work<'_, Result<Box<dyn Control>, Violation>> {
-        let socket = self.control.take().expect("the control is opened once");
-        Box::pin(async { Ok(Box::new(qmp::open(socket).await?) as Box<dyn Control>) })
+        let control = self.control.take().expect("the control is opened once");
+        Box::pin(async { Ok(Box::new(control.open().await?) as Box<dyn Control>) })
+    }
+
+    fn save(&self) -> Work<'_, Result<Publishing, String>> {
+        Box::pin(async {
+            let saving = self.saving.take().ok_or("it was saved already")?;
+            self.with_control(async |qmp| saving.save(qmp).await).await
+        })
+    }
+
+    fn restored(&self) -> Work<'_, Result<(), String>> {
+        Box::pin(
+            self.with_control(async |qmp| snapshot::wait_for_copy(qmp, self.scratch_bytes).await),
+        )
+    }
+
+    fn snapshot_key(&self) -> Option<&str> {
+        self.snapshot_key.as_deref()
     }
 
     fn usage(&self) -> Usage {

@@ -1,4 +1,6 @@
-//! QEMU's control socket, whose other end only the keeper has. It speaks QMP, of which the keeper uses three commands.
+//! QEMU's control socket, whose other end only the keeper has. It speaks QMP, of which the keeper uses a few commands.
+
+use std::os::fd::BorrowedFd;
 
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -27,7 +29,7 @@ enum Heard {
     NoSpace,
     /// The VM runs.
     Resumed,
-    Returned,
+    Returned(Value),
     Refused(String),
     Other,
 }
@@ -41,8 +43,8 @@ fn hear(line: &[u8]) -> Result<Heard, NoQmp> {
     if line.contains_key("QMP") {
         return Ok(Heard::Greeting);
     }
-    if line.contains_key("return") {
-        return Ok(Heard::Returned);
+    if let Some(value) = line.get("return") {
+        return Ok(Heard::Returned(value.clone()));
     }
     if let Some(error) = line.get("error") {
         let why = error.get("desc").and_then(Value::as_str).unwrap_or("");
@@ -96,10 +98,37 @@ impl Qmp {
         self.send("qmp_capabilities").await;
         loop {
             match self.heard().await? {
-                Some(Heard::Returned) => return Ok(()),
+                Some(Heard::Returned(_)) => return Ok(()),
                 Some(Heard::Refused(why)) => return Err(NoQmp::NotNegotiated(why)),
                 Some(_) => {}
                 None => return std::future::pending().await,
+            }
+        }
+    }
+
+    /// Runs a command before the control is watched, and returns its value. The error is QEMU's text.
+    pub async fn run(&mut self, command: &str, arguments: Value) -> Result<Value, String> {
+        let line = serde_json::json!({ "execute": command, "arguments": arguments });
+        // A QEMU that does not read has ended, which the next read notices.
+        let _ = self.0.send(&line.to_string()).await;
+        self.answer(command).await
+    }
+
+    /// Gives QEMU a copy of a descriptor under a name for a later command.
+    pub async fn give(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), String> {
+        let line = serde_json::json!({ "execute": "getfd", "arguments": { "fdname": name } });
+        let sent = self.0.send_with_fd(&line.to_string(), fd).await;
+        sent.map_err(|error| format!("getfd: {error}"))?;
+        self.answer("getfd").await.map(drop)
+    }
+
+    async fn answer(&mut self, command: &str) -> Result<Value, String> {
+        loop {
+            match self.heard().await.map_err(|broken| broken.to_string())? {
+                Some(Heard::Returned(value)) => return Ok(value),
+                Some(Heard::Refused(why)) => return Err(format!("{command}: {why}")),
+                Some(_) => {}
+                None => return Err(format!("{command}: QEMU has ended")),
             }
         }
     }
@@ -158,7 +187,10 @@ mod tests {
             Heard::Other
         );
         assert_eq!(heard(r#"{"event": "RESUME"}"#), Heard::Resumed);
-        assert_eq!(heard(r#"{"return": {}}"#), Heard::Returned);
+        assert_eq!(
+            heard(r#"{"return": {}}"#),
+            Heard::Returned(serde_json::json!({}))
+        );
         assert_eq!(
             heard(r#"{"error": {"class": "GenericError", "desc": "no"}}"#),
             Heard::Refused("no".into())

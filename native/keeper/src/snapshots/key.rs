@@ -1,0 +1,150 @@
+//! The key of a snapshot: the hash of all that must be equal for a copy to continue.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The version of the format of snapshots, and of the guest's state while it waits.
+const FORMAT: u32 = 1;
+
+/// All that must be equal. A file counts by its identity on this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeyParts {
+    pub format: u32,
+    pub protocol: u32,
+    pub keeper: String,
+    /// The id of this boot of the host: a guest's clock continues only on the TSC from which it was saved.
+    pub host_boot: String,
+    pub vmm: String,
+    pub program: String,
+    pub kernel: String,
+    pub initramfs: String,
+    /// The size of the root disk, if there is one.
+    pub root_disk_bytes: Option<u64>,
+    /// The VMM's arguments without numbers of one launch: memory, vCPUs, devices, the kernel's command line.
+    pub arguments: Vec<String>,
+}
+
+impl KeyParts {
+    pub const FORMAT: u32 = FORMAT;
+
+    /// Returns the name of the first part that differs, with both values.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let (ours, theirs) = (fields(self), fields(other));
+        ours.into_iter().find_map(|(name, value)| {
+            let found = theirs.get(&name);
+            (found != Some(&value)).then(|| {
+                let found = found.map_or_else(|| "nothing".into(), ToString::to_string);
+                format!("{name} is {found}, expected {value}")
+            })
+        })
+    }
+}
+
+fn fields(parts: &KeyParts) -> serde_json::Map<String, serde_json::Value> {
+    match serde_json::to_value(parts) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => unreachable!("a struct serialises to an object"),
+    }
+}
+
+/// A key as hex digits, with the parts of which it is the hash.
+#[derive(Debug, Clone)]
+pub struct Key {
+    pub hex: String,
+    pub parts: KeyParts,
+}
+
+impl Key {
+    pub fn new(parts: KeyParts) -> Self {
+        let text = serde_json::to_vec(&parts).expect("plain data serialises");
+        Self {
+            hex: hex(&Sha256::digest(text)),
+            parts,
+        }
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Identifies a file without reading it: a replaced or changed file has another identity.
+pub fn file_identity(path: &Path) -> io::Result<String> {
+    let path = path.canonicalize()?;
+    let file = fs::metadata(&path)?;
+    Ok(format!(
+        "{} {}:{} {} bytes, changed {}.{:09}",
+        path.display(),
+        file.dev(),
+        file.ino(),
+        file.size(),
+        file.mtime(),
+        file.mtime_nsec()
+    ))
+}
+
+/// Parts for tests.
+#[cfg(test)]
+pub fn example_parts() -> KeyParts {
+    KeyParts {
+        format: FORMAT,
+        protocol: 1,
+        keeper: "1.0.0".into(),
+        host_boot: "boot".into(),
+        vmm: "qemu tcg".into(),
+        program: "/q".into(),
+        kernel: "/k".into(),
+        initramfs: "/i".into(),
+        root_disk_bytes: None,
+        arguments: vec!["-m".into(), "256M".into()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_changes_the_key_and_is_named() {
+        let one = Key::new(example_parts());
+        assert_eq!(one.hex.len(), 64);
+        assert_eq!(one.hex, Key::new(example_parts()).hex);
+        type Change = fn(&mut KeyParts);
+        let changes: [(&str, Change); 5] = [
+            ("hostBoot", |parts| parts.host_boot = "later".into()),
+            ("kernel", |parts| parts.kernel = "/other".into()),
+            ("initramfs", |parts| parts.initramfs = "/other".into()),
+            ("rootDiskBytes", |parts| parts.root_disk_bytes = Some(1)),
+            ("arguments", |parts| parts.arguments[1] = "512M".into()),
+        ];
+        for (name, change) in changes {
+            let mut other = example_parts();
+            change(&mut other);
+            assert_ne!(one.hex, Key::new(other.clone()).hex, "{name}");
+            let difference = one.parts.difference(&other).unwrap();
+            assert!(
+                difference.starts_with(&format!("{name} is ")),
+                "{difference}"
+            );
+        }
+        assert_eq!(one.parts.difference(&example_parts()), None);
+    }
+
+    #[test]
+    fn a_changed_file_has_another_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "one").unwrap();
+        let one = file_identity(&path).unwrap();
+        assert_eq!(one, file_identity(&path).unwrap());
+        fs::write(&path, "more").unwrap();
+        assert_ne!(one, file_identity(&path).unwrap());
+        assert!(file_identity(&folder.path().join("none")).is_err());
+    }
+}

@@ -1,0 +1,530 @@
+//! The folder of snapshots: one folder for each key, complete or absent.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+use super::key::example_parts;
+use super::key::{Key, KeyParts};
+use crate::config::SnapshotSettings;
+use crate::run_dir::try_lock_file;
+
+const STATE: &str = "state";
+const RECORD: &str = "snapshot.json";
+/// Its modification time is the time of the last use.
+const USED: &str = "used";
+/// Present after a start from the snapshot that failed.
+const FAILED: &str = "failed";
+/// The limit of `snapshot.json`.
+const MAX_RECORD_BYTES: u64 = 64 << 10;
+/// The room that stays free for others beside a new snapshot.
+const SPARE_BYTES: u64 = 1 << 30;
+
+/// The content of `snapshot.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Record {
+    pub key: String,
+    pub parts: KeyParts,
+    /// Documents the speed of the TSC that the guest was told. Each launch measures it, and a copy does not need it.
+    pub tsc_khz: u64,
+    pub memory_mib: u32,
+    pub state_bytes: u64,
+    pub state_mtime_ns: i64,
+    pub sha256: String,
+    pub created_at_ms: u64,
+}
+
+pub struct Store {
+    dir: PathBuf,
+    max_bytes: u64,
+}
+
+/// A snapshot from which a VM can start.
+#[derive(Debug)]
+pub struct Found {
+    pub state: File,
+    pub record: Record,
+}
+
+#[derive(Debug)]
+pub enum Lookup {
+    Found(Box<Found>),
+    Absent,
+    /// The snapshot was damaged, and is deleted; the text names the damage.
+    Damaged(String),
+}
+
+impl Store {
+    /// Opens the folder, and makes it if it does not exist.
+    /// Fails if another user could change it.
+    pub fn open(settings: &SnapshotSettings) -> io::Result<Self> {
+        let dir = &settings.dir;
+        match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let found = fs::symlink_metadata(dir)?;
+        if !found.is_dir() || !is_private(&found) {
+            return Err(io::Error::other(format!(
+                "{} is not a folder that only its user can read: chmod 700 {0}, or delete it",
+                dir.display()
+            )));
+        }
+        Ok(Self {
+            dir: dir.clone(),
+            max_bytes: u64::from(settings.max_mib) << 20,
+        })
+    }
+
+    fn folder(&self, key: &str) -> PathBuf {
+        self.dir.join(key)
+    }
+
+    /// Opens the snapshot of a key, and compares everything that its record contains.
+    pub fn find(&self, key: &Key) -> Lookup {
+        let folder = self.folder(&key.hex);
+        if fs::symlink_metadata(&folder).is_err() {
+            return Lookup::Absent;
+        }
+        match open_checked(&folder, key) {
+            Ok(found) => {
+                let _ = touch(&folder.join(USED));
+                Lookup::Found(Box::new(found))
+            }
+            Err(damage) => {
+                self.remove(&key.hex);
+                Lookup::Damaged(damage.to_string())
+            }
+        }
+    }
+
+    /// Records that a VM did not start from the snapshot. The second failure in a row deletes the snapshot.
+    pub fn failed(&self, key: &str) {
+        let marker = self.folder(key).join(FAILED);
+        let is_first = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&marker)
+            .is_ok();
+        if !is_first {
+            self.remove(key);
+        }
+    }
+
+    /// Records that a VM started from the snapshot.
+    pub fn worked(&self, key: &str) {
+        let _ = fs::remove_file(self.folder(key).join(FAILED));
+    }
+
+    /// Returns the right to make the snapshot of a key; `None` if another keeper makes it, or the disk is almost full.
+    pub fn begin(&self, key: &Key, expected_bytes: u64) -> io::Result<Option<Making>> {
+        if free_bytes(&self.dir)? < expected_bytes + SPARE_BYTES {
+            return Ok(None);
+        }
+        // The file stays: two keepers could lock two files of one name. So there are few of them, and keys share them.
+        let path = self.dir.join(format!(".lock-{}", &key.hex[..2]));
+        let Some(lock) = try_lock_file(&path)? else {
+            return Ok(None);
+        };
+        if fs::symlink_metadata(self.folder(&key.hex)).is_ok() {
+            return Ok(None);
+        }
+        let partial = self.dir.join(format!(".new-{}", key.hex));
+        // A keeper that died left it.
+        let _ = fs::remove_dir_all(&partial);
+        DirBuilder::new().mode(0o700).create(&partial)?;
+        Ok(Some(Making {
+            folder: self.folder(&key.hex),
+            partial,
+            store: Self {
+                dir: self.dir.clone(),
+                max_bytes: self.max_bytes,
+            },
+            _lock: lock,
+        }))
+    }
+
+    /// Removes a snapshot. A VM that starts from it has opened its file already.
+    fn remove(&self, key: &str) {
+        let gone = self.dir.join(format!(".gone-{key}-{}", std::process::id()));
+        if fs::rename(self.folder(key), &gone).is_ok() {
+            let _ = fs::remove_dir_all(&gone);
+        }
+    }
+
+    /// Removes snapshots of earlier boots of the host, remains of keepers that died, and beyond the limit the snapshots
+    /// that were not used for the longest time, but never `kept`.
+    fn evict(&self, kept: &Record) -> io::Result<()> {
+        let mut whole: Vec<(SystemTime, u64, String)> = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            if name.starts_with(".gone-") {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+            if name.starts_with('.') || name == kept.key {
+                continue;
+            }
+            let record = read_record(&entry.path());
+            let is_current = record
+                .as_ref()
+                .is_ok_and(|record| record.parts.host_boot == kept.parts.host_boot);
+            match (is_current, record) {
+                (true, Ok(record)) => {
+                    let used =
+                        fs::metadata(entry.path().join(USED)).and_then(|file| file.modified());
+                    whole.push((
+                        used.unwrap_or(SystemTime::UNIX_EPOCH),
+                        record.state_bytes,
+                        name,
+                    ));
+                }
+                _ => self.remove(&name),
+            }
+        }
+        whole.sort();
+        let mut total: u64 =
+            kept.state_bytes + whole.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
+        for (_, bytes, name) in whole {
+            if total <= self.max_bytes {
+                break;
+            }
+            self.remove(&name);
+            total -= bytes;
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot that is being made. Dropping this leaves nothing that counts.
+pub struct Making {
+    store: Store,
+    folder: PathBuf,
+    partial: PathBuf,
+    _lock: File,
+}
+
+impl Making {
+    pub fn create_state(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.partial.join(STATE))
+    }
+
+    /// Puts the complete snapshot into its place, and makes room.
+    pub fn publish(self, mut record: Record) -> io::Result<()> {
+        let state = File::open(self.partial.join(STATE))?;
+        state.sync_all()?;
+        let written = state.metadata()?;
+        if written.len() != record.state_bytes || written.len() == 0 {
+            return Err(io::Error::other("its file is incomplete"));
+        }
+        record.state_mtime_ns = mtime_ns(&written);
+        let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.partial.join(RECORD))?;
+        io::Write::write_all(&mut file, &text)?;
+        file.sync_all()?;
+        touch(&self.partial.join(USED))?;
+        fs::rename(&self.partial, &self.folder)?;
+        File::open(&self.store.dir)?.sync_all()?;
+        self.store.evict(&record)
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        // After `publish` it does not exist.
+        let _ = fs::remove_dir_all(&self.partial);
+    }
+}
+
+fn open_checked(folder: &Path, key: &Key) -> io::Result<Found> {
+    if !is_private(&fs::symlink_metadata(folder)?) {
+        return Err(io::Error::other("another user can change its folder"));
+    }
+    let record = read_record(folder)?;
+    if let Some(difference) = key.parts.difference(&record.parts) {
+        return Err(io::Error::other(format!("its {difference}")));
+    }
+    let state = open_own(&folder.join(STATE))?;
+    let found = state.metadata()?;
+    if found.len() != record.state_bytes {
+        return Err(io::Error::other(format!(
+            "its state has {} bytes, expected {}",
+            found.len(),
+            record.state_bytes
+        )));
+    }
+    if mtime_ns(&found) != record.state_mtime_ns {
+        return Err(io::Error::other("its state was changed after it was made"));
+    }
+    Ok(Found { state, record })
+}
+
+fn read_record(folder: &Path) -> io::Result<Record> {
+    let file = open_own(&folder.join(RECORD))?;
+    let mut text = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, MAX_RECORD_BYTES), &mut text)?;
+    serde_json::from_slice(&text)
+        .map_err(|error| io::Error::other(format!("its {RECORD} does not parse: {error}")))
+}
+
+/// Opens a regular file of this user that no other user can change.
+fn open_own(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || !is_private(&found) {
+        let name = path.file_name().unwrap_or_default();
+        let name = Path::new(name).display();
+        return Err(io::Error::other(format!(
+            "its {name} is no file that only its user can change"
+        )));
+    }
+    Ok(file)
+}
+
+fn is_private(found: &fs::Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0
+}
+
+fn mtime_ns(found: &fs::Metadata) -> i64 {
+    found.mtime() * 1_000_000_000 + found.mtime_nsec()
+}
+
+fn touch(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    file.set_modified(SystemTime::now())
+}
+
+fn free_bytes(dir: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(dir)?;
+    Ok(found.f_bavail * found.f_frsize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    struct Rig {
+        _folder: tempfile::TempDir,
+        store: Store,
+    }
+
+    fn rig(max_mib: u32) -> Rig {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = SnapshotSettings {
+            dir: folder.path().join("snapshots"),
+            max_mib,
+        };
+        Rig {
+            store: Store::open(&settings).unwrap(),
+            _folder: folder,
+        }
+    }
+
+    fn key(memory: &str) -> Key {
+        let mut parts = example_parts();
+        parts.arguments[1] = memory.into();
+        Key::new(parts)
+    }
+
+    fn record(key: &Key, state_bytes: u64) -> Record {
+        Record {
+            key: key.hex.clone(),
+            parts: key.parts.clone(),
+            tsc_khz: 1,
+            memory_mib: 256,
+            state_bytes,
+            state_mtime_ns: 0,
+            sha256: String::new(),
+            created_at_ms: 1,
+        }
+    }
+
+    fn make(store: &Store, key: &Key, bytes: u64) {
+        let making = store.begin(key, 0).unwrap().expect("nobody else makes it");
+        let file = making.create_state().unwrap();
+        file.set_len(bytes).unwrap();
+        drop(file);
+        making.publish(record(key, bytes)).unwrap();
+    }
+
+    fn names(store: &Store) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(&store.dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with(".lock-"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_snapshot_is_complete_or_absent_and_only_one_keeper_makes_it() {
+        let Rig { store, _folder } = rig(1);
+        let key = key("256M");
+        assert!(matches!(store.find(&key), Lookup::Absent));
+        let making = store.begin(&key, 0).unwrap().unwrap();
+        making.create_state().unwrap().set_len(10).unwrap();
+        assert!(store.begin(&key, 0).unwrap().is_none(), "one makes it");
+        assert!(matches!(store.find(&key), Lookup::Absent));
+        drop(making);
+        assert!(
+            names(&store).is_empty(),
+            "a maker that fails leaves nothing"
+        );
+        make(&store, &key, 10);
+        assert!(matches!(store.find(&key), Lookup::Found(_)));
+        assert!(store.begin(&key, 0).unwrap().is_none(), "it exists");
+        assert_eq!(names(&store), std::slice::from_ref(&key.hex));
+    }
+
+    #[test]
+    fn the_remains_of_a_maker_that_died_do_not_count() {
+        let Rig { store, _folder } = rig(1);
+        let key = key("256M");
+        let partial = store.dir.join(format!(".new-{}", key.hex));
+        fs::create_dir(&partial).unwrap();
+        fs::write(partial.join(STATE), "half").unwrap();
+        assert!(matches!(store.find(&key), Lookup::Absent));
+        make(&store, &key, 10);
+        assert_eq!(names(&store), std::slice::from_ref(&key.hex));
+    }
+
+    #[test]
+    fn an_incomplete_state_is_not_published() {
+        let Rig { store, _folder } = rig(1);
+        let key = key("256M");
+        let making = store.begin(&key, 0).unwrap().unwrap();
+        making.create_state().unwrap().set_len(9).unwrap();
+        assert!(making.publish(record(&key, 10)).is_err());
+        assert!(matches!(store.find(&key), Lookup::Absent));
+    }
+
+    #[test]
+    fn damage_is_named_and_the_snapshot_deleted() {
+        type Damage = fn(&Path);
+        let cases: [(&str, Damage); 7] = [
+            ("its state has 9 bytes, expected 10", |folder| {
+                File::options()
+                    .write(true)
+                    .open(folder.join(STATE))
+                    .unwrap()
+                    .set_len(9)
+                    .unwrap();
+            }),
+            ("changed after it was made", |folder| {
+                fs::write(folder.join(STATE), "0123456789").unwrap();
+            }),
+            ("does not parse", |folder| {
+                fs::write(folder.join(RECORD), "{").unwrap();
+            }),
+            ("kernel is \"/other\", expected \"/k\"", |folder| {
+                let text = fs::read_to_string(folder.join(RECORD)).unwrap();
+                fs::write(folder.join(RECORD), text.replace("\"/k\"", "\"/other\"")).unwrap();
+            }),
+            ("its state is no file that only its user", |folder| {
+                fs::set_permissions(folder.join(STATE), fs::Permissions::from_mode(0o640)).unwrap();
+            }),
+            ("another user can change its folder", |folder| {
+                fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+            }),
+            ("symbolic link", |folder| {
+                fs::remove_file(folder.join(STATE)).unwrap();
+                std::os::unix::fs::symlink("/etc/hostname", folder.join(STATE)).unwrap();
+            }),
+        ];
+        for (named, damage) in cases {
+            let Rig { store, _folder } = rig(1);
+            let key = key("256M");
+            make(&store, &key, 10);
+            std::thread::sleep(Duration::from_millis(5));
+            damage(&store.folder(&key.hex));
+            let Lookup::Damaged(text) = store.find(&key) else {
+                panic!("{named} was not noticed");
+            };
+            assert!(text.contains(named), "{text}");
+            assert!(names(&store).is_empty(), "{named}");
+        }
+    }
+
+    #[test]
+    fn two_failures_in_a_row_delete_a_snapshot() {
+        let Rig { store, _folder } = rig(1);
+        let key = key("256M");
+        make(&store, &key, 10);
+        store.failed(&key.hex);
+        store.worked(&key.hex);
+        store.failed(&key.hex);
+        assert!(matches!(store.find(&key), Lookup::Found(_)));
+        store.failed(&key.hex);
+        assert!(matches!(store.find(&key), Lookup::Absent));
+    }
+
+    #[test]
+    fn the_longest_unused_snapshots_make_room_and_those_of_other_boots() {
+        let Rig { store, _folder } = rig(1);
+        let (one, two, three) = (key("1M"), key("2M"), key("3M"));
+        make(&store, &one, 400 << 10);
+        make(&store, &two, 400 << 10);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(matches!(store.find(&one), Lookup::Found(_)));
+        make(&store, &three, 400 << 10);
+        assert!(matches!(store.find(&two), Lookup::Absent));
+        assert!(matches!(store.find(&one), Lookup::Found(_)));
+        let mut later = example_parts();
+        later.host_boot = "later".into();
+        make(&store, &Key::new(later.clone()), 10);
+        assert_eq!(names(&store), [Key::new(later).hex]);
+    }
+
+    #[test]
+    fn a_disk_with_little_room_gets_no_snapshot() {
+        let Rig { store, _folder } = rig(1);
+        assert!(
+            store
+                .begin(&key("1M"), u64::MAX - SPARE_BYTES)
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_folder_that_others_can_read_is_refused_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("snapshots");
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        let refused = Store::open(&SnapshotSettings { dir, max_mib: 1 })
+            .err()
+            .unwrap();
+        assert!(refused.to_string().contains("chmod 700"), "{refused}");
+    }
+}
