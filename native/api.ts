@@ -72,10 +72,19 @@ export interface LaunchConfig {
     /** The memory that this VM uses in addition to its guest's memory. */
     readonly overheadMib: number;
   };
+  /** The folder of snapshots of booted guests, which all keepers share; absent: each VM boots. */
+  readonly snapshots?: SnapshotFolder;
   /** Removes the run directory when the VM is stopped, because its key is never launched again. */
   readonly discard?: boolean;
   /** A note for clients, which read it from the run directory. */
   readonly note?: Readonly<Record<string, unknown>>;
+}
+
+export interface SnapshotFolder {
+  /** An absolute path. Only its user may read the folder. */
+  readonly dir: string;
+  /** The limit of all snapshots of the folder together. */
+  readonly maxMib: number;
 }
 
 /** `stdinBytes` of a command whose input has no known length; `exec.stdin.end` reports the length later. */
@@ -107,6 +116,7 @@ export interface VmStatus {
   readonly startedAtMs: number;
   /** The number of VMs that were started until one answered. */
   readonly boots: number;
+  readonly start: VmStart;
   readonly vmm: string;
   readonly accelerator: string;
   readonly kernel: string;
@@ -120,6 +130,16 @@ export interface VmStatus {
    * The ops of the keeper that came after the first release; a later build may list ops that this build does not know.
    */
   readonly features: readonly string[];
+}
+
+/** How a VM began. */
+export interface VmStart {
+  /** `snapshot`: as a copy of a guest that had booted. */
+  readonly kind: 'cold' | 'snapshot';
+  /** The key of the snapshot from which the VM began. */
+  readonly key: string | null;
+  /** The reason why a snapshot was not used or not made. */
+  readonly note: string | null;
 }
 
 /** The host's resources that a VM has used so far, measured by the host; null if the host does not report a figure. */
@@ -231,6 +251,7 @@ export function readVmStatus(answer: Answer): VmStatus {
     bootMs: readCountOrNull(answer, 'bootMs', 'status') ?? 0,
     startedAtMs: readCount(answer, 'startedAtMs', 'status'),
     boots: readCount(answer, 'boots', 'status'),
+    start: readStart(answer),
     vmm: readVmm(answer),
     accelerator: readText(answer, 'accelerator', 'status'),
     kernel: readText(answer, 'kernel', 'status'),
@@ -249,6 +270,21 @@ export function readVmStatus(answer: Answer): VmStatus {
 /** A keeper without this field is of a build whose only VMM was QEMU, and its VM still runs. */
 function readVmm(status: Answer): string {
   return status['vmm'] === undefined ? 'qemu' : readText(status, 'vmm', 'status');
+}
+
+const COLD_START: VmStart = { kind: 'cold', key: null, note: null };
+
+/** A keeper without this field is of a build without snapshots, and its VM still runs. */
+function readStart(status: Answer): VmStart {
+  const start = status['start'];
+  if (start === undefined) return COLD_START;
+  if (!isRecord(start) || (start['kind'] !== 'cold' && start['kind'] !== 'snapshot'))
+    throw badAnswer('status', 'start', start);
+  return {
+    kind: start['kind'],
+    key: start['key'] === null ? null : readText(start, 'key', 'status'),
+    note: start['note'] === null ? null : readText(start, 'note', 'status'),
+  };
 }
 
 export function readFullDisk(status: Answer): FullDisk | null {

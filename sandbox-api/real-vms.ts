@@ -27,7 +27,7 @@ const READY_LIMIT_MS = 120_000;
 
 export interface RealVmsOptions {
   readonly stateDir: string;
-  readonly env: Pick<Environment, 'bootTimeoutMs' | 'diskFullLimitMs'>;
+  readonly env: Pick<Environment, 'bootTimeoutMs' | 'diskFullLimitMs' | 'snapshots'>;
   /** @throws CodedError `host/not-ready` */
   readonly pieces: () => Promise<VmPieces>;
   /** @throws CodedError `host/not-ready` */
@@ -49,6 +49,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
         hostMemoryMib: budgetMib,
         ...(env.bootTimeoutMs === null ? {} : { bootTimeoutMs: env.bootTimeoutMs }),
         ...(env.diskFullLimitMs === null ? {} : { diskFullLimitMs: env.diskFullLimitMs }),
+        ...(env.snapshots === null ? {} : { snapshots: env.snapshots }),
       }),
     );
 

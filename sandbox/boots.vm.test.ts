@@ -18,7 +18,7 @@ const count = Number(environment.variables['VOIDBOX_TEST_BOOTS'] ?? SHORT_COUNT)
 
 it(`${count} boots, ${AT_ONCE} at a time`, { timeout: (count / AT_ONCE + 1) * BOOT_LIMIT_MS }, async () => {
   const pieces = await resolveHostPieces(environment, { install: true });
-  const host = await createRealHost(pieces);
+  const host = await createRealHost(pieces, { snapshots: 'off' });
   const bootsMs: number[] = [];
   let next = 0;
   const bootInTurn = async (): Promise<void> => {

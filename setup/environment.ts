@@ -41,6 +41,11 @@ export interface Environment {
    * limit.
    */
   readonly orphanTimeoutMs: number | null;
+  /**
+   * `VOIDBOX_SNAPSHOTS=on|off` and `VOIDBOX_SNAPSHOTS_MAX_MB`: the folder of snapshots of booted guests, in the cache, and
+   * the limit of its size; null: each VM boots.
+   */
+  readonly snapshots: { readonly dir: string; readonly maxMib: number } | null;
   /** `VOIDBOX_DURABILITY=process|power`: the failures that a run survives without loss; null: see `durabilityOf`. */
   readonly durability: Durability | null;
   /** `VOIDBOX_SKILLS`: folders of skills, with `:` between them. */
@@ -95,8 +100,11 @@ export function readEnvironment(
     if (value !== null) piecePaths[piece] = resolve(value);
   }
   const temporalVariables = Object.keys(variables).filter((name) => NAMES_A_SERVER.test(name) && read(name) !== null);
+  const cacheDir = resolve(
+    read('VOIDBOX_CACHE_DIR') ?? join(read('XDG_CACHE_HOME') ?? join(home, '.cache'), 'voidbox'),
+  );
   return {
-    cacheDir: resolve(read('VOIDBOX_CACHE_DIR') ?? join(read('XDG_CACHE_HOME') ?? join(home, '.cache'), 'voidbox')),
+    cacheDir,
     stateDir: resolve(
       read('VOIDBOX_STATE_DIR') ?? join(read('XDG_STATE_HOME') ?? join(home, '.local', 'state'), 'voidbox'),
     ),
@@ -111,6 +119,7 @@ export function readEnvironment(
       read('VOIDBOX_ORPHAN_TIMEOUT_MS'),
       LEAST_ORPHAN_TIMEOUT_MS,
     ),
+    snapshots: snapshots(cacheDir, read('VOIDBOX_SNAPSHOTS'), read('VOIDBOX_SNAPSHOTS_MAX_MB')),
     durability: durability(read('VOIDBOX_DURABILITY')),
     skills: (read('VOIDBOX_SKILLS') ?? '')
       .split(':')
@@ -222,6 +231,25 @@ function kernelKind(value: string | null): Environment['kernelKind'] {
     `VOIDBOX_KERNEL_KIND is \`${value}\`, which is not a kernel kind.`,
     'Set it to debian or voidbox, or unset it.',
   );
+}
+
+/** The default limit of all snapshots together. */
+const SNAPSHOTS_MAX_MIB = 2_048;
+const SNAPSHOTS_LEAST_MIB = 128;
+
+function snapshots(cacheDir: string, value: string | null, maxMb: string | null): Environment['snapshots'] {
+  if (value !== null && value !== 'on' && value !== 'off')
+    throw new SetupError(
+      `VOIDBOX_SNAPSHOTS is \`${value}\`, which is neither on nor off.`,
+      'Set it to off to boot each VM, or unset it.',
+    );
+  const maxMib = maxMb === null ? SNAPSHOTS_MAX_MIB : Number(maxMb);
+  if (!Number.isSafeInteger(maxMib) || maxMib < SNAPSHOTS_LEAST_MIB || maxMib > 0xffff_ffff)
+    throw new SetupError(
+      `VOIDBOX_SNAPSHOTS_MAX_MB is \`${maxMb}\`, which is not a size in MiB.`,
+      `Set it to a whole number from ${SNAPSHOTS_LEAST_MIB}, or unset it.`,
+    );
+  return value === 'off' ? null : { dir: join(cacheDir, 'snapshots'), maxMib };
 }
 
 function durability(value: string | null): Durability | null {

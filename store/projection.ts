@@ -113,9 +113,9 @@ function projectVm(vm: VmView, body: VmEventBody, atMs: number): VmView {
     case 'vm-starting':
       return vm;
     case 'vm-ready': {
-      const { isolation, vmm, accelerator, kernel, jail, bootMs } = body;
+      const { isolation, vmm, accelerator, kernel, jail, bootMs, start = 'cold', snapshot = null } = body;
       const state = vm.state === 'starting' ? 'ready' : vm.state;
-      return { ...vm, state, isolation, vmm, accelerator, kernel, jail, bootMs };
+      return { ...vm, state, isolation, vmm, accelerator, kernel, jail, bootMs, start, snapshot };
     }
     case 'vm-lost':
       return { ...vm, state: 'lost', reason: body.reason };
@@ -189,6 +189,8 @@ function withVm(
     kernel: null,
     jail: null,
     bootMs: null,
+    start: null,
+    snapshot: null,
     reason: null,
   };
   const changed = view.outcome === null ? change(vm) : endVm(change(vm));

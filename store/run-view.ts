@@ -1,5 +1,6 @@
 /** The shapes into which `projection.ts` folds the events of a run, and their initial values. */
 import type { ModelUse } from '../domain/agent/budget.ts';
+import type { VmStartKind } from '../domain/run/event.ts';
 import type { BudgetPlan, DataRef, IsolationLevel } from '../domain/plan/plan.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
@@ -208,6 +209,10 @@ export interface VmView {
   readonly kernel: string | null;
   readonly jail: string | null;
   readonly bootMs: number | null;
+  /** How it began; null until it is ready. */
+  readonly start: VmStartKind | null;
+  /** The key of the snapshot from which it began; null: it booted. */
+  readonly snapshot: string | null;
   /** Why it was lost. */
   readonly reason: string | null;
   /** The activity of its door. Absent: no activity yet, or the VM has no door. */

@@ -91,6 +91,7 @@ async function buildProcessOptions(
     bootTimeoutMs: env.bootTimeoutMs,
     diskFullLimitMs: env.diskFullLimitMs,
     orphanTimeoutMs: env.orphanTimeoutMs,
+    snapshots: env.snapshots,
     embedded: values.embedded,
     durability: durabilityOf(env, values.embedded ? 'embedded' : 'own'),
     allowedMountRoots: values['allow-mounts'],

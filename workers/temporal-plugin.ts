@@ -296,7 +296,7 @@ class VoidboxPlugin implements WorkerPlugin {
   /** @throws Error that says how to set the host up */
   async #sandboxes(env: Environment, stateDir: string): Promise<HostSandboxes> {
     if (this.#options.sandbox === 'mock') return createMockSandboxes();
-    const { bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs } = env;
+    const { bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs, snapshots } = env;
     try {
       const { keeper } = await resolveStackPieces(env, { install: false });
       return createHostSandboxes({
@@ -308,6 +308,7 @@ class VoidboxPlugin implements WorkerPlugin {
         bootTimeoutMs,
         diskFullLimitMs,
         orphanTimeoutMs,
+        snapshots,
         allowsExec: this.#options.allowExec === true,
       });
     } catch (error) {

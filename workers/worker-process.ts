@@ -1,4 +1,5 @@
 /** A worker process: its host, its sessions and its Workers around one Temporal connection. */
+import type { SnapshotFolder } from '../native/index.ts';
 import { join } from 'node:path';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import type { SessionActivities } from '../activities/contract-session.ts';
@@ -47,6 +48,8 @@ export interface WorkerProcessOptions {
   readonly diskFullLimitMs: number | null;
   /** The time that a VM lives after its last lease renewal; null: the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
+  /** Snapshots of booted guests; null: each VM boots. */
+  readonly snapshots: SnapshotFolder | null;
   /** One's own machine: the spec's folder may be mounted, and the server is the state folder's. */
   readonly embedded: boolean;
   readonly durability: Durability;

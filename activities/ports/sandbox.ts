@@ -1,6 +1,7 @@
 /** VMs as activities use them: a backend that launches them, one VM, one command in a VM. */
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 import type { IsolationLevel, MountMode, SandboxMode, SandboxPlan } from '../../domain/plan/plan.ts';
+import type { VmStartKind } from '../../domain/run/event.ts';
 import type { VmIdentity } from '../../domain/run/vm-key.ts';
 import type { RetentionNote } from '../../domain/run/retained-vm.ts';
 import type { AgentLayer } from './agent-layers.ts';
@@ -61,6 +62,12 @@ export interface SandboxFacts {
   readonly kernel: string;
   readonly jail: string;
   readonly bootMs: number;
+  /** `snapshot`: the VM began as a copy of a guest that had booted. */
+  readonly start: VmStartKind;
+  /** The key of that snapshot. */
+  readonly snapshot: string | null;
+  /** The reason why a snapshot was not used or not made. */
+  readonly startNote: string | null;
   /** True if the launch found a living VM. */
   readonly attached: boolean;
   /** Distinguishes this VM from an earlier VM of its key whose end is no longer recorded. */

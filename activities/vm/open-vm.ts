@@ -62,6 +62,9 @@ export async function openVm(
       kernel: facts.kernel,
       jail: facts.jail,
       bootMs: facts.bootMs,
+      start: facts.start,
+      ...(facts.snapshot === null ? {} : { snapshot: facts.snapshot }),
+      ...(facts.startNote === null ? {} : { startNote: facts.startNote }),
     }),
   ]);
   return { lease, vm };

@@ -72,6 +72,8 @@ function withTextsCut(body: RunEventBody): RunEventBody {
         accelerator: cutText(body.accelerator),
         kernel: cutText(body.kernel),
         jail: cutText(body.jail),
+        ...(body.snapshot === undefined ? {} : { snapshot: cutText(body.snapshot) }),
+        ...(body.startNote === undefined ? {} : { startNote: cutText(body.startNote) }),
       };
     case 'vm-lost':
     case 'scope-restarted':

@@ -43,6 +43,9 @@ export interface RunEvent extends NewRunEvent {
   readonly seq: number;
 }
 
+/** `snapshot`: the VM began as a copy of a guest that had booted. */
+export type VmStartKind = 'cold' | 'snapshot';
+
 /**
  * Each variant documents its time, its writer and the events that may follow. An activity writes its own actions. Decisions of the
  * run machine are written for the workflow, by the next activity that it calls. Events that a dead worker did not write are
@@ -113,7 +116,14 @@ export type RunEventBody =
       readonly accelerator: string;
       readonly kernel: string;
       readonly jail: string;
+      /** The time from the VMM's start to the guest's answer. */
       readonly bootMs: number;
+      /** Absent: `cold`. */
+      readonly start?: VmStartKind;
+      /** The key of the snapshot from which the VM began; absent: it booted. */
+      readonly snapshot?: string;
+      /** The reason why a snapshot was not used or not made. */
+      readonly startNote?: string;
     }
   /**
    * The VM is gone, and not because it was released: by the stage that noticed it. `vm-stopped` follows, and

@@ -2,7 +2,14 @@
 import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-layers.ts';
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
-import { MicroVm, readHostFacts, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
+import {
+  MicroVm,
+  readHostFacts,
+  type HostFacts,
+  type LaunchConfig,
+  type SnapshotFolder,
+  type VmStatus,
+} from '../../native/index.ts';
 import type { Vmm, VmmLaunch } from './vmm.ts';
 
 /** The time beyond both boots, for making the disk and ending the first VM. */
@@ -58,6 +65,8 @@ export interface MicroVmOptions {
   readonly diskFullLimitMs?: number;
   /** The time for which a VM lives after its lease was last renewed. */
   readonly orphanTimeoutMs?: number;
+  /** Absent: each VM boots. */
+  readonly snapshots?: SnapshotFolder;
   /** Whether users may run commands in a VM while its stages run; absent: they may not. */
   readonly allowsExec?: boolean;
 }
@@ -107,7 +116,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
       image === undefined ? null : findRootDisk(image, options),
     ]);
     const bootTimeoutMs = options.bootTimeoutMs ?? vmm.bootTimeoutMs;
-    const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib } = options;
+    const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib, snapshots } = options;
     const config = {
       ...launchConfig(
         wanted,
@@ -119,6 +128,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
       ),
       ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
       ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
+      ...(snapshots === undefined ? {} : { snapshots }),
       ...(budgetMib === undefined ? {} : { budget: { memoryMib: budgetMib(), overheadMib: vmm.overheadMib } }),
       ...wanted.extra,
     };
@@ -235,6 +245,9 @@ export function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
     kernel: status.kernel,
     jail: status.jail,
     bootMs: status.bootMs,
+    start: status.start.kind,
+    snapshot: status.start.key,
+    startNote: status.start.note,
     attached: vm.attached,
     vmLife: String(status.startedAtMs),
     hadCommands: status.execs.length > 0,

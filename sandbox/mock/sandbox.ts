@@ -17,7 +17,17 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
   const what = { isolation: 'none', vmm: 'mock', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' } as const;
   const guard = createGuard(vm, hold);
   return {
-    facts: { ...what, bootMs, attached, vmLife: life, hadCommands, fence: hold.fence },
+    facts: {
+      ...what,
+      bootMs,
+      start: 'cold',
+      snapshot: null,
+      startNote: null,
+      attached,
+      vmLife: life,
+      hadCommands,
+      fence: hold.fence,
+    },
     ...createCommandOps(vm, hold, guard),
     ...createFileOps(vm, guard),
     ...createLifeOps(vm, hold, guard),

@@ -1,7 +1,7 @@
 /** The sandboxes of a host for a worker. A plan selects the backend; listing and releasing need only the key. */
 import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
-import { keepVmAlive, readHostFacts, vmRunDir } from '../../native/index.ts';
+import { keepVmAlive, readHostFacts, vmRunDir, type SnapshotFolder } from '../../native/index.ts';
 import type { FindRootDisk, FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
 import { createSandboxBackends, largestOverheadMib, selectBackend } from '../../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../../sandbox/sweep.ts';
@@ -36,6 +36,8 @@ export interface HostSandboxOptions {
   readonly diskFullLimitMs: number | null;
   /** The time that a VM lives after its last lease renewal; null: the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
+  /** Null: each VM boots. */
+  readonly snapshots: SnapshotFolder | null;
   /** Whether `voidbox exec` may enter VMs of stages that run. */
   readonly allowsExec: boolean;
 }
@@ -52,6 +54,7 @@ export function createHostSandboxes({
   bootTimeoutMs,
   diskFullLimitMs,
   orphanTimeoutMs,
+  snapshots,
   allowsExec,
 }: HostSandboxOptions): HostSandboxes {
   const vms = vmsDir(stateDir);
@@ -68,6 +71,7 @@ export function createHostSandboxes({
     ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),
     ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
     ...(orphanTimeoutMs === null ? {} : { orphanTimeoutMs }),
+    ...(snapshots === null ? {} : { snapshots }),
   });
   let sweeping: Promise<readonly SweptHostVm[]> | null = null;
   return {

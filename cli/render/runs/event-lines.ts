@@ -287,7 +287,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'vm-starting':
       return `vm ${sanitizeLine(body.scope)} starting${body.generation > 0 ? ` (generation ${body.generation})` : ''}`;
     case 'vm-ready':
-      return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)} ${style.dim(`(${describeVmFacts(body)})`)}`;
+      return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)}${body.start === 'snapshot' ? ' from a snapshot' : ''} ${style.dim(`(${describeVmFacts(body)})`)}${body.startNote === undefined ? '' : style.dim(`; ${sanitizeLine(body.startNote)}`)}`;
     case 'vm-lost':
       return style.yellow(`vm ${sanitizeLine(body.scope)} lost: ${sanitizeLine(body.reason)}`);
     case 'network':

@@ -47,6 +47,8 @@ const SUCCEEDED = run(
         kernel: '6.12.1',
         jail: 'bubblewrap',
         bootMs: 4_100,
+        start: 'snapshot',
+        snapshot: 'abc',
         reason: null,
       },
     ],

@@ -129,7 +129,10 @@ function renderVms(view: RunView, style: Style): string[] {
   if (seen.length === 0) return [];
   const lines = seen.map((vm) => {
     const generation = vm.generation > 0 ? ` (generation ${vm.generation})` : '';
-    const boot = vm.bootMs === null ? '' : `, booted in ${formatDurationMs(vm.bootMs)}`;
+    const boot =
+      vm.bootMs === null
+        ? ''
+        : `, ${vm.start === 'snapshot' ? 'started from a snapshot' : 'booted'} in ${formatDurationMs(vm.bootMs)}`;
     return style.dim(
       `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${describeVmFacts(vm)}${boot}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
     );

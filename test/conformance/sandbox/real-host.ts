@@ -5,6 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { LaunchSpec, SandboxBackend } from '../../../activities/ports/sandbox.ts';
+import type { SnapshotFolder } from '../../../native/index.ts';
 import { createQemuBackend } from '../../../sandbox/micro-vm/qemu/backend.ts';
 import type { QemuPieces } from '../../../sandbox/micro-vm/qemu/qemu.ts';
 import { sweepVms } from '../../../sandbox/sweep.ts';
@@ -30,17 +31,24 @@ export const SMALL_VM: LaunchSpec = {
 
 export async function createRealHost(
   pieces: QemuPieces,
-  options: { readonly bootTimeoutMs?: number; readonly guestSilenceMs?: number } = {},
+  options: {
+    readonly bootTimeoutMs?: number;
+    readonly guestSilenceMs?: number;
+    readonly snapshots?: SnapshotFolder | 'off';
+  } = {},
 ): Promise<RealHost> {
   const base = await mkdtemp(join(tmpdir(), 'voidbox-vms-'));
   const vmsDir = join(base, 'vms');
+  const { snapshots, ...limits } = options;
+  const folder = snapshots === 'off' ? null : (snapshots ?? readEnvironment().snapshots);
   const backend = createQemuBackend({
     vmsDir,
     keeper: pieces.keeper,
     pieces: async () => pieces,
     extra: async (name) => (await resolveOptionalPieces(readEnvironment(), [name], { install: true })).get(name)!,
     hostMemoryMib: () => Math.floor(totalmem() / 2 ** 20),
-    ...options,
+    ...(folder === null ? {} : { snapshots: folder }),
+    ...limits,
   });
   return {
     pieces,

@@ -1,0 +1,143 @@
+/** VMs that start from a snapshot: what makes each one a machine of its own, and what a damaged snapshot costs. */
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { LaunchSpec, Sandbox } from '../activities/ports/sandbox.ts';
+import { readEnvironment } from '../setup/environment.ts';
+import { resolveHostPieces } from '../setup/resolve.ts';
+import { limit, request, textOf } from '../test/conformance/sandbox/behaviour.ts';
+import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
+
+/** A size that no other test has, so that this file makes its own snapshot. */
+const VM: LaunchSpec = { ...SMALL_VM, memoryMib: 160 };
+
+let folder: string;
+let host: RealHost;
+let count = 0;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'voidbox-snapshots-'));
+  const pieces = await resolveHostPieces(readEnvironment(), { install: true });
+  host = await createRealHost(pieces, { snapshots: { dir: join(folder, 'snapshots'), maxMib: 1024 } });
+});
+afterAll(async () => {
+  expect(await host.dispose()).toEqual([]);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function launch(spec: LaunchSpec = VM): Promise<Sandbox> {
+  const key = { runId: 'snapshots', scope: `vm-${(count += 1)}`, instance: [], generation: 0 };
+  return await host.backend.launch(key, spec, limit());
+}
+
+/** The names of complete snapshots. */
+function listSnapshots(): readonly string[] {
+  return readdirSync(join(folder, 'snapshots')).filter((name) => !name.startsWith('.'));
+}
+
+/** The keeper publishes a snapshot beside the first VM's work. */
+async function makeSnapshot(): Promise<string> {
+  const vm = await launch();
+  expect(vm.facts).toMatchObject({ start: 'cold', snapshot: null, startNote: null });
+  await expect.poll(listSnapshots).toHaveLength(1);
+  await vm.stop();
+  return listSnapshots()[0]!;
+}
+
+const IDENTITY = [
+  'cat /proc/sys/kernel/random/boot_id',
+  'cat /proc/sys/kernel/random/uuid',
+  'head -c 16 /dev/urandom | od -An -tx1',
+  'date +%s',
+  'cut -d" " -f1 /proc/uptime',
+  'ls /workspace /tmp | grep -c planted || true',
+].join('\n');
+
+it('two VMs of one snapshot have their own random numbers, ids, disks and time', async () => {
+  const key = await makeSnapshot();
+  const record = JSON.parse(readFileSync(join(folder, 'snapshots', key, 'snapshot.json'), 'utf8')) as {
+    createdAtMs: number;
+  };
+  const seen: string[][] = [];
+  for (const diskMib of [64, 256]) {
+    const launchedAtMs = Date.now();
+    const vm = await launch({ ...VM, diskMib });
+    expect(vm.facts).toMatchObject({ start: 'snapshot', snapshot: key, startNote: null });
+    const lines = (await textOf(vm, request('sh', ['-c', IDENTITY]))).trim().split('\n');
+    expect(Math.abs(Number(lines[3]) - Date.now() / 1000)).toBeLessThan(2);
+    // A guest that had booted for this launch would be younger than its launch.
+    const uptimeMs = Number(lines[4]) * 1000;
+    expect(uptimeMs).toBeGreaterThan(0);
+    expect(record.createdAtMs).toBeLessThan(launchedAtMs);
+    expect(lines[5]).toBe('0');
+    const size = await textOf(vm, request('sh', ['-c', 'df -k /workspace | tail -1 | tr -s " " | cut -d" " -f2']));
+    expect(Number(size) / 1024).toBeGreaterThan(diskMib * 0.8);
+    expect(Number(size) / 1024).toBeLessThanOrEqual(diskMib);
+    await textOf(vm, request('sh', ['-c', 'touch /workspace/planted /tmp/planted']));
+    await vm.stop();
+    seen.push(lines.slice(0, 3));
+  }
+  for (const [index, value] of seen[0]!.entries()) expect(seen[1]![index]).not.toBe(value);
+});
+
+it('a VMM has no descriptor of the snapshot from which it started', async () => {
+  const vm = await launch();
+  expect(vm.facts.start).toBe('snapshot');
+  const open = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => commandOf(pid).includes('-incoming'))
+    .flatMap((pid) => readdirSync(`/proc/${pid}/fd`).map((fd) => targetOf(`/proc/${pid}/fd/${fd}`)));
+  expect(open.length).toBeGreaterThan(0);
+  expect(open.filter((target) => target.includes('snapshots'))).toEqual([]);
+  await vm.stop();
+});
+
+it('a snapshot that QEMU cannot read costs a boot each time, and is deleted after the second', async () => {
+  const [key] = listSnapshots();
+  const state = join(folder, 'snapshots', key!, 'state');
+  const before = statSync(state, { bigint: true });
+  const bytes = readFileSync(state);
+  bytes.fill(0xff, 0, 4096);
+  writeFileSync(state, bytes);
+  // Only a hash of the whole file would find the damage, and each start would wait for it.
+  utimesSync(state, Number(before.atimeNs) / 1e9, Number(before.mtimeNs) / 1e9);
+  const record = join(folder, 'snapshots', key!, 'snapshot.json');
+  const text = readFileSync(record, 'utf8');
+  writeFileSync(
+    record,
+    text.replace(/"stateMtimeNs":\d+/, `"stateMtimeNs":${statSync(state, { bigint: true }).mtimeNs}`),
+  );
+  for (let attempt = 1; attempt <= 2; attempt++) {
+    const vm = await launch();
+    expect(vm.facts).toMatchObject({ start: 'cold', startNote: expect.stringContaining(`snapshot ${key}`) });
+    expect(await textOf(vm, request('echo', ['works']))).toBe('works');
+    await vm.stop();
+    expect(listSnapshots()).toEqual(attempt === 1 ? [key] : []);
+  }
+});
+
+function commandOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+function targetOf(link: string): string {
+  try {
+    return readlinkSync(link);
+  } catch {
+    return '';
+  }
+}
