@@ -72,8 +72,8 @@ test('`--allow-git` allows a repository and what lies below it', async () => {
     code: 'cli/git-refused',
   });
   expect(() => parsePlaces(['github.com'])).toThrow('is not HOST/PATH');
-  expect(() => parsePlaces(['github.com/*'])).toThrow('`github.com/*` is not HOST/PATH: no `*` is a pattern');
-  expect(() => parsePlaces(['https://github.com/acme/*'])).toThrow('no `*` is a pattern');
+  expect(() => parsePlaces(['github.com/*'])).toThrow('`github.com/*` is not HOST/PATH: `*` is not a pattern');
+  expect(() => parsePlaces(['https://github.com/acme/*'])).toThrow('`*` is not a pattern');
 });
 
 test('an address that could mean another repository is refused, whatever is allowed', async () => {

@@ -234,7 +234,7 @@ describe('voidbox apply', () => {
     expect([code, stderr]).toEqual([
       0,
       expect.stringMatching(
-        /^changes of agents that did not succeed are left out \(test\): voidbox apply --partial r1\nstage fix: /,
+        /^changes of agents that did not succeed are not included \(test\): voidbox apply --partial r1\nstage fix: /,
       ),
     ]);
     expect((await terminal.type('apply', 'r1', '--check', '--partial')).stderr).toMatch(/^stage test \(partial/);

@@ -320,7 +320,7 @@ describe('a run whose events are damaged', () => {
       damagedRuns: [{ runId: 'beginning' }],
     });
     expect((await terminal.type('set-aside', '--all')).stdout).toMatch(
-      /^left beginning where it is: it has no event yet, and no server answers.*\n.*set-aside beginning\n$/,
+      /^did not move beginning: it has no event yet, and no server answers.*\n.*set-aside beginning\n$/,
     );
     expect(JSON.parse((await terminal.type('set-aside', '--all', '--json')).stdout)).toMatchObject({
       runs: [],

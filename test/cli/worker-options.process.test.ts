@@ -13,8 +13,8 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 /** A place with `*` allows nothing, because services are compared as they are written. */
 test.each([
-  ['*', ': no `*` is a pattern'],
-  ['*:5432', ': no `*` is a pattern'],
+  ['*', ': `*` is not a pattern'],
+  ['*:5432', ': `*` is not a pattern'],
   ['127.0.0.1', ''],
   ['127.0.0.1:0', ''],
   ['10.0.0.0/8:80', ''],

@@ -67,7 +67,7 @@ test('files of the folder are listed, of a definition and of a spec', async () =
     expect(await validate(file, text('*.csv'))).toMatchObject({ code: 0, stderr: '' });
     expect(await validate(file, text('*.txt'))).toMatchObject({
       code: 0,
-      stderr: expect.stringContaining('no file below /DIR/specs is like "*.txt"'),
+      stderr: expect.stringContaining('no file below /DIR/specs matches "*.txt"'),
     });
   }
 });
