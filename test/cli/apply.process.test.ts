@@ -319,7 +319,7 @@ describe('voidbox apply', () => {
     const branch = await terminal.type('apply', 'r1', '--stage', 'fixes[1].check', '--branch');
     expect([branch.code, branch.stderr]).toEqual([0, expect.stringContaining('branch voidbox/r1/fixes-1-.check in')]);
     const bare = await terminal.type('apply', 'r1', '--stage', 'fixes.work');
-    expect([bare.code, bare.stderr]).toEqual([2, expect.stringContaining('done for each item of fixes: name one')]);
+    expect([bare.code, bare.stderr]).toEqual([2, expect.stringContaining('runs for each item of fixes: name one')]);
     const none = await terminal.type('apply', 'r1', '--stage', 'fixes[7].work');
     expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('there is no such item')]);
   });

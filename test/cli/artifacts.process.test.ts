@@ -215,7 +215,7 @@ describe('items of a list', () => {
     const bare = await terminal.type('artifacts', 'i1', 'get', 'fixes.work');
     expect([bare.code, bare.stderr]).toEqual([
       2,
-      expect.stringMatching(/done for each item of fixes[^]*Name one: 'fixes\[0\]\.work', 'fixes\[1\]\.work'/),
+      expect.stringMatching(/runs for each item of fixes[^]*Name one: 'fixes\[0\]\.work', 'fixes\[1\]\.work'/),
     ]);
     const none = await terminal.type('artifacts', 'i1', 'get', 'fixes[7].work');
     expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('there is no such item')]);
