@@ -6,6 +6,7 @@ const STATUS = {
   vmKey: 'r/s/0',
   fence: 1,
   bootMs: 5,
+  start: { kind: 'snapshot', key: 'ab', note: null },
   startedAtMs: 1_700_000_000_000,
   boots: 1,
   vmm: 'qemu',
@@ -30,7 +31,14 @@ test('a status without vmm is of a keeper that has QEMU only', () => {
   expect(() => readVmStatus({ ...STATUS, vmm: null })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
 });
 
-test.each(Object.keys(STATUS).filter((field) => field !== 'vmm'))(
+test('a status without start is of a keeper that has no snapshots', () => {
+  const { start: _, ...rest } = STATUS;
+  expect(readVmStatus(rest).start).toEqual({ kind: 'cold', key: null, note: null });
+  for (const start of [null, { kind: 'warm', key: null, note: null }, { kind: 'cold', key: 1, note: null }])
+    expect(() => readVmStatus({ ...STATUS, start })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
+});
+
+test.each(Object.keys(STATUS).filter((field) => field !== 'vmm' && field !== 'start'))(
   'a status without %s is of a broken keeper',
   (field) => {
     const { [field]: _, ...rest } = STATUS as Record<string, unknown>;

@@ -202,6 +202,8 @@ describe('projection', () => {
             "kernel": "6.12",
             "reason": null,
             "scope": "main",
+            "snapshot": null,
+            "start": "cold",
             "state": "stopped",
             "vmKey": "r/main/1",
             "vmm": "qemu",

@@ -43,11 +43,11 @@ function toSpec({ place, mark, text }: Block): string | null {
   };
   switch (mark) {
     case 'in: spec':
-      return stringify({ ...head, kind: 'workflow', workflow: { steps: [STAGE] }, ...(piece as object) });
+      return stringify({ ...head, ...whole(piece as object) });
     case 'in: stage':
       return stringify({ ...head, kind: 'pipeline', pipeline: { boxes: [{ ...STAGE, ...(piece as object) }] } });
     case 'in: steps':
-      return stringify({ ...head, kind: 'workflow', workflow: { steps: piece } });
+      return stringify({ ...head, kind: 'workflow', workflow: toWorkflow(piece as readonly Step[]) });
     case 'in: boxes':
       return stringify({ ...head, kind: 'pipeline', pipeline: { boxes: withSources(piece as readonly Box[]) } });
     default:
@@ -55,6 +55,26 @@ function toSpec({ place, mark, text }: Block): string | null {
         `${place}: write <!-- in: spec, stage, steps or boxes -->, or <!-- not a spec -->, before the block`,
       );
   }
+}
+
+/** A piece of the top level, with steps if it has no stages. */
+function whole(piece: object): object {
+  if ('pipeline' in piece) return { kind: 'pipeline', ...piece };
+  return { kind: 'workflow', workflow: { steps: [STAGE] }, ...piece };
+}
+
+interface Step {
+  readonly name: string;
+  readonly depends_on?: readonly string[];
+}
+
+/** Adds the steps that these steps name. The last step gives the result. */
+function toWorkflow(steps: readonly Step[]): object {
+  const own = new Set(steps.map(({ name }) => name));
+  const read = [...JSON.stringify(steps).matchAll(/\bstages\.(\w+)/g)].map(([, name]) => name!);
+  const named = new Set([...steps.flatMap(({ depends_on: names = [] }) => names), ...read]);
+  const added = [...named].filter((name) => !own.has(name)).map((name) => ({ name, run: 'true' }));
+  return { steps: [...added, ...steps], output_step: steps.at(-1)?.name };
 }
 
 interface Box {
@@ -71,8 +91,11 @@ function withSources(boxes: readonly Box[]): readonly unknown[] {
 async function findErrors(spec: string): Promise<readonly string[]> {
   // An image of a path is a file of the reader.
   const text = spec.replace(/image: \.\/[\w.-]+/g, 'image: dev');
-  const { params = {} } = parse(spec) as { readonly params?: Readonly<Record<string, { readonly default?: string }>> };
-  const given = Object.keys(params).filter((name) => params[name]?.default === undefined);
+  const { params = {} } = parse(spec) as { readonly params?: Readonly<Record<string, unknown>> };
+  // `rows: 3` is the short form of a default.
+  const given = Object.entries(params).flatMap(([name, param]) =>
+    param !== null && (typeof param !== 'object' || 'default' in param) ? [] : [name],
+  );
   const options = {
     baseDir: '/specs',
     params: Object.fromEntries(given.map((name) => [name, 'main'])),

@@ -28,10 +28,10 @@ export function bytesSink(
   const show = (end: number): Promise<void> => {
     clearTimeout(late);
     late = undefined;
-    const text = paint(sanitize(rest.slice(0, end)));
+    const text = sanitize(rest.slice(0, end));
     rest = rest.slice(end);
     if (rest !== '') showLater();
-    if (text !== '') shown = shown.then(() => sink.write(text));
+    if (text !== '') shown = shown.then(() => sink.write(paint(text)));
     return shown;
   };
   const showLater = (): void => {

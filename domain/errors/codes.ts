@@ -128,7 +128,7 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The value of an argument, a variable or a message of a stage could not be computed: its expression reads a value that is absent, its result is not a text or is too large, or an output is not UTF-8 text.',
+      'The value of an argument, a variable or a message of a stage could not be computed. Its expression reads a value that is absent, its result is not a text or is too large, or an output is not UTF-8 text.',
     remedy:
       'Correct the expression as the message says; [Outputs in arguments and variables](spec.md#outputs-in-arguments-and-variables) lists the limits. Then run again.',
   },

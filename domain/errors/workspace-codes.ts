@@ -6,7 +6,7 @@ export const WORKSPACE_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The repository of a workspace cannot be packed or unpacked: it is not a git repository, has no such ref, is larger than a workspace may be, or does not fit the disk of the VM.',
+      'The repository of a workspace cannot be packed or unpacked. It is not a git repository, has no such ref, is larger than a workspace may be, or does not fit the disk of the VM.',
     remedy: 'Follow the message; [Limits](workspaces.md#limits) lists the largest sizes.',
   },
   'workspace/refused': {

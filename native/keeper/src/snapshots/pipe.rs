@@ -1,4 +1,4 @@
-//! The pipes between a VMM and the file of a snapshot. A thread copies, so that the keeper serves its clients meanwhile.
+//! The pipes between a VMM and the file of a snapshot. A thread copies, and the keeper serves its clients.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -54,7 +54,7 @@ impl Writing {
     }
 
     /// Publishes the snapshot after the VMM has reported that it is complete. The thread ends when the snapshot is on the
-    /// disk; it returns the key or the reason why there is none.
+    /// disk; it returns the reason if there is no snapshot.
     pub fn publish(self, record: Record) -> io::Result<JoinHandle<io::Result<()>>> {
         thread::Builder::new()
             .name("publish".into())
