@@ -16,6 +16,8 @@ describe('readEnvironment', () => {
       VOIDBOX_BOOT_TIMEOUT_MS: '',
       VOIDBOX_ORPHAN_TIMEOUT_MS: '',
       VOIDBOX_DURABILITY: '',
+      VOIDBOX_SNAPSHOTS: '',
+      VOIDBOX_SNAPSHOTS_MAX_MB: '',
       TEMPORAL_ADDRESS: '',
       TEMPORAL_PROFILE: '',
       TEMPORAL_NAMESPACE: '',
@@ -60,9 +62,20 @@ describe('readEnvironment', () => {
     ['VOIDBOX_ORPHAN_TIMEOUT_MS', '15m'],
     ['VOIDBOX_ORPHAN_TIMEOUT_MS', '9999'],
     ['VOIDBOX_DURABILITY', 'disk'],
+    ['VOIDBOX_SNAPSHOTS', 'none'],
+    ['VOIDBOX_SNAPSHOTS_MAX_MB', '127'],
+    ['VOIDBOX_SNAPSHOTS_MAX_MB', '2 GB'],
   ])('%s=%s is rejected instead of using the default', (name, value) => {
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(SetupError);
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(`${name} is \`${value}\``);
+  });
+
+  test('VMs start from snapshots in the cache by default', () => {
+    const HOME = '/home/me';
+    const dir = '/home/me/.cache/voidbox/snapshots';
+    expect(readEnvironment({ HOME }).snapshots).toEqual({ dir, maxMib: 2_048 });
+    expect(readEnvironment({ HOME, VOIDBOX_SNAPSHOTS_MAX_MB: '128' }).snapshots).toEqual({ dir, maxMib: 128 });
+    expect(readEnvironment({ HOME, VOIDBOX_SNAPSHOTS: 'off' }).snapshots).toBeNull();
   });
 
   test('runs survive the same failures as the embedded server by default', () => {
