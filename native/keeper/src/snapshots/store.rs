@@ -128,9 +128,7 @@ impl Store {
         if free_bytes(&self.dir)? < expected_bytes + SPARE_BYTES {
             return Ok(None);
         }
-        // The file stays: two keepers could lock two files of one name. So there are few of them, and keys share them.
-        let path = self.dir.join(format!(".lock-{}", &key.hex[..2]));
-        let Some(lock) = try_lock_file(&path)? else {
+        let Some(lock) = self.try_lock(&key.hex)? else {
             return Ok(None);
         };
         if fs::symlink_metadata(self.folder(&key.hex)).is_ok() {
@@ -149,6 +147,19 @@ impl Store {
             },
             _lock: lock,
         }))
+    }
+
+    /// The lock's file stays: two keepers could lock two files of one name. So there are few of them, and keys share them.
+    fn try_lock(&self, key: &str) -> io::Result<Option<File>> {
+        let prefix = key.get(..2).unwrap_or("other");
+        try_lock_file(&self.dir.join(format!(".lock-{prefix}")))
+    }
+
+    /// Removes a partial snapshot whose keeper died. A keeper that lives holds the lock.
+    fn remove_abandoned(&self, key: &str, partial: &Path) {
+        if let Ok(Some(_lock)) = self.try_lock(key) {
+            let _ = fs::remove_dir_all(partial);
+        }
     }
 
     /// Removes a snapshot. A VM that starts from it has opened its file already.
@@ -170,6 +181,9 @@ impl Store {
             };
             if name.starts_with(".gone-") {
                 let _ = fs::remove_dir_all(entry.path());
+            }
+            if let Some(key) = name.strip_prefix(".new-") {
+                self.remove_abandoned(key, &entry.path());
             }
             if name.starts_with('.') || name == kept.key {
                 continue;
@@ -413,6 +427,8 @@ mod tests {
         let partial = store.dir.join(format!(".new-{}", key.hex));
         fs::create_dir(&partial).unwrap();
         fs::write(partial.join(STATE), "half").unwrap();
+        // No launch has this key again, such as one of an earlier boot of the host.
+        fs::create_dir(store.dir.join(".new-0123")).unwrap();
         assert!(matches!(store.find(&key), Lookup::Absent));
         make(&store, &key, 10);
         assert_eq!(names(&store), std::slice::from_ref(&key.hex));
