@@ -1,6 +1,5 @@
 import { AppError } from '../app/app-error.ts';
 import { COMMANDS, type CommandEntry, type CommandFamily } from './command-table.ts';
-import { renderCommandHelp } from './command-help.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderFamilyHelp, renderFirstSteps, renderHelp } from './help.ts';
@@ -92,8 +91,11 @@ async function runCommand(
     module.configure(command);
     const { help: own } = module;
     if (own?.usage !== undefined) command.usage(own.usage);
-    if (own !== undefined)
+    if (own !== undefined) {
+      // Most commands have no such help.
+      const { renderCommandHelp } = await import('./command-help.ts');
       command.configureHelp({ formatHelp: (each, helper) => renderCommandHelp(each, helper, own) });
+    }
     typed = argv.map((each) => (module.withEquals?.includes(each) === true ? `${each}=` : each));
     // The parser takes the first one away.
     const separator = module.hasSeparator === true ? typed.indexOf('--') : -1;

@@ -233,21 +233,15 @@ function kernelKind(value: string | null): Environment['kernelKind'] {
   );
 }
 
-/** The default limit of all snapshots together. */
-const SNAPSHOTS_MAX_MIB = 2_048;
-const SNAPSHOTS_LEAST_MIB = 128;
-
 function snapshots(cacheDir: string, value: string | null, maxMb: string | null): Environment['snapshots'] {
   if (value !== null && value !== 'on' && value !== 'off')
-    throw new SetupError(
-      `VOIDBOX_SNAPSHOTS is \`${value}\`, which is neither on nor off.`,
-      'Set it to off to boot each VM, or unset it.',
-    );
-  const maxMib = maxMb === null ? SNAPSHOTS_MAX_MIB : Number(maxMb);
-  if (!Number.isSafeInteger(maxMib) || maxMib < SNAPSHOTS_LEAST_MIB || maxMib > 0xffff_ffff)
+    throw new SetupError(`VOIDBOX_SNAPSHOTS is \`${value}\`, which is neither on nor off.`, 'Set it to on or off.');
+  const maxMib = Number(maxMb ?? 2_048);
+  // One snapshot has up to 80 MiB.
+  if (!Number.isSafeInteger(maxMib) || maxMib < 128 || maxMib > 0xffff_ffff)
     throw new SetupError(
       `VOIDBOX_SNAPSHOTS_MAX_MB is \`${maxMb}\`, which is not a size in MiB.`,
-      `Set it to a whole number from ${SNAPSHOTS_LEAST_MIB}, or unset it.`,
+      'Set it to a whole number from 128.',
     );
   return value === 'off' ? null : { dir: join(cacheDir, 'snapshots'), maxMib };
 }

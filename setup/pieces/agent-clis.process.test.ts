@@ -114,7 +114,7 @@ it('a package other than the pinned one is rejected, and no part of it is kept',
   const other = { ...cli, integrity: CODEX.integrity };
   const refused = agentCliPiece(other).get!(await context());
   await expect(refused).rejects.toThrow(
-    `The file that npm downloaded for @acme/tool@1.2.3 is not that package: its hash is ${cli.integrity}, and ${CODEX.integrity} is expected.`,
+    `The file that npm downloaded for @acme/tool@1.2.3 is not that package: its hash is ${cli.integrity}, but ${CODEX.integrity} is expected.`,
   );
   expect(await agentCliPiece(other).find(await context())).toBeNull();
   expect(readdirSync(join(folder, 'cache', 'tmp'))).toEqual([]);

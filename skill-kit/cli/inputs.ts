@@ -77,7 +77,7 @@ export class Inputs {
     } catch (cause) {
       if (cause instanceof FolderAsInput)
         throw new UsageError(
-          `--${name} (standard input) cannot be read: ${cause.message}. Give a file or a pipe: \`< FILE\`, not \`< FOLDER\`.`,
+          `--${name} (standard input) cannot be read: ${cause.message}. Use a file or a pipe: \`< FILE\`, not \`< FOLDER\`.`,
         );
       throw new Error(`--${name} (standard input) cannot be read: ${messageOf(cause)}. Pass JSON that ends.`, {
         cause,

@@ -171,7 +171,10 @@ describe('voidbox apply --3way', () => {
     expect([status(), read('both.txt')]).toEqual([before, 'one\nmine\nthree\n']);
     for (const other of ['--branch', '--patch']) {
       const refused = await left.terminal.type('apply', 'r1', '--3way', other);
-      expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining(`${other} excludes it`)]);
+      expect([refused.code, refused.stderr]).toEqual([
+        2,
+        expect.stringContaining(`--3way and ${other} cannot be combined`),
+      ]);
     }
   });
 

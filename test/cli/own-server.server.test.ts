@@ -189,7 +189,7 @@ test.each(['approve', 'reject'])(
     expect(alone.stdout).toBe(again.stdout);
 
     const done = command === 'approve' ? 'approved' : 'rejected';
-    const stands = `takes no answer; release was ${done} by ada at ${receipt.at}`;
+    const stands = `accepts no answers; release was ${done} by ada at ${receipt.at}`;
     const replaced = (from: string, to: string) => line.map((word) => (word === from ? to : word));
     const others = [
       replaced(command, command === 'approve' ? 'reject' : 'approve'),

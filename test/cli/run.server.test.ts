@@ -289,7 +289,7 @@ describe('a run by the command line', () => {
       expect(stderr).toMatch(
         /^error: run pruned-1 \(succeeded\) was pruned from this host: its events, logs and outputs/,
       );
-      expect(stderr).toMatch(/its history on the Temporal server: http:\S+\/pruned-1\n/);
+      expect(stderr).toMatch(/The Temporal server still has its history: http:\S+\/pruned-1\n/);
     }
     expect(JSON.parse((await voidbox('result', 'pruned-1', '--json')).stderr)).toMatchObject({
       error: { code: 'cli/run-pruned' },

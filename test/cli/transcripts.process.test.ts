@@ -230,6 +230,7 @@ describe('runs that have ended', () => {
       runs: [],
       hasMore: false,
       admitting: null,
+      asking: null,
     });
   });
 

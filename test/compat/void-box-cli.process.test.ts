@@ -74,7 +74,7 @@ test.each(REFUSED)('$file is refused, for the reason that the table names', asyn
  */
 function firstRefusal(needs: string): { readonly code: number; readonly says: string } {
   const image = imageOf(needs);
-  if (image !== null) return { code: 2, says: `the image "${image}" is a name of a registry` };
+  if (image !== null) return { code: 2, says: `the image "${image}" is a name in a registry` };
   return { code: 3, says: `the spec reads \`${variablesOf(needs)[0]}\`` };
 }
 
