@@ -219,7 +219,7 @@ test.each([
   ['retry shop-1 --max-turns 3', 'start a fork: voidbox fork shop-1 FILE'],
   ['retry shop-1 --continue --agent-timeout 8d', 'from 1s to 7d'],
   ['retry shop-1 --continue --max-turns 1.5', 'It must be a whole number from 1 to 100000'],
-  ['retry shop-3', 'nothing of run shop-3 is left to run'],
+  ['retry shop-3', 'nothing of run shop-3 has to run again'],
   ['fork shop-1 none.yaml', 'the file `none.yaml` does not exist'],
 ])(
   '%s is refused before anything is started',
