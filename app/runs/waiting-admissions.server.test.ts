@@ -140,7 +140,7 @@ test('a run whose admission runs has the time since its start, and is an ordinar
   for (const end = Date.now() + 20_000; ; await sleep(50)) {
     if ((await listed()).admitting?.runs.length === 0 || Date.now() > end) break;
   }
-  expect(await listed()).toEqual({ runs: [], hasMore: false, admitting: { runs: [], hasMore: false } });
+  expect(await listed()).toEqual({ runs: [], hasMore: false, admitting: { runs: [], hasMore: false }, asking: null });
   const here = await listed([], { VOIDBOX_STATE_DIR: stack.stateDir });
   expect(here.admitting?.runs).toEqual([]);
   expect(here.runs.map((run) => run.runId)).toContain(runId);
@@ -207,7 +207,10 @@ test('a server without our search attributes lists the run too', async () => {
 test('a server that is away or has no such namespace costs a warning', async () => {
   for (const more of [{ TEMPORAL_ADDRESS: '127.0.0.1:1' }, { TEMPORAL_NAMESPACE: 'nope' }]) {
     const { code, stdout, stderr } = await list(['--json'], more);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: '{"runs":[],"hasMore":false,"admitting":null}\n' });
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: '{"runs":[],"hasMore":false,"admitting":null,"asking":null}\n',
+    });
     expect(stderr).toMatch(/^warning: .*; the list shows what this host recorded\n$/);
   }
 });
