@@ -31,8 +31,9 @@ beforeAll(async () => {
   host = await createRealHost(pieces, { snapshots: { dir: join(folder, 'snapshots'), maxMib: 1024 } });
 });
 afterAll(async () => {
-  expect(await host.dispose()).toEqual([]);
+  const left = await host.dispose();
   rmSync(folder, { recursive: true, force: true });
+  if (left.length > 0) throw new Error(`VMs are left: ${left.join(', ')}`);
 });
 
 async function launch(spec: LaunchSpec = VM): Promise<Sandbox> {

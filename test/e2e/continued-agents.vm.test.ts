@@ -62,7 +62,8 @@ test.each([
     await rig.eventOf(again, 'stage-reattached');
     // Its workspace exists only from this event on, because a VM that has just booted has no workspace.
     await rig.eventOf(again, 'agent-tool');
-    expect((await rig.cli('exec', again, '--', 'touch', 'attached')).code).toBe(0);
+    const entered = await rig.cli('exec', again, '--', 'touch', 'attached');
+    expect(entered.code, entered.stderr).toBe(0);
     expect((await rig.finish(again)).outcome).toMatchObject({ state: 'succeeded' });
     expect((await rig.liveStack()).workerPid).not.toBe(workerPid);
 
