@@ -9,6 +9,7 @@ import { contains } from '../../domain/language/text/paths.ts';
 import { SetupError } from '../../setup/setup-error.ts';
 import { openStateFolder } from '../vms/state-folder.ts';
 import { replaceFile } from './replace-file.ts';
+import { parsePathList } from './path-list.ts';
 
 function fileOf(stateDir: string): string {
   return join(stateDir, 'mounts.json');
@@ -27,22 +28,9 @@ export function readAllowedMounts(stateDir: string): readonly string[] {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw createUnusableError(file, (error as Error).message);
   }
-  const folders = foldersIn(text);
+  const folders = parsePathList(text, 'folders');
   if (folders === null) throw createUnusableError(file, 'it does not contain a list of absolute paths');
   return folders;
-}
-
-function foldersIn(text: string): readonly string[] | null {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return null;
-  }
-  const folders: unknown = typeof value === 'object' && value !== null && 'folders' in value ? value.folders : null;
-  return Array.isArray(folders) && folders.every((folder) => typeof folder === 'string' && folder.startsWith('/'))
-    ? (folders as readonly string[])
-    : null;
 }
 
 function createUnusableError(file: string, why: string): SetupError {

@@ -7,6 +7,7 @@ import { quoteArgument } from '../../domain/security/typed-argument.ts';
 import { SetupError } from '../../setup/setup-error.ts';
 import { openStateFolder } from '../vms/state-folder.ts';
 import { replaceFile } from './replace-file.ts';
+import { parsePathList } from './path-list.ts';
 
 function fileOf(stateDir: string): string {
   return join(stateDir, 'skills.json');
@@ -24,22 +25,9 @@ export function skillPaths(stateDir: string): readonly string[] {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw createUnusableError(stateDir, (error as Error).message);
   }
-  const paths = parsePaths(text);
+  const paths = parsePathList(text, 'paths');
   if (paths === null) throw createUnusableError(stateDir, 'it does not contain a list of absolute paths');
   return paths;
-}
-
-function parsePaths(text: string): readonly string[] | null {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return null;
-  }
-  const paths: unknown = typeof value === 'object' && value !== null && 'paths' in value ? value.paths : null;
-  return Array.isArray(paths) && paths.every((path) => typeof path === 'string' && path.startsWith('/'))
-    ? (paths as readonly string[])
-    : null;
 }
 
 function createUnusableError(stateDir: string, why: string): SetupError {
