@@ -16,6 +16,7 @@ import type { LaunchSpec, Sandbox } from '../activities/ports/sandbox.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { limit, request, textOf } from '../test/conformance/sandbox/behaviour.ts';
+import { SmallDisk } from '../test/rig/vms/small-disk.ts';
 import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 
 /** A size that no other test has, so that this file makes its own snapshot. */
@@ -125,6 +126,62 @@ it('a snapshot that QEMU cannot read costs a boot each time, and is deleted afte
     await vm.stop();
     expect(listSnapshots()).toEqual(attempt === 1 ? [key] : []);
   }
+});
+
+/** Begins the launch of a VM that makes a snapshot in an empty folder, and waits until its keeper has prepared the file. */
+async function beginSnapshot(dir: string): Promise<{ readonly own: RealHost; readonly launching: Promise<Sandbox> }> {
+  const own = await createRealHost(host.pieces, { snapshots: { dir, maxMib: 1024 } });
+  const key = { runId: 'first', scope: 'maker', instance: [], generation: 0 };
+  const launching = own.backend.launch(key, VM, limit());
+  await expect.poll(() => stateBytesOf(dir), { interval: 5 }).not.toBeNull();
+  return { own, launching };
+}
+
+/** The bytes of the state that is being written; null before its file exists. */
+function stateBytesOf(dir: string): number | null {
+  try {
+    const partial = readdirSync(dir).find((name) => name.startsWith('.new-'));
+    return partial === undefined ? null : statSync(join(dir, partial, 'state')).size;
+  } catch {
+    return null;
+  }
+}
+
+it('a disk that gets full in the middle costs the snapshot, not the VM, and the reason is named', async () => {
+  using disk = new SmallDisk(join(folder, 'small'), 1400);
+  const dir = join(folder, 'small', 'snapshots');
+  const { own, launching } = await beginSnapshot(dir);
+  disk.fill();
+  const vm = await launching;
+  expect(vm.facts).toMatchObject({ start: 'cold', startNote: expect.stringContaining('No space left on device') });
+  expect(await textOf(vm, request('echo', ['works']))).toBe('works');
+  await vm.stop();
+  expect(readdirSync(dir).filter((name) => !name.startsWith('.lock-'))).toEqual([]);
+  expect(await own.dispose()).toEqual([]);
+});
+
+it('a keeper that is killed while it writes leaves nothing that counts, and the next VM makes the snapshot', async () => {
+  const dir = join(folder, 'killed');
+  const { own, launching } = await beginSnapshot(dir);
+  // The launch fails while this test still looks for the keeper's pid.
+  const failed = launching.then(
+    () => null,
+    (error: unknown) => error,
+  );
+  await expect.poll(() => stateBytesOf(dir), { interval: 1 }).toBeGreaterThan(0);
+  const [runDir] = readdirSync(own.vmsDir).filter((name) => !name.startsWith('.'));
+  const { pid } = JSON.parse(readFileSync(join(own.vmsDir, runDir!, 'keeper.json'), 'utf8')) as { pid: number };
+  process.kill(pid, 'SIGKILL');
+  expect(await failed).toMatchObject({ code: 'vm/lost' });
+  for (const start of ['cold', 'snapshot']) {
+    const key = { runId: 'next', scope: start, instance: [], generation: 0 };
+    const vm = await own.backend.launch(key, VM, limit());
+    expect(vm.facts).toMatchObject({ start, startNote: null });
+    await expect.poll(() => readdirSync(dir).filter((name) => !name.startsWith('.'))).toHaveLength(1);
+    await vm.stop();
+  }
+  expect(readdirSync(dir).filter((name) => name.startsWith('.new-'))).toEqual([]);
+  expect(await own.dispose()).toEqual([]);
 });
 
 function commandOf(pid: string): string {

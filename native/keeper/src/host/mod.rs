@@ -70,7 +70,7 @@ pub struct HostTsc {
 
 impl HostTsc {
     /// Measures for 50 ms on another thread.
-    pub async fn read_async() -> Self {
+    pub async fn measure() -> Self {
         let measured = tokio::task::spawn_blocking(measure_tsc_khz).await;
         Self {
             khz: measured.unwrap_or(0),

@@ -54,7 +54,7 @@ impl Keeper {
                         u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
                     ));
                     if let Some(key) = key {
-                        self.with_store(|store| store.worked(&key));
+                        self.with_store(|store| store.record_start(&key));
                         self.start.borrow_mut().snapshot = Some(key);
                     }
                     return Ok(session);
@@ -66,7 +66,7 @@ impl Keeper {
             let is_final = is_refused || end.reason == EndReason::Protocol;
             let may_boot_again = match (&key, is_refused) {
                 (Some(key), false) => {
-                    self.with_store(|store| store.failed(key));
+                    self.with_store(|store| store.record_failure(key));
                     self.note_start(format!(
                         "snapshot {key}: {}; the VM boots instead",
                         end.failure.message

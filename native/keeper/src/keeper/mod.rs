@@ -29,7 +29,7 @@ use crate::run_dir::{KEEPER, KeeperFile, RunDir, SCRATCH};
 use crate::vmm::{Publishing, RunningVm, Vm};
 
 pub use end::{End, EndReason};
-pub use start::Start;
+pub use start::StartReport;
 
 /// The number of broken tars whose reasons are kept.
 const MAX_CUT_TARS: usize = 16;
@@ -69,7 +69,7 @@ pub struct Keeper {
     pub budget: Rc<SpoolBudget>,
     pub boots: Cell<u32>,
     pub boot_ms: Cell<Option<u64>>,
-    pub start: RefCell<Start>,
+    pub start: RefCell<StartReport>,
     /// The thread that writes a snapshot of this VM.
     pub publishing: Cell<Option<Publishing>>,
     /// The VM of the newest boot.

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 #[derive(Debug, Clone, Default)]
-pub struct Start {
+pub struct StartReport {
     /// The key of the snapshot from which the VM began; `None` if it booted.
     pub snapshot: Option<String>,
     /// The reason why a VM did not begin from a snapshot that exists, or why none was made.
     pub note: Option<String>,
 }
 
-impl Start {
+impl StartReport {
     /// Returns the part of `status`: `{ kind: "cold" | "snapshot", key, note }`.
     pub fn describe(&self) -> Value {
         json!({

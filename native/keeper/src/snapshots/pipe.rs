@@ -4,14 +4,19 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::key::hex;
 use super::store::{Making, Record};
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// The time for the rest of a state after the VMM has written it.
+const END_LIMIT: Duration = Duration::from_secs(5);
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -39,39 +44,63 @@ impl Reading {
 /// Receives a snapshot from a VMM.
 pub struct Writing {
     making: Making,
-    copy: JoinHandle<io::Result<(u64, String)>>,
+    copied: oneshot::Receiver<io::Result<Copied>>,
+}
+
+/// The whole state, as it was copied.
+struct Copied {
+    bytes: u64,
+    sha256: String,
 }
 
 impl Writing {
-    /// Returns the end of the pipe that the VMM inherits too.
+    /// Returns the end of the pipe for the VMM too.
     pub fn start(making: Making) -> io::Result<(Self, OwnedFd)> {
         let (read, write) = pipe()?;
         let file = making.create_state()?;
-        let copy = thread::Builder::new()
+        let (done, copied) = oneshot::channel();
+        thread::Builder::new()
             .name("snapshot".into())
-            .spawn(move || copy_hashed(File::from(read), file))?;
-        Ok((Self { making, copy }, write))
+            .spawn(move || {
+                // The keeper may have given up on the copy.
+                let _ = done.send(copy_hashed(File::from(read), file));
+            })?;
+        Ok((Self { making, copied }, write))
     }
 
-    /// Publishes the snapshot after the VMM has reported that it is complete. The thread ends when the snapshot is on the
-    /// disk; it returns the reason if there is no snapshot.
+    /// Waits until the VMM has closed the pipe, so that it can add nothing when its guest runs again.
+    pub async fn wait_for_end(self) -> io::Result<Written> {
+        let copied = timeout(END_LIMIT, self.copied).await;
+        let copied = copied.map_err(|_| io::Error::other("the VMM does not close its pipe"))?;
+        Ok(Written {
+            making: self.making,
+            copied: copied.map_err(io::Error::other)??,
+        })
+    }
+}
+
+/// A snapshot whose state is in its file.
+pub struct Written {
+    making: Making,
+    copied: Copied,
+}
+
+impl Written {
+    /// Puts the snapshot into its place. The thread ends when the snapshot is on the disk.
     pub fn publish(self, record: Record) -> io::Result<JoinHandle<io::Result<()>>> {
         thread::Builder::new()
             .name("publish".into())
             .spawn(move || {
-                let copied = self.copy.join();
-                let (bytes, sha256) =
-                    copied.map_err(|_| io::Error::other("the copy panicked"))??;
                 self.making.publish(Record {
-                    state_bytes: bytes,
-                    sha256,
+                    state_bytes: self.copied.bytes,
+                    sha256: self.copied.sha256,
                     ..record
                 })
             })
     }
 }
 
-fn copy_hashed(mut from: File, mut to: File) -> io::Result<(u64, String)> {
+fn copy_hashed(mut from: File, mut to: File) -> io::Result<Copied> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut bytes = 0;
@@ -84,5 +113,35 @@ fn copy_hashed(mut from: File, mut to: File) -> io::Result<(u64, String)> {
         to.write_all(&buffer[..count])?;
         bytes += count as u64;
     }
-    Ok((bytes, hex(&hash.finalize())))
+    Ok(Copied {
+        bytes,
+        sha256: hex(&hash.finalize()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_whole_with_its_hash_and_a_full_disk_is_its_error() {
+        let (read, write) = pipe().unwrap();
+        let sender = thread::spawn(move || File::from(write).write_all(&[7; 3 * BUFFER_BYTES + 1]));
+        let file = tempfile::tempfile().unwrap();
+        let copied = copy_hashed(File::from(read), file.try_clone().unwrap()).unwrap();
+        sender.join().unwrap().unwrap();
+        assert_eq!(copied.bytes, 3 * BUFFER_BYTES as u64 + 1);
+        assert_eq!(file.metadata().unwrap().len(), copied.bytes);
+        assert_eq!(
+            copied.sha256,
+            hex(&Sha256::digest(vec![7; 3 * BUFFER_BYTES + 1]))
+        );
+
+        let (read, write) = pipe().unwrap();
+        let sender = thread::spawn(move || File::from(write).write_all(&[7; 3 * BUFFER_BYTES]));
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let error = copy_hashed(File::from(read), full).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(sender.join().unwrap().is_err(), "the VMM is told at once");
+    }
 }

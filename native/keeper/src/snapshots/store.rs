@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// Records that a VM did not start from the snapshot. The second failure in a row deletes the snapshot.
-    pub fn failed(&self, key: &str) {
+    pub fn record_failure(&self, key: &str) {
         let marker = self.folder(key).join(FAILED);
         let is_first = OpenOptions::new()
             .write(true)
@@ -119,7 +119,7 @@ impl Store {
     }
 
     /// Records that a VM started from the snapshot.
-    pub fn worked(&self, key: &str) {
+    pub fn record_start(&self, key: &str) {
         let _ = fs::remove_file(self.folder(key).join(FAILED));
     }
 
@@ -496,11 +496,11 @@ mod tests {
         let Rig { store, _folder } = rig(1);
         let key = key("256M");
         make(&store, &key, 10);
-        store.failed(&key.hex);
-        store.worked(&key.hex);
-        store.failed(&key.hex);
+        store.record_failure(&key.hex);
+        store.record_start(&key.hex);
+        store.record_failure(&key.hex);
         assert!(matches!(store.find(&key), Lookup::Found(_)));
-        store.failed(&key.hex);
+        store.record_failure(&key.hex);
         assert!(matches!(store.find(&key), Lookup::Absent));
     }
 

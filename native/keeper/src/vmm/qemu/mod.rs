@@ -63,13 +63,19 @@ impl Vmm for QemuSettings {
             let uid = vmm_uid(dir);
             let mke2fs = scratch::find_mke2fs(self.mke2fs.as_deref())?;
             scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid, vm.disk).await?;
-            let plan = snapshot::plan(self, &vm).await;
-            let ends = Ends::open(plan.pipe)?;
+            let prepared = snapshot::prepare(self, &vm).await;
+            let ends = Ends::open(prepared.pipe)?;
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
             let fds = ends.descriptors();
             let words = jail::command(self, vm, &keeper, uid, || {
-                qemu_args(self.accelerator, config, fds, plan.tsc, plan.beginning)
+                qemu_args(
+                    self.accelerator,
+                    config,
+                    fds,
+                    prepared.tsc,
+                    prepared.beginning,
+                )
             })?;
             let spawned = VmmProcess::spawn(&words, ends, config, dir)?;
             let running = Qemu {
@@ -77,15 +83,15 @@ impl Vmm for QemuSettings {
                 control: Cell::new(Some(OwnControl::Closed(spawned.control))),
                 scratch: dir.file(SCRATCH),
                 scratch_bytes: u64::from(config.disk_mib) << 20,
-                saving: Cell::new(plan.saving),
-                snapshot_key: plan.snapshot_key,
+                saving: Cell::new(prepared.saving),
+                snapshot_key: prepared.snapshot_key,
             };
             Ok(Started {
                 vm: Rc::new(running),
                 port: spawned.port,
                 mailbox: spawned.mailbox,
-                beginning: plan.beginning,
-                note: plan.note,
+                beginning: prepared.beginning,
+                note: prepared.note,
             })
         })
     }

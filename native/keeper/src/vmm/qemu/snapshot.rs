@@ -31,7 +31,7 @@ const OTHER_SIZE_BYTES: u64 = 1 << 20;
 const BYTES_PER_SECOND: u64 = 8 << 30;
 
 /// How one VM begins, with its end of the snapshot's pipe.
-pub struct Plan {
+pub struct Preparation {
     pub beginning: Beginning,
     pub tsc: HostTsc,
     pub pipe: Option<OwnedFd>,
@@ -49,23 +49,23 @@ pub struct Saving {
     record: Record,
 }
 
-/// Finds a snapshot, or decides to make one. Every failure leads to a plain boot, and the plan names it.
-pub async fn plan(settings: &QemuSettings, vm: &NewVm<'_>) -> Plan {
+/// Finds a snapshot, or decides to make one. Every failure leads to a plain boot, and its note names the failure.
+pub async fn prepare(settings: &QemuSettings, vm: &NewVm<'_>) -> Preparation {
     let trusted = HostTsc::is_trusted();
     let mut note = None;
     let config = vm.config;
     // With KVM a guest's state contains the host's CPU, which this key does not describe.
     let is_possible = vm.with_snapshots && settings.accelerator == Accelerator::Tcg;
     if let Some(snapshots) = config.snapshots.as_ref().filter(|_| is_possible) {
-        match plan_snapshot(settings, config, snapshots, trusted).await {
-            Ok(Ok(plan)) => return plan,
+        match prepare_snapshot(settings, config, snapshots, trusted).await {
+            Ok(Ok(preparation)) => return preparation,
             Ok(Err(damage)) => note = damage,
             Err(error) => note = Some(format!("snapshots are not used: {error}")),
         }
     }
-    Plan {
+    Preparation {
         beginning: Beginning::Boot,
-        tsc: HostTsc::read_async().await,
+        tsc: HostTsc::measure().await,
         pipe: None,
         saving: None,
         snapshot_key: None,
@@ -73,19 +73,19 @@ pub async fn plan(settings: &QemuSettings, vm: &NewVm<'_>) -> Plan {
     }
 }
 
-async fn plan_snapshot(
+async fn prepare_snapshot(
     settings: &QemuSettings,
     config: &LaunchConfig,
     snapshots: &SnapshotSettings,
     trusted: bool,
-) -> io::Result<Result<Plan, Option<String>>> {
+) -> io::Result<Result<Preparation, Option<String>>> {
     let store = Store::open(snapshots)?;
     let key = Key::new(key_parts(settings, config, trusted)?);
     let mut note = None;
     match store.find(&key) {
         Lookup::Found(found) => {
             let Found { state, record } = *found;
-            return Ok(Ok(Plan {
+            return Ok(Ok(Preparation {
                 beginning: Beginning::Snapshot,
                 tsc: HostTsc {
                     khz: record.tsc_khz,
@@ -105,7 +105,7 @@ async fn plan_snapshot(
     let Some(making) = store.begin(&key, EXPECTED_BYTES)? else {
         return Ok(Err(note));
     };
-    let tsc = HostTsc::read_async().await;
+    let tsc = HostTsc::measure().await;
     let record = Record {
         key: key.hex,
         parts: key.parts,
@@ -117,7 +117,7 @@ async fn plan_snapshot(
         created_at_ms: now_ms(),
     };
     let (writing, pipe) = Writing::start(making)?;
-    Ok(Ok(Plan {
+    Ok(Ok(Preparation {
         beginning: Beginning::BootToSave,
         tsc,
         pipe: None,
@@ -179,9 +179,12 @@ impl Saving {
     /// Lets QEMU write its state into the pipe, and continues the VM, whatever the result is.
     pub async fn save(self, qmp: &mut Qmp) -> Result<Publishing, String> {
         let saved = write_state(qmp, self.pipe).await;
+        let written = self.writing.wait_for_end().await;
         qmp.run("cont", json!({})).await?;
+        // If the file could not be written, QEMU knows only that its pipe broke.
+        let written = written.map_err(|error| error.to_string())?;
         saved?;
-        self.writing
+        written
             .publish(self.record)
             .map_err(|error| error.to_string())
     }
