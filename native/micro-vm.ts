@@ -54,6 +54,8 @@ export class MicroVm {
   readonly attached: boolean;
   readonly #link: KeeperLink;
   #fence = 0;
+  /** True for a client beside the one that drives the VM: it uses each fence that the keeper grants. */
+  #follows = false;
   #isStopped = false;
 
   /**
@@ -83,12 +85,13 @@ export class MicroVm {
   }
 
   /**
-   * Uses a VM in parallel to the client that drives it, under the granted fence. Null if the directory has no living
-   * VM.
+   * Uses a VM in parallel to the client that drives it, under the granted fence, also after another client has taken
+   * the VM over. Null if the directory has no living VM.
    */
   static join(options: KeeperPlace, signal: AbortSignal): Promise<MicroVm | null> {
     return MicroVm.#held(options, async (vm) => {
-      vm.#fence = readVmStatus(await vm.#link.request('status', {}, { signal })).fence;
+      vm.#follows = true;
+      await vm.#readFence(signal);
     });
   }
 
@@ -186,8 +189,7 @@ export class MicroVm {
         throw await this.#link.explain(error);
       }
     };
-    const fields = { execKey, limitMs, fence: this.#fence };
-    const opened = await nullIfGuestRefuses(() => this.#link.open('exec.freeze', fields, signal));
+    const opened = await nullIfGuestRefuses(() => this.#open('exec.freeze', { execKey, limitMs }, signal));
     if (opened === null) return false;
     try {
       await copy();
@@ -214,7 +216,7 @@ export class MicroVm {
     offset: number,
     signal: AbortSignal,
   ): AsyncGenerator<Uint8Array, void, void> {
-    const opened = await this.#link.open('exec.output', { execKey, stream, offset, fence: this.#fence }, signal);
+    const opened = await this.#open('exec.output', { execKey, stream, offset }, signal);
     const start = readCount(opened.answer, 'offset', 'exec.output');
     if (start !== offset) {
       opened.stream.close();
@@ -234,7 +236,7 @@ export class MicroVm {
     signal: AbortSignal,
   ): AsyncGenerator<OutputPiece, boolean, void> {
     const { stdout, stderr } = from;
-    const { stream } = await this.#link.open('exec.outputs', { execKey, stdout, stderr, fence: this.#fence }, signal);
+    const { stream } = await this.#open('exec.outputs', { execKey, stdout, stderr }, signal);
     return yield* readOutputPieces(stream.bytes(null), `exec.outputs of ${execKey}`);
   }
 
@@ -249,7 +251,7 @@ export class MicroVm {
     open: (offset: number) => AsyncIterable<Uint8Array>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { stream, answer } = await this.#link.open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
+    const { stream, answer } = await this.#open('exec.stdin', { execKey, offset: 0 }, signal);
     try {
       let offset = readCount(answer, 'offset', 'exec.stdin');
       if (offset >= sizeBytes) return;
@@ -274,7 +276,7 @@ export class MicroVm {
    * @throws ConnectionError if it was interrupted and the VM lives
    */
   async execOpenStdin(execKey: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    const { stream, answer } = await this.#link.open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
+    const { stream, answer } = await this.#open('exec.stdin', { execKey, offset: 0 }, signal);
     try {
       let sizeBytes = readCount(answer, 'offset', 'exec.stdin');
       if (sizeBytes > 0) throw new Error(`standard input of ${execKey} was begun by another client`);
@@ -303,7 +305,7 @@ export class MicroVm {
     bytes: AsyncIterable<Uint8Array>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { stream } = await this.#link.open('file.put', { path, mode, sizeBytes, fence: this.#fence }, signal);
+    const { stream } = await this.#open('file.put', { path, mode, sizeBytes }, signal);
     await this.#send(stream, bytes, { what: `file.put of ${path}`, sizeBytes });
   }
 
@@ -312,7 +314,7 @@ export class MicroVm {
     path: string,
     signal: AbortSignal,
   ): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null> {
-    const { stream, answer } = await this.#link.open('file.get', { path, fence: this.#fence }, signal);
+    const { stream, answer } = await this.#open('file.get', { path }, signal);
     if (answer['absent'] === true) {
       stream.close();
       return null;
@@ -322,7 +324,7 @@ export class MicroVm {
   }
 
   async putTar(path: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    const { stream } = await this.#link.open('tar.put', { path, fence: this.#fence }, signal);
+    const { stream } = await this.#open('tar.put', { path }, signal);
     await this.#send(stream, bytes, { what: `tar.put to ${path}`, sizeBytes: null });
   }
 
@@ -335,7 +337,7 @@ export class MicroVm {
     signal: AbortSignal,
     kind: 'dir' | 'any' = 'any',
   ): Promise<AsyncIterable<Uint8Array> | null> {
-    const { stream, answer } = await this.#link.open('tar.get', { path, fence: this.#fence }, signal);
+    const { stream, answer } = await this.#open('tar.get', { path }, signal);
     if (answer['absent'] === true || (kind === 'dir' && answer['kind'] !== 'dir')) {
       stream.close();
       return null;
@@ -355,7 +357,7 @@ export class MicroVm {
    * @throws ConnectionError if it was interrupted and the VM lives
    */
   async *notices(offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
-    const { stream } = await this.#link.open('notices', { offset, fence: this.#fence }, signal);
+    const { stream } = await this.#open('notices', { offset }, signal);
     yield* stream.bytes(null);
   }
 
@@ -374,7 +376,7 @@ export class MicroVm {
    * its lease expires. The connection does not keep the process alive.
    */
   async tie(keep: boolean): Promise<void> {
-    const { stream } = await this.#link.open('tie', { keep, fence: this.#fence }, this.#link.closed);
+    const { stream } = await this.#open('tie', { keep }, this.#link.closed);
     stream.unref();
   }
 
@@ -408,8 +410,33 @@ export class MicroVm {
     this.#fence = readCount(await this.#link.request('attach', {}, { signal }), 'fence', 'attach');
   }
 
+  async #readFence(signal: AbortSignal): Promise<void> {
+    this.#fence = readVmStatus(await this.#link.request('status', {}, { signal })).fence;
+  }
+
   #fenced(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
-    return this.#link.request(op, { ...fields, fence: this.#fence }, options);
+    return this.#withFence(
+      (fence) => this.#link.request(op, { ...fields, fence }, options),
+      options.signal ?? this.#link.closed,
+    );
+  }
+
+  #open(op: string, fields: Readonly<Record<string, unknown>>, signal: AbortSignal): ReturnType<KeeperLink['open']> {
+    return this.#withFence((fence) => this.#link.open(op, { ...fields, fence }, signal), signal);
+  }
+
+  /** A client that follows sends again under the new fence if another client has just taken the VM over. */
+  async #withFence<T>(send: (fence: number) => Promise<T>, signal: AbortSignal): Promise<T> {
+    for (;;) {
+      const fence = this.#fence;
+      try {
+        return await send(fence);
+      } catch (error) {
+        if (!this.#follows || !isCodedError(error) || error.code !== 'fence/stale') throw error;
+        await this.#readFence(signal);
+        if (this.#fence <= fence) throw error;
+      }
+    }
   }
 
   async #send(

@@ -53,3 +53,55 @@ describe('a failure of exec names in words', () => {
     expect(message).toMatch(/^starting the command needs a request of \d+ bytes/);
   });
 });
+
+test('a command runs although another client takes the VM over before it starts and while it runs', async () => {
+  let granted = 1;
+  const starts: unknown[] = [];
+  let reads = 0;
+  const stale = (request: Readonly<Record<string, unknown>>, socket: Parameters<Handler>[1]): void =>
+    void socket.write(
+      `${JSON.stringify({ id: request['id'], error: { code: 'fence/stale', message: 'another client has attached' } })}\n`,
+    );
+  const underTheFence =
+    (then: Handler): Handler =>
+    (request, socket) =>
+      request['fence'] === granted ? then(request, socket) : stale(request, socket);
+  const keeper = await fakeKeeper({
+    status: (request, socket) => answer(socket, request, { ...STATUS, fence: granted }),
+    'exec.start': (request, socket) => {
+      starts.push(request['fence']);
+      // A worker attaches between the first look at the fence and the start.
+      if (starts.length === 1) granted = 2;
+      underTheFence((...given) => answer(given[1], given[0], { known: false }))(request, socket);
+    },
+    'exec.wait': (request, socket) =>
+      answer(socket, request, {
+        ...{ reason: 'exited', exitCode: 0, signal: null, cause: null, message: null },
+        ...{ startedAtMs: 1, endedAtMs: 2, stdoutBytes: 3, stderrBytes: 0, droppedBytes: 0 },
+      }),
+    'exec.output': (request, socket) => {
+      reads += 1;
+      // And again before the output is read.
+      if (reads === 1) granted = 3;
+      underTheFence((...given) => {
+        answer(given[1], given[0], { offset: given[0]['offset'] });
+        given[1].end(given[0]['stream'] === 'stdout' ? 'abc' : '');
+      })(request, socket);
+    },
+    'exec.ack': underTheFence((request, socket) => answer(socket, request, {})),
+  });
+  const output: string[] = [];
+  const end = await execInVm(
+    { dir: keeper.dir, vmKey: 'run/scope/0', env: {}, untilMs: null },
+    { program: 'ls', args: [], cwd: '/workspace' },
+    {
+      input: null,
+      write: (_, bytes) => Promise.resolve(void output.push(new TextDecoder().decode(bytes))),
+      onInterrupt: () => ({ dispose: () => undefined }),
+    },
+    () => Promise.resolve(keeper.binary),
+  );
+  expect(end).toMatchObject({ reason: 'exited', exitCode: 0 });
+  expect(starts).toEqual([1, 2]);
+  expect(output.join('')).toBe('abc');
+});
