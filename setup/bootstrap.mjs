@@ -91,6 +91,11 @@ const ignore = () => undefined;
 /** The time for the last output of a child that has ended. */
 const LEFT_OUTPUT_MS = 2_000;
 
+/** @type {Record<string, string | undefined>} */
+const REMEDY = {
+  git: ': install it (Debian: apt install git), or start without a repository: npm start examples/hello.yaml',
+};
+
 /**
  * Runs a child with this process's terminal, and returns its exit code; a signal is 128 plus its usual number.
  * @param {string} program @param {string[]} args @param {NodeJS.ProcessEnv} [env]
@@ -113,7 +118,13 @@ function run(program, args, env = process.env, read, isShown = true) {
     process.on('SIGINT', ignore);
     const end = () => child.kill('SIGTERM');
     process.once('SIGTERM', end);
-    child.once('error', (error) => reject(new BootstrapError(`cannot run ${program}: ${error.message}`, 3)));
+    child.once('error', (error) =>
+      reject(
+        'code' in error && error.code === 'ENOENT'
+          ? new BootstrapError(`the program \`${program}\` is not on the PATH${REMEDY[program] ?? ': install it'}`, 3)
+          : new BootstrapError(`cannot run ${program}: ${error.message}`, 3),
+      ),
+    );
     child.once('exit', (code, signal) => {
       process.off('SIGINT', ignore);
       process.off('SIGTERM', end);

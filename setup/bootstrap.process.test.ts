@@ -140,6 +140,16 @@ describe('bootstrap', () => {
     expect(calls()).toEqual(['npm', 'tsc', 'cli', 'bundle', 'tsc']);
   });
 
+  it('start names git as missing, and the start that needs no git', async () => {
+    put('examples/calculator/fix.yaml', '');
+    put('bin/voidbox.js', '');
+    const { exitCode, stderr } = await bootstrap('start');
+    expect(exitCode).toBe(3);
+    expect(stderr).toContain(
+      'the program `git` is not on the PATH: install it (Debian: apt install git), or start without a repository: npm start examples/hello.yaml',
+    );
+  });
+
   it('names its verbs when it is given another', async () => {
     const result = await bootstrap('fly');
     expect(result.exitCode).toBe(2);

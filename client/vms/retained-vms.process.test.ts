@@ -54,6 +54,19 @@ describe('a failure of exec names in words', () => {
   });
 });
 
+const EXITED = {
+  reason: 'exited',
+  exitCode: 0,
+  signal: null,
+  cause: null,
+  message: null,
+  startedAtMs: 1,
+  endedAtMs: 2,
+  stdoutBytes: 3,
+  stderrBytes: 0,
+  droppedBytes: 0,
+};
+
 test('a command runs although another client takes the VM over before it starts and while it runs', async () => {
   let granted = 1;
   const starts: unknown[] = [];
@@ -74,11 +87,7 @@ test('a command runs although another client takes the VM over before it starts 
       if (starts.length === 1) granted = 2;
       underTheFence((...given) => answer(given[1], given[0], { known: false }))(request, socket);
     },
-    'exec.wait': (request, socket) =>
-      answer(socket, request, {
-        ...{ reason: 'exited', exitCode: 0, signal: null, cause: null, message: null },
-        ...{ startedAtMs: 1, endedAtMs: 2, stdoutBytes: 3, stderrBytes: 0, droppedBytes: 0 },
-      }),
+    'exec.wait': (request, socket) => answer(socket, request, EXITED),
     'exec.output': (request, socket) => {
       reads += 1;
       // And again before the output is read.
