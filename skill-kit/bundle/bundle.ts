@@ -61,6 +61,10 @@ export interface BundledProgram {
 
 const PROGRAM = '\0program';
 
+const TSCONFIG_FAILURE = /^Failed to load tsconfig /;
+const TSCONFIG_REMEDY =
+  'The nearest tsconfig.json of the entry, or a file that it extends, is missing or does not parse: correct it, or remove `extends`';
+
 /** @throws BundleError, a CodedError `skill/unusable`, with every mistake */
 export async function bundle(
   entry: string,
@@ -166,7 +170,15 @@ async function generateBundle(
     const { errors } = cause as { readonly errors?: readonly RolldownLog[] };
     const mistakes =
       errors === undefined ? [{ message: (cause as Error).message, place: null }] : errors.map(mistakeOf);
-    throw new BundleError(entry, [...mistakes, ...unresolved.map(mistakeOf)], cause);
+    const ofTsconfig = mistakes.filter(({ message }) => TSCONFIG_FAILURE.test(message));
+    throw new BundleError(
+      entry,
+      // Without its tsconfig.json the bundler resolves no import, so every other mistake follows from this one.
+      ofTsconfig.length > 0
+        ? ofTsconfig.map((mistake) => ({ ...mistake, message: `${mistake.message}. ${TSCONFIG_REMEDY}` }))
+        : [...mistakes, ...unresolved.map(mistakeOf)],
+      cause,
+    );
   }
   throw new BundleError(entry, unresolved.map(mistakeOf));
 }

@@ -135,3 +135,15 @@ it.each([
   writeFileSync(folder.file('source/skill.ts'), code);
   expect(await run('start')).toEqual({ code: 2, stdout: '', stderr: expect.stringMatching(message) as string });
 });
+
+it.each([
+  ['extends a file that is missing', '{ "extends": "./missing.json" }', "Failed to load tsconfig 'missing.json'"],
+  ['does not parse', '{ broken', "Failed to load tsconfig 'tsconfig.json'"],
+])('a tsconfig.json that %s is the only mistake that run names', async (_what, text, expected) => {
+  writeFileSync(folder.file('source/tsconfig.json'), text);
+  const { code, stderr } = await run('start');
+  expect(code).toBe(2);
+  expect(stderr).toContain(`skill.ts cannot be bundled: ${expected}`);
+  expect(stderr).toContain('correct it, or remove `extends`');
+  expect(stderr).not.toContain('Could not resolve');
+});
