@@ -23,6 +23,9 @@ const REAL = { skip: (process.env['ANTHROPIC_API_KEY'] ?? '') === '' };
 /** The unchanged example, in a folder in which it finds a repository. */
 const example = (rig: Rig, file: string): string => rig.spec(file, readFileSync(join(EXAMPLES, file), 'utf8'));
 
+/** The repository of the examples is the folder of their file; these tests make another one beside it. */
+const IN_APP = ['--param', 'repository=./my-app'] as const;
+
 type Variables = Readonly<Record<string, string>>;
 
 const claudeAt = (port: number): Variables => ({ ...KEYS, VOIDBOX_LLM_BASE_URL: `http://127.0.0.1:${port}` });
@@ -35,10 +38,26 @@ const codexAt = (port: number): Variables => ({
   VOIDBOX_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
 });
 
+/** Waits until the run asks for an approval. @returns its status @throws Error at once if the run ends before */
+async function question(rig: Rig, runId: string): Promise<string> {
+  let status = '';
+  await until(
+    'the question',
+    QUESTION_LIMIT_MS,
+    async () => {
+      status = (await rig.cli('status', runId)).stdout;
+      if (/^state +(failed|cancelled)/m.test(status)) throw new Error(status);
+      return status.includes(`voidbox approve ${runId}`);
+    },
+    1_000,
+  );
+  return status;
+}
+
 /** @returns the repository, with what the agent did */
 async function fixATest(rig: Rig, spec: string): Promise<Calculator> {
   const app = new Calculator(rig.specDir);
-  const run = await rig.cli('run', spec, '--run-id', 'fix');
+  const run = await rig.cli('run', spec, ...IN_APP, '--run-id', 'fix');
   expect(run.code, run.stderr).toBe(0);
   expect(run.stdout).toBe('2 + 3 is 5\n');
   const check = await rig.cli('apply', 'fix', '--check');
@@ -78,7 +97,7 @@ test('fix-a-test.yaml with the model of its provider', REAL, async () => {
 async function reviewAPatch(rig: Rig, spec: string): Promise<object> {
   const app = new Calculator(rig.specDir);
   const head = app.git('rev-parse', 'HEAD');
-  const run = await rig.cli('run', spec, '--run-id', 'review', '--json');
+  const run = await rig.cli('run', spec, ...IN_APP, '--run-id', 'review', '--json');
   expect(run.code, run.stderr).toBe(0);
   expect(app.git('rev-parse', 'HEAD'), 'the repository is as it was').toBe(head);
   await rig.assertNothingLeft();
@@ -149,10 +168,8 @@ test('research.yaml with the model of its provider', REAL, async () => {
 async function releaseNotes(rig: Rig, spec: string, expected: string): Promise<string> {
   const app = new Calculator(rig.specDir);
   app.commit('README.md', 'a calculator\n', 'README.md: what this is');
-  await rig.launch(spec, 'notes');
-  const asked = async (): Promise<string> => (await rig.cli('status', 'notes')).stdout;
-  await until('the question', QUESTION_LIMIT_MS, async () => (await asked()).includes('voidbox approve notes'), 1_000);
-  expect(await asked(), 'who answers sees what the agents wrote').toContain(expected);
+  await rig.launch(spec, 'notes', ...IN_APP);
+  expect(await question(rig, 'notes'), 'who answers sees what the agents wrote').toContain(expected);
   expect((await rig.cli('approve', 'notes')).code).toBe(0);
   expect((await rig.finish('notes')).outcome.state).toBe('succeeded');
   expect((await rig.cli('apply', 'notes', '--branch')).code).toBe(0);
@@ -177,8 +194,7 @@ test('release-notes.yaml with the model of its provider', REAL, async () => {
 /** @returns its output */
 async function reviewFiles(rig: Rig, spec: string): Promise<object> {
   await rig.launch(spec, 'agents');
-  const asked = async (): Promise<string> => (await rig.cli('status', 'agents')).stdout;
-  await until('the question', QUESTION_LIMIT_MS, async () => (await asked()).includes('voidbox approve agents'), 1_000);
+  await question(rig, 'agents');
   expect((await rig.cli('approve', 'agents')).code).toBe(0);
   expect((await rig.finish('agents', QUESTION_LIMIT_MS)).outcome.state).toBe('succeeded');
   const result = await rig.cli('result', 'agents');
