@@ -83,6 +83,15 @@ test('the wire form keeps edges on the end and on a failure, and a folder next t
   expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
 });
 
+test('the wire form keeps that a VM boots, and the check refuses another word for its start', () => {
+  const plan = fresh();
+  plan.scopes[0].sandbox.start = 'cold';
+  expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
+  expect(problemsOf((other) => (other.scopes[0].sandbox.start = 'snapshot'))).toEqual([
+    expect.stringMatching(/^scopes\.0\.sandbox\.start: /),
+  ]);
+});
+
 /** Adds a stage that ends a part with the stage `a`. */
 const withPart =
   (change: object, stage: object = {}) =>

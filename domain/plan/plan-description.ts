@@ -318,6 +318,7 @@ const sandbox = object({
   image: optional(kinds({ dev: nothing, disk: object({ sha256: text('sha256') }) })),
   egress: optional(egress),
   keepOnFailureMs: optional(count('keep-ms')),
+  start: optional(exactly('cold')),
   needs: optional(
     object({
       network: optional(always),

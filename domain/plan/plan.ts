@@ -637,6 +637,8 @@ export interface SandboxPlan {
   readonly egress?: EgressPlan | undefined;
   /** How long the VM stays after a stage in it has failed. Absent: it ends with its last stage. */
   readonly keepOnFailureMs?: number | undefined;
+  /** `cold`: the VM boots, and no snapshot is made of it. Absent: it starts from a snapshot if its host has one. */
+  readonly start?: 'cold' | undefined;
   /**
    * Needs that no backend of this build can meet, so Voidbox rejects a plan with one (`unsupported.ts`). Absent: none.
    */
