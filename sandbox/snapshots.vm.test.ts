@@ -104,6 +104,18 @@ it('a VMM has no descriptor of the snapshot from which it started', async () => 
   await vm.stop();
 });
 
+it('a VM whose plan asks for a boot uses no snapshot and makes none', async () => {
+  const other = { ...VM, memoryMib: 168 };
+  for (const spec of [VM, other]) {
+    const before = listSnapshots();
+    const vm = await launch({ ...spec, start: 'cold' });
+    expect(vm.facts).toMatchObject({ start: 'cold', snapshot: null, startNote: null });
+    expect(await textOf(vm, request('echo', ['works']))).toBe('works');
+    await vm.stop();
+    expect(listSnapshots()).toEqual(before);
+  }
+});
+
 it('a snapshot that QEMU cannot read costs a boot each time, and is deleted after the second', async () => {
   const [key] = listSnapshots();
   const state = join(folder, 'snapshots', key!, 'state');

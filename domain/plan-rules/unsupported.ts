@@ -166,7 +166,11 @@ function needsOf({ network, image, guestImage, kernel, initramfs, snapshot }: Sa
       ['guest_image', guestImage],
       ['kernel', kernel],
       ['initramfs', initramfs],
-      ['snapshot', snapshot],
     ].flatMap(([key, value]) => (value === undefined ? [] : [`needs the \`${key}\` ${quote(value)}`])),
+    ...(snapshot === undefined
+      ? []
+      : [
+          `needs the \`snapshot\` ${quote(snapshot)}, and this build starts no VM from a snapshot with a name: remove the key, because VMs start from snapshots of booted guests without it, or write \`snapshot: none\` for a VM that boots`,
+        ]),
   ];
 }

@@ -128,7 +128,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
       ),
       ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
       ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
-      ...(snapshots === undefined ? {} : { snapshots }),
+      ...(snapshots === undefined || wanted.spec.start === 'cold' ? {} : { snapshots }),
       ...(budgetMib === undefined ? {} : { budget: { memoryMib: budgetMib(), overheadMib: vmm.overheadMib } }),
       ...wanted.extra,
     };

@@ -26,12 +26,13 @@ export interface SandboxOptions {
   readonly keep?: 'never' | 'on-failure';
   /** How long it is left: an hour at most. Default: 15 minutes. */
   readonly keepMs?: number;
+  /** `none`: the VM boots, and no snapshot is made of it. `run` refuses the name of a snapshot. */
+  readonly snapshot?: string;
   /** Voidbox checks this key and the following ones, but `run` refuses them, because no backend supports them yet. */
   readonly image?: string;
   readonly guestImage?: string;
   readonly kernel?: string;
   readonly initramfs?: string;
-  readonly snapshot?: string;
 }
 
 /** Hosts (`example.com`, `*.example.com`), networks, each with `:port`, and presets such as `npm` and `provider`. */

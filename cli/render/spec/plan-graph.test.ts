@@ -185,6 +185,13 @@ test('the graph names a VM that is kept after a failure', () => {
   );
 });
 
+test('the graph names a VM that boots without a snapshot', () => {
+  const spec = `kind: workflow\nname: main\nsandbox: { snapshot: none }\nworkflow: { steps: [{ name: y, run: { program: y } }] }`;
+  expect(renderPlanGraph(planOf(spec), PLAIN)).toContain(
+    'VM (microvm), 512 MiB, 1 vCPU, no network, boots without a snapshot\n',
+  );
+});
+
 const vmsIn = (text: string): readonly string[] => text.match(/VM \(microvm\).*/g) ?? [];
 
 test('a VM says what it reaches: rules and what they deny, the internet, services', () => {

@@ -39,12 +39,15 @@ export function renderPlanGraph(plan: Plan, style: Style): string {
   ].join('\n');
 }
 
-function vm({ sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress, keepOnFailureMs } }: ScopePlan): string {
+function vm({
+  sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress, keepOnFailureMs, start },
+}: ScopePlan): string {
   const parts = [
     mode === 'mock' ? 'simulated, no VM' : `VM (${isolation}${mode === 'auto' ? '' : `, ${mode}`})`,
     ...(mode === 'mock' ? [] : [`${memoryMib} MiB`, vcpus === 1 ? '1 vCPU' : `${vcpus} vCPUs`]),
     ...mounts.map((mount) => `${sanitizeLine(mount.source.path)} at ${sanitizeLine(mount.guestPath)} (${mount.mode})`),
     describeEgress(egress),
+    ...(start === 'cold' ? ['boots without a snapshot'] : []),
     ...(keepOnFailureMs === undefined ? [] : [`left for ${writeDurationMs(keepOnFailureMs)} if a stage fails`]),
   ];
   return parts.join(', ');

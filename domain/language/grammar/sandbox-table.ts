@@ -216,12 +216,20 @@ export const SANDBOX = {
     },
     snapshot: {
       as: 'snapshot',
-      type: { is: 'text', holds: 'text', plain: true, filled: 'name a snapshot, or remove it' },
-      doc: 'A snapshot: a prefix of its hash, or its folder. `run` refuses it.',
-      example: '0f3c9a21',
+      type: { is: 'text', holds: 'text', plain: true, filled: 'write none, or remove it' },
+      mistaken: ['snapshots', 'from_snapshot', 'restore_from'],
+      otherwise: 'a [snapshot](snapshots.md) of its host, if there is one',
+      doc: '`none`: the VM boots, and no snapshot is made of it. `run` refuses the name of a snapshot.',
+      example: 'none',
     },
   },
   unsupported: {
+    auto_snapshot: {
+      severity: 'error',
+      code: 'spec/wrong-key',
+      message: 'a sandbox has no `auto_snapshot`: its VM starts from a snapshot without a key',
+      remedy: 'remove it, or write `snapshot: none` for a VM that boots',
+    },
     secrets: {
       severity: 'error',
       code: 'spec/wrong-key',

@@ -64,6 +64,7 @@ export function compileSandbox(
     ...compileImage(own?.image ?? base?.image ?? null, hasWorkspace && !isMock),
     ...compileEgress(base, own, agents, problems),
     ...compileKeep(base, own, problems),
+    ...(findSnapshot(base, own)?.value === NO_SNAPSHOT ? { start: 'cold' } : {}),
     ...compileNeeds(base, own, baseDir, problems),
   };
 }
@@ -101,6 +102,13 @@ export function isImagePath(text: string): boolean {
   return /^(?:\/|~\/|\.{1,2}(?:\/|$))/.test(text) || /\.(?:tar|tgz|tar\.(?:gz|zst))$/.test(text);
 }
 
+/** The value of `snapshot` for a VM that boots; it names no snapshot. */
+const NO_SNAPSHOT = 'none';
+
+function findSnapshot(base: SandboxSpec | null, own: SandboxSpec | null): SandboxSpec['snapshot'] {
+  return own?.snapshot ?? base?.snapshot ?? null;
+}
+
 /** Compiles settings that no VM of this build has. The plan contains them, and `run` rejects it. */
 function compileNeeds(
   base: SandboxSpec | null,
@@ -109,8 +117,9 @@ function compileNeeds(
   problems: Problems,
 ): Pick<SandboxPlan, 'needs'> {
   const text = (key: 'image' | 'snapshot'): Partial<SandboxNeeds> => {
-    const said = own?.[key] ?? base?.[key] ?? null;
-    if (said === null || said.value === '' || (key === 'image' && isOwnImage(said.value))) return {};
+    const said = key === 'image' ? (own?.image ?? base?.image ?? null) : findSnapshot(base, own);
+    if (said === null || said.value === '') return {};
+    if (key === 'image' ? isOwnImage(said.value) : said.value === NO_SNAPSHOT) return {};
     const isPath = key === 'image' && isImagePath(said.value);
     const value = isPath ? compileHostPath(said, '`image`', baseDir, problems) : said.value;
     if (value === null) return {};
