@@ -122,6 +122,43 @@ fn copy_hashed(mut from: File, mut to: File) -> io::Result<Copied> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SnapshotSettings;
+    use crate::snapshots::key::{Key, example_parts};
+    use crate::snapshots::store::{Lookup, Store};
+
+    fn making(folder: &std::path::Path) -> (Store, Key, Making) {
+        let store = Store::open(&SnapshotSettings {
+            dir: folder.join("snapshots"),
+            max_mib: 1,
+        })
+        .unwrap();
+        let key = Key::new(example_parts());
+        let making = store.begin(&key, 0).unwrap().unwrap();
+        (store, key, making)
+    }
+
+    fn files_of(folder: &std::path::Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder.join("snapshots")).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with(".lock-"))
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_vmm_that_keeps_its_end_of_the_pipe_costs_the_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, key, making) = making(folder.path());
+        let (writing, end) = Writing::start(making).unwrap();
+        let mut end = File::from(end);
+        end.write_all(b"state").unwrap();
+        // The guest runs when this returns, so nothing may be published that it could still change.
+        let refused = writing.wait_for_end().await.err().unwrap();
+        assert!(refused.to_string().contains("does not close its pipe"));
+        let _ = end.write_all(b"more");
+        assert!(files_of(folder.path()).is_empty());
+        assert!(matches!(store.find(&key), Lookup::Absent));
+    }
 
     #[test]
     fn a_copy_is_whole_with_its_hash_and_a_full_disk_is_its_error() {

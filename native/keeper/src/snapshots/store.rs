@@ -125,6 +125,8 @@ impl Store {
 
     /// Returns the right to make the snapshot of a key; `None` if another keeper makes it, or the disk is almost full.
     pub fn begin(&self, key: &Key, expected_bytes: u64) -> io::Result<Option<Making>> {
+        // They may take the room that is missing.
+        self.remove_leftovers()?;
         if free_bytes(&self.dir)? < expected_bytes + SPARE_BYTES {
             return Ok(None);
         }
@@ -155,6 +157,23 @@ impl Store {
         try_lock_file(&self.dir.join(format!(".lock-{prefix}")))
     }
 
+    /// Removes what keepers left that died while they made or deleted a snapshot.
+    fn remove_leftovers(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            if name.starts_with(".gone-") {
+                remove_whole(&entry.path());
+            }
+            if let Some(key) = name.strip_prefix(".new-") {
+                self.remove_abandoned(key, &entry.path());
+            }
+        }
+        Ok(())
+    }
+
     /// Removes a partial snapshot whose keeper died. A keeper that lives holds the lock.
     fn remove_abandoned(&self, key: &str, partial: &Path) {
         if let Ok(Some(_lock)) = self.try_lock(key) {
@@ -166,25 +185,20 @@ impl Store {
     fn remove(&self, key: &str) {
         let gone = self.dir.join(format!(".gone-{key}-{}", std::process::id()));
         if fs::rename(self.folder(key), &gone).is_ok() {
-            let _ = fs::remove_dir_all(&gone);
+            remove_whole(&gone);
         }
     }
 
     /// Removes snapshots of earlier boots of the host, remains of keepers that died, and beyond the limit the snapshots
     /// that were not used for the longest time, but never `kept`.
     fn evict(&self, kept: &Record) -> io::Result<()> {
+        self.remove_leftovers()?;
         let mut whole: Vec<(SystemTime, u64, String)> = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            if name.starts_with(".gone-") {
-                let _ = fs::remove_dir_all(entry.path());
-            }
-            if let Some(key) = name.strip_prefix(".new-") {
-                self.remove_abandoned(key, &entry.path());
-            }
             if name.starts_with('.') || name == kept.key {
                 continue;
             }
@@ -272,6 +286,12 @@ fn open_checked(folder: &Path, key: &Key) -> io::Result<Found> {
         return Err(io::Error::other("another user can change its folder"));
     }
     let record = read_record(folder)?;
+    if record.key != key.hex {
+        return Err(io::Error::other(format!(
+            "its key is {:?}, expected {:?}",
+            record.key, key.hex
+        )));
+    }
     if let Some(difference) = key.parts.difference(&record.parts) {
         return Err(io::Error::other(format!("its {difference}")));
     }
@@ -313,6 +333,13 @@ fn open_own(path: &Path) -> io::Result<File> {
         )));
     }
     Ok(file)
+}
+
+/// Removes a folder, or what is in the place of one.
+fn remove_whole(path: &Path) {
+    if fs::remove_dir_all(path).is_err() {
+        let _ = fs::remove_file(path);
+    }
 }
 
 fn is_private(found: &fs::Metadata) -> bool {
@@ -444,10 +471,22 @@ mod tests {
         assert!(matches!(store.find(&key), Lookup::Absent));
     }
 
+    fn edit_record(folder: &Path, edit: impl FnOnce(String) -> String) {
+        let path = folder.join(RECORD);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, edit(text)).unwrap();
+    }
+
+    fn replace_by_link(path: &Path) {
+        let moved = path.with_file_name("moved");
+        fs::rename(path, &moved).unwrap();
+        std::os::unix::fs::symlink(moved, path).unwrap();
+    }
+
     #[test]
     fn damage_is_named_and_the_snapshot_deleted() {
         type Damage = fn(&Path);
-        let cases: [(&str, Damage); 7] = [
+        let cases: [(&str, Damage); 19] = [
             ("its state has 9 bytes, expected 10", |folder| {
                 File::options()
                     .write(true)
@@ -456,39 +495,300 @@ mod tests {
                     .set_len(9)
                     .unwrap();
             }),
+            ("its state has 11 bytes, expected 10", |folder| {
+                fs::write(folder.join(STATE), "01234567890").unwrap();
+            }),
             ("changed after it was made", |folder| {
                 fs::write(folder.join(STATE), "0123456789").unwrap();
             }),
+            ("No such file", |folder| {
+                fs::remove_file(folder.join(STATE)).unwrap();
+            }),
+            ("No such file", |folder| {
+                fs::remove_file(folder.join(RECORD)).unwrap();
+            }),
             ("does not parse", |folder| {
-                fs::write(folder.join(RECORD), "{").unwrap();
+                edit_record(folder, |_| "{".into())
+            }),
+            ("does not parse", |folder| {
+                edit_record(folder, |_| String::new())
+            }),
+            ("unknown field `more`", |folder| {
+                edit_record(folder, |text| text.replacen('{', "{\"more\":1,", 1));
+            }),
+            // A record beyond its limit is not read to its end.
+            ("does not parse", |folder| {
+                edit_record(folder, |text| {
+                    let spaces = " ".repeat(usize::try_from(MAX_RECORD_BYTES).unwrap());
+                    text.replacen('{', &format!("{{{spaces}"), 1)
+                });
+            }),
+            ("its key is \"0\", expected", |folder| {
+                edit_record(folder, |text| {
+                    let key = folder.file_name().unwrap().to_str().unwrap();
+                    text.replace(key, "0")
+                });
             }),
             ("kernel is \"/other\", expected \"/k\"", |folder| {
-                let text = fs::read_to_string(folder.join(RECORD)).unwrap();
-                fs::write(folder.join(RECORD), text.replace("\"/k\"", "\"/other\"")).unwrap();
+                edit_record(folder, |text| text.replace("\"/k\"", "\"/other\""));
             }),
             ("its state is no file that only its user", |folder| {
                 fs::set_permissions(folder.join(STATE), fs::Permissions::from_mode(0o640)).unwrap();
             }),
+            (
+                "its snapshot.json is no file that only its user",
+                |folder| {
+                    fs::set_permissions(folder.join(RECORD), fs::Permissions::from_mode(0o602))
+                        .unwrap();
+                },
+            ),
             ("another user can change its folder", |folder| {
                 fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
             }),
             ("symbolic link", |folder| {
+                replace_by_link(&folder.join(STATE))
+            }),
+            ("symbolic link", |folder| {
+                replace_by_link(&folder.join(RECORD))
+            }),
+            ("another user can change its folder", replace_by_link),
+            // A pipe would make each start wait for a writer.
+            ("its state is no file that only its user", |folder| {
                 fs::remove_file(folder.join(STATE)).unwrap();
-                std::os::unix::fs::symlink("/etc/hostname", folder.join(STATE)).unwrap();
+                let made = std::process::Command::new("mkfifo")
+                    .args(["-m", "600"])
+                    .arg(folder.join(STATE))
+                    .status();
+                assert!(made.unwrap().success());
+            }),
+            ("its state is no file that only its user", |folder| {
+                fs::remove_file(folder.join(STATE)).unwrap();
+                DirBuilder::new()
+                    .mode(0o700)
+                    .create(folder.join(STATE))
+                    .unwrap();
             }),
         ];
         for (named, damage) in cases {
-            let Rig { store, _folder } = rig(1);
-            let key = key("256M");
-            make(&store, &key, 10);
-            std::thread::sleep(Duration::from_millis(5));
-            damage(&store.folder(&key.hex));
-            let Lookup::Damaged(text) = store.find(&key) else {
-                panic!("{named} was not noticed");
-            };
-            assert!(text.contains(named), "{text}");
-            assert!(names(&store).is_empty(), "{named}");
+            expect_damage(named, damage);
         }
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_snapshot_is_removed() {
+        expect_damage("Not a directory", |folder| {
+            fs::remove_dir_all(folder).unwrap();
+            fs::write(folder, "").unwrap();
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o600)).unwrap();
+        });
+    }
+
+    #[test]
+    fn files_of_another_user_are_not_used() {
+        if !rustix::process::geteuid().is_root() {
+            // Only root can make such files.
+            return;
+        }
+        let give = |path: PathBuf| std::os::unix::fs::chown(path, Some(12_345), None).unwrap();
+        expect_damage("its state is no file that only its user", |folder| {
+            give(folder.join(STATE));
+        });
+        expect_damage(
+            "its snapshot.json is no file that only its user",
+            |folder| {
+                give(folder.join(RECORD));
+            },
+        );
+        expect_damage("another user can change its folder", |folder| {
+            give(folder.to_owned());
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("snapshots");
+        DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        give(dir.clone());
+        let refused = Store::open(&SnapshotSettings { dir, max_mib: 1 }).err();
+        assert!(refused.unwrap().to_string().contains("only its user"));
+    }
+
+    fn expect_damage(named: &str, damage: impl FnOnce(&Path)) {
+        let Rig { store, _folder } = rig(1);
+        let key = key("256M");
+        make(&store, &key, 10);
+        std::thread::sleep(Duration::from_millis(5));
+        damage(&store.folder(&key.hex));
+        let Lookup::Damaged(text) = store.find(&key) else {
+            panic!("{named} was not noticed");
+        };
+        assert!(text.contains(named), "{text}, expected {named}");
+        let left = names(&store);
+        assert!(left.iter().all(|name| name == "moved"), "{named}: {left:?}");
+        assert!(matches!(store.find(&key), Lookup::Absent), "{named}");
+    }
+
+    fn create_private(path: &Path) -> File {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .unwrap()
+    }
+
+    /// Random numbers that each run of a test repeats (xorshift).
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % limit as u64).unwrap()
+        }
+
+        fn byte(&mut self) -> u8 {
+            u8::try_from(self.below(256)).unwrap()
+        }
+    }
+
+    /// Changes a text in one to three places.
+    fn mutate(mut text: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
+        for _ in 0..=dice.below(3) {
+            if text.is_empty() {
+                return text;
+            }
+            let at = dice.below(text.len());
+            match dice.below(7) {
+                0 => text[at] ^= 1 << dice.below(8),
+                1 => text[at] = dice.byte(),
+                2 => text.insert(at, dice.byte()),
+                3 => drop(text.remove(at)),
+                4 => text.truncate(at),
+                5 => {
+                    let end = text.len().min(at + 1 + dice.below(40));
+                    let piece = text[at..end].to_vec();
+                    text.splice(at..at, piece);
+                }
+                _ => {
+                    let words: [&[u8]; 5] = [b"0", b"-1", b"null", b"1e400", b"[[[["];
+                    let word = words[dice.below(words.len())];
+                    text.splice(at..=at, word.iter().copied());
+                }
+            }
+        }
+        text
+    }
+
+    /// The fields that decide whether and how a VM starts from a snapshot. The others only describe the snapshot.
+    fn meaning(record: &Record) -> (&str, &KeyParts, u64, i64) {
+        (
+            &record.key,
+            &record.parts,
+            record.state_bytes,
+            record.state_mtime_ns,
+        )
+    }
+
+    #[test]
+    fn a_record_with_random_changes_is_refused_or_means_the_same() {
+        let Rig { store, _folder } = rig(1);
+        let key = key("256M");
+        let folder = store.folder(&key.hex);
+        let making = store.begin(&key, 0).unwrap().unwrap();
+        making.create_state().unwrap().set_len(10).unwrap();
+        let made = Record {
+            sha256: "0123456789abcdef".repeat(4),
+            tsc_khz: 2_100_000,
+            created_at_ms: 1_800_000_000_000,
+            ..record(&key, 10)
+        };
+        making.publish(made).unwrap();
+        let valid = fs::read(folder.join(RECORD)).unwrap();
+        let original: Record = serde_json::from_slice(&valid).unwrap();
+        let made_at = fs::metadata(folder.join(STATE))
+            .unwrap()
+            .modified()
+            .unwrap();
+        let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+        let (mut found_count, mut damaged_count) = (0, 0);
+        for round in 0..2_000 {
+            if !folder.exists() {
+                // `make` would wait for the disk each time.
+                DirBuilder::new().mode(0o700).create(&folder).unwrap();
+                let state = create_private(&folder.join(STATE));
+                state.set_len(10).unwrap();
+                state.set_modified(made_at).unwrap();
+                create_private(&folder.join(RECORD));
+            }
+            let text = mutate(valid.clone(), &mut dice);
+            fs::write(folder.join(RECORD), &text).unwrap();
+            match store.find(&key) {
+                Lookup::Found(found) => {
+                    found_count += 1;
+                    let text = String::from_utf8_lossy(&text);
+                    assert_eq!(
+                        meaning(&found.record),
+                        meaning(&original),
+                        "{round}: {text}"
+                    );
+                }
+                Lookup::Damaged(_) => damaged_count += 1,
+                Lookup::Absent => panic!("round {round}: the snapshot was there"),
+            }
+        }
+        // Both must occur, or the changes are too harmless or too coarse.
+        assert!(
+            found_count > 20 && damaged_count > 1_000,
+            "{found_count} and {damaged_count}"
+        );
+        assert_eq!(
+            names(&store)
+                .iter()
+                .filter(|name| name.starts_with('.'))
+                .count(),
+            0
+        );
+    }
+
+    #[test]
+    fn leftovers_of_dead_keepers_go_before_the_room_on_the_disk_is_checked() {
+        let Rig { store, _folder } = rig(1);
+        for name in [".new-0123", ".gone-0123-1"] {
+            let leftover = store.dir.join(name);
+            fs::create_dir(&leftover).unwrap();
+            fs::write(leftover.join(STATE), "half").unwrap();
+        }
+        let too_many = u64::MAX - SPARE_BYTES;
+        assert!(store.begin(&key("1M"), too_many).unwrap().is_none());
+        assert!(names(&store).is_empty(), "{:?}", names(&store));
+    }
+
+    #[test]
+    fn a_snapshot_that_is_deleted_after_it_was_found_can_be_read_to_its_end() {
+        let Rig { store, _folder } = rig(1);
+        let key = key("256M");
+        make(&store, &key, 10);
+        let Lookup::Found(mut found) = store.find(&key) else {
+            panic!("it was just made");
+        };
+        fs::remove_dir_all(&store.dir).unwrap();
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut found.state, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 10]);
+        // The folder of all snapshots is gone too.
+        store.record_start(&key.hex);
+        store.record_failure(&key.hex);
+        assert!(matches!(store.find(&key), Lookup::Absent));
+    }
+
+    #[test]
+    fn a_folder_that_is_deleted_while_a_snapshot_is_made_costs_the_snapshot() {
+        let Rig { store, _folder } = rig(1);
+        let key = key("256M");
+        let making = store.begin(&key, 0).unwrap().unwrap();
+        making.create_state().unwrap().set_len(10).unwrap();
+        fs::remove_dir_all(&store.dir).unwrap();
+        assert!(making.publish(record(&key, 10)).is_err());
+        assert!(!store.dir.exists());
     }
 
     #[test]
