@@ -42,4 +42,17 @@ pub struct TestVmmSettings {
     /// `{fd}`, `{mailbox}` and `{control}` become the descriptors of the guest port, the mailbox and the control.
     #[serde(default)]
     pub args: Vec<String>,
+    /// How the program begins while the launch has snapshots.
+    #[serde(default)]
+    pub begins: TestBeginning,
+}
+
+#[cfg(feature = "test-vmm")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TestBeginning {
+    #[default]
+    Boot,
+    BootToSave,
+    Snapshot,
 }

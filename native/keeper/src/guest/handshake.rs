@@ -251,3 +251,220 @@ fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::guest::mailbox;
+
+    /// The frames of a guest that behaves, in their order.
+    fn frames_of_a_guest() -> Vec<Vec<u8>> {
+        let waiting = Waiting {
+            protocol: PROTOCOL_VERSION,
+        };
+        let hello = Hello {
+            protocol: PROTOCOL_VERSION,
+            agent: "agent".into(),
+            boot_ms: 1,
+        };
+        let pong = Pong {
+            version: PROTOCOL_VERSION,
+            flags: FLAG_MULTIPLEX,
+        };
+        let configured = Message::Configured(Default::default());
+        vec![
+            waiting.encode().unwrap(),
+            hello.encode().unwrap(),
+            pong.encode().unwrap(),
+            configured.encode(CONFIGURE_ID).unwrap(),
+        ]
+    }
+
+    /// Brings a guest that sends these bytes to its session, as the keeper does. After `Configure` the guest sends
+    /// `answer`, and closes its port.
+    async fn outcome(may_wait: bool, bytes: Vec<u8>, answer: &[u8]) -> Result<(), SessionError> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let keeper = async move {
+            let mut frames = Frames::new(ours);
+            if may_wait && frames.guest_waits().await? {
+                frames.send_start(1 << 20, None).await?;
+            }
+            let mailbox = mailbox::memory().unwrap();
+            open_session(frames, &[], None, "voidbox", mailbox)
+                .await
+                .map(drop)
+        };
+        let both = async { tokio::join!(keeper, guest(theirs, bytes, answer)).0 };
+        let limit = Duration::from_secs(10);
+        timeout(limit, both).await.expect("the keeper hangs")
+    }
+
+    async fn guest(mut port: UnixStream, bytes: Vec<u8>, answer: &[u8]) {
+        // A keeper that has refused the guest reads no more.
+        let _ = port.write_all(&bytes).await;
+        // A keeper that waits for the rest of a frame never sends it.
+        let limit = Duration::from_secs(1);
+        if let Ok(true) = timeout(limit, hears_configure(&mut port)).await {
+            let _ = port.write_all(answer).await;
+        }
+        let _ = port.shutdown().await;
+    }
+
+    async fn hears_configure(port: &mut UnixStream) -> bool {
+        let mut decoder = Decoder::new(Phase::Session);
+        let mut heard = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = port.read(&mut buffer).await {
+            decoder.push(&buffer[..count], &mut heard).unwrap();
+            if heard
+                .iter()
+                .any(|frame| frame.frame_type == FrameType::Configure)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn joined(frames: &[&[u8]]) -> Vec<u8> {
+        frames.concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_that_abuses_the_frames_before_the_session_is_refused_by_name() {
+        let frames = frames_of_a_guest();
+        let [waiting, hello, pong, configured] = &frames[..] else {
+            unreachable!("four frames");
+        };
+        let raw =
+            |kind: FrameType, body: &[u8]| voidbox_protocol::frame::encode(kind, &[body]).unwrap();
+        let start = raw(FrameType::Start, b"{}");
+        let bare = raw(FrameType::Waiting, b"");
+        let other = raw(FrameType::Waiting, b"{\"protocol\":2}");
+        let more = raw(FrameType::Waiting, b"{\"protocol\":1,\"keep\":true}");
+        let list = raw(FrameType::Waiting, b"[1,2]");
+        let huge = [&[0xFF, 0xFF, 0xFF, 0xFF, 56][..], &[b' '; 100_000]].concat();
+        let flood = waiting.repeat(20_000);
+        let good = joined(&[waiting, hello, pong]);
+        let without = joined(&[hello, pong]);
+        for (may_wait, bytes) in [(true, &good), (true, &without), (false, &without)] {
+            outcome(may_wait, bytes.clone(), configured).await.unwrap();
+        }
+        let more = joined(&[&more, hello, pong]);
+        outcome(true, more, configured).await.unwrap();
+        let cases: [(&str, bool, Vec<u8>, &str); 14] = [
+            ("not asked", false, good, "expected Hello, got Waiting"),
+            (
+                "twice",
+                true,
+                joined(&[waiting, waiting, hello]),
+                "expected Hello, got Waiting",
+            ),
+            ("a flood", true, flood, "expected Hello, got Waiting"),
+            (
+                "after hello",
+                true,
+                joined(&[hello, waiting]),
+                "expected Pong, got Waiting",
+            ),
+            (
+                "after start",
+                true,
+                joined(&[waiting, hello, waiting]),
+                "expected Pong, got Waiting",
+            ),
+            (
+                "late",
+                true,
+                joined(&[waiting, hello, pong, waiting]),
+                "Waiting",
+            ),
+            ("no body", true, bare, "does not parse"),
+            ("a list", true, list, "does not parse"),
+            (
+                "another version",
+                true,
+                other,
+                "protocol 1, the guest agent 2",
+            ),
+            ("huge", true, huge, "4294967295"),
+            (
+                "start of a guest",
+                true,
+                start.clone(),
+                "expected Waiting, got Start",
+            ),
+            (
+                "start instead of hello",
+                true,
+                joined(&[waiting, &start]),
+                "expected Hello, got Start",
+            ),
+            (
+                "pong first",
+                true,
+                pong.clone(),
+                "expected Waiting, got Pong",
+            ),
+            (
+                "a session before its hello",
+                true,
+                configured.clone(),
+                "Configured",
+            ),
+        ];
+        for (name, may_wait, bytes, named) in cases {
+            let error = outcome(may_wait, bytes, configured).await.expect_err(name);
+            assert!(error.is_violation(), "{name}: {error}");
+            assert!(error.to_string().contains(named), "{name}: {error}");
+        }
+        // A port that closes is no breach of the protocol: the VM has ended.
+        for bytes in [Vec::new(), waiting[..7].to_vec(), joined(&[waiting, hello])] {
+            let error = outcome(true, bytes, configured).await.unwrap_err();
+            assert!(!error.is_violation(), "{error}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_with_random_changes_end_in_a_session_or_in_an_error() {
+        let frames = frames_of_a_guest();
+        let (good, answer) = (frames[..3].concat(), &frames[3]);
+        let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut below = |limit: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            usize::try_from(seed % limit as u64).unwrap()
+        };
+        let (mut sessions, mut errors) = (0, 0);
+        for _ in 0..1_500 {
+            let mut bytes = good.clone();
+            for _ in 0..=below(3) {
+                let at = below(bytes.len());
+                match below(5) {
+                    0 => bytes[at] ^= 1 << below(8),
+                    1 => bytes[at] = u8::try_from(below(256)).unwrap(),
+                    2 => bytes.insert(at, u8::try_from(below(256)).unwrap()),
+                    3 => bytes.truncate(at.max(1)),
+                    _ => {
+                        let end = bytes.len().min(at + 1 + below(30));
+                        let piece = bytes[at..end].to_vec();
+                        bytes.splice(at..at, piece);
+                    }
+                }
+            }
+            match outcome(true, bytes, answer).await {
+                Ok(()) => sessions += 1,
+                Err(error) => {
+                    errors += 1;
+                    assert!(!error.to_string().is_empty());
+                }
+            }
+        }
+        assert!(sessions > 0 && errors > 1_000, "{sessions} and {errors}");
+    }
+}

@@ -167,6 +167,8 @@ impl Keeper {
             Beginning::Boot => return Ok(()),
             Beginning::BootToSave => {
                 if !frames.guest_waits().await? {
+                    vm.abandon_save();
+                    self.note_start("no snapshot was made: the guest does not wait".into());
                     return Ok(());
                 }
                 match vm.save().await {

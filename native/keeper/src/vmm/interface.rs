@@ -83,6 +83,9 @@ pub trait RunningVm {
         Box::pin(async { Err("this VMM has no snapshots".into()) })
     }
 
+    /// Gives up the snapshot of a VM whose guest does not wait, so that another VM may make it.
+    fn abandon_save(&self) {}
+
     /// Returns once a VM that began as [`Beginning::Snapshot`] runs and has its own disks.
     fn restored(&self) -> Work<'_, Result<(), String>> {
         Box::pin(async { Err("this VMM has no snapshots".into()) })

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use tokio::net::UnixStream;
 
-use crate::config::{LaunchConfig, TestVmmSettings};
+use crate::config::{LaunchConfig, TestBeginning, TestVmmSettings};
 use crate::error::{Code, Failure};
 use crate::run_dir::{RunDir, SCRATCH};
 use crate::vmm::interface::{
@@ -21,6 +21,9 @@ use crate::vmm::lines::Lines;
 use crate::vmm::process::{Descriptors, Ends, VmmProcess};
 use crate::vmm::usage;
 use crate::vmm::usage::Usage;
+
+/// The key of the snapshot that a program names; the store has no such snapshot.
+const KEY: &str = "test";
 
 impl Vmm for TestVmmSettings {
     fn name(&self) -> &'static str {
@@ -52,8 +55,14 @@ impl Vmm for TestVmmSettings {
             words.push(self.program.clone().into());
             words.extend(self.args_with(ends.descriptors()));
             let spawned = VmmProcess::spawn(&words, ends, vm.config, vm.dir)?;
+            let beginning = match self.begins {
+                TestBeginning::BootToSave if vm.with_snapshots => Beginning::BootToSave,
+                TestBeginning::Snapshot if vm.with_snapshots => Beginning::Snapshot,
+                _ => Beginning::Boot,
+            };
             let running = TestVmm {
                 process: spawned.process,
+                beginning,
                 control: Cell::new(Some(spawned.control)),
                 scratch: vm.dir.file(SCRATCH),
             };
@@ -61,7 +70,7 @@ impl Vmm for TestVmmSettings {
                 vm: Rc::new(running),
                 port: spawned.port,
                 mailbox: spawned.mailbox,
-                beginning: Beginning::Boot,
+                beginning,
                 note: None,
             })
         })
@@ -81,6 +90,7 @@ impl TestVmmSettings {
 
 struct TestVmm {
     process: VmmProcess,
+    beginning: Beginning,
     control: Cell<Option<UnixStream>>,
     scratch: PathBuf,
 }
@@ -101,6 +111,15 @@ impl RunningVm for TestVmm {
                 None => std::future::pending().await,
             }
         })
+    }
+
+    /// A program has no state: whatever it sends counts as the guest of a copy.
+    fn restored(&self) -> Work<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn snapshot_key(&self) -> Option<&str> {
+        (self.beginning == Beginning::Snapshot).then_some(KEY)
     }
 
     fn usage(&self) -> Usage {

@@ -153,6 +153,10 @@ impl RunningVm for Qemu {
         })
     }
 
+    fn abandon_save(&self) {
+        drop(self.saving.take());
+    }
+
     fn restored(&self) -> Work<'_, Result<(), String>> {
         Box::pin(
             self.with_control(async |qmp| snapshot::wait_for_copy(qmp, self.scratch_bytes).await),
