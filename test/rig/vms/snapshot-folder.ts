@@ -104,7 +104,7 @@ function commandOf(pid: number): readonly string[] {
   }
 }
 
-function namesIn(dir: string): readonly string[] {
+export function namesIn(dir: string): readonly string[] {
   try {
     return readdirSync(dir);
   } catch {
