@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { storm, type StormRound } from './storm.ts';
 
 const USAGE = `usage: npm run storm -- [options]
+Kills and stops processes behind runs, damages snapshots, and looks for losses.
   --rounds N   how many rounds (20)
   --seed N     repeats the blows of an earlier storm; without it a new one, which is printed
   --from N     number of the first round (0): with --rounds 1 plays that round alone

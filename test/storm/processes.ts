@@ -3,6 +3,9 @@ import { readFileSync } from 'node:fs';
 import { isAlive, type Rig, type RunningCli } from '../e2e/rig.ts';
 import type { Target } from './strikes.ts';
 
+/** The unit of times in /proc, on every Linux. */
+const TICKS_PER_SECOND = 100;
+
 /** The living processes of each kind, as they are now. */
 export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Record<Target, readonly number[]>> {
   const stack = rig.stack();
@@ -13,6 +16,7 @@ export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Recor
   const below = keepers.length === 0 ? [] : rig.descendants(...keepers);
   const named = (pattern: RegExp): readonly number[] =>
     below.flatMap(({ pid, command }) => (pattern.test(command) ? [pid] : []));
+  const vmms = named(/^\S*qemu-system-x86_64 /);
   return {
     supervisor: ofStack(stack?.supervisorPid),
     server: ofStack(stack?.serverPid),
@@ -20,9 +24,23 @@ export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Recor
     keeper: keepers,
     jail: named(/^\S*bwrap /),
     lifeline: named(/^\S*voidbox-vm lifeline /),
-    vmm: named(/^\S*qemu-system-x86_64 /),
+    vmm: vmms,
     cli: livingClis(clis),
+    'new keeper': keepers.filter(isNew),
+    'new vmm': vmms.filter(isNew),
   };
+}
+
+/** True in the first second of a process. */
+function isNew(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    const startedAtTicks = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]);
+    const uptimeS = Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]);
+    return uptimeS - startedAtTicks / TICKS_PER_SECOND < 1;
+  } catch {
+    return false;
+  }
 }
 
 function livingClis(clis: readonly RunningCli[]): readonly number[] {

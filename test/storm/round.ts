@@ -1,16 +1,25 @@
 /** One round of a storm: two runs, blows while they run, then a check of all that they left. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CliResult, type Rig, type RunningCli, until } from '../e2e/rig.ts';
 import type { SmallDisk } from '../rig/vms/small-disk.ts';
+import { listSnapshots } from '../rig/vms/snapshot-folder.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
 import { brokenArtifacts, fileLeftovers, folderFindings, unfinishedFolderFindings } from './leftovers.ts';
 import type { Phases } from './phases.ts';
 import { isDeserted, JailedProcesses, strayProcesses, targetsOf } from './processes.ts';
 import type { Random } from './random.ts';
 import { boxes, cancelled, lines, mounts, shared, type Story } from './story.ts';
-import { describeBlow, describeFullDisk, planStrikes, type Blow, type Strike } from './strikes.ts';
+import {
+  describeBlow,
+  describeDamage,
+  describeFullDisk,
+  planStrikes,
+  type Blow,
+  type Damage,
+  type Strike,
+} from './strikes.ts';
 
 /** From the last blow to the end of both runs: three lost VMs, one after the other, on a busy machine. */
 const FINISH_LIMIT_MS = 240_000;
@@ -35,6 +44,8 @@ export interface Stage {
   readonly rig: Rig;
   /** Below the state folder; null: no disk can be filled. */
   readonly disk: SmallDisk | null;
+  /** The folder of the snapshots from which the rig's VMs start. */
+  readonly snapshots: string;
   readonly phases: Phases;
 }
 
@@ -50,7 +61,11 @@ export interface RoundReport {
   readonly blows: readonly string[];
 }
 
-export async function playRound({ rig, disk, phases }: Stage, name: string, random: Random): Promise<RoundReport> {
+export async function playRound(
+  { rig, disk, snapshots, phases }: Stage,
+  name: string,
+  random: Random,
+): Promise<RoundReport> {
   const players = storiesOf(random).map((story, index) => prepare(rig, `${name}-${index + 1}-${story.name}`, story));
   const strikes = planStrikes(random, disk !== null);
   const blows: string[] = [];
@@ -70,6 +85,7 @@ export async function playRound({ rig, disk, phases }: Stage, name: string, rand
       await Promise.all(
         strikes.map(async (strike) => {
           await momentOf(strike, rig, clis);
+          if (strike.damage !== null) blows.push(damageSnapshot(snapshots, strike.damage));
           if (disk !== null && strike.diskFullMs !== null) blows.push(fillFor(disk, strike.diskFullMs, wakes));
           blows.push(...(await Promise.all(strike.blows.map((blow) => deliver(rig, clis, blow, killed, wakes)))));
         }),
@@ -145,6 +161,24 @@ async function momentOf({ from, atMs }: Strike, rig: Rig, clis: readonly Running
     await sleep(100);
   }
   await sleep(atMs);
+}
+
+/** A VM may be starting from the snapshot, or making one. Each damage is one that a start must notice. */
+function damageSnapshot(dir: string, damage: Damage): string {
+  const [key] = listSnapshots(dir);
+  if (key === undefined) return `${describeDamage(damage)} (none there)`;
+  const snapshot = join(dir, key);
+  try {
+    if (damage === 'delete') rmSync(snapshot, { recursive: true });
+    else {
+      const file = join(snapshot, damage === 'cut' ? 'state' : 'snapshot.json');
+      truncateSync(file, Math.floor(statSync(file).size / 2));
+    }
+  } catch (error) {
+    // A keeper has deleted it, too.
+    if (!['ENOENT', 'ENOTEMPTY'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+  }
+  return describeDamage(damage);
 }
 
 /** The other blows of the strike hit processes on a full disk. */

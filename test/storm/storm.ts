@@ -3,6 +3,7 @@ import { cpSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Rig } from '../e2e/rig.ts';
+import { OwnCache } from '../rig/vms/own-cache.ts';
 import { SmallDisk } from '../rig/vms/small-disk.ts';
 import { type Phase, Phases } from './phases.ts';
 import { randomOf, roundSeed } from './random.ts';
@@ -43,12 +44,13 @@ export async function storm(options: StormOptions): Promise<readonly StormRound[
   const end = options.firstRound + options.rounds;
   const lane = async (): Promise<void> => {
     while (next < end && !options.signal.aborted) {
-      await using rig = new Rig();
+      using cache = new OwnCache();
+      await using rig = new Rig(cache.variables);
       using disk = options.disk ? new SmallDisk(rig.stateDir, DISK_MIB) : null;
       let played = 0;
       // Errors of the last check belong to the last round.
       while (next < end && !options.signal.aborted) {
-        const report = await play(rig, disk, options.seed, next++, next >= end);
+        const report = await play(rig, disk, cache.snapshots, options.seed, next++, next >= end);
         reports.push(report);
         options.onRound(report);
         // The next round must not count files and processes that this round left.
@@ -63,6 +65,7 @@ export async function storm(options: StormOptions): Promise<readonly StormRound[
 async function play(
   rig: Rig,
   disk: SmallDisk | null,
+  snapshots: string,
   seed: number,
   round: number,
   isLast: boolean,
@@ -73,7 +76,7 @@ async function play(
   let blows: readonly string[] = [];
   const findings: string[] = [];
   try {
-    const report = await playRound({ rig, disk, phases }, `r${round}`, randomOf(ofRound));
+    const report = await playRound({ rig, disk, snapshots, phases }, `r${round}`, randomOf(ofRound));
     blows = report.blows;
     findings.push(...report.findings);
     if (isLast) await phases.of('down', async () => await rig.assertNothingLeft());

@@ -1,7 +1,19 @@
 /** The blows of a storm against the processes of a run, and their times: chosen from a seed before the round begins. */
 import type { Random } from './random.ts';
 
-export const TARGETS = ['worker', 'server', 'supervisor', 'keeper', 'vmm', 'jail', 'lifeline', 'cli'] as const;
+export const TARGETS = [
+  'worker',
+  'server',
+  'supervisor',
+  'keeper',
+  'vmm',
+  'jail',
+  'lifeline',
+  'cli',
+  // They are in their first second.
+  'new keeper',
+  'new vmm',
+] as const;
 export type Target = (typeof TARGETS)[number];
 
 export interface Blow {
@@ -12,12 +24,18 @@ export interface Blow {
   readonly which: number;
 }
 
+/** `cut` removes the second half of a snapshot's state, `spoil` the second half of its record. */
+export const DAMAGES = ['delete', 'cut', 'spoil'] as const;
+export type Damage = (typeof DAMAGES)[number];
+
 export interface Strike {
   /** Counted from the start of the runs, or from their first VM, which a busy machine boots late. */
   readonly from: 'start' | 'vm';
   readonly atMs: number;
   /** The disk of the state folder is full from this moment on, for so long; null: it is not filled. */
   readonly diskFullMs: number | null;
+  /** The damage to a snapshot of the cache at this moment; null: none. */
+  readonly damage: Damage | null;
   readonly blows: readonly Blow[];
 }
 
@@ -34,6 +52,7 @@ export function planStrikes(random: Random, hasDisk: boolean): readonly Strike[]
       from,
       atMs: random.below(SPAN_MS[from]),
       blows: Array.from({ length: random.between(1, 5) }, () => blow(random)),
+      damage: random.pick([...DAMAGES, null]),
     };
     return { ...strike, diskFullMs: hasDisk && index === 0 ? random.between(1_000, LONG_STOP_MS) : null };
   });
@@ -51,6 +70,10 @@ function blow(random: Random): Blow {
 
 export function describeFullDisk(diskFullMs: number): string {
   return `fill the disk for ${(diskFullMs / 1000).toFixed(1)} s`;
+}
+
+export function describeDamage(damage: Damage): string {
+  return `${damage} a snapshot`;
 }
 
 export function describeBlow({ target, stopMs }: Blow): string {
