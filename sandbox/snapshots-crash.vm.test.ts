@@ -227,7 +227,7 @@ it('a keeper that is killed while it publishes a snapshot leaves a complete one,
   const below = await soon('a VMM', () => oneOrMore(vmmsBelow(pid)));
   await soon('a snapshot that is written', () => isPublishing(own) || listSnapshots(own).length > 0);
   await kill(pid, below);
-  // Its VM may have been ready before its snapshot was in its place.
+  // Its VM may have been ready before its snapshot was published.
   const lost = await outcome.then((vm) =>
     vm instanceof Error ? vm : vm.exec(request('true'), limit()).catch((error: unknown) => error),
   );

@@ -33,7 +33,7 @@ let host: RealHost;
 let key: string;
 let count = 0;
 
-/** What the attacker reports: each way that it tried, with the error's code, or `done`. */
+/** The attacker's report. A path has the code of the error, or `done`; a descriptor has the ways that worked. */
 interface Report {
   readonly paths: Readonly<Record<string, string>>;
   readonly descriptors: readonly { readonly fd: number; readonly kind: string; readonly done: readonly string[] }[];
@@ -88,7 +88,7 @@ beforeAll(async () => {
   chmodSync(folder, 0o755);
   vmmDir = join(folder, 'vmm');
   dir = join(folder, 'snapshots');
-  const pieces = await resolveHostPieces(readEnvironment(), { install: true });
+  const pieces = await resolveHostPieces(readEnvironment(), { install: true, kernelKind: 'debian' });
   const bin = join(vmmDir, 'bin');
   mkdirSync(bin, { recursive: true });
   // It looks for its modules beside its own name.

@@ -429,6 +429,34 @@ mod tests {
         }
     }
 
+    /// Returns the random bytes of `Start` and the key of the session that a keeper gives to one guest.
+    async fn secrets_of_a_session() -> (String, SessionKey) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let keeper = tokio::spawn(async move {
+            let mut frames = Frames::new(ours);
+            assert!(frames.guest_waits().await.unwrap());
+            frames.send_start(1 << 20, None).await.unwrap();
+            let mailbox = mailbox::memory().unwrap();
+            open_session(frames, &[], None, "voidbox", mailbox).await
+        });
+        let sent = frames_of_a_guest();
+        theirs.write_all(&sent[..2].concat()).await.unwrap();
+        let mut heard = Frames::new(theirs);
+        let start = Start::decode(&heard.next().await.unwrap()).unwrap();
+        let ping = Ping::decode(&heard.next().await.unwrap()).unwrap();
+        drop(heard);
+        assert!(keeper.await.unwrap().is_err());
+        (start.entropy, ping.key)
+    }
+
+    #[tokio::test]
+    async fn each_copy_gets_its_own_session_key_and_random_bytes() {
+        let (one, other) = (secrets_of_a_session().await, secrets_of_a_session().await);
+        assert_eq!(one.0.len(), 2 * ENTROPY_BYTES);
+        assert_ne!(one.0, other.0);
+        assert!(one.1 != other.1);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn frames_with_random_changes_end_in_a_session_or_in_an_error() {
         let frames = frames_of_a_guest();
