@@ -1,6 +1,7 @@
 /** Checks an expression before a run: its type, the stages and parameters that it reads, and its mistakes. */
 import type { ASTNode } from '@marcbachmann/cel-js';
 import { type ExpressionProblem, isProblem, languageOf, nodesOf, parseExpression } from './language.ts';
+import { suggestBrackets } from './remedies.ts';
 import { suggestNearest, findNearest } from '../text/suggest.ts';
 import { type JudgeType, type TypedValues, findTypeMistake } from './value-types.ts';
 import { quote } from '../../units/quote.ts';
@@ -170,6 +171,7 @@ export function checkExpression(
       if (!isStageField(field.name))
         problems.push({
           message: `a stage has no ${quote(field.name)}; it has ${STAGE_FIELDS.join(', ')}`,
+          ...describeBrackets(source, start),
           start,
           end,
         });
@@ -189,7 +191,11 @@ export function checkExpression(
     if (whole !== null && isVariable(whole.of, 'stages') && !seen.has(node)) {
       seen.add(whole.of);
       const fields = STAGE_FIELDS.map((name) => `\`.${name}\``).join(', ');
-      problems.push({ message: `the stage ${quote(whole.name)} needs a field: ${fields}`, ...node.range });
+      problems.push({
+        message: `the stage ${quote(whole.name)} needs a field: ${fields}`,
+        ...describeBrackets(source, node.range.start),
+        ...node.range,
+      });
     } else if ((isVariable(node, 'stages') || isVariable(node, 'params')) && !seen.has(node))
       problems.push({
         message: `write \`${node.args as string}.NAME\`: the expression must contain the name itself`,
@@ -199,6 +205,13 @@ export function checkExpression(
   if (problems.length > 0) return { problems };
   const typed = parsed.type();
   return 'message' in typed ? { problems: [typed] } : { ...typed, stages, params };
+}
+
+/** The remedy if the name at this place needs brackets. */
+function describeBrackets(source: string, start: number): { readonly remedy?: string } {
+  // A later name in the expression has its own problem.
+  const remedy = suggestBrackets(/^[\w.?-]*/.exec(source.slice(start))![0]);
+  return remedy === null ? {} : { remedy };
 }
 
 /** `of.name`, `of.?name`, `of["name"]`, `of[?"name"]`. */

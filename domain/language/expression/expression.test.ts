@@ -65,6 +65,27 @@ test.each([
     'read `params.NAME`, or `output`, `json`, `state` or `exit_code` of `stages.NAME`',
   ],
   ['1 + "a" == "1a"', 'no such overload: int + string', 'convert a value: `int(…)`, `double(…)`, `string(…)`'],
+  [
+    'stages.my-step.output == "a"',
+    'the stage "my" needs a field: `.output`, `.json`, `.state`, `.exit_code`',
+    'a name with `-` needs brackets: write `stages["my-step"]`',
+  ],
+  ['params.dry-run && params.b', 'unknown variable: run', 'a name with `-` needs brackets: write `params["dry-run"]`'],
+  [
+    'stages["a-b"].json.exit-code == 0',
+    'unknown variable: code',
+    'a name with `-` needs brackets: write `stages["a-b"].json["exit-code"]`',
+  ],
+  [
+    'stages.2nd.output == "a"',
+    'expected IDENTIFIER, got NUMBER',
+    'a name that begins with a digit needs brackets: write `stages["2nd"]`',
+  ],
+  [
+    'stages.fix.lint-all.state == "failed"',
+    'a stage has no "lint"; it has output, json, state, exit_code',
+    'if "fix.lint-all" is a stage, write `stages["fix.lint-all"].state`',
+  ],
   ['params.n == 1 and params.b', "unexpected character: 'd'", 'write `&&` for and, `||` for or, `!` for not'],
   ['params.n === 1', 'unexpected character: =', 'write `==` or `!=` to compare'],
 ])('%s: %s, and what to write', (source, message, remedy) => {

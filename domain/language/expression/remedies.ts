@@ -31,6 +31,11 @@ const VARIABLES: Readonly<Record<string, string>> = {
 
 /** A name after a dot that the language reads as a word. */
 const WORD_AS_NAME = /(\w[\w.[\]"'?]*)\.\??(in|true|false|null)\b/;
+/** A name after a dot that needs brackets, because the language reads `-` as minus, and a digit as a number. */
+const NAME_WITH_SIGN = /\b((?:stages|params|item)(?:\.\??[A-Za-z_]\w*|\[[^\]]*\])*)\.\??(\w+(?:-\w+)+|\d\w*)/;
+/** A name with dots before a field, which the language reads as a name and a field that no stage has. */
+const NAME_WITH_DOT =
+  /\bstages\.\??(?!\w+\.\??(?:output|json|state|exit_code)\b)([\w-]+?(?:\.[\w-]+?)+)\.\??(output|json|state|exit_code)\b/;
 const SIGNS = /\b(?:and|or|not)\b/;
 const EQUALS = /[!=]==|[^=!<>]=[^=]/;
 const STRINGS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
@@ -40,13 +45,13 @@ const STRINGS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
  * @returns null if the docs are the only help
  */
 export function suggestRemedy(code: string, summary: string, source: string): string | null {
-  const word = /^expected IDENTIFIER/i.test(summary)
-    ? WORD_AS_NAME.exec(source.replaceAll(STRINGS, (text) => text.replaceAll(/[^"']/g, '_')))
-    : null;
+  const isNoName = /^expected IDENTIFIER/i.test(summary);
+  const word = isNoName ? WORD_AS_NAME.exec(maskStrings(source)) : null;
   if (word !== null) {
     const of = source.slice(word.index, word.index + word[1]!.length);
     return `\`${word[2]!}\` is a keyword of CEL: write \`${of}["${word[2]!}"]\``;
   }
+  if (isNoName) return suggestBrackets(source);
   switch (code) {
     case 'no_such_overload':
       return 'convert a value: `int(…)`, `double(…)`, `string(…)`';
@@ -56,6 +61,9 @@ export function suggestRemedy(code: string, summary: string, source: string): st
     }
     case 'unknown_variable': {
       const name = /: (\w+)$/.exec(summary)?.[1] ?? '';
+      // `params.dry-run` is a subtraction of `run`.
+      const brackets = NAME_WITH_SIGN.exec(maskStrings(source))?.[2]?.split('-').includes(name) === true;
+      if (brackets) return suggestBrackets(source);
       return Object.hasOwn(VARIABLES, name) ? VARIABLES[name]! : READS;
     }
     case 'unexpected_character':
@@ -67,4 +75,21 @@ export function suggestRemedy(code: string, summary: string, source: string): st
     default:
       return null;
   }
+}
+
+/** Suggests brackets for the first name in the source that the language does not read as one, or null. */
+export function suggestBrackets(source: string): string | null {
+  const masked = maskStrings(source);
+  const dotted = NAME_WITH_DOT.exec(masked);
+  if (dotted !== null) return `if "${dotted[1]!}" is a stage, write \`stages["${dotted[1]!}"].${dotted[2]!}\``;
+  const signed = NAME_WITH_SIGN.exec(masked);
+  if (signed === null) return null;
+  const of = source.slice(signed.index, signed.index + signed[1]!.length);
+  const reason = signed[2]!.includes('-') ? 'with `-`' : 'that begins with a digit';
+  return `a name ${reason} needs brackets: write \`${of}["${signed[2]!}"]\``;
+}
+
+/** Replaces the characters of strings in the source, so that no pattern finds a name in them. */
+function maskStrings(source: string): string {
+  return source.replaceAll(STRINGS, (text) => text.replaceAll(/[^"']/g, '_'));
 }
