@@ -12,7 +12,7 @@ const MARKED: Readonly<Record<string, string>> = {
     .semaphore/semaphore.yml .tekton/run.yaml cloudbuild.yaml buildspec.yml .teamcity/settings.kts .forgejo/workflows/a.yml
     .gitea/workflows/a.yml .goreleaser.yaml .releaserc renovate.json .mergify.yml`,
   'runs on deployment': `netlify.toml vercel.json fly.toml Procfile heroku.yml serverless.yml .ebextensions/a.config skaffold.yaml Tiltfile
-    wrangler.toml infra/main.tf ansible.cfg kustomization.yaml .htaccess .user.ini app.service crontab`,
+    wrangler.toml infra/main.tf ansible.cfg .ansible.cfg kustomization.yaml .htaccess .user.ini app.service crontab`,
   'runs on install or build': `package.json web/package.json package-lock.json yarn.lock pnpm-lock.yaml .npmrc .yarnrc.yml .pnpmfile.cjs .pnp.cjs
     bunfig.toml binding.gyp deno.json vite.config.ts next.config.mjs jest.config.js karma.conf.js .eslintrc.cjs .prettierrc.js .babelrc
     Gruntfile.js gulpfile.js tsconfig.json vitest.setup.ts .storybook/main.ts webpack.prod.js nx.json turbo.json
@@ -28,7 +28,7 @@ const MARKED: Readonly<Record<string, string>> = {
     x.csproj Directory.Build.props Directory.Build.targets nuget.config global.json composer.json composer.lock phpunit.xml artisan
     mix.exs rebar.config dune x.opam stack.yaml x.cabal Setup.hs shard.yml x.nimble pubspec.yaml cpanfile Makefile.PL .Rprofile Snakefile
     justfile .justfile Taskfile.yml Earthfile Dockerfile Dockerfile.dev Containerfile docker-compose.yml compose.yaml flake.nix shell.nix
-    devbox.json .tool-versions`,
+    devbox.json .tool-versions renv/activate.R latexmkrc .latexmkrc .clj-kondo/config.edn voidbox.yaml`,
   'runs in shells or debuggers': `.bashrc .bash_profile .profile .zshrc .zshenv .kshrc .cshrc .inputrc .config/fish/config.fish .env .env.local .envrc
     .mise.toml mise.toml .rvmrc .tmux.conf .screenrc .gdbinit sub/.gdbinit .lldbinit a-gdb.py .pdbrc .irbrc .pryrc .psqlrc .sqliterc
     .ghci .ssh/config .ssh/authorized_keys .gnupg/gpg.conf .netrc .gitconfig .hgrc .curlrc .wgetrc .ripgreprc .aws/config .kube/config
@@ -40,7 +40,7 @@ const MARKED: Readonly<Record<string, string>> = {
   'read by agents': `.claude/settings.json CLAUDE.md sub/CLAUDE.local.md AGENTS.md AGENT.md GEMINI.md QWEN.md WARP.md .codex/config.toml .cursor/rules/a.mdc
     .cursorrules .gemini/settings.json .windsurfrules .clinerules .clinerules/a.md .roo/rules/a.md .roomodes .continue/config.yaml
     .aider.conf.yml .mcp.json .github/copilot-instructions.md .github/prompts/a.prompt.md .copilot/a .codeium/a .goosehints .kiro/steering/a.md
-    .junie/guidelines.md .trae/rules/a.md .augment-guidelines .opencode/agent/a.md opencode.json crush.json .openhands/setup.sh
+    .junie/guidelines.md .amazonq/rules/a.md .trae/rules/a.md .augment-guidelines .opencode/agent/a.md opencode.json crush.json .openhands/setup.sh
     skills/a/SKILL.md .voidbox/fix.yaml`,
   'attributes of git': '.gitattributes sub/.gitattributes .GitAttributes',
   'submodules of git': '.gitmodules',

@@ -31,7 +31,7 @@ const TABLE: readonly (readonly [why: string, names: string])[] = [
     `netlify.toml vercel.json .vercel/ now.json fly.toml render.y*ml app.y*ml Procfile* heroku.yml app.json amplify.yml
      .platform.app.y*ml .platform/ serverless.* .ebextensions/ .elasticbeanstalk/ .do/ railway.* nixpacks.toml skaffold.y*ml Tiltfile okteto.y*ml
      firebase.json wrangler.* .chalice/ zappa_settings.* samconfig.* template.y*ml cdk.json Pulumi*.y*ml *.tf *.tf.json terragrunt.hcl
-     .terraformrc .terraform.lock.hcl *.pkr.hcl ansible.cfg playbook*.y*ml kustomization.y*ml Chart.yaml helmfile.y*ml .htaccess .user.ini
+     .terraformrc .terraform.lock.hcl *.pkr.hcl ansible.cfg .ansible.cfg playbook*.y*ml kustomization.y*ml Chart.yaml helmfile.y*ml .htaccess .user.ini
      web.config *.service *.timer *.socket crontab .crontab cron.d/`,
   ],
   [
@@ -71,12 +71,12 @@ const TABLE: readonly (readonly [why: string, names: string])[] = [
       // Other languages
       ` mix.exs mix.lock rebar.config* rebar.lock dune *.opam dune-project stack.yaml* *.cabal package.yaml cabal.project* Setup.hs
      shard.yml *.nimble config.nims nim.cfg dub.json dub.sdl pubspec.yaml pubspec.lock build.yaml Project.toml Manifest.toml *.rockspec
-     cpanfile* Makefile.PL Build.PL dist.ini DESCRIPTION .Rprofile .Renviron renv.lock Snakefile nextflow.config elm.json
+     cpanfile* Makefile.PL Build.PL dist.ini DESCRIPTION .Rprofile .Renviron renv/ renv.lock latexmkrc .latexmkrc .clj-kondo/ Snakefile nextflow.config elm.json
      foundry.toml Anchor.toml Scarb.toml project.godot *.csx spago.* *.asd` +
       // Runners, containers, environments
       ` justfile .justfile *.just Taskfile*.y*ml Earthfile Dockerfile* *.dockerfile Containerfile* docker-compose*.y*ml compose*.y*ml
      docker-bake.* .docker/ flake.nix flake.lock *.nix guix.scm manifest.scm channels.scm devbox.* devenv.* apt.txt postBuild start.sh install.sh
-     setup.sh build.sh Makefile.toml .tool-versions .asdfrc`,
+     setup.sh build.sh Makefile.toml .tool-versions .asdfrc voidbox.y*ml`,
   ],
   [
     'runs in shells or debuggers',
@@ -103,7 +103,7 @@ const TABLE: readonly (readonly [why: string, names: string])[] = [
      .cursorignore .gemini/ .geminiignore .windsurf/ .windsurfrules .clinerules .clinerules/ .cline/ .roo/ .roorules* .roomodes .continue/ .continuerc*
      .aider* .mcp.json mcp.json mcp_config.json .github/copilot-instructions.md copilot-instructions.md .github/instructions/ .github/prompts/
      .github/chatmodes/ .github/agents/ .github/skills/ *.instructions.md *.prompt.md *.chatmode.md *.agent.md .copilot/ .codeium/ .amp/ .agents/ .agent/ .goosehints
-     .goose/ .kiro/ .junie/ .trae/ .augment/ .augment-guidelines .rules .qwen/ .opencode/ opencode.json* .crush.json crush.json
+     .goose/ .kiro/ .junie/ .amazonq/ .trae/ .augment/ .augment-guidelines .rules .qwen/ .opencode/ opencode.json* .crush.json crush.json
      .openhands/ .openhands_instructions .factory/ .devin/ .sourcegraph/ .cody/ .tabnine/ .zencoder/ .pearai/ .plandex/ .jules/ .voidbox/
      memory-bank/ replit.md llms.txt .promptfoo* .sweep.yaml .coderabbit.y*ml`,
   ],
