@@ -24,7 +24,7 @@ const CLOSED_V4: readonly ClosedNetwork[] = [
   { network: '198.18.0.0', prefix: 15, what: 'reserved' },
   { network: '198.51.100.0', prefix: 24, what: 'reserved' },
   { network: '203.0.113.0', prefix: 24, what: 'reserved' },
-  { network: '224.0.0.0', prefix: 4, what: 'a group' },
+  { network: '224.0.0.0', prefix: 4, what: 'a multicast address' },
   { network: '240.0.0.0', prefix: 4, what: 'reserved' },
 ];
 
@@ -46,7 +46,7 @@ const CLOSED_V6: readonly ClosedNetwork[] = [
   { network: 'fc00::', prefix: 7, what: 'private' },
   { network: 'fe80::', prefix: 10, what: 'link-local' },
   { network: 'fec0::', prefix: 10, what: 'private' },
-  { network: 'ff00::', prefix: 8, what: 'a group' },
+  { network: 'ff00::', prefix: 8, what: 'a multicast address' },
 ];
 
 export const CLOSED_NETWORKS: readonly ClosedNetwork[] = [...CLOSED_V4, ...CLOSED_V6];

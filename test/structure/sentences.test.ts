@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { pathsOf } from './imports.ts';
+import { isRustOfProduct, rustTextsIn } from './rust-texts.ts';
 import { CHECKS, COUNTED, findHits, type Hit, isProse, listComments, listSentences, toProse } from './sentences.ts';
 import { listPromiseNames, listTestNames, type TestName } from './test-names.ts';
 import { textsIn } from './words.ts';
@@ -43,15 +44,19 @@ function namesOfTests(path: string): readonly TestName[] {
 const isOfProduct = (path: string): boolean =>
   /\.(?:ts|mjs|cjs|js)$/.test(path) && !/\.test\.ts$|^(?:test|examples)\//.test(path);
 
+/** Reads both languages of the product. */
+function readTexts(path: string): ReturnType<typeof textsIn> {
+  if (isRustOfProduct(path)) return rustTextsIn(read(path));
+  return isOfProduct(path) ? textsIn(path, read(path)) : [];
+}
+
 /** Parses every source once, because two tests need the texts. */
 let texts: readonly { readonly path: string; readonly line: number; readonly text: string }[] | null = null;
 
 function listTexts(): NonNullable<typeof texts> {
-  texts ??= paths
-    .filter(isOfProduct)
-    .flatMap((path) =>
-      textsIn(path, read(path)).flatMap(({ line, text }) => (isProse(text) ? [{ path, line, text }] : [])),
-    );
+  texts ??= paths.flatMap((path) =>
+    readTexts(path).flatMap(({ line, text }) => (isProse(text) ? [{ path, line, text }] : [])),
+  );
   return texts;
 }
 
@@ -68,10 +73,8 @@ const KINDS: Readonly<Record<string, () => readonly Hit[]>> = {
         ),
       ),
   texts: () =>
-    paths.filter(isOfProduct).flatMap((path) =>
-      textsIn(path, read(path))
-        .filter(({ text }) => isProse(text))
-        .flatMap(({ line, text }) => findHits(path, text).map((hit) => ({ ...hit, where: `${path}:${line}` }))),
+    listTexts().flatMap(({ path, line, text }) =>
+      findHits(path, text).map((hit) => ({ ...hit, where: `${path}:${line}` })),
     ),
   tests: () =>
     paths
@@ -246,8 +249,10 @@ test('lines of comments that follow each other are one comment', () => {
   );
 });
 
-test('the sources of the product have texts', () => {
-  expect(listTexts().length).toBeGreaterThan(4_000);
+test('the sources of the product have texts, in TypeScript and in Rust', () => {
+  const inRust = listTexts().filter(({ path }) => path.endsWith('.rs'));
+  expect(listTexts().length - inRust.length).toBeGreaterThan(4_000);
+  expect(inRust.length).toBeGreaterThan(500);
 });
 
 test.each(['the run goes on', 'stage … has none', ' and … more', 'write `a: b`, or remove it', 'bytes: …'])(

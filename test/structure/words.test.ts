@@ -6,6 +6,7 @@ import { COMMANDS } from '../../cli/command-table.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { typeCommand } from '../rig/runs/typed-command.ts';
 import { pathsOf } from './imports.ts';
+import { isRustOfProduct, rustTextsIn } from './rust-texts.ts';
 import { bareSkillIn, bareSkillsOfPage, phrasesIn, textsIn } from './words.ts';
 
 // The help of every command loads every command.
@@ -41,6 +42,15 @@ test('messages, remedies and all other texts of the sources', () => {
     const kind = /^(?:workflows|domain\/pipeline)\//.test(path) ? 'page' : 'message';
     return textsIn(path, read(path)).flatMap(({ line, text }) => phrasesIn(`${path}:${line}`, text, kind));
   });
+  expect(found).toEqual([]);
+});
+
+test('messages, help and all other texts of the sources in Rust', () => {
+  const sources = pathsOf(ROOT).filter(isRustOfProduct);
+  expect(sources.length).toBeGreaterThan(100);
+  const found = sources.flatMap((path) =>
+    rustTextsIn(read(path)).flatMap(({ line, text }) => phrasesIn(`${path}:${line}`, text, 'message')),
+  );
   expect(found).toEqual([]);
 });
 
@@ -140,6 +150,7 @@ test.each([
   ['VOIDBOX_X is `x`, which is no number of milliseconds.', 'is no number'],
   ['`name` takes a text and has a list', 'takes a text and has'],
   ['delete old runs and what nothing needs any more', 'nothing needs'],
+  ['"a" is no network, such as 198.41.0.0/16', 'is no network'],
   ['this is a bug of voidbox', 'bug of'],
   ['be a worker of your own Temporal server', 'be a worker of'],
   ['it is refused for good', 'for good'],

@@ -8,7 +8,7 @@ interface Phrase {
 
 /** Nouns that must not follow `is no`; `is no longer` is plain English. */
 const KINDS =
-  '(?:number|text|string|list|name|object|file|folder|folders|path|step|skill|session|run|page|output|reference|ref|claim|table|argument|kind|way|program|module|value|id|key|TypeScript|JavaScript|JSON|YAML|part|such)';
+  '(?:number|text|string|list|name|object|file|folder|folders|path|step|skill|session|run|page|host|port|network|word|event|command|output|reference|ref|claim|table|argument|kind|way|program|module|value|id|key|TypeScript|JavaScript|JSON|YAML|part|such)';
 
 const PHRASES: readonly Phrase[] = [
   { pattern: /\bof one's own\b/i, instead: 'your own …' },

@@ -52,7 +52,7 @@ fn stepped(unix_ms: u64, step_ms: i64) -> Result<u64, Failure> {
         .filter(|target| (EARLIEST_UNIX_MS..LATEST_UNIX_MS).contains(target))
         .ok_or_else(|| {
             Failure::bad_request(format!(
-                "the clock, which is at {unix_ms} ms, moves by {step_ms} ms to no time between the years 2000 and 2200"
+                "the clock is at {unix_ms} ms; a move by {step_ms} ms ends outside the years 2000 to 2200"
             ))
         })
 }

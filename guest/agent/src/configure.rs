@@ -22,7 +22,7 @@ pub fn configure(guest: &Guest, wanted: &Configure) -> Result<(), Failure> {
         ))
     })?;
     if !guest.claim_configuration() {
-        return Err(Failure::bad_request("the guest is configured already"));
+        return Err(Failure::bad_request("the guest is already configured"));
     }
     if matches!(guest.role, Role::Init(_)) {
         set_clock(wanted.clock_unix_ms).map_err(|error| Failure::io("setting the clock", error))?;

@@ -44,7 +44,7 @@ pub fn serve(
     }
     if !guest.is_configured() {
         return Err(Failure::bad_request(
-            "the guest is not configured yet: Configure comes first",
+            "the guest is not configured yet: send Configure first",
         ));
     }
     match message {

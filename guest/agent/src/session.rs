@@ -51,11 +51,11 @@ pub enum SessionError {
     Credit { id: u32, source: CreditError },
     #[error("request {id}: {source}")]
     Mail { id: u32, source: MailError },
-    #[error("request {0} is open already")]
+    #[error("request {0} is already open")]
     DuplicateId(u32),
-    #[error("a {0:?} frame is for the keeper alone")]
+    #[error("only the guest agent may send a {0:?} frame")]
     WrongDirection(FrameType),
-    #[error("stream {0} is one of a door, and this session has none")]
+    #[error("stream {0} belongs to a door, and this session has no door")]
     NoDoor(u32),
     #[error("the connection: {0}")]
     Io(#[from] io::Error),
@@ -261,7 +261,7 @@ impl Session {
             }
             if open.len() >= MAX_OPEN_REQUESTS {
                 drop(open);
-                return self.refuse(id, format!("{MAX_OPEN_REQUESTS} requests are open already"));
+                return self.refuse(id, format!("{MAX_OPEN_REQUESTS} requests are already open"));
             }
             match Request::new(id, inbound, self.outbox.clone(), self.mailbox.clone()) {
                 Ok(request) => open.entry(id).or_insert(Arc::new(request)).clone(),

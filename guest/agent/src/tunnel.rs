@@ -164,7 +164,7 @@ impl Tunnel {
         match (&state.answer, state.cancelled) {
             (None, true) => Some(Err(ErrorBody {
                 code: voidbox_protocol::body::ErrorCode::Cancelled,
-                message: "the host gave the connection up".into(),
+                message: "the host ended the connection".into(),
             })),
             (answer, _) => answer.clone(),
         }
@@ -253,7 +253,11 @@ impl Tunnel {
     /// Sends bytes for which [`Tunnel::send_room`] had room.
     pub fn send(&self, bytes: &[u8]) -> Result<(), Gone> {
         let taken = lock(&self.state).send.take(bytes.len());
-        debug_assert_eq!(taken, bytes.len(), "more than there was room for");
+        debug_assert_eq!(
+            taken,
+            bytes.len(),
+            "more bytes than the window has room for"
+        );
         self.send_behind(encode_data(self.id, bytes))
     }
 

@@ -61,7 +61,7 @@ pub fn parse(name: &str, arguments: Vec<String>) -> Result<Call, String> {
         [] => from_stdin()?,
         [only] if only == "-" => from_stdin()?,
         [only] => only.clone(),
-        more => return Err(format!("{} prompts; at most one is taken", more.len())),
+        more => return Err(format!("{} prompts; at most one is allowed", more.len())),
     };
     if call.prompt.trim().is_empty() {
         return Err("the prompt is empty: give one as argument or on standard input".into());
@@ -71,7 +71,7 @@ pub fn parse(name: &str, arguments: Vec<String>) -> Result<Call, String> {
 
 fn codex_exec(mut arguments: Vec<String>) -> Result<Vec<String>, String> {
     if arguments.first().is_none_or(|first| first != "exec") {
-        return Err("only `codex exec` is played".into());
+        return Err("the mock agent supports only `codex exec`".into());
     }
     Ok(arguments.split_off(1))
 }
@@ -113,7 +113,9 @@ fn option(
         (Dialect::Claude, "--output-format") => {
             let format = value()?;
             if format != "stream-json" {
-                return Err(format!("--output-format {format} is not played"));
+                return Err(format!(
+                    "the mock agent does not support --output-format {format}"
+                ));
             }
         }
         (Dialect::Claude, "--model") | (Dialect::Codex, "-m" | "--model") => {

@@ -116,7 +116,7 @@ fn from(
 fn count(name: &str, text: Option<String>, otherwise: u64) -> Result<u64, String> {
     text.map_or(Ok(otherwise), |text| {
         text.parse()
-            .map_err(|_| format!("{name} is no whole number: {text:?}"))
+            .map_err(|_| format!("{name} is not a whole number: {text:?}"))
     })
 }
 
@@ -174,7 +174,7 @@ fn steps(script: &str, asked_again: bool) -> Result<Vec<Step>, String> {
         .ok_or("MOCK_AGENT_SCRIPT is a list of steps, or { \"steps\": […], \"resumed\": […] }")?;
     if list.len() > MOST_STEPS {
         return Err(format!(
-            "MOCK_AGENT_SCRIPT has {} steps; at most {MOST_STEPS} are played",
+            "MOCK_AGENT_SCRIPT has {} steps; at most {MOST_STEPS} are allowed",
             list.len()
         ));
     }

@@ -42,9 +42,9 @@ pub enum HandshakeError {
     Version { keeper: u32, guest: u32 },
     #[error("the peer does not multiplex requests")]
     NoMultiplex,
-    #[error("the guest does not use the door that its keeper keeps for it")]
+    #[error("the guest does not use the door that its keeper offers")]
     NoDoor,
-    #[error("the session key is not the one that this guest was given first")]
+    #[error("the session key differs from the first one that this guest received")]
     WrongKey,
     #[error(transparent)]
     Frame(#[from] FrameError),

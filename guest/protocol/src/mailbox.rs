@@ -39,13 +39,13 @@ pub struct Mail {
 pub enum MailError {
     #[error("there is no slot {0}")]
     NoSlot(u8),
-    #[error("{0} bytes of mail do not stand in a slot")]
+    #[error("{0} bytes of mail do not fit a slot")]
     Length(u32),
-    #[error("slot {0} was given back without mail in it")]
+    #[error("slot {0} was returned without mail in it")]
     NotSent(u8),
     #[error("this session has no mailbox")]
     NoMailbox,
-    #[error("mail for a stream that has none")]
+    #[error("mail for a stream without mail")]
     Stream,
     #[error(transparent)]
     Credit(#[from] crate::credit::CreditError),

@@ -16,7 +16,7 @@ use crate::mailbox::{Mail, MailError, checked_slot};
 pub enum MessageError {
     #[error(transparent)]
     Frame(#[from] FrameError),
-    #[error("a {0:?} frame has not the length of what it must have")]
+    #[error("a {0:?} frame has the wrong length")]
     Short(FrameType),
     #[error("a {frame_type:?} frame does not parse: {source}")]
     Json {

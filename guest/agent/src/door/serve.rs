@@ -73,7 +73,7 @@ fn keep_helpers<Helper>(
     serve(&first);
     drop(first);
     for _ in 0..MAX_HELPERS {
-        log::line("the door's helper ended; another one is started");
+        log::line("the door's helper ended, and starts again");
         thread::sleep(pause);
         match spawn() {
             Ok(helper) => serve(&helper),
@@ -81,7 +81,7 @@ fn keep_helpers<Helper>(
         }
     }
     log::line(&format!(
-        "the door's helper was replaced {MAX_HELPERS} times: no program of this guest reaches anything any more"
+        "the door's helper was replaced {MAX_HELPERS} times: programs of this guest can no longer connect to anything"
     ));
 }
 

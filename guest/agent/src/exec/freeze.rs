@@ -37,7 +37,7 @@ impl Frozen {
         if std::mem::replace(&mut child.is_frozen, true) {
             return Err(Failure::new(
                 ErrorCode::Limit,
-                "the command is frozen already",
+                "the command is already frozen",
             ));
         }
         let path = child.path.clone();
@@ -57,7 +57,7 @@ impl Frozen {
             if since.elapsed() >= SETTLE {
                 return Err(Failure::new(
                     ErrorCode::Limit,
-                    format!("the command did not come to a stop in {SETTLE:?}"),
+                    format!("the command did not stop within {SETTLE:?}"),
                 ));
             }
             thread::sleep(SETTLE_PAUSE);
@@ -105,6 +105,6 @@ pub fn freeze(guest: &Guest, request: &Request, wanted: &ExecFreeze) -> Result<(
     }
     Err(Failure::new(
         ErrorCode::Limit,
-        format!("the command was frozen for {limit:?} and goes on"),
+        format!("the command was frozen for {limit:?} and continues"),
     ))
 }

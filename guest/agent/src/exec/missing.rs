@@ -20,7 +20,7 @@ pub fn describe(program: &str, path: &str, cwd: &str) -> Option<String> {
         return describe_script(line, cwd);
     }
     begin.starts_with(b"\x7fELF").then(|| {
-        "it is there, but the loader that it names is not: it may be built for another image"
+        "it exists, but the loader that it names does not: it may be built for another image"
             .to_owned()
     })
 }
@@ -31,7 +31,7 @@ pub fn describe_line_end(program: &str, path: &str, cwd: &str) -> Option<String>
     let line = first_line(begin.strip_prefix(b"#!")?);
     let text = String::from_utf8_lossy(line.strip_suffix(b"\r")?);
     Some(format!(
-        "its first line `#!{}` ends with CR LF, as on Windows, and the carriage return is taken for \
+        "its first line `#!{}` ends with CR LF, as on Windows, and the carriage return counts as \
          a part of a name: convert the file with `sed -i 's/\\r$//' FILE`, and set \
          `* text=auto eol=lf` in .gitattributes if it is in a repository",
         text.trim_end_matches('\r')

@@ -155,8 +155,9 @@ fn command_of(
     user: Option<Owner>,
     procs: Option<&File>,
 ) -> Result<Command, CannotStart> {
-    let cwd = std::ffi::CString::new(exec.cwd.as_str())
-        .map_err(|_| CannotStart::refused("the working folder has a NUL in it".into()))?;
+    let cwd = std::ffi::CString::new(exec.cwd.as_str()).map_err(|_| {
+        CannotStart::refused("the path of the working folder contains a NUL".into())
+    })?;
     let mut command = Command::new(&exec.program);
     command
         .args(&exec.args)

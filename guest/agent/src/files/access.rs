@@ -52,7 +52,7 @@ pub fn checked_path(path: &str) -> Result<&Path, Failure> {
         .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !checked.is_absolute() || !is_plain || path.contains('\0') || path.len() >= MAX_PATH_BYTES {
         return Err(Failure::bad_request(format!(
-            "{path:?} is not an absolute path without .. in it"
+            "{path:?} is not an absolute path without `..`"
         )));
     }
     Ok(checked)

@@ -241,7 +241,7 @@ fn add_entry(
         other => {
             return Err(Failure::new(
                 ErrorCode::BadOutput,
-                format!("{}: a {other:?} can't leave the guest", path.display()),
+                format!("{}: a {other:?} cannot leave the guest", path.display()),
             ));
         }
     }
@@ -267,7 +267,7 @@ fn add_file(tar: &mut Tar<'_>, name: &Path, file: File) -> Result<(), Failure> {
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Err(Failure::bad_request(format!(
-            "{}: became something else than a file",
+            "{}: is no longer a file",
             name.display()
         )));
     }

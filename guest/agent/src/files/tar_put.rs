@@ -114,7 +114,7 @@ fn unpack(
             EntryType::XGlobalHeader => {}
             other => {
                 return Err(Failure::bad_request(format!(
-                    "{}: entries of type {other:?} are not taken",
+                    "{}: entries of type {other:?} are not accepted",
                     name.display()
                 )));
             }

@@ -73,7 +73,7 @@ fn receive(
     }
     if received != target.size_bytes {
         return Err(Failure::bad_request(format!(
-            "{}: got {received} bytes or more of {} announced",
+            "{}: received {received} bytes, expected {}",
             target.path, target.size_bytes
         )));
     }

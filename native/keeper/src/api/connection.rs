@@ -86,7 +86,7 @@ pub async fn run(keeper: Rc<Keeper>, stream: UnixStream, open: Open) {
 
 fn not_alone(head: &Head) -> Failure {
     Failure::bad_request(format!(
-        "{} takes its connection over, and other requests are at work on this one",
+        "{} needs a connection of its own, and this one has other open requests",
         head.name
     ))
 }

@@ -33,7 +33,7 @@ pub fn split(args: &[OsString]) -> Result<(&[OsString], &[OsString]), CommandErr
     match at.map(|at| (&args[..at], &args[at + 1..])) {
         Some((own, command)) if !command.is_empty() => Ok((own, command)),
         _ => Err(CommandError::Usage(
-            "the command to run stands behind --".into(),
+            "write the command to run after --".into(),
         )),
     }
 }

@@ -31,17 +31,17 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         .to_str()
         .and_then(|text| text.parse().ok())
         .filter(|fd| *fd > 2)
-        .ok_or_else(|| CommandError::Usage("keep is started by launch".into()))?;
+        .ok_or_else(|| CommandError::Usage("only launch may start keep".into()))?;
     // SAFETY: plain calls; the first of them fails if the descriptor is not open.
     let lock = unsafe {
         if libc::fcntl(lock_fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
-            return Err(CommandError::Usage("keep is started by launch".into()));
+            return Err(CommandError::Usage("only launch may start keep".into()));
         }
         libc::prctl(libc::PR_SET_NAME, c"voidbox-vm".as_ptr());
         OwnedFd::from_raw_fd(lock_fd)
     };
     super::descriptors::close_inherited(Some(lock_fd))
-        .map_err(CommandError::io("closing what the launch had open"))?;
+        .map_err(CommandError::io("closing inherited descriptors"))?;
     let dir = RunDir::at(PathBuf::from(arguments::required(
         values.remove(0),
         "--dir",

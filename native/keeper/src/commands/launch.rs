@@ -104,7 +104,7 @@ fn create(
         }
         if ended.is_some() || Instant::now() > deadline {
             let log = fs::read_to_string(dir.file(LOG)).unwrap_or_default();
-            let last = log.lines().last().unwrap_or("it said nothing");
+            let last = log.lines().last().unwrap_or("it printed nothing");
             let how = ended.map_or("does not answer".to_owned(), |status| {
                 format!("ended with {status}")
             });

@@ -27,7 +27,7 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     let mut child = spawn(command).map_err(starting)?;
     // Only the command may hold the guest port and the console, so that they close when it ends.
     super::descriptors::close_inherited(None)
-        .map_err(CommandError::io("closing what is the command's"))?;
+        .map_err(CommandError::io("closing the command's descriptors"))?;
     std::thread::Builder::new()
         .spawn(end_with_input)
         .map_err(CommandError::io("watching the lifeline"))?;

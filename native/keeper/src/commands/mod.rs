@@ -26,13 +26,13 @@ const ENVIRONMENT: u8 = 3;
 const HELP: &str = "voidbox-vm: the keeper of one VM (docs/reference/keeper.md)
 
   launch --dir DIR [--config FILE]     find or create the VM of a run directory
-  status --dir DIR                     what a run directory says, touching nothing
-  seal --dir DIR --key KEY             a run directory without a VM never gets one
-  sweep --vms DIR [--max-bytes N]      list run directories, remove acknowledged dead ones
-  lock --file F [--tie] -- CMD...      become CMD with a lock held on F (exit 75: it is held)
+  status --dir DIR                     print the state of a run directory, and change nothing
+  seal --dir DIR --key KEY             stop a run directory without a VM from getting one
+  sweep --vms DIR [--max-bytes N]      list run directories, and remove acknowledged dead ones
+  lock --file F [--tie] -- CMD...      become CMD, with a lock on F (exit 75: F is already locked)
   tie -- CMD...                        become CMD, killed when this process's parent dies
   lifeline -- CMD...                   run CMD, killed when standard input ends
-  host                                 TSC, KVM and memory of this host
+  host                                 print TSC, KVM and memory of this host
   --version
 ";
 
@@ -101,8 +101,8 @@ fn report(error: &CommandError) -> ExitCode {
 
 fn host(rest: &[OsString]) -> Result<ExitCode, CommandError> {
     arguments::options(rest, &[])?;
-    let report =
-        crate::host::HostReport::read().map_err(CommandError::io("looking at the host"))?;
+    let report = crate::host::HostReport::read()
+        .map_err(CommandError::io("reading the facts of the host"))?;
     answer::print_json(&report);
     Ok(ExitCode::SUCCESS)
 }

@@ -67,7 +67,7 @@ fn tie_to_parent() -> Result<(), CommandError> {
         ));
     }
     if before != after {
-        return Err(CommandError::Usage("the parent is gone already".into()));
+        return Err(CommandError::Usage("the parent has already ended".into()));
     }
     Ok(())
 }

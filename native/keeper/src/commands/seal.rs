@@ -44,7 +44,7 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     }
     if locked.is_some() {
         dir.remove_leftovers()
-            .map_err(CommandError::io("removing what a killed keeper left"))?;
+            .map_err(CommandError::io("removing the files of a killed keeper"))?;
     }
     let sealed = match state {
         VmState::New => VmState::Stopped,

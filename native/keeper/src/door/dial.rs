@@ -348,10 +348,11 @@ mod tests {
                     Ok(_) => "connected".to_owned(),
                     Err(no) => no.reason,
                 };
-                let denied = format!("{PUBLIC} is an address of ads.example, which `deny` has");
+                let denied =
+                    format!("{PUBLIC} is an address of ads.example, which `deny` contains");
                 assert_eq!(reason(PUBLIC).await, denied);
                 assert_eq!(reason("other.example").await, denied);
-                assert_eq!(reason("ads.example").await, "`deny` has ads.example");
+                assert_eq!(reason("ads.example").await, "`deny` contains ads.example");
                 assert_eq!(reason("shared.example").await, "connected");
                 assert_eq!(reason("93.184.215.16").await, "connected");
             })

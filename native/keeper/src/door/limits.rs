@@ -40,13 +40,13 @@ impl Usage {
         let limits = &self.limits;
         if self.bytes.get() >= limits.total_bytes {
             return Err(format!(
-                "all connections of this VM together have had the {} bytes that they may have",
+                "all connections of this VM together have used their limit of {} bytes",
                 limits.total_bytes
             ));
         }
         if self.open.get() >= limits.connections {
             return Err(format!(
-                "{} connections are open, the most that there may be",
+                "{} connections are open, which is the limit",
                 limits.connections
             ));
         }

@@ -4,24 +4,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Networks of version 4, with their prefix and their description.
 const CLOSED_V4: &[([u8; 4], u32, &str)] = &[
-    ([0, 0, 0, 0], 8, "of this network"),
+    ([0, 0, 0, 0], 8, "an address of this network"),
     ([10, 0, 0, 0], 8, "private"),
-    ([100, 64, 0, 0], 10, "of a carrier's network"),
+    ([100, 64, 0, 0], 10, "in a carrier's network"),
     ([127, 0, 0, 0], 8, "the host's loopback"),
-    (
-        [169, 254, 0, 0],
-        16,
-        "link-local, where metadata services are",
-    ),
+    ([169, 254, 0, 0], 16, "link-local (metadata services)"),
     ([172, 16, 0, 0], 12, "private"),
     ([192, 0, 0, 0], 24, "reserved"),
     ([192, 0, 2, 0], 24, "reserved"),
-    ([192, 88, 99, 0], 24, "of a relay to version 6"),
+    ([192, 88, 99, 0], 24, "a relay to version 6"),
     ([192, 168, 0, 0], 16, "private"),
     ([198, 18, 0, 0], 15, "reserved"),
     ([198, 51, 100, 0], 24, "reserved"),
     ([203, 0, 113, 0], 24, "reserved"),
-    ([224, 0, 0, 0], 4, "of a group"),
+    ([224, 0, 0, 0], 4, "a multicast address"),
     ([240, 0, 0, 0], 4, "reserved"),
 ];
 
@@ -66,7 +62,7 @@ const CLOSED_V6: &[([u16; 8], u32, &str)] = &[
     ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "private"),
     ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local"),
     ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "private"),
-    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "of a group"),
+    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "a multicast address"),
 ];
 
 /// Returns why a guest never reaches this address; `None` for an address of the internet.

@@ -175,16 +175,17 @@ impl Egress {
             return Ok(ByName::Service(service));
         }
         if host.is_gateway() {
-            let why =
-                format!("10.0.2.2 reaches services of this host alone, and none has port {port}");
+            let why = format!(
+                "10.0.2.2 reaches only services of this host, and no service has port {port}"
+            );
             return Err(Refused::closed(why));
         }
         if port == 0 {
-            return Err(Refused::closed("port 0 is no port"));
+            return Err(Refused::closed("port 0 is not a port"));
         }
         let denied = self.deny.iter().find(|rule| rule.has_name(&host, port));
         if let Some(rule) = denied {
-            return Err(Refused::closed(format!("`deny` has {rule}")));
+            return Err(Refused::closed(format!("`deny` contains {rule}")));
         }
         let by_name = match &self.allow {
             Allow::Any => NameAllowed::Any,
@@ -236,7 +237,9 @@ impl Egress {
             .iter()
             .find(|rule| rule.has_address(address, port));
         if let Some(rule) = denied {
-            return Err(Refused::closed(format!("{address}: `deny` has {rule}")));
+            return Err(Refused::closed(format!(
+                "{address}: `deny` contains {rule}"
+            )));
         }
         // A name in `allow` may share its server with a name in `deny`.
         let denied = surroundings
@@ -244,7 +247,7 @@ impl Egress {
             .filter(|_| by_name != NameAllowed::Named)
             .and_then(|denied| denied.find(address, port));
         if let Some(rule) = denied {
-            let why = format!("{address} is an address of {rule}, which `deny` has");
+            let why = format!("{address} is an address of {rule}, which `deny` contains");
             return Err(Refused::closed(why));
         }
         let is_allowed = by_name != NameAllowed::ByAddress
@@ -258,7 +261,7 @@ impl Egress {
     fn nothing_allows(&self, host: &Host, port: u16) -> Refused {
         Refused {
             cause: Cause::Rules,
-            reason: format!("`egress` allows nothing that has {host} at port {port}"),
+            reason: format!("`egress` does not allow {host} at port {port}"),
         }
     }
 

@@ -45,12 +45,12 @@ impl Host {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
             if label.is_empty() || label.len() > MAX_LABEL_BYTES || !label.bytes().all(is_letter) {
                 return Err(
-                    "this is no host: labels of letters, digits, `-` and `_`, with dots between",
+                    "this is not a host: expected labels of letters, digits, `-` and `_`, with dots between",
                 );
             }
         }
         if name.rsplit('.').next().is_some_and(is_number) {
-            return Err("this is a number and no address in its usual form");
+            return Err("this is a number, not an address in its usual form");
         }
         Ok(Host::Name(name))
     }

@@ -62,7 +62,7 @@ impl Ports {
             Ports::These(ports) if ports.is_empty() || ports.len() > MAX_PORTS => {
                 Err(format!("{} ports, expected 1 to {MAX_PORTS}", ports.len()))
             }
-            Ports::These(ports) if ports.contains(&0) => Err("port 0 is no port".into()),
+            Ports::These(ports) if ports.contains(&0) => Err("port 0 is not a port".into()),
             Ports::These(_) => Ok(()),
         }
     }
@@ -83,7 +83,7 @@ impl Rule {
             }
             Rule::Network { cidr, .. } => network(cidr)
                 .map(|_| ())
-                .ok_or_else(|| format!("{cidr:?} is no network, such as 198.41.0.0/16")),
+                .ok_or_else(|| format!("{cidr:?} is not a network, such as 198.41.0.0/16")),
         }
     }
 
@@ -182,7 +182,7 @@ impl Service {
         }
         Host::parse(&self.host).map_err(|why| format!("{:?}: {why}", self.host))?;
         match self.port {
-            0 => Err("port 0 is no port".into()),
+            0 => Err("port 0 is not a port".into()),
             _ => Ok(()),
         }
     }

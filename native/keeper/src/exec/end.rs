@@ -124,7 +124,7 @@ impl Exec {
             Some(Interruption::Keeper(reason)) => reason,
             _ => Reason::Killed,
         };
-        let message = "the guest did not end the exec that was killed, so its VM was";
+        let message = "the guest did not end the killed exec, so its VM was killed";
         self.finish(reason, 137, None, Some(message.into()));
         link.end(Failure::new(
             Code::VmProtocol,
@@ -191,14 +191,14 @@ impl Exec {
         let said = (response.stdout_bytes, response.stderr_bytes);
         if said != received {
             return Err(Violation::Broken(format!(
-                "the guest says it sent {said:?} bytes of output and {received:?} came"
+                "the guest reports {said:?} bytes of output, and {received:?} arrived"
             )));
         }
         if let Some(signal) = response.signal
             && response.exit_code != 128 + signal
         {
             return Err(Violation::Broken(format!(
-                "the guest says that signal {signal} ended a command with exit code {}",
+                "the guest reports that signal {signal} ended a command with exit code {}",
                 response.exit_code
             )));
         }

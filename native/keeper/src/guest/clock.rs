@@ -164,7 +164,7 @@ impl GuestClock {
             None => Ok(moved_ms),
             Some(off_ms) => Err(Failure::new(
                 Code::GuestError,
-                format!("after {MAX_LOOKS} looks it still has to move by {off_ms} ms"),
+                format!("after {MAX_LOOKS} readings it is still wrong by {off_ms} ms"),
             )),
         }
     }

@@ -132,7 +132,7 @@ impl Link {
         let mut requests = self.requests.borrow_mut();
         if requests.len() >= MAX_OPEN_REQUESTS {
             return Err(Failure::bad_request(format!(
-                "{MAX_OPEN_REQUESTS} guest requests are open, the most there may be"
+                "{MAX_OPEN_REQUESTS} guest requests are open, which is the limit"
             )));
         }
         let mut id = self.next_id.get();

@@ -114,7 +114,7 @@ impl Transfer {
         let failure = Failure::new(
             Code::VmProtocol,
             format!(
-                "the guest went silent: nothing came of {} within {} ms",
+                "the guest went silent: no progress of {} within {} ms",
                 self.what,
                 patience.limit().as_millis()
             ),
@@ -187,7 +187,10 @@ impl Transfer {
                     return failure.clone();
                 }
                 if state.finished {
-                    return Failure::new(Code::GuestError, "the guest ended what it was to hold");
+                    return Failure::new(
+                        Code::GuestError,
+                        "the guest ended a request that it must hold open",
+                    );
                 }
             }
             changed.await;

@@ -80,7 +80,7 @@ impl Keeper {
             }
             with_snapshots = false;
             eprintln!(
-                "boot {}: {}; once more",
+                "boot {}: {}; the VM boots again",
                 self.boots.get(),
                 end.failure.message
             );
@@ -146,7 +146,7 @@ impl Keeper {
                 Ok(Ok(status)) => format!("the VMM ended before its guest was ready ({status})"),
                 _ => "the guest closed its port before it was ready".into(),
             },
-            Err(_) => format!("the guest said no hello within {} ms", limit.as_millis()),
+            Err(_) => format!("the guest sent no hello within {} ms", limit.as_millis()),
         };
         let message = format!(
             "{error}, boot {} of {MAX_BOOTS}: {}",

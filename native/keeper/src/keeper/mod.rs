@@ -193,7 +193,7 @@ impl Keeper {
                 Code::VmLost,
                 "the process that the VM was tied to has ended",
             ),
-            () = terminated() => End::new(EndReason::Terminated, Code::VmLost, "the keeper was told to end"),
+            () = terminated() => End::new(EndReason::Terminated, Code::VmLost, "the keeper received a signal to end"),
         };
         if let Phase::Ready(link) = self
             .phase
@@ -213,14 +213,14 @@ impl Keeper {
 
     fn expired(&self) -> End {
         if self.lease.is_retained() {
-            let message = "the time was over for which it was retained";
+            let message = "the time for which it was retained is over";
             return End::new(EndReason::Retained, Code::VmLost, message);
         }
         End::new(
             EndReason::Orphaned,
             Code::VmLost,
             format!(
-                "nobody renewed the lease for {} ms",
+                "no client renewed the lease for {} ms",
                 self.config.orphan_timeout_ms
             ),
         )
@@ -247,7 +247,7 @@ impl Keeper {
                 format!("the VMM broke the protocol of its control: {why}"),
             ),
             failure = link.ended() => failure,
-            () = self.disk.stand_still(|| link.patience.pause()) => unreachable!("it goes on for as long as the VM"),
+            () = self.disk.stand_still(|| link.patience.pause()) => unreachable!("it lasts as long as the VM"),
             never = pulse::watch(&link, &self.clock, || self.runs_a_command()) => never,
             never = self.clock.keep_right(&link) => never,
             _ = vm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
@@ -258,7 +258,7 @@ impl Keeper {
                 Ok(Ok(status)) => Failure::new(
                     Code::VmLost,
                     format!(
-                        "the VM ended by itself ({status}): {}",
+                        "the VM ended on its own ({status}): {}",
                         self.last_console_line()
                     ),
                 ),

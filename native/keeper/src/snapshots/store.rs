@@ -329,7 +329,7 @@ fn open_own(path: &Path) -> io::Result<File> {
         let name = path.file_name().unwrap_or_default();
         let name = Path::new(name).display();
         return Err(io::Error::other(format!(
-            "its {name} is no file that only its user can change"
+            "its {name} is not a file that only its user can change"
         )));
     }
     Ok(file)
@@ -532,11 +532,11 @@ mod tests {
             ("kernel is \"/other\", expected \"/k\"", |folder| {
                 edit_record(folder, |text| text.replace("\"/k\"", "\"/other\""));
             }),
-            ("its state is no file that only its user", |folder| {
+            ("its state is not a file that only its user", |folder| {
                 fs::set_permissions(folder.join(STATE), fs::Permissions::from_mode(0o640)).unwrap();
             }),
             (
-                "its snapshot.json is no file that only its user",
+                "its snapshot.json is not a file that only its user",
                 |folder| {
                     fs::set_permissions(folder.join(RECORD), fs::Permissions::from_mode(0o602))
                         .unwrap();
@@ -553,7 +553,7 @@ mod tests {
             }),
             ("another user can change its folder", replace_by_link),
             // A pipe would make each start wait for a writer.
-            ("its state is no file that only its user", |folder| {
+            ("its state is not a file that only its user", |folder| {
                 fs::remove_file(folder.join(STATE)).unwrap();
                 let made = std::process::Command::new("mkfifo")
                     .args(["-m", "600"])
@@ -561,7 +561,7 @@ mod tests {
                     .status();
                 assert!(made.unwrap().success());
             }),
-            ("its state is no file that only its user", |folder| {
+            ("its state is not a file that only its user", |folder| {
                 fs::remove_file(folder.join(STATE)).unwrap();
                 DirBuilder::new()
                     .mode(0o700)
@@ -590,11 +590,11 @@ mod tests {
             return;
         }
         let give = |path: PathBuf| std::os::unix::fs::chown(path, Some(12_345), None).unwrap();
-        expect_damage("its state is no file that only its user", |folder| {
+        expect_damage("its state is not a file that only its user", |folder| {
             give(folder.join(STATE));
         });
         expect_damage(
-            "its snapshot.json is no file that only its user",
+            "its snapshot.json is not a file that only its user",
             |folder| {
                 give(folder.join(RECORD));
             },

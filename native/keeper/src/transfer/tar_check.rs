@@ -20,13 +20,13 @@ const MAX_LINK_NAMES_BYTES: usize = 16 << 20;
 pub enum TarError {
     #[error("the tar: {0}")]
     Io(#[from] io::Error),
-    #[error("{path:?} is a {kind}, only regular files, folders and links are taken")]
+    #[error("{path:?} is a {kind}, only regular files, folders and links are allowed")]
     Kind { path: PathBuf, kind: String },
     #[error("the path {0:?} does not stay inside")]
     Path(PathBuf),
     #[error("the link {path:?} -> {target:?} does not stay inside")]
     Link { path: PathBuf, target: PathBuf },
-    #[error("{0:?} lies behind a link")]
+    #[error("{0:?} is below a link")]
     BehindLink(PathBuf),
     #[error("more than {0}")]
     Limit(String),

@@ -35,7 +35,7 @@ async fn serve(
                     stopped = None;
                     clock.doubt();
                 }
-                Said::Refused(why) => eprintln!("the VMM does not go on: {why}"),
+                Said::Refused(why) => eprintln!("the VMM does not continue: {why}"),
                 Said::Ended => {
                     drop(stopped.take());
                     return std::future::pending().await;

@@ -156,7 +156,7 @@ impl Control for Words {
                 Some("no-room") => Ok(Said::NoRoom),
                 Some("resumed") => Ok(Said::Resumed),
                 Some("refused") => Ok(Said::Refused("not yet".into())),
-                Some(other) => Err(Violation(format!("{other:?} is no word of its control"))),
+                Some(other) => Err(Violation(format!("{other:?} is not a word of its control"))),
                 None => Ok(Said::Ended),
             }
         })

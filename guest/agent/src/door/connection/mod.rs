@@ -34,7 +34,7 @@ pub fn serve_helper(tunnels: &Arc<Tunnels>, control: &OwnedFd) {
         let tunnel = match tunnels.open() {
             Ok(Some(tunnel)) => tunnel,
             Ok(None) => {
-                let reason = "the guest has as many connections as it may have";
+                let reason = "the guest has reached its limit of connections";
                 let _ = send_answer(&line, Err((Refusal::Limit, reason)));
                 continue;
             }

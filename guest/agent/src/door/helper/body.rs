@@ -96,7 +96,7 @@ impl Body {
             State::ChunkEnd => match bytes[0] {
                 b'\r' => (State::ChunkEnd, 1),
                 b'\n' => (State::Size(0, 0, 0, false), 1),
-                _ => return Err(broken("a chunk does not end where it said")),
+                _ => return Err(broken("a chunk is longer than its size")),
             },
             State::Trailer(line, all) => (trailer_step(bytes[0], line, all)?, 1),
         };
@@ -132,7 +132,7 @@ fn size_step(byte: u8, size: u64, digits: usize, line: usize, over: bool) -> io:
 
 fn trailer_step(byte: u8, line: usize, all: usize) -> io::Result<State> {
     if line >= MAX_LINE_BYTES || all >= MAX_TRAILER_BYTES {
-        return Err(broken("too much stands behind the last chunk"));
+        return Err(broken("too many bytes follow the last chunk"));
     }
     Ok(match byte {
         b'\n' if line == 0 => State::Over,

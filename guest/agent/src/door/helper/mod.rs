@@ -142,7 +142,7 @@ fn turn_away(mut client: TcpStream, listener: &Listener) {
     }
     let problem = Problem::new(
         503,
-        format!("{MAX_CONNECTIONS} connections are open, the most that a guest may have"),
+        format!("{MAX_CONNECTIONS} connections are open, which is the limit of a guest"),
     );
     let _ = client.set_nonblocking(true);
     let _ = client.write(&problem.response());

@@ -148,7 +148,7 @@ impl RunningVm for Qemu {
 
     fn save(&self) -> Work<'_, Result<Publishing, String>> {
         Box::pin(async {
-            let saving = self.saving.take().ok_or("it was saved already")?;
+            let saving = self.saving.take().ok_or("it was already saved")?;
             self.with_control(async |qmp| saving.save(qmp).await).await
         })
     }

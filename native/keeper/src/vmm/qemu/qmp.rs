@@ -17,7 +17,7 @@ enum NoQmp {
     NotJson(String),
     #[error("it began without a greeting")]
     NoGreeting,
-    #[error("it does not take the command qmp_capabilities: {0}")]
+    #[error("it rejects the command qmp_capabilities: {0}")]
     NotNegotiated(String),
 }
 
