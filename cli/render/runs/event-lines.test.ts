@@ -288,6 +288,18 @@ describe('states', () => {
       { type: 'run-finished', outcome: { state: 'failed', failedStage: 'a', failure: null, output: null } },
       'run failed',
     ],
+    [
+      {
+        type: 'run-finished',
+        outcome: {
+          state: 'failed',
+          failedStage: null,
+          failure: { code: 'admit/mount-refused', message: 'the mount /etc\u001b[2J is refused', stderrTail: '' },
+          output: null,
+        },
+      },
+      'run failed: the mount /etc is refused (admit/mount-refused)',
+    ],
     [{ type: 'notice', level: 'warning', message: 'low\u001b[2J memory' }, 'warning: low memory'],
   ];
   test.each(cases)('%j', (body, expected) =>

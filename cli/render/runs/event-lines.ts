@@ -283,7 +283,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'run-resumed':
       return style.yellow(`run resumed by ${sanitizeLine(body.by)}`);
     case 'run-finished':
-      return `run ${paintOutcome(body.outcome.state, style)}${renderToleratedNote(body.outcome)}`;
+      return `run ${paintOutcome(body.outcome.state, style)}${renderToleratedNote(body.outcome)}${renderRunFailure(body.outcome)}`;
     case 'vm-starting':
       return `vm ${sanitizeLine(body.scope)} starting${body.generation > 0 ? ` (generation ${body.generation})` : ''}`;
     case 'vm-ready':
@@ -355,6 +355,13 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     default:
       return null;
   }
+}
+
+/** A failure without a stage is on no other line. */
+function renderRunFailure({ failedStage, failure }: RunOutcome): string {
+  return failedStage !== null || failure === null
+    ? ''
+    : `: ${sanitizeLine(failure.message)} (${sanitizeLine(failure.code)})`;
 }
 
 function renderAnswer(
