@@ -78,6 +78,16 @@ test('status of a run that was refused has no line for a spec and a host that ar
   expect(lines.filter((line) => /^(spec|host)/.test(line))).toEqual([]);
 });
 
+test('status of a run that was refused has one empty line between its facts and the reason', () => {
+  const failure = { code: 'admit/mount-refused', message: 'the mount /etc is refused', stderrTail: '' } as const;
+  const outcome = { state: 'failed', failedStage: null, failure, output: null } as const;
+  const lines = renderStatus({ ...FAILED_RUN, stages: [], vms: [], outcome }, OPTIONS);
+  expect(lines.slice(0, lines.indexOf('') + 2).slice(-2)).toEqual([
+    '',
+    'the run failed: the mount /etc is refused (admit/mount-refused)',
+  ]);
+});
+
 test('status of a failed run ends with why and what to type', () => {
   const lines = renderStatus(FAILED_RUN, OPTIONS);
   expect(lines).toContain('stage build (attempt 2) failed: ended with exit code 2 (stage/exit-nonzero)');

@@ -72,8 +72,8 @@ export function renderStatus(
   const lines = [
     ...damage,
     ...facts.map(([name, value]) => `${style.dim(padEnd(name, 8))} ${value}`),
-    '',
-    ...renderStages(view, options),
+    // A run that admission refused has no stages.
+    ...(view.stages.length === 0 ? [] : ['', ...renderStages(view, options)]),
     ...renderItemAgents(view, options),
     ...renderFailedItems(view, style),
     ...renderPartial(view, { style, advise }),
