@@ -9,7 +9,7 @@ import { findHoldingSchedules, readHoldingSchedules } from '../../client/embedde
 import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { startTestServer, type TestServer } from '../../test/rig/servers/test-server.ts';
 import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
-import { watchIdle } from './idle-watch.ts';
+import { SECOND_LOOK_MS, watchIdle } from './idle-watch.ts';
 
 const IDLE_LIMIT_MS = 1_000;
 /** Several times the limit and the pause before the second look. */
@@ -32,14 +32,14 @@ afterAll(async () => {
   await Promise.all([scheduled?.stop(), plain?.stop()]);
 });
 
-function watch(address: string): { readonly stops: readonly string[]; readonly warnings: readonly string[] } {
+function watch(address: () => string): { readonly stops: readonly string[]; readonly warnings: readonly string[] } {
   const stops: string[] = [];
   const warnings: string[] = [];
   const startedMs = Date.now();
   const timer = watchIdle({
     idleLimitMs: IDLE_LIMIT_MS,
     namespace: NAMESPACE,
-    address: () => address,
+    address,
     lastUsedMs: () => startedMs,
     log: (_level, message) => void warnings.push(message),
     stop: async (why) => {
@@ -57,14 +57,22 @@ async function create(scheduleId: string, options: Pick<ScheduleOptions, 'spec' 
   await schedule.create({ scheduleId, action: { ...action, workflowExecutionTimeout: '1s' }, ...options });
 }
 
+/** The server lists a new schedule a moment after its client has the answer. */
+async function awaitHolding(expected: number): Promise<void> {
+  const count = async (): Promise<number> =>
+    (await readHoldingSchedules({ address: scheduled!.address, namespace: NAMESPACE })).count;
+  await expect.poll(count, { timeout: 30_000, interval: 500 }).toBe(expected);
+}
+
 const HOURLY: ScheduleSpec = { intervals: [{ every: '1h' }] };
 const SOON: ScheduleSpec = { intervals: [{ every: '1s' }] };
 
 test('a stack with a schedule stays up, another stack stops, and so does the first once the schedule is paused', async () => {
   await create('hourly', { spec: HOURLY });
-  const [held, other] = [watch(scheduled!.address), watch(plain!.address)];
+  await awaitHolding(1);
+  const [held, other] = [watch(() => scheduled!.address), watch(() => plain!.address)];
+  await expect.poll(() => other.stops, { timeout: 60_000 }).toEqual(['no open run and no schedule for 1 s']);
   await sleep(LONG_MS);
-  expect(other.stops).toEqual(['no open run and no schedule for 1 s']);
   expect(held).toEqual({ stops: [], warnings: [] });
   await runs.client.schedule.getHandle('hourly').pause();
   await expect.poll(() => held.stops.length, { timeout: 20_000 }).toBe(1);
@@ -75,18 +83,23 @@ test('a schedule that is paused, exhausted, over or without a time does not hold
   await create('without-time', { spec: {} });
   await create('exhausted', { spec: SOON, state: { remainingActions: 1 } });
   await create('over', { spec: { ...SOON, endAt: new Date(Date.now() + 2_000) } });
-  const count = async (): Promise<number> =>
-    (await readHoldingSchedules({ address: scheduled!.address, namespace: NAMESPACE })).count;
-  await expect.poll(count, { timeout: 30_000, interval: 500 }).toBe(0);
-  const { stops } = watch(scheduled!.address);
+  await awaitHolding(0);
+  const { stops } = watch(() => scheduled!.address);
   await expect.poll(() => stops.length, { timeout: 20_000 }).toBe(1);
 });
 
 test('a schedule that is created after the first look keeps the stack up', async () => {
-  const { stops } = watch(scheduled!.address);
-  // The first look is at the limit, the second 3 s later.
-  await sleep(IDLE_LIMIT_MS + 1_500);
   await create('late', { spec: HOURLY });
+  await awaitHolding(1);
+  // The first look sees a server without the schedule. The second look comes at least this long after it.
+  let lookedMs = Number.POSITIVE_INFINITY;
+  let isCreated = false;
+  const { stops } = watch(() => {
+    isCreated ||= Date.now() - lookedMs >= SECOND_LOOK_MS;
+    lookedMs = Date.now();
+    return (isCreated ? scheduled! : plain!).address;
+  });
+  await expect.poll(() => isCreated, { timeout: 60_000 }).toBe(true);
   await sleep(LONG_MS);
   expect(stops).toEqual([]);
   await runs.client.schedule.getHandle('late').delete();
@@ -107,7 +120,8 @@ test('the schedules are listed by their next time, ten of them with all counted'
 
 test('a server that cannot be asked keeps its stack', async () => {
   await plain!.stop();
-  const { stops, warnings } = watch(plain!.address);
+  const { address } = plain!;
+  const { stops, warnings } = watch(() => address);
   await sleep(LONG_MS);
   expect(stops).toEqual([]);
   expect(warnings.join('\n')).toContain('could not ask the server what needs the stack');

@@ -4,7 +4,7 @@ import { textOf, type Log } from '../log.ts';
 
 const IDLE_CHECK_MS = 15_000;
 /** The server lists a new schedule or run a moment after its client has the answer. */
-const SECOND_LOOK_MS = 3_000;
+export const SECOND_LOOK_MS = 3_000;
 
 export interface IdleWatch {
   readonly idleLimitMs: number;
