@@ -47,6 +47,7 @@ test('folders come with it, and nothing in them is overwritten', async () => {
   expect(JSON.parse(typed.stdout)).toEqual({
     file: join(dir, 'voidbox.yaml'),
     template: 'weather-dag',
+    packages: null,
     testCommand: null,
     mounted: ['data'],
     parts: [],

@@ -4,8 +4,8 @@ import { findPackageRoot } from '../../../setup/package-root.ts';
 import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { editorLine } from '../../init/editor-line.ts';
-import { renderFixSpec } from '../../init/fix-spec.ts';
-import { findTestCommand } from '../../init/project.ts';
+import { renderImageCommand, renderFixSpec } from '../../init/fix-spec.ts';
+import { findTests, isRepository, type ProjectTests } from '../../init/project.ts';
 import { findTask, TASK_NAMES } from '../../init/tasks.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
@@ -43,11 +43,11 @@ export const command = defineCommand<Options>({
   async execute([file = 'voidbox.yaml'], options, context) {
     if (options.list === true) return await list(options.json === true, context);
     const path = resolve(context.cwd, file);
-    const testCommand = options.template === undefined ? findTestCommand(dirname(path)) : null;
+    const tests = options.template === undefined ? findTests(dirname(path)) : null;
     const template =
-      testCommand === null
+      tests === null
         ? templateOf(options.template ?? 'first')
-        : { name: 'first', about: '', text: renderFixSpec(testCommand), folder: dirname(path) };
+        : { name: 'first', about: '', text: renderFixSpec(tests), folder: dirname(path) };
     const there = await stat(path).catch(() => null);
     if (there?.isDirectory() === true)
       throw createUsageError(
@@ -70,18 +70,47 @@ export const command = defineCommand<Options>({
       if (typeof code === 'string') throw createUsageError(`cannot write \`${file}\`: ${(error as Error).message}`);
       throw error;
     }
-    const copied = await copyNeeded(template, path);
+    // A spec for the tests of its own folder names no file of the package, and its image does not exist yet.
+    const copied = await copyNeeded(tests === null ? template : { ...template, folder: null }, path);
     if (options.json)
       await context.stdout.write(
-        `${JSON.stringify({ file: path, template: testCommand === null ? template.name : null, testCommand, ...copied })}\n`,
+        `${JSON.stringify({
+          file: path,
+          template: tests === null ? template.name : null,
+          testCommand: tests?.command ?? null,
+          packages: tests?.packages ?? null,
+          ...copied,
+        })}\n`,
       );
-    else
-      await context.stdout.write(
-        `Wrote ${[file, ...copied.mounted, ...copied.parts, ...copied.skills, ...copied.files].join(' and ')}${testCommand === null ? '' : `: an agent fixes what \`${testCommand}\` finds`}. Next:\n${nextLines(file, await needsOf(template), context).join('\n')}\n`,
-      );
+    else {
+      const written = [file, ...copied.mounted, ...copied.parts, ...copied.skills, ...copied.files].join(' and ');
+      const purpose = tests === null ? '' : `: an agent fixes what \`${tests.command}\` finds`;
+      const isUnknown = tests === null && options.template === undefined && isRepository(dirname(path));
+      const next = [
+        ...listImageLines(file, tests, context),
+        ...nextLines(file, await needsOf(template), context),
+        ...(isUnknown
+          ? [
+              `  ${context.advise('voidbox init fix.yaml --template fix-a-test')}   # an agent for the tests of a repository`,
+            ]
+          : []),
+      ];
+      await context.stdout.write(`Wrote ${written}${purpose}. Next:\n${next.join('\n')}\n`);
+    }
     return EXIT.success;
   },
 });
+
+/** The command that makes the image which the spec names, in the folder of the spec. */
+function listImageLines(file: string, tests: ProjectTests | null, { advise }: CliContext): string[] {
+  if (tests === null || tests.packages === null) return [];
+  const folder = dirname(file);
+  const command = renderImageCommand(tests.packages);
+  const there = folder === '.' ? command : `(cd ${quote(folder)} && ${command})`;
+  return [
+    `  ${there}   # an image with ${tests.packages.manager}; without Docker: ${advise('voidbox explain your-own-image')}`,
+  ];
+}
 
 /** Commands that one types next: with each parameter, and for agents first without a model. */
 function nextLines(file: string, { params, variables, hasAgents }: TemplateNeeds, { advise }: CliContext): string[] {
