@@ -142,6 +142,7 @@ impl Store {
         DirBuilder::new().mode(0o700).create(&partial)?;
         Ok(Some(Making {
             folder: self.folder(&key.hex),
+            opened: File::open(&partial)?,
             partial,
             store: Self {
                 dir: self.dir.clone(),
@@ -238,6 +239,9 @@ pub struct Making {
     store: Store,
     folder: PathBuf,
     partial: PathBuf,
+    /// If the folder of snapshots was deleted, another maker may have a folder of the same name. While this one is
+    /// open, no other has its inode.
+    opened: File,
     _lock: File,
 }
 
@@ -250,8 +254,19 @@ impl Making {
             .open(self.partial.join(STATE))
     }
 
+    fn has_partial(&self) -> bool {
+        let (Ok(ours), Ok(found)) = (self.opened.metadata(), fs::symlink_metadata(&self.partial))
+        else {
+            return false;
+        };
+        (ours.dev(), ours.ino()) == (found.dev(), found.ino())
+    }
+
     /// Puts the complete snapshot into its place, and makes room.
     pub fn publish(self, mut record: Record) -> io::Result<()> {
+        if !self.has_partial() {
+            return Err(io::Error::other("its folder was deleted"));
+        }
         let state = File::open(self.partial.join(STATE))?;
         state.sync_all()?;
         let written = state.metadata()?;
@@ -277,7 +292,9 @@ impl Making {
 impl Drop for Making {
     fn drop(&mut self) {
         // After `publish` it does not exist.
-        let _ = fs::remove_dir_all(&self.partial);
+        if self.has_partial() {
+            let _ = fs::remove_dir_all(&self.partial);
+        }
     }
 }
 
@@ -787,8 +804,19 @@ mod tests {
         let making = store.begin(&key, 0).unwrap().unwrap();
         making.create_state().unwrap().set_len(10).unwrap();
         fs::remove_dir_all(&store.dir).unwrap();
-        assert!(making.publish(record(&key, 10)).is_err());
-        assert!(!store.dir.exists());
+        // Another maker makes the folder again, and the same snapshot.
+        let settings = SnapshotSettings {
+            dir: store.dir.clone(),
+            max_mib: 1,
+        };
+        let other = Store::open(&settings).unwrap().begin(&key, 0);
+        let other = other.unwrap().unwrap();
+        other.create_state().unwrap().set_len(10).unwrap();
+        let error = making.publish(record(&key, 10)).unwrap_err();
+        assert_eq!(error.to_string(), "its folder was deleted");
+        assert!(matches!(store.find(&key), Lookup::Absent));
+        other.publish(record(&key, 10)).unwrap();
+        assert!(matches!(store.find(&key), Lookup::Found(_)));
     }
 
     #[test]
