@@ -27,6 +27,8 @@ const LONG_FILES = [
   '/storm.vm.test.ts',
   '/e2e/worker-death.vm.test.ts',
   '/sandbox/micro-vm.vm.test.ts',
+  '/e2e/snapshots.vm.test.ts',
+  '/sandbox/snapshots-crash.vm.test.ts',
   '/e2e/hostile-guest.vm.test.ts',
   '/e2e/retained-vm.vm.test.ts',
   '/e2e/stack-death.vm.test.ts',
