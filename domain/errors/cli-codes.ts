@@ -98,6 +98,10 @@ export const CLI_CODES = {
     'The output of a successful run contains a number that JavaScript cannot represent exactly, so `run()` in TypeScript does not return the output.',
     'Let the stage print the number as a string, or read the text with `voidbox result RUN`.',
   ),
+  'cli/no-snapshots': defineCommandCode(
+    'No snapshot can be made, read or deleted: snapshots are off, VMs of this host have hardware KVM and boot, or the folder of snapshots cannot be used.',
+    'Follow the message; [snapshots](snapshots.md) lists when a VM starts from a snapshot.',
+  ),
   'cli/bug': defineCommandCode('A bug in the command line.', 'Report it with the message.'),
 } as const satisfies Record<string, ErrorCodeInfo>;
 
