@@ -243,7 +243,12 @@ function snapshots(cacheDir: string, value: string | null, maxMb: string | null)
       `VOIDBOX_SNAPSHOTS_MAX_MB is \`${maxMb}\`, which is not a size in MiB.`,
       'Set it to a whole number from 128.',
     );
-  return value === 'off' ? null : { dir: join(cacheDir, 'snapshots'), maxMib };
+  return value === 'off' ? null : { dir: snapshotFolder({ cacheDir }), maxMib };
+}
+
+/** The folder of snapshots of booted guests, also if they are off. */
+export function snapshotFolder({ cacheDir }: Pick<Environment, 'cacheDir'>): string {
+  return join(cacheDir, 'snapshots');
 }
 
 function durability(value: string | null): Durability | null {
