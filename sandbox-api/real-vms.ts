@@ -7,7 +7,13 @@ import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { createDirectVmKey, directVmOf } from '../domain/run/direct-vm.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { endVm, MicroVm, readIntent, sweepRunDirs } from '../native/index.ts';
-import { createLauncher, factsOf, type FindVmExtra, type LaunchVm } from '../sandbox/micro-vm/launch.ts';
+import {
+  createLauncher,
+  factsOf,
+  type FindRootDisk,
+  type FindVmExtra,
+  type LaunchVm,
+} from '../sandbox/micro-vm/launch.ts';
 import { withQemu } from '../sandbox/micro-vm/qemu/backend.ts';
 import { createMicroVmSandbox } from '../sandbox/micro-vm/sandbox.ts';
 import { RUN_DIRS_BUDGET_BYTES } from '../sandbox/sweep.ts';
@@ -32,11 +38,20 @@ export interface RealVmsOptions {
   readonly pieces: () => Promise<VmPieces>;
   /** @throws CodedError `host/not-ready` */
   readonly extra: FindVmExtra;
+  /** Absent: no VM can have an image that a user named. */
+  readonly disk?: FindRootDisk;
   /** The memory of all VMs in the folder together; by default the share of this host for VMs. */
   readonly budgetMib?: () => number;
 }
 
-export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBudgetMib }: RealVmsOptions): VmSource {
+export function createRealVms({
+  stateDir,
+  env,
+  pieces,
+  extra,
+  disk,
+  budgetMib = hostBudgetMib,
+}: RealVmsOptions): VmSource {
   const launcherOf = (vms: string, keeper: string): LaunchVm =>
     createLauncher(
       withQemu({
@@ -44,6 +59,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
         keeper,
         pieces,
         extra,
+        ...(disk === undefined ? {} : { disk }),
         budgetMib,
         // A VM that needs more memory than all VMs together may have can never start.
         hostMemoryMib: budgetMib,
