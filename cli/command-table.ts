@@ -305,6 +305,37 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         load: () => import('./commands/host/ps.ts'),
       },
       {
+        name: 'snapshot',
+        usage: 'snapshot VERB',
+        summary: 'list, show, make and delete snapshots of booted guests',
+        commands: [
+          {
+            name: 'list',
+            usage: 'snapshot list',
+            summary: 'list snapshots, the latest used first',
+            load: () => import('./commands/snapshots/snapshot-list.ts'),
+          },
+          {
+            name: 'show',
+            usage: 'snapshot show KEY',
+            summary: 'show a snapshot and all parts of its key',
+            load: () => import('./commands/snapshots/snapshot-show.ts'),
+          },
+          {
+            name: 'create',
+            usage: 'snapshot create FILE',
+            summary: 'make the snapshots from which the VMs of a spec start',
+            load: () => import('./commands/snapshots/snapshot-create.ts'),
+          },
+          {
+            name: 'delete',
+            usage: 'snapshot delete KEY…',
+            summary: 'delete snapshots; VMs that run continue',
+            load: () => import('./commands/snapshots/snapshot-delete.ts'),
+          },
+        ],
+      },
+      {
         name: 'worker',
         usage: 'worker',
         summary: 'run a worker against your own Temporal server',

@@ -1,8 +1,7 @@
-import { AppError } from '../app/app-error.ts';
 import { COMMANDS, type CommandEntry, type CommandFamily } from './command-table.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
-import { renderFamilyHelp, renderFirstSteps, renderHelp } from './help.ts';
+import { renderHelp } from './help.ts';
 import { printError } from './print-error.ts';
 import { readVersion } from './version.ts';
 
@@ -26,6 +25,7 @@ function asksForJson(argv: readonly string[]): boolean {
 async function dispatch(argv: readonly string[], context: CliContext): Promise<ExitCode> {
   const [first, second, ...rest] = argv;
   if (first === undefined) {
+    const { renderFirstSteps } = await import('./first-steps.ts');
     await context.stderr.write(renderFirstSteps(context.stderr.style, context.advise));
     return EXIT.usage;
   }
@@ -46,6 +46,7 @@ async function dispatch(argv: readonly string[], context: CliContext): Promise<E
 async function runFamily(family: CommandFamily, argv: readonly string[], context: CliContext): Promise<ExitCode> {
   const [verb] = argv;
   if (verb === undefined || verb === '--help' || verb === '-h') {
+    const { renderFamilyHelp } = await import('./family-help.ts');
     const sink = verb === undefined ? context.stderr : context.stdout;
     await sink.write(renderFamilyHelp(family, sink.style));
     return verb === undefined ? EXIT.usage : EXIT.success;
@@ -110,7 +111,10 @@ async function runCommand(
     await root.parseAsync(entry === undefined ? argv.slice(0, 1) : typed, { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
-    if (error.exitCode !== 0) throw toUsageError(complaint, { entry, family, withoutJson, beforeFirst });
+    if (error.exitCode !== 0) {
+      const { toUsageError } = await import('./usage-error.ts');
+      throw toUsageError(complaint, { entry, family, withoutJson, beforeFirst });
+    }
     await context.stdout.write(help);
   }
   return exitCode;
@@ -125,34 +129,4 @@ async function requireOurState({ env }: CliContext): Promise<void> {
 function sentence(entry: CommandEntry): string {
   if (entry.about !== undefined) return entry.about;
   return `${entry.summary.charAt(0).toUpperCase()}${entry.summary.slice(1)}.`;
-}
-
-/** Commander writes `error: unknown command 'rnu'` and, on a line of its own, `(Did you mean run?)`. */
-interface TypedCommand {
-  readonly entry: CommandEntry | undefined;
-  readonly family: CommandFamily | undefined;
-  /** What to do instead of `--json`; undefined: the command takes it. */
-  readonly withoutJson: string | undefined;
-  /** The step that makes a missing argument; undefined: no step makes it. */
-  readonly beforeFirst: string | undefined;
-}
-
-function toUsageError(complaint: string, { entry, family, withoutJson, beforeFirst }: TypedCommand): AppError {
-  const lines = complaint
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '');
-  const message = (lines[0] ?? 'error: bad usage').replace(/^error: /, '');
-  if (withoutJson !== undefined && /^unknown option '--json\b/.test(message))
-    return new AppError('usage', 'cli/usage', message, withoutJson);
-  const suggestion = message.startsWith('missing required argument')
-    ? beforeFirst
-    : lines.find((line) => line.startsWith('(Did you mean'))?.slice(1, -1);
-  const path = [
-    ...(family === undefined ? [] : [family.name]),
-    ...(entry === undefined ? [] : [entry.name]),
-    '--help',
-  ].join(' ');
-  const help = entry === undefined ? `All commands: voidbox ${path}` : `All options: voidbox ${path}`;
-  return new AppError('usage', 'cli/usage', message, suggestion === undefined ? help : `${suggestion}\n${help}`);
 }

@@ -21,6 +21,9 @@ test('each command refuses a state folder of another format, except those that o
     'skill graph',
     'skill lint',
     'skill run',
+    'snapshot delete',
+    'snapshot list',
+    'snapshot show',
     'version',
   ]);
 });

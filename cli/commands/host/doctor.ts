@@ -1,5 +1,6 @@
 import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
-import { durabilityOf } from '../../../setup/environment.ts';
+import { durabilityOf, snapshotFolder } from '../../../setup/environment.ts';
+import { readSnapshotFolder } from '../../../setup/snapshots/snapshot-store.ts';
 import { inspectHost } from '../../../setup/resolve.ts';
 import { type FolderReport, inspectFolder } from '../../../setup/cache/write-probe.ts';
 import { readDiskRoom } from '../../../store/disk-room.ts';
@@ -12,6 +13,7 @@ import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderDamagedRuns } from '../../render/runs/damaged-runs.ts';
 import { RUN_TASK_QUEUE } from '../../../workflows/messages.ts';
+import { type SnapshotsOfHost, sumSizes } from '../../render/host/snapshots.ts';
 import { renderDoctor, type TemporalReport } from '../../render/host/doctor.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
@@ -37,6 +39,11 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const stack = context.env.temporalConfigured ? null : await readStack(context.env);
     const vmMemory = readVmMemory(stack?.workerPid ?? null);
     const durability = durabilityOf(context.env, temporal.kind);
+    const snapshots = {
+      report: await inspectSnapshots(context.env),
+      maxMib: context.env.snapshots?.maxMib ?? null,
+      isKvm: found.isolation.accelerator === 'kvm',
+    };
     const pieces = found.pieces.map((piece) => ({ ...piece, remedy: piece.remedy && context.advise(piece.remedy) }));
     const report = { ...found, pieces };
     const isReady = report.isReady && !disk.isLow && state.problem === null;
@@ -47,14 +54,14 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         problem: problem.message,
       }));
       await context.stdout.write(
-        `${JSON.stringify({ ...report, isReady, state, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns })}\n`,
+        `${JSON.stringify({ ...report, isReady, state, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns, snapshots: toSnapshotsJson(snapshots) })}\n`,
       );
     } else {
       const lines = [
         ...renderDoctor(
           { ...report, isReady },
           temporal,
-          { state, disk, vmMemory, durability },
+          { state, disk, vmMemory, durability, snapshots },
           { ...context.stdout.style, advise: context.advise },
         ),
         ...renderDamagedRuns(damaged, context),
@@ -64,6 +71,29 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     return isReady && temporal.problem === null ? EXIT.success : EXIT.environment;
   },
 });
+
+async function inspectSnapshots(env: CliContext['env']): Promise<SnapshotsOfHost['report']> {
+  const dir = snapshotFolder(env);
+  return await readSnapshotFolder(dir).catch((error: unknown) => ({
+    dir,
+    problem: `${dir} cannot be read: ${(error as Error).message}`,
+    remedy: null,
+    snapshots: [],
+  }));
+}
+
+function toSnapshotsJson({ report: { dir, problem, remedy, snapshots }, maxMib }: SnapshotsOfHost): object {
+  return {
+    dir,
+    isOn: maxMib !== null,
+    maxMib,
+    problem,
+    remedy,
+    count: snapshots.length,
+    sizeBytes: sumSizes(snapshots),
+    uselessCount: snapshots.filter(({ state }) => state !== 'usable').length,
+  };
+}
 
 function reportOtherFormat({ path }: FolderReport, problem: string): FolderReport {
   return { path, problem, remedy: remedyOf('host/state-format') };

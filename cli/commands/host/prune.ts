@@ -7,8 +7,10 @@ import { NAMING_MS } from '../../../store/prune-times.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
+import { pruneSnapshots } from '../../../app/snapshots/prune-snapshots.ts';
 import { repairRuns } from '../../../app/runs/repair-runs.ts';
 import { formatRunId } from '../../../app/runs/run-id.ts';
+import { renderPrunedSnapshots } from '../../render/host/snapshots.ts';
 import { pruneSessionFiles } from '../../skills/prune-sessions.ts';
 
 interface Options {
@@ -38,7 +40,9 @@ export const command = defineCommand<Options>({
 Each option protects runs: with both, a run is deleted only if it is older and not among the last ones. Runs that
 have not ended and damaged runs are never deleted.
 Artifacts are kept while a run references them. Unreferenced ones are kept for a day, since a run may be about to
-reference them; with --artifacts-now, only those stored since the oldest open run began are kept.`,
+reference them; with --artifacts-now, only those stored since the oldest open run began are kept.
+Snapshots of booted guests are deleted if no VM can start from them: damaged ones, and those of earlier boots of the
+host.`,
       );
   },
   async execute(_args, options, context) {
@@ -54,9 +58,10 @@ reference them; with --artifacts-now, only those stored since the oldest open ru
       context,
     );
     const skills = await pruneSessionFiles(context, { olderThanMs: options.olderThan ?? WEEK_MS, dryRun });
+    const snapshots = await pruneSnapshots(context.env, { dryRun, nowMs: context.now().getTime() });
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills, sessionsKept: skills.kept })}\n`,
+        `${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills, sessionsKept: skills.kept, snapshots: snapshots.removed.map(({ key, state, sizeBytes }) => ({ key, state, sizeBytes })), snapshotsKept: snapshots.problem })}\n`,
       );
       return EXIT.success;
     }
@@ -84,6 +89,7 @@ reference them; with --artifacts-now, only those stored since the oldest open ru
     if (skills.skills.length > 0)
       lines.push(`${verb} code of step machines that no session runs: ${formatCount(skills.skills.length, 'bundle')}`);
     if (skills.kept !== null) lines.push(context.advise(skills.kept));
+    lines.push(...renderPrunedSnapshots(snapshots, verb));
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },

@@ -3,6 +3,7 @@ import type { HostReport } from '../../../setup/resolve.ts';
 import type { DiskRoom } from '../../../activities/ports/local-store.ts';
 import type { FolderReport } from '../../../setup/cache/write-probe.ts';
 import { renderDoctor } from './doctor.ts';
+import type { SnapshotsOfHost } from './snapshots.ts';
 import { PLAIN as STYLE } from '../text/style.ts';
 
 const REPORT: HostReport = {
@@ -25,12 +26,22 @@ const TEMPORAL = {
   hasWorker: null,
 } as const;
 const PLAIN = { ...STYLE, advise: (text: string) => text.replace(/^voidbox /, 'npx voidbox ') };
+const SNAPSHOTS: SnapshotsOfHost = {
+  report: { dir: '/cache/snapshots', problem: null, remedy: null, snapshots: [] },
+  maxMib: 2_048,
+  isKvm: false,
+};
 const STATE = { path: '/s', problem: null, remedy: null };
 const DISK = { availableBytes: 2e9, sizeBytes: 4e9, floorBytes: 1e9, isLow: false };
 
 function memoryLine(limitedBy: string | null): string | undefined {
   const vmMemory = { budgetMib: 3_276, totalMib: 4_096, availableMib: 3_000, limitedBy };
-  const lines = renderDoctor(REPORT, TEMPORAL, { state: STATE, disk: DISK, vmMemory, durability: 'process' }, PLAIN);
+  const lines = renderDoctor(
+    REPORT,
+    TEMPORAL,
+    { state: STATE, disk: DISK, vmMemory, durability: 'process', snapshots: SNAPSHOTS },
+    PLAIN,
+  );
   return lines.find((line) => line.includes('VMs together'))?.trim();
 }
 
@@ -44,7 +55,7 @@ test('the memory line names the memory for VMs and what limits it', () => {
 
 function linesOf(report: Partial<HostReport>, state: FolderReport = STATE, disk: DiskRoom = DISK): string {
   const vmMemory = { budgetMib: 1, totalMib: 1, availableMib: 1, limitedBy: null };
-  const folders = { state, disk, vmMemory, durability: 'process' } as const;
+  const folders = { state, disk, vmMemory, durability: 'process', snapshots: SNAPSHOTS } as const;
   return renderDoctor({ ...REPORT, ...report }, TEMPORAL, folders, PLAIN).join('\n');
 }
 

@@ -6,8 +6,9 @@ import type { VmMemory } from '../../../client/vms/vm-memory.ts';
 import type { DiskRoom } from '../../../activities/ports/local-store.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { renderSnapshotsOfHost, type SnapshotsOfHost } from './snapshots.ts';
 import { describeRoom, MAKE_ROOM } from './disk.ts';
-import type { Style } from '../text/style.ts';
+import type { AdvisingStyle } from '../text/style.ts';
 import { padEnd } from '../text/width.ts';
 
 export interface TemporalReport {
@@ -25,11 +26,6 @@ export interface TemporalReport {
   readonly hasWorker: boolean | null;
 }
 
-/** Remedies name the program as the user types it. */
-export interface AdvisingStyle extends Style {
-  readonly advise: (text: string) => string;
-}
-
 const SURVIVES: Readonly<Record<Durability, string>> = {
   process: 'runs survive the death of any process; a power cut may cost the last seconds of output',
   power: 'runs survive a power cut with everything that they recorded',
@@ -44,6 +40,7 @@ export function renderDoctor(
     readonly disk: DiskRoom;
     readonly vmMemory: VmMemory;
     readonly durability: Durability;
+    readonly snapshots: SnapshotsOfHost;
   },
   style: AdvisingStyle,
 ): string[] {
@@ -79,6 +76,7 @@ export function renderDoctor(
     style.bold('Folders'),
     ...renderCache(report.cache, style),
     ...renderState(folders.state, folders.disk, style),
+    ...renderSnapshotsOfHost(folders.snapshots, style),
     `  durability ${folders.durability} ${style.dim(`(${SURVIVES[folders.durability]})`)}`,
     '',
     ready,

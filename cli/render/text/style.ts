@@ -17,6 +17,11 @@ export interface Style {
   hue(index: number, text: string): string;
 }
 
+/** Remedies name the program as the user types it. */
+export interface AdvisingStyle extends Style {
+  readonly advise: (text: string) => string;
+}
+
 const HUES: readonly Format[] = [
   'cyan',
   'magenta',

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { COMMAND_NAMES } from './command-table.ts';
-import { renderFirstSteps } from './help.ts';
+import { renderFirstSteps } from './first-steps.ts';
 import { createStyle } from './render/text/style.ts';
 import { withTypedCommands } from './typed-name.ts';
 

@@ -1,0 +1,107 @@
+import { resolveBaseDir, type BaseDirOption } from '../../../app/start/base-dir.ts';
+import { compileRun } from '../../../app/start/compile-run.ts';
+import { readSettings } from '../../../app/start/host-settings.ts';
+import { makeDisks } from '../../../app/start/plan-images.ts';
+import { listBaseSizes } from '../../../app/snapshots/base-sizes.ts';
+import { snapshotFolder } from '../../../setup/environment.ts';
+import { readSnapshotFolder } from '../../../setup/snapshots/snapshot-store.ts';
+import { defineCommand } from '../../command.ts';
+import { EXIT } from '../../exit-code.ts';
+import { describeSize, renderBase } from '../../render/host/snapshots.ts';
+import { showNotices } from '../../start/compile-notices.ts';
+import { resolveImagePlaces } from '../../start/run-options.ts';
+import { addBaseDirOption, parseImage, parseParam } from '../../start/spec-options.ts';
+
+interface Options extends BaseDirOption {
+  readonly json?: boolean;
+  readonly param?: Record<string, string>;
+  readonly image?: Record<string, string>;
+}
+
+export const command = defineCommand<Options>({
+  beforeFirst: 'Write a first spec: voidbox init',
+  configure: (command) => {
+    command
+      .argument('<file>', 'a spec, or a definition in TypeScript or JavaScript; - reads a spec from standard input')
+      .option('--param <name=value>', 'set a parameter of the spec; repeatable', parseParam)
+      .option(
+        '--image <name=path>',
+        'use a folder, tar or OCI layout for an image name of the spec; repeatable',
+        parseImage,
+      )
+      .addHelpText(
+        'after',
+        `
+For each size of the VMs of a spec, a VM boots, its keeper saves it, and a second VM starts from the snapshot. No stage
+runs. VMs of one size have equal memory, vCPUs and image, and either all or none of them have read-only mounts.
+The first run of a spec makes the same snapshots.`,
+      );
+    addBaseDirOption(command);
+  },
+  async execute([file = ''], options, context) {
+    const { env, stdout, stderr } = context;
+    const { param: params = {}, json = false } = options;
+    const baseDir = resolveBaseDir(options, context.cwd);
+    const compiled = await compileRun(
+      file,
+      {
+        params,
+        settings: readSettings(context),
+        ...(baseDir === undefined ? {} : { baseDir }),
+        mode: null,
+        mock: () => null,
+        mockAgents: false,
+        images: resolveImagePlaces(options, context),
+        onNotice: showNotices(context, json),
+      },
+      context,
+    );
+    const note = (line: string): void => void stderr.write(`==> ${line}\n`);
+    await makeDisks(compiled.images, env, note);
+    const { sizes, bootingVms } = listBaseSizes(compiled.plan);
+    // Loaded here and not above: a mistake in the spec is reported without the code that starts VMs.
+    const { makeBases } = await import('../../../app/snapshots/make-bases.ts');
+    const stop = new AbortController();
+    const listening = context.onInterrupt(() => stop.abort(new Error('interrupted')));
+    try {
+      const reports = await makeBases(sizes, env, {
+        signal: stop.signal,
+        onProgress: note,
+        onStart: async (size, index) => {
+          await stderr.write(`==> size ${index + 1} of ${sizes.length}: ${describeSize(size)}\n`);
+        },
+        onReport: async (report) => {
+          if (json) return;
+          const { result } = report;
+          const bytes = result.outcome === 'failed' ? null : await findSize(result.key, env);
+          await stdout.write(`${renderBase(report, bytes, stdout.style)}\n`);
+        },
+      });
+      if (json) {
+        const snapshots = await Promise.all(
+          reports.map(async ({ size, result }) => ({
+            ...size,
+            ...result,
+            ...(result.outcome === 'failed' ? {} : { sizeBytes: await findSize(result.key, env) }),
+          })),
+        );
+        await stdout.write(`${JSON.stringify({ snapshots, bootingVms })}\n`);
+      } else if (sizes.length === 0)
+        await stdout.write(
+          bootingVms > 0 ? 'all VMs of the spec boot (`snapshot: none`)\n' : 'no stage of the spec has a VM\n',
+        );
+      return reports.some(({ result }) => result.outcome === 'failed') ? EXIT.environment : EXIT.success;
+    } catch (error) {
+      if (stop.signal.aborted) return EXIT.interrupted;
+      throw error;
+    } finally {
+      listening.dispose();
+    }
+  },
+});
+
+/** Null: it was deleted since. */
+async function findSize(key: string, env: { readonly cacheDir: string }): Promise<number | null> {
+  const { snapshots } = await readSnapshotFolder(snapshotFolder(env));
+  return snapshots.find((each) => each.key === key)?.sizeBytes ?? null;
+}
