@@ -3,6 +3,7 @@ import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 import type { IsolationLevel, MountMode, SandboxMode, SandboxPlan } from '../../domain/plan/plan.ts';
 import type { VmStartKind } from '../../domain/run/event.ts';
 import type { VmIdentity } from '../../domain/run/vm-key.ts';
+import type { CheckpointMaker, CheckpointRecord } from '../../domain/run/checkpoint.ts';
 import type { RetentionNote } from '../../domain/run/retained-vm.ts';
 import type { AgentLayer } from './agent-layers.ts';
 
@@ -17,6 +18,12 @@ export interface LaunchSpec extends Omit<SandboxPlan, 'mounts'> {
   readonly mounts: readonly HostMount[];
   /** Command lines of agents that the VM provides at `agentLayerFolder`, each once; absent: none. */
   readonly layers?: readonly AgentLayer[] | undefined;
+  /**
+   * The absolute path of a checkpoint's folder, with whose disk the VM starts: `/workspace`, the home folder, `/tmp` and
+   * the changes of the root. It may be deleted as soon as the launch has returned. Absent: an empty disk. A launch that
+   * attaches to a VM does not read it.
+   */
+  readonly from?: string | undefined;
 }
 
 export interface HostMount {
@@ -36,7 +43,8 @@ export interface SandboxBackend {
    * Finds or creates the VM of a key. A second launch with the key attaches and raises the fence: later writes of the
    * earlier holder fail with `fence/stale`.
    * @throws CodedError `vm/lost` if the key's VM once ran and is dead or the key was released, `vm/boot-timeout`,
-   * `host/not-ready`, `vm/no-capacity`, `vm/too-large`
+   * `host/not-ready`, `vm/no-capacity`, `vm/too-large`; `vm/checkpoint-unfit` if the disk of `from` is missing or
+   * damaged, is larger than the VM's disk, or belongs to another root image or kind of VMM
    */
   launch(key: VmKey, spec: LaunchSpec, signal: AbortSignal): Promise<Sandbox>;
   /** Ends the key's VM, if there is one, and prevents later launches with the key. Idempotent. */
@@ -52,6 +60,22 @@ export interface SandboxBackend {
 export const GUEST_FILE_MODE = 0o644;
 export const OWNERS_FILE_MODE = 0o600;
 export type GuestFileMode = typeof GUEST_FILE_MODE | typeof OWNERS_FILE_MODE;
+
+/** The folder of a new checkpoint, and the content of its record beyond the properties of the VM. */
+export interface CheckpointTarget {
+  /**
+   * The absolute path of the checkpoint's folder. It must not exist; the folder that contains it must. It appears with
+   * its whole content (`checkpoint.json`, `disk`, mode 0700 and 0600) or not at all. Remove it with
+   * `deleteCheckpoint`.
+   */
+  readonly dir: string;
+  readonly name?: string | undefined;
+  /** Whether the VM got a secret or a credential. */
+  readonly withSecrets: boolean;
+  readonly madeBy?: CheckpointMaker | undefined;
+  /** The time for which the guest's file system may be frozen; `FREEZE_LIMIT_MS` by default, and at most. */
+  readonly freezeLimitMs?: number | undefined;
+}
 
 export interface SandboxFacts {
   readonly isolation: IsolationLevel;
@@ -133,6 +157,14 @@ export interface Sandbox {
   getFolder(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
   /** Returns the resources of the host that the VM has used so far. */
   usage(): Promise<VmUsage>;
+  /**
+   * Saves the VM's disk. The guest's file system is frozen while the disk is copied, and the VM then continues. Memory,
+   * `/dev/shm` and processes are not saved.
+   * @throws CodedError `vm/busy` if a command runs in the VM or another checkpoint of it is made; `vm/checkpoint-failed`
+   * if the guest did not freeze its file system, or continued before the copy was complete; `store/io` if the host
+   * cannot write the copy or `dir` exists
+   */
+  checkpoint(target: CheckpointTarget, signal: AbortSignal): Promise<CheckpointRecord>;
   /**
    * From now on the VM ends automatically after this time, and no renewal extends it. A second call changes nothing.
    * @returns the remaining milliseconds; null if its backend retains no VMs

@@ -196,6 +196,26 @@ export const ERROR_CODES = {
     summary: 'A file operation in the guest failed. In most cases a part of the path is not a folder.',
     remedy: 'Correct the path that the message names.',
   },
+  'vm/busy': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'A checkpoint of a VM was refused because a command runs in the VM or another checkpoint of it is made.',
+    remedy: 'Wait until each command of the VM has ended, or end it. Then make the checkpoint again.',
+  },
+  'vm/checkpoint-failed': {
+    kind: 'world',
+    retry: 'never',
+    summary:
+      'A checkpoint of a VM is not complete: its guest did not freeze its file system, or continued before the disk was copied. Nothing is kept, and the VM continues.',
+    remedy: 'Make the checkpoint again when the host is less busy, or write less to the disk of the VM.',
+  },
+  'vm/checkpoint-unfit': {
+    kind: 'world',
+    retry: 'never',
+    summary:
+      'A VM cannot start from a checkpoint: its disk is missing or damaged, is larger than `disk_mb`, or belongs to another `image`.',
+    remedy: 'Set `disk_mb` and `image` to the values that the message names, or make the checkpoint again.',
+  },
   'vm/no-capacity': {
     kind: 'world',
     retry: 'temporal',

@@ -107,6 +107,8 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
   };
 
   return async (wanted, signal) => {
+    if (wanted.spec.from !== undefined)
+      throw new CodedError('vm/checkpoint-unfit', `${wanted.what} cannot start from a checkpoint: its VMM starts none`);
     const pieces = await options.pieces();
     const vmm = pieces.vmm.launchOn(await readHost(pieces.keeper));
     refuseTooLarge(wanted, vmm, options.hostMemoryMib());

@@ -77,6 +77,10 @@ export function createMicroVmSandbox(
 
     usage: () => vm.usage(),
 
+    async checkpoint() {
+      throw new CodedError('vm/checkpoint-failed', `the keeper of VM ${vm.vmKey} makes no checkpoints`);
+    },
+
     retain: (forMs, note) => vm.retain(forMs, { ...note, env: imageEnv }),
 
     async renew() {

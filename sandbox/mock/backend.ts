@@ -2,14 +2,15 @@
  * A backend in memory, for tests and for plans with `mode: mock`. It keeps the port's promises about keys, fences,
  * offsets and limits, and simulates the programs of programs.ts; it runs no real program.
  */
-import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
+import type { LaunchSpec, SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { formatVmKey } from '../../domain/run/vm-key.ts';
 import { MOCK_PROGRAMS, type MockProgram } from './programs.ts';
+import { loadMockDisk } from './disk.ts';
 import { EndedVms } from './ended-vms.ts';
 import { copyHostTreeIn } from './host-tree.ts';
 import { createMockSandbox } from './sandbox.ts';
-import { MockVm } from './vm.ts';
+import { type MockDisk, MockVm } from './vm.ts';
 
 export interface MockBackendOptions {
   /** Additional simulated programs, by name; they replace programs of the same name. */
@@ -27,6 +28,11 @@ export interface MockBackend extends SandboxBackend {
   alive(): readonly string[];
   /** Returns the number of ended VMs that it still remembers. */
   remembered(): number;
+}
+
+function describeDisk({ diskMib, image, mounts }: LaunchSpec): MockDisk {
+  const root = image === undefined ? null : image.kind === 'dev' ? 'dev' : image.sha256;
+  return { diskMib, root, mountPaths: mounts.map(({ guestPath }) => guestPath) };
 }
 
 export function createMockBackend(options: MockBackendOptions = {}): MockBackend {
@@ -47,11 +53,18 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
       if (end !== null) throw new CodedError('vm/lost', end);
       const found = vms.get(name);
       if (found !== undefined) return createMockSandbox(found, found.attach(), true);
-      const vm = new MockVm(name, programs, bootMs, (message) => {
+      const vm = new MockVm(name, describeDisk(spec), programs, bootMs, (message) => {
         vms.delete(name);
         ended.add(name, message);
       });
       vms.set(name, vm);
+      try {
+        if (spec.from !== undefined) await loadMockDisk(vm, spec.from);
+      } catch (error) {
+        // The VM never started, so its key can be launched again.
+        vms.delete(name);
+        throw error;
+      }
       if (bootMs > 0) await new Promise((resolve) => setTimeout(resolve, bootMs));
       for (const mount of spec.mounts)
         if (mount.mode === 'ro') await copyHostTreeIn(vm.files, mount.hostPath, mount.guestPath);

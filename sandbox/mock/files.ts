@@ -85,6 +85,11 @@ export class MockFiles {
       });
   }
 
+  /** All entries with their real paths; a folder precedes its content. */
+  listNodes(): ReadonlyMap<string, MockNode> {
+    return this.#nodes;
+  }
+
   #put(path: string, node: MockNode): void {
     const clean = posix.normalize(path);
     this.makeDir(posix.dirname(clean));

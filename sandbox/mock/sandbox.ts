@@ -4,6 +4,7 @@ import type { Exec, Sandbox } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { readTar } from '../../tar/read.ts';
 import { writeTar } from '../../tar/write.ts';
+import { saveMockDisk } from './disk.ts';
 import type { MockExec } from './exec.ts';
 import { boundsOf, type MockHold } from './hold.ts';
 import type { MockVm } from './vm.ts';
@@ -123,8 +124,19 @@ function createLifeOps(
   vm: MockVm,
   hold: MockHold,
   { check }: Guard,
-): Pick<Sandbox, 'usage' | 'retain' | 'renew' | 'detach' | 'stop'> {
+): Pick<Sandbox, 'usage' | 'checkpoint' | 'retain' | 'renew' | 'detach' | 'stop'> {
   return {
+    async checkpoint(target, signal) {
+      check(signal);
+      const running = vm.execs.find(({ isRunning }) => isRunning);
+      if (running !== undefined)
+        throw new CodedError(
+          'vm/busy',
+          `mock VM ${vm.name} runs the command ${running.key}: end it before a checkpoint`,
+        );
+      return await saveMockDisk(vm, target);
+    },
+
     async usage() {
       check();
       // A mock VM has no process and no disk. Its files are in the worker's memory, which is not counted for each VM.

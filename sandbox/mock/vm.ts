@@ -7,8 +7,17 @@ import { MockFiles } from './files.ts';
 import { MockHold } from './hold.ts';
 import type { MockProgram } from './programs.ts';
 
+/** The properties of the VM's disk. */
+export interface MockDisk {
+  readonly diskMib: number;
+  readonly root: string | null;
+  /** Guest paths whose content is the host's. */
+  readonly mountPaths: readonly string[];
+}
+
 export class MockVm {
   readonly name: string;
+  readonly disk: MockDisk;
   readonly files = new MockFiles();
   readonly bootMs: number;
   /** An id that differs in each VM. */
@@ -24,11 +33,13 @@ export class MockVm {
   /** @param onEnd  called once, with the reason's message, when the VM has ended */
   constructor(
     name: string,
+    disk: MockDisk,
     programs: Readonly<Record<string, MockProgram>>,
     bootMs: number,
     onEnd: (message: string) => void,
   ) {
     this.name = name;
+    this.disk = disk;
     this.bootMs = bootMs;
     this.#programs = programs;
     this.#onEnd = onEnd;

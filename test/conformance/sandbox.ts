@@ -16,6 +16,8 @@ export const OF_IMAGES: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES
 /** `ATTACHMENT` is about the keeper and its drivers, which are the same for all images. */
 export const BEHAVIOURS: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES, ...LIMITS, ...ATTACHMENT];
 
+export { CHECKPOINTS } from './sandbox/checkpoints.ts';
+
 /** Rows that show within seconds whether a kernel, an image and a keeper fit together. */
 const SMOKE_NAMES: ReadonlySet<string> = new Set([
   'exit codes come through',

@@ -27,7 +27,7 @@ const VERBS = wordsOf(`
 
 /** Words that are nouns, too. Before one of `PARTS_OF_A_NOUN` they are: `planOf`, `recordPath`. */
 const VERBS_AND_NOUNS = wordsOf(`
-  answer ask attempt bound branch bundle call change claim code count cut digest end exec exit fold format group guard hash
+  answer ask attempt bound branch bundle call change checkpoint claim code count cut digest end exec exit fold format group guard hash
   hint host index label limit link lock log map mark mock name note order pack patch pipe place plan preset process project
   pump race record report request sample score size soak store stream sum tee test tick time transform view
 `);

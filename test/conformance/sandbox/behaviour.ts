@@ -148,14 +148,14 @@ export async function assertCode(promise: Promise<unknown>, code: string, what: 
 }
 
 /** Runs a row's body with a VM of its own, which ends afterwards. */
-export async function withOwnVm(
+export async function withOwnVm<T>(
   c: Conformance,
   plan: Partial<LaunchSpec>,
-  body: (sandbox: Sandbox, key: VmKey) => Promise<void>,
-): Promise<void> {
+  body: (sandbox: Sandbox, key: VmKey) => Promise<T>,
+): Promise<T> {
   const key = c.newKey();
   try {
-    await body(await c.backend.launch(key, { ...c.plan, mounts: [], ...plan }, limit()), key);
+    return await body(await c.backend.launch(key, { ...c.plan, mounts: [], ...plan }, limit()), key);
   } finally {
     await c.backend.release(key);
   }

@@ -1,0 +1,144 @@
+/**
+ * The folder of a checkpoint: `checkpoint.json` and `disk`. A folder appears and disappears by a rename, so a folder
+ * with its name is whole.
+ */
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { mkdir, open, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { CheckpointTarget, LaunchSpec } from '../../activities/ports/sandbox.ts';
+import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
+import {
+  CHECKPOINT_DISK,
+  CHECKPOINT_RECORD,
+  CHECKPOINT_RECORD_BYTES,
+  type CheckpointRecord,
+  parseCheckpoint,
+} from '../../domain/run/checkpoint.ts';
+import { readFileWithin } from '../../files/open-file.ts';
+
+/** The properties of the VM in a record. */
+export type CheckpointOfVm = Pick<CheckpointRecord, 'diskMib' | 'vmm' | 'root' | 'kernelKind'>;
+
+/**
+ * Makes the folder. `writeDisk` writes the disk at a path and returns the room that it uses.
+ * @throws CodedError `store/io`, or the error of `writeDisk`; nothing is left then
+ */
+export async function writeCheckpoint(
+  target: CheckpointTarget,
+  vm: CheckpointOfVm,
+  writeDisk: (path: string) => Promise<{ readonly usedBytes: number }>,
+): Promise<CheckpointRecord> {
+  const partial = `${target.dir}.${randomBytes(6).toString('hex')}.partial`;
+  try {
+    refuseExisting(target.dir);
+    await mkdir(partial, { mode: 0o700 });
+    const { usedBytes } = await writeDisk(join(partial, CHECKPOINT_DISK));
+    const record: CheckpointRecord = {
+      v: 1,
+      id: randomBytes(32).toString('hex'),
+      ...(target.name === undefined ? {} : { name: target.name }),
+      createdAtMs: Date.now(),
+      diskMib: vm.diskMib,
+      usedBytes,
+      vmm: vm.vmm,
+      root: vm.root,
+      kernelKind: vm.kernelKind,
+      withSecrets: target.withSecrets,
+      ...(target.madeBy === undefined ? {} : { madeBy: target.madeBy }),
+    };
+    await writeRecord(join(partial, CHECKPOINT_RECORD), record);
+    await syncFolder(partial);
+    refuseExisting(target.dir);
+    await rename(partial, target.dir);
+    await syncFolder(dirname(target.dir));
+    return record;
+  } catch (error) {
+    await rm(partial, { recursive: true, force: true }).catch(() => undefined);
+    if (isCodedError(error)) throw error;
+    throw new CodedError('store/io', `cannot write the checkpoint ${target.dir}: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+/** A rename would replace an empty folder of this name. */
+function refuseExisting(dir: string): void {
+  if (existsSync(dir)) throw new CodedError('store/io', `cannot write the checkpoint ${dir}: the folder exists`);
+}
+
+async function writeRecord(path: string, record: CheckpointRecord): Promise<void> {
+  const file = await open(path, 'wx', 0o600);
+  try {
+    await file.writeFile(`${JSON.stringify(record)}\n`);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Removes a checkpoint, also while VMs that started from it run. Idempotent. @throws CodedError `store/io` */
+export async function deleteCheckpoint(dir: string): Promise<void> {
+  // A reader never finds a folder without its disk.
+  const partial = `${dir}.${randomBytes(6).toString('hex')}.partial`;
+  try {
+    await rename(dir, partial);
+    await rm(partial, { recursive: true, force: true });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    throw new CodedError('store/io', `cannot delete the checkpoint ${dir}: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+/** @throws CodedError `vm/checkpoint-unfit` */
+export function readCheckpoint(dir: string): CheckpointRecord {
+  let problem: string;
+  try {
+    const rule = { roots: [dir], mostBytes: CHECKPOINT_RECORD_BYTES };
+    const record = parseCheckpoint(readFileWithin(join(dir, CHECKPOINT_RECORD), rule).toString());
+    if (typeof record !== 'string') return record;
+    problem = record;
+  } catch (error) {
+    problem = (error as Error).message;
+  }
+  throw new CodedError('vm/checkpoint-unfit', `the checkpoint ${dir} cannot be used: ${CHECKPOINT_RECORD}: ${problem}`);
+}
+
+/**
+ * Checks that a VM can start from a checkpoint.
+ * @param what  the VM, for messages
+ * @throws CodedError `vm/checkpoint-unfit`
+ */
+export function requireFit(
+  what: string,
+  record: CheckpointRecord,
+  vm: Pick<LaunchSpec, 'diskMib'> & { readonly isMock: boolean; readonly root: string | null },
+): void {
+  const refuse = (why: string): never => {
+    const name = record.name === undefined ? record.id.slice(0, 12) : `"${record.name}"`;
+    throw new CodedError('vm/checkpoint-unfit', `${what} cannot start from checkpoint ${name}: ${why}`);
+  };
+  if ((record.vmm === 'mock') !== vm.isMock)
+    refuse(`it is of the VMM ${record.vmm}, the VM has ${vm.isMock ? 'the mock' : 'a VMM that runs programs'}`);
+  if (record.root !== vm.root)
+    refuse(`its image is ${nameRoot(record.root)}, that of the VM is ${nameRoot(vm.root)}; give the VM the same image`);
+  if (vm.diskMib < record.diskMib)
+    refuse(
+      `its disk has ${record.diskMib} MiB, that of the VM ${vm.diskMib} MiB; set disk_mb to ${record.diskMib} or more`,
+    );
+}
+
+function nameRoot(root: string | null): string {
+  return root ?? 'base';
+}
