@@ -110,6 +110,11 @@ impl CgroupParent {
         kill(&self.path);
     }
 
+    /// Returns true while a command of a user runs.
+    pub fn has_execs(&self) -> bool {
+        !lock(&self.children).is_empty()
+    }
+
     pub fn children(&self) -> &Children {
         &self.children
     }

@@ -7,6 +7,7 @@ use voidbox_protocol::body::Configure;
 use crate::boot::{
     MAX_ENTROPY_BYTES, bind_read_only, credit_entropy, mount_shared_tree, set_clock,
 };
+use crate::disks::Storage;
 use crate::door;
 use crate::failure::Failure;
 use crate::files::mount_point;
@@ -24,14 +25,14 @@ pub fn configure(guest: &Guest, wanted: &Configure) -> Result<(), Failure> {
     if !guest.claim_configuration() {
         return Err(Failure::bad_request("the guest is already configured"));
     }
-    if matches!(guest.role, Role::Init(_)) {
+    if let Role::Init(storage) = &guest.role {
         set_clock(wanted.clock_unix_ms).map_err(|error| Failure::io("setting the clock", error))?;
         rustix::system::sethostname(wanted.hostname.as_bytes())
             .map_err(|error| Failure::io("setting the hostname", io::Error::from(error)))?;
         if let Err(error) = credit_entropy(&entropy) {
             log::line(&format!("crediting randomness: {error}"));
         }
-        make_mounts(wanted)?;
+        make_mounts(storage, wanted)?;
     }
     if let Some(wanted) = &wanted.door {
         let Some(tunnels) = guest.tunnels.get() else {
@@ -45,7 +46,7 @@ pub fn configure(guest: &Guest, wanted: &Configure) -> Result<(), Failure> {
     Ok(())
 }
 
-fn make_mounts(wanted: &Configure) -> Result<(), Failure> {
+fn make_mounts(storage: &Storage, wanted: &Configure) -> Result<(), Failure> {
     if wanted.mounts.is_empty() {
         return Ok(());
     }
@@ -60,7 +61,7 @@ fn make_mounts(wanted: &Configure) -> Result<(), Failure> {
             )
         };
         let is_folder = std::fs::metadata(&source).map_err(failed)?.is_dir();
-        let target = mount_point(&mount.guest_path, is_folder)?;
+        let target = mount_point(storage, &mount.guest_path, is_folder)?;
         bind_read_only(&source, &target).map_err(failed)?;
     }
     Ok(())

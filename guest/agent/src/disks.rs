@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The mount point of the scratch disk, which only root may enter.
+/// The folders of the scratch disk.
 pub struct Storage {
+    /// The mount point, which only root may enter.
     pub scratch: PathBuf,
+    /// The layer over the root image; `None` if the initramfs is the root.
+    pub layer: Option<PathBuf>,
 }
 
 /// Returns the device of the disk with this serial number.

@@ -8,6 +8,7 @@ mod cgroup;
 mod chunk;
 mod clock;
 mod configure;
+mod disk_freeze;
 mod disks;
 mod door;
 mod exec;
@@ -15,6 +16,7 @@ mod failure;
 mod files;
 mod guest;
 mod hex;
+mod links;
 mod lock;
 mod log;
 mod mailbox;
@@ -116,6 +118,7 @@ fn init() -> Result<Arc<Guest>, Box<dyn Error>> {
     let writer = booted.port.try_clone()?;
     let role = Role::Init(booted.storage);
     let guest = Arc::new(Guest::new(role, reaper, Some(booted.cgroup)));
+    *lock::lock(&guest.made_folders) = booted.made_folders;
     memory_guard::start(&guest);
     match session::run(&guest, booted.port, writer, &hello(), booted.mailbox) {
         Ok(end) => log::line(&format!("the session ended: {end:?}")),

@@ -7,6 +7,7 @@ use voidbox_protocol::message::Message;
 
 use crate::clock::clock;
 use crate::configure::configure;
+use crate::disk_freeze;
 use crate::exec;
 use crate::failure::Failure;
 use crate::files;
@@ -20,6 +21,7 @@ pub fn is_request(message: &Message) -> bool {
         message,
         Message::ExecRequest(_)
             | Message::ExecFreeze(_)
+            | Message::DiskFreeze(_)
             | Message::WriteFile(_)
             | Message::MkdirP(_)
             | Message::ReadFile(_)
@@ -53,6 +55,7 @@ pub fn serve(
             Ok(Some(Message::ExecResponse(response)))
         }
         Message::ExecFreeze(wanted) => exec::freeze(guest, request, wanted).map(|()| None),
+        Message::DiskFreeze(wanted) => disk_freeze::freeze(guest, request, wanted).map(|()| None),
         Message::Stats(_) => Ok(Some(Message::StatsResponse(stats(guest)))),
         Message::Clock(wanted) => Ok(Some(Message::ClockResponse(clock(guest, *wanted)?))),
         _ => serve_file(guest, request, message),

@@ -13,8 +13,8 @@ use voidbox_protocol::credit::CreditError;
 use voidbox_protocol::decode::{Phase, ReadError, read_frame};
 use voidbox_protocol::frame::{Frame, FrameType};
 use voidbox_protocol::handshake::{
-    FLAG_CLOCK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello,
-    Ping, Pong, SessionGate,
+    FLAG_CLOCK, FLAG_DISK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError,
+    Hello, Ping, Pong, SessionGate,
 };
 use voidbox_protocol::mailbox::MailError;
 use voidbox_protocol::message::{Message, MessageError, Stream};
@@ -144,7 +144,7 @@ fn admit(gate: &mut SessionGate, frame: &Frame, has_mailbox: bool) -> Result<Pon
     };
     Ok(Pong {
         version: PROTOCOL_VERSION,
-        flags: FLAG_MULTIPLEX | mailbox | ping.flags & (FLAG_DOOR | FLAG_CLOCK),
+        flags: FLAG_MULTIPLEX | mailbox | ping.flags & (FLAG_DOOR | FLAG_CLOCK | FLAG_DISK),
     })
 }
 

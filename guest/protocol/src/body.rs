@@ -76,6 +76,14 @@ pub struct ExecFreeze {
     pub limit_ms: u64,
 }
 
+/// Write all data of the scratch disk, and freeze its file system until this request is cancelled, or for `limitMs`.
+/// `DiskFrozen` reports that it is frozen. A later Error reports that it is writable again because the limit has passed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskFreeze {
+    pub limit_ms: u64,
+}
+
 /// A request with one path: `MkdirP`, `ReadFile`, `FileStat`, `TarPut`, `TarGet`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

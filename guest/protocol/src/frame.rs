@@ -96,6 +96,8 @@ frame_types! {
     ClockResponse = 55,
     Waiting = 56,
     Start = 57,
+    DiskFreeze = 58,
+    DiskFrozen = 59,
 }
 
 impl FrameType {

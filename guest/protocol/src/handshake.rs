@@ -22,6 +22,9 @@ pub const FLAG_DOOR_MAIL: u8 = 8;
 /// Flag bit 4: in `Ping` the keeper may set the guest's clock, in `Pong` the agent can do so. Unless both set it, no
 /// `Clock` is sent.
 pub const FLAG_CLOCK: u8 = 16;
+/// Flag bit 5: in `Ping` the keeper may freeze the guest's scratch disk, in `Pong` the agent can do so. Unless both set
+/// it, no `DiskFreeze` is sent.
+pub const FLAG_DISK: u8 = 32;
 
 /// The reason why a handshake frame is rejected. Each of them ends the connection.
 #[derive(Debug, Error)]

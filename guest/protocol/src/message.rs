@@ -3,9 +3,9 @@
 use thiserror::Error;
 
 use crate::body::{
-    Clock, ClockResponse, Configure, Connect, Empty, ErrorBody, ExecFreeze, ExecRequest,
-    ExecResponse, ExecSignal, ExecStarted, FileStatResponse, PathRequest, ReadFileResponse,
-    StatsResponse, StreamEnd, TarGetResponse, TarPutResponse, WriteFile,
+    Clock, ClockResponse, Configure, Connect, DiskFreeze, Empty, ErrorBody, ExecFreeze,
+    ExecRequest, ExecResponse, ExecSignal, ExecStarted, FileStatResponse, PathRequest,
+    ReadFileResponse, StatsResponse, StreamEnd, TarGetResponse, TarPutResponse, WriteFile,
 };
 use crate::frame::{self, Frame, FrameError, FrameType, MAX_CHUNK_BYTES};
 use crate::mailbox::{Mail, MailError, checked_slot};
@@ -175,6 +175,8 @@ messages! {
     Connected(Empty),
     ExecFreeze(ExecFreeze),
     ExecFrozen(Empty),
+    DiskFreeze(DiskFreeze),
+    DiskFrozen(Empty),
     Clock(Clock),
     ClockResponse(ClockResponse),
 }

@@ -4,6 +4,7 @@ mod boot_error;
 mod command_line;
 mod devices;
 mod limits;
+mod made;
 mod modules;
 mod mounts;
 mod port;
@@ -13,7 +14,7 @@ mod start;
 mod timer;
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cgroup::CgroupParent;
 use crate::disks::Storage;
@@ -25,9 +26,8 @@ use command_line::CommandLine;
 use start::Disks;
 
 pub use devices::{MAX_ENTROPY_BYTES, credit_entropy, set_clock};
-pub use mounts::{
-    CREDENTIALS, USER_FOLDERS, bind_read_only, bind_scratch_folder, mount_shared_tree,
-};
+pub use made::bind_scratch_folder;
+pub use mounts::{CREDENTIALS, USER_FOLDERS, bind_read_only, mount_shared_tree};
 pub use power::restart;
 
 /// A guest that is ready for its session.
@@ -35,6 +35,8 @@ pub struct Booted {
     pub port: File,
     pub mailbox: Option<Mailbox>,
     pub storage: Storage,
+    /// Folders outside the user's own that the scratch disk has from an earlier VM.
+    pub made_folders: Vec<PathBuf>,
     pub cgroup: CgroupParent,
 }
 
@@ -61,10 +63,14 @@ pub fn boot() -> Result<Booted, BootError> {
         },
     };
     let scratch = mounts::mount_scratch(&disks.scratch)?;
-    if let Some(serial) = &disks.root {
-        root::switch_to(serial, &scratch)?;
-    }
+    let layer = match &disks.root {
+        Some(serial) => Some(root::switch_to(serial, &scratch)?),
+        None => None,
+    };
     mounts::bind_user_folders(&scratch)?;
+    let storage = Storage { scratch, layer };
+    let made_folders = made::bind_again(&storage)
+        .map_err(|error| BootError::at("binding folders of an earlier VM", error))?;
     let port = match early_port {
         Some(port) => port,
         None => port::open()?,
@@ -75,7 +81,8 @@ pub fn boot() -> Result<Booted, BootError> {
     Ok(Booted {
         port,
         mailbox,
-        storage: Storage { scratch },
+        storage,
+        made_folders,
         cgroup,
     })
 }

@@ -1,20 +1,20 @@
 //! Mounts: the kernel's views, the scratch disk, and what the keeper shares.
 
 use std::ffi::CStr;
-use std::fs;
-use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::Mode;
+use rustix::fs::{CWD, Mode, OFlags, fchmod, fchown, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 
 use super::boot_error::BootError;
-use crate::disks::Storage;
-use crate::owner::SANDBOX;
+use crate::owner::{Owner, SANDBOX};
 
 /// Folders of the scratch disk that exist for user code from the start.
 pub const USER_FOLDERS: &[&str] = &["/workspace", "/tmp", "/var/tmp", "/home/sandbox"];
@@ -111,7 +111,10 @@ pub fn mount_kernel_views() -> Result<(), BootError> {
     Ok(())
 }
 
-/// Mounts the scratch disk.
+/// `EXT4_IOC_RESIZE_FS` of the kernel's `fs/ext4/ext4.h`: `_IOW('f', 16, __u64)`.
+const EXT4_IOC_RESIZE_FS: u32 = 0x4008_6610;
+
+/// Mounts the scratch disk. A disk of an earlier VM may be larger than its file system, which then grows.
 pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
     let failed = |error: io::Error| {
         BootError::at(
@@ -135,13 +138,40 @@ pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
     .map_err(|error| failed(error.into()))?;
     // The new file system has its own mode.
     make_private(&scratch).map_err(failed)?;
+    let first = scratch.join(scratch_name(USER_FOLDERS[0]));
+    if first.symlink_metadata().is_ok() {
+        grow(&scratch, device).map_err(|error| {
+            BootError::at(
+                format!("growing the scratch disk {}", device.display()),
+                error,
+            )
+        })?;
+    }
     Ok(scratch)
+}
+
+/// Grows a mounted file system to the size of its disk. The kernel does nothing if the sizes are equal.
+fn grow(mounted: &Path, device: &Path) -> io::Result<()> {
+    let bytes = File::open(device)?.seek(SeekFrom::End(0))?;
+    let folder = File::open(mounted)?;
+    let blocks = bytes / rustix::fs::fstatvfs(&folder)?.f_bsize;
+    let request = EXT4_IOC_RESIZE_FS as libc::Ioctl;
+    // SAFETY: the kernel reads one u64, which outlives the call.
+    match unsafe { libc::ioctl(folder.as_raw_fd(), request, &raw const blocks) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the name of a user's folder on the scratch disk.
+fn scratch_name(target: &str) -> String {
+    target.trim_start_matches('/').replace('/', "-")
 }
 
 /// Binds the user's folders from the scratch disk.
 pub fn bind_user_folders(scratch: &Path) -> Result<(), BootError> {
     for target in USER_FOLDERS {
-        let source = scratch.join(target.trim_start_matches('/').replace('/', "-"));
+        let source = scratch.join(scratch_name(target));
         let mode = if target.ends_with("/tmp") {
             0o1777
         } else {
@@ -160,18 +190,44 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
 }
 
-/// Makes a folder of the sandbox user.
-fn make_users(path: &Path, mode: u32) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+/// Makes a folder of the sandbox user on the scratch disk. A folder of an earlier VM keeps its mode.
+pub(super) fn make_users(path: &Path, mode: u32) -> io::Result<()> {
+    let (folder, is_new) = open_or_make(path)?;
+    own(&folder, SANDBOX)?;
+    if is_new {
+        fchmod(&folder, Mode::from_raw_mode(mode))?;
     }
-    chown(path, Some(SANDBOX.uid), Some(SANDBOX.gid))?;
-    rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
     Ok(())
 }
 
-fn bind(source: &Path, target: &Path, flags: MountFlags) -> io::Result<()> {
+/// Makes a folder of root on the scratch disk. An earlier VM may have left one with other rights.
+pub(super) fn make_roots(path: &Path, mode: u32) -> io::Result<()> {
+    let (folder, _) = open_or_make(path)?;
+    own(&folder, Owner { uid: 0, gid: 0 })?;
+    fchmod(&folder, Mode::from_raw_mode(mode))?;
+    Ok(())
+}
+
+/// Opens a folder on the scratch disk, and makes it if it does not exist. A link is an error: an earlier VM may
+/// have left it, and it leads to another place.
+fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
+    let is_new = match mkdirat(CWD, path, Mode::RWXU) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(CWD, path, flags, Mode::empty())?;
+    Ok((folder.into(), is_new))
+}
+
+fn own(folder: &File, owner: Owner) -> io::Result<()> {
+    use rustix::fs::{Gid, Uid};
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    Ok(fchown(folder, Some(uid), Some(gid))?)
+}
+
+pub(super) fn bind(source: &Path, target: &Path, flags: MountFlags) -> io::Result<()> {
     if fs::metadata(source)?.is_dir() {
         fs::create_dir_all(target)?;
     }
@@ -179,13 +235,6 @@ fn bind(source: &Path, target: &Path, flags: MountFlags) -> io::Result<()> {
     // A bind mount accepts flags only when it is remounted.
     mount_remount(target, MountFlags::BIND.union(flags), "")?;
     Ok(())
-}
-
-/// Binds a folder of the scratch disk to a path, for the sandbox user.
-pub fn bind_scratch_folder(storage: &Storage, number: usize, target: &Path) -> io::Result<()> {
-    let source = storage.scratch.join(format!("made-{number}"));
-    make_users(&source, 0o755)?;
-    bind(&source, target, SAFE)
 }
 
 /// Mounts the 9p device with all shared folders, which only root may enter.

@@ -9,8 +9,10 @@ use voidbox_protocol::system_folders::is_system_folder;
 
 use super::access;
 use crate::boot::{CREDENTIALS, USER_FOLDERS, bind_scratch_folder};
+use crate::disks::Storage;
 use crate::failure::Failure;
 use crate::guest::{Guest, Role};
+use crate::links;
 use crate::lock::lock;
 use crate::owner::SANDBOX;
 
@@ -29,7 +31,8 @@ pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
     if made.iter().any(|folder| path.starts_with(folder)) {
         return Ok(());
     }
-    let Some(folder) = first_missing(path) else {
+    let real = links::resolve(storage, path).map_err(|error| Failure::io(path.display(), error))?;
+    let Some(folder) = first_missing(&real) else {
         return Ok(());
     };
     bind_scratch_folder(storage, made.len(), &folder)
@@ -73,9 +76,9 @@ fn first_missing(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Makes the mount point: a folder, or an empty file. It runs before any user process, so no link in the path can be
-/// hostile; folders within the user's own become the user's.
-pub fn mount_point(path: &str, is_folder: bool) -> Result<PathBuf, Failure> {
+/// Makes the mount point: a folder, or an empty file. It runs before any user process, but the disk may be that of an
+/// earlier VM, so links on it are not followed. Folders within the user's own become the user's.
+pub fn mount_point(storage: &Storage, path: &str, is_folder: bool) -> Result<PathBuf, Failure> {
     let path = access::checked_path(path)?;
     let is_users = USER_FOLDERS.iter().any(|folder| path.starts_with(folder));
     if !is_users {
@@ -86,8 +89,10 @@ pub fn mount_point(path: &str, is_folder: bool) -> Result<PathBuf, Failure> {
             format!("{}: a mount can't replace it", path.display()),
         ));
     }
-    make_place(path, is_folder, is_users).map_err(|error| Failure::io(path.display(), error))?;
-    Ok(path.to_owned())
+    let failed = |error| Failure::io(path.display(), error);
+    let real = links::resolve(storage, path).map_err(failed)?;
+    make_place(&real, is_folder, is_users).map_err(failed)?;
+    Ok(real)
 }
 
 fn make_place(path: &Path, is_folder: bool, is_users: bool) -> io::Result<()> {
@@ -135,7 +140,11 @@ mod tests {
 
     #[test]
     fn nothing_is_mounted_on_credentials() {
-        let error = mount_point("/run/credentials", true).unwrap_err();
+        let storage = Storage {
+            scratch: "/".into(),
+            layer: None,
+        };
+        let error = mount_point(&storage, "/run/credentials", true).unwrap_err();
         assert!(error.to_string().contains("guest's system"), "{error}");
     }
 }

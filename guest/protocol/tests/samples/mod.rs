@@ -145,6 +145,11 @@ fn exec_messages() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("exec-frozen", Message::ExecFrozen(Empty {})),
+        (
+            "disk-freeze",
+            Message::DiskFreeze(DiskFreeze { limit_ms: 30_000 }),
+        ),
+        ("disk-frozen", Message::DiskFrozen(Empty {})),
     ]
 }
 
