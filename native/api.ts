@@ -59,6 +59,8 @@ export interface LaunchConfig {
   readonly mounts: readonly { readonly hostPath: string; readonly guestPath: string }[];
   /** The hosts and services that the guest may reach; absent: none. */
   readonly egress?: EgressPlan;
+  /** The disk with which the VM starts, a copy of this file; absent: an empty disk. */
+  readonly from?: { readonly disk: string };
   readonly orphanTimeoutMs?: number;
   readonly bootTimeoutMs?: number;
   readonly guestSilenceMs?: number;
@@ -104,7 +106,7 @@ export interface FullDisk {
  * The ops that came after the first release, in the order of the keeper's own list. A keeper lives as long as its VM,
  * so its build may be older than its client. The client sends such an op only to a keeper whose `status` lists it.
  */
-export const FEATURES: readonly string[] = [];
+export const FEATURES: readonly string[] = ['checkpoint'];
 
 /** The status of a VM, as its keeper reports it. */
 export interface VmStatus {

@@ -38,6 +38,8 @@ export const TRANSFER_IDLE_LIMIT_MS = 120_000;
 const UPLOAD_LIMIT_MS = 60 * 60 * 1000;
 const STDIN_LIMIT_MS = 24 * UPLOAD_LIMIT_MS;
 const STOP_LIMIT_MS = 30_000;
+/** The limit of a checkpoint: its freeze is bounded by the keeper, and the disk of the host may be slow. */
+const CHECKPOINT_LIMIT_MS = 10 * 60 * 1000;
 
 export interface MicroVmLaunch {
   /** The `voidbox-vm` binary. */
@@ -197,6 +199,24 @@ export class MicroVm {
       return (await nullIfGuestRefuses(() => opened.stream.readAnswer(REQUEST_LIMIT_MS))) !== null;
     } finally {
       opened.stream.close();
+    }
+  }
+
+  /**
+   * Copies the VM's disk to a new file, while the guest has its file system frozen.
+   * @throws CodedError `vm/busy`, `vm/checkpoint-failed`, `store/io`; no file is left then
+   */
+  async checkpoint(dest: string, limitMs: number, signal: AbortSignal): Promise<{ readonly usedBytes: number }> {
+    const fields = { dest, limitMs, fence: this.#fence };
+    const { stream } = await this.#link.open('checkpoint', fields, signal);
+    try {
+      const answer = await stream.readAnswer(CHECKPOINT_LIMIT_MS);
+      return { usedBytes: readCount(answer, 'usedBytes', 'checkpoint') };
+    } catch (error) {
+      throw await this.#link.explain(error);
+    } finally {
+      // The keeper stops a checkpoint whose client has left.
+      stream.close();
     }
   }
 

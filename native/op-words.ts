@@ -13,6 +13,7 @@ const WORDS: Readonly<Record<string, string>> = {
   'exec.end': 'ending the command',
   'exec.signal': 'sending a signal to the command',
   'exec.freeze': 'freezing the command',
+  checkpoint: 'making a checkpoint',
   'exec.ack': 'deleting stored output of the command',
   'file.put': 'writing a file into the VM',
   'file.get': 'reading a file of the VM',

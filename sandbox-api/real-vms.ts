@@ -3,16 +3,19 @@ import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { SandboxFacts } from '../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { createDirectVmKey, directVmOf } from '../domain/run/direct-vm.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { endVm, MicroVm, readIntent, sweepRunDirs } from '../native/index.ts';
+import type { CheckpointOfVm } from '../sandbox/checkpoints/folder.ts';
 import {
   createLauncher,
   factsOf,
   type FindRootDisk,
   type FindVmExtra,
   type LaunchVm,
+  nameDevRoot,
 } from '../sandbox/micro-vm/launch.ts';
 import { withQemu } from '../sandbox/micro-vm/qemu/backend.ts';
 import { createMicroVmSandbox } from '../sandbox/micro-vm/sandbox.ts';
@@ -83,14 +86,16 @@ export function createRealVms({
       const vms = await makeVmsFolder(stateDir);
       const { keeper } = await pieces();
       const dir = dirOf(vms, id);
-      const info = infoOf(await readIntent(dir));
+      const intent = await readIntent(dir);
+      const info = infoOf(intent);
       if (info === null || info.id !== id) return null;
       const vm = await MicroVm.attach({ keeper, dir, vmKey: createDirectVmKey(id) }, signal);
       if (vm === null) return null;
       try {
         await vm.tie(info.keepTtlMs !== null);
         const facts = factsOf(vm, await vm.ready(READY_LIMIT_MS, signal));
-        return { vm: createMicroVmSandbox(vm, facts, {}, () => undefined), notices: noticesOf(vm), info };
+        const sandbox = createMicroVmSandbox(vm, facts, describeDisk(intent, facts), {}, () => undefined);
+        return { vm: sandbox, notices: noticesOf(vm), info };
       } catch (error) {
         vm.close();
         throw error;
@@ -125,7 +130,7 @@ async function launchSandbox(
     spec: choice.spec,
     extra: { discard: true, note: { ...note }, orphanTimeoutMs: choice.keepTtlMs ?? UNTIED_MS },
   };
-  const { vm, ready } = await waitForRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
+  const { vm, root, ready } = await waitForRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
     async (error: unknown) => {
       // An aborted launch may have started a keeper. No later call uses this id again.
       await endVm(keeper, wanted.dir, wanted.name).catch(() => undefined);
@@ -135,8 +140,10 @@ async function launchSandbox(
   );
   try {
     await vm.tie(choice.keepTtlMs !== null);
-    const { memoryMib, vcpus } = choice.spec;
-    const sandbox = createMicroVmSandbox(vm, await ready(signal), {}, () => undefined);
+    const { memoryMib, vcpus, diskMib } = choice.spec;
+    const facts = await ready(signal);
+    const disk = { diskMib, vmm: facts.vmm, root, kernelKind: facts.kernel };
+    const sandbox = createMicroVmSandbox(vm, facts, disk, {}, () => undefined);
     return { vm: sandbox, notices: noticesOf(vm), info: { ...note, mode: 'qemu', memoryMib, vcpus } };
   } catch (error) {
     await vm.stop().catch(() => vm.close());
@@ -176,6 +183,17 @@ function refuseFullDisk(stateDir: string): void {
 
 function dirOf(vms: string, id: string): string {
   return join(vms, createHash('sha256').update(createDirectVmKey(id)).digest('hex').slice(0, 16));
+}
+
+/** Describes the disk of a VM that another process may have launched. */
+function describeDisk(intent: Readonly<Record<string, unknown>> | null, { vmm, kernel }: SandboxFacts): CheckpointOfVm {
+  const { diskMib, rootDisk } = intent ?? {};
+  return {
+    diskMib: typeof diskMib === 'number' ? diskMib : 0,
+    vmm,
+    root: typeof rootDisk === 'string' ? nameDevRoot(rootDisk) : null,
+    kernelKind: kernel,
+  };
 }
 
 function infoOf(intent: Readonly<Record<string, unknown>> | null): SandboxInfo | null {

@@ -36,7 +36,7 @@ export async function writeCheckpoint(
     const { usedBytes } = await writeDisk(join(partial, CHECKPOINT_DISK));
     const record: CheckpointRecord = {
       v: 1,
-      id: randomBytes(32).toString('hex'),
+      id: target.id ?? randomBytes(32).toString('hex'),
       ...(target.name === undefined ? {} : { name: target.name }),
       createdAtMs: Date.now(),
       diskMib: vm.diskMib,

@@ -20,14 +20,16 @@ export function createMicroVmBackend(name: SandboxBackend['name'], options: Micr
     async launch(key, spec, signal): Promise<Sandbox> {
       const vmKey = formatVmKey(key);
       const dir = vmRunDir(options.vmsDir, key);
-      const { vm, env, ready } = await launchVm({ name: vmKey, dir, what: `scope ${key.scope}`, spec }, signal);
+      const { vm, env, root, ready } = await launchVm({ name: vmKey, dir, what: `scope ${key.scope}`, spec }, signal);
       holders
         .get(vmKey)
         ?.close(new CodedError('fence/stale', `VM ${vmKey}: a newer attempt in this process took over`));
       holders.set(vmKey, vm);
       try {
         if (options.allowsExec === true) await writeEntry(dir, { env });
-        return createMicroVmSandbox(vm, await ready(signal), env, () => {
+        const facts = await ready(signal);
+        const disk = { diskMib: spec.diskMib, vmm: facts.vmm, root, kernelKind: facts.kernel };
+        return createMicroVmSandbox(vm, facts, disk, env, () => {
           if (holders.get(vmKey) === vm) holders.delete(vmKey);
         });
       } catch (error) {

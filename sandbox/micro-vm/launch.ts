@@ -1,15 +1,20 @@
 /** Launches a VM in its run directory: collects its parts, waits for memory, and returns its facts once it answers. */
+import { basename, dirname, join } from 'node:path';
 import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-layers.ts';
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
+import { CHECKPOINT_DISK } from '../../domain/run/checkpoint.ts';
 import {
+  isAlive,
   MicroVm,
+  readRunDir,
   readHostFacts,
   type HostFacts,
   type LaunchConfig,
   type SnapshotFolder,
   type VmStatus,
 } from '../../native/index.ts';
+import { readCheckpoint, requireFit } from '../checkpoints/folder.ts';
 import type { Vmm, VmmLaunch } from './vmm.ts';
 
 /** The time beyond both boots, for making the disk and ending the first VM. */
@@ -86,6 +91,8 @@ export interface LaunchedVm {
   readonly vm: MicroVm;
   /** Variables of its image. */
   readonly env: RootDisk['env'];
+  /** The identity of its root image; null: it has only the image that every VM boots. */
+  readonly root: string | null;
   /** Waits for the guest. @throws CodedError `vm/boot-timeout`, `vm/lost`, `host/isolation` */
   readonly ready: (signal: AbortSignal) => Promise<SandboxFacts>;
 }
@@ -107,16 +114,13 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
   };
 
   return async (wanted, signal) => {
-    if (wanted.spec.from !== undefined)
-      throw new CodedError('vm/checkpoint-unfit', `${wanted.what} cannot start from a checkpoint: its VMM starts none`);
     const pieces = await options.pieces();
     const vmm = pieces.vmm.launchOn(await readHost(pieces.keeper));
     refuseTooLarge(wanted, vmm, options.hostMemoryMib());
     const { image } = wanted.spec;
-    const [layers, rootDisk] = await Promise.all([
-      layerMounts(wanted, options.extra),
-      image === undefined ? null : findRootDisk(image, options),
-    ]);
+    const [layers, root] = await Promise.all([layerMounts(wanted, options.extra), identifyRoot(image, options.extra)]);
+    const from = await findFrom(wanted, root, pieces.keeper);
+    const rootDisk = image === undefined ? null : await findRootDisk(image, options);
     const bootTimeoutMs = options.bootTimeoutMs ?? vmm.bootTimeoutMs;
     const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib, snapshots } = options;
     const config = {
@@ -130,6 +134,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
       ),
       ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
       ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
+      ...(from === null ? {} : { from }),
       ...(snapshots === undefined || wanted.spec.start === 'cold' ? {} : { snapshots }),
       ...(budgetMib === undefined ? {} : { budget: { memoryMib: budgetMib(), overheadMib: vmm.overheadMib } }),
       ...wanted.extra,
@@ -142,6 +147,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
     return {
       vm,
       env: rootDisk?.env ?? {},
+      root,
       ready: async (untilReady) => factsOf(vm, await vm.ready(2 * bootTimeoutMs + READY_GRACE_MS, untilReady)),
     };
   };
@@ -159,6 +165,34 @@ async function findRootDisk(
   if (image.kind === 'dev') return { path: await extra('dev'), env: DEV_ENV };
   if (disk !== undefined) return await disk(image.sha256);
   throw new CodedError('host/not-ready', `this process launches no VM with an image of files (${image.sha256})`);
+}
+
+/** The name of the disk's folder contains a hash of the packages. */
+export function nameDevRoot(diskPath: string): string {
+  return basename(dirname(diskPath));
+}
+
+async function identifyRoot(image: LaunchSpec['image'], extra: FindVmExtra): Promise<string | null> {
+  if (image === undefined) return null;
+  return image.kind === 'disk' ? image.sha256 : nameDevRoot(await extra('dev'));
+}
+
+/**
+ * The disk of the checkpoint with which the VM starts.
+ * @throws CodedError `vm/checkpoint-unfit`, except for a VM that runs: a launch only attaches to it
+ */
+async function findFrom(
+  { spec, dir, what }: VmToLaunch,
+  root: string | null,
+  keeper: string,
+): Promise<{ readonly disk: string } | null> {
+  if (spec.from === undefined) return null;
+  try {
+    requireFit(what, readCheckpoint(spec.from), { diskMib: spec.diskMib, isMock: false, root });
+  } catch (error) {
+    if (!isAlive(await readRunDir(keeper, dir))) throw error;
+  }
+  return { disk: join(spec.from, CHECKPOINT_DISK) };
 }
 
 /** Other VMs use the memory: the keeper counts all of them. */

@@ -7,6 +7,7 @@ import { createMicroVmSandbox } from './sandbox.ts';
 useFakeKeepers();
 
 const FACTS = { fence: 7 } as SandboxFacts;
+const DISK = { diskMib: 64, vmm: 'qemu', root: null, kernelKind: 'debian' };
 const REQUEST = {
   key: 'one/0/1',
   program: 'sh',
@@ -33,7 +34,7 @@ test('`execs` lists a command whose start was aborted before the keeper answered
       answer(socket, request, { ...STATUS, execs });
     },
   });
-  const sandbox = createMicroVmSandbox(await launchFake(keeper), FACTS, {}, () => undefined);
+  const sandbox = createMicroVmSandbox(await launchFake(keeper), FACTS, DISK, {}, () => undefined);
   const stop = new AbortController();
   const exec = sandbox.exec(REQUEST, stop.signal);
   const answerIt = await wasAsked;
@@ -53,7 +54,7 @@ test('an `exec` whose signal is aborted already asks the keeper for nothing', as
       answer(socket, request, { known: false });
     },
   });
-  const sandbox = createMicroVmSandbox(await launchFake(keeper), FACTS, {}, () => undefined);
+  const sandbox = createMicroVmSandbox(await launchFake(keeper), FACTS, DISK, {}, () => undefined);
   await expect(sandbox.exec(REQUEST, AbortSignal.abort(new Error('cancelled')))).rejects.toThrow('cancelled');
   await expect(sandbox.exec(REQUEST, soon())).resolves.toMatchObject({ attached: false });
   expect(asked).toEqual(['one/0/1']);

@@ -7,18 +7,24 @@ import {
   type SandboxFacts,
 } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { FREEZE_LIMIT_MS } from '../../domain/run/checkpoint.ts';
 import { OPEN_STDIN_BYTES, type MicroVm } from '../../native/index.ts';
 import { requireEndMarker } from '../../tar/complete.ts';
+import { type CheckpointOfVm, writeCheckpoint } from '../checkpoints/folder.ts';
 import { createMicroVmExec } from './exec.ts';
 
 /** The guest's user: no name resolution, no supplementary groups. */
 const GUEST_UID = 1000;
 const GUEST_GID = 1000;
 
-/** @param imageEnv  default variables of commands */
+/**
+ * @param disk  the properties of the VM in the records of its checkpoints
+ * @param imageEnv  default variables of commands
+ */
 export function createMicroVmSandbox(
   vm: MicroVm,
   facts: SandboxFacts,
+  disk: CheckpointOfVm,
   imageEnv: Readonly<Record<string, string>>,
   onLetGo: () => void,
 ): Sandbox {
@@ -77,8 +83,9 @@ export function createMicroVmSandbox(
 
     usage: () => vm.usage(),
 
-    async checkpoint() {
-      throw new CodedError('vm/checkpoint-failed', `the keeper of VM ${vm.vmKey} makes no checkpoints`);
+    async checkpoint(target, signal) {
+      const limitMs = Math.min(target.freezeLimitMs ?? FREEZE_LIMIT_MS, FREEZE_LIMIT_MS);
+      return await writeCheckpoint(target, disk, (path) => vm.checkpoint(path, limitMs, signal));
     },
 
     retain: (forMs, note) => vm.retain(forMs, { ...note, env: imageEnv }),

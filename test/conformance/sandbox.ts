@@ -1,6 +1,7 @@
 /** Every promise of the Sandbox port, as a table that each backend is tested against. */
 import { ATTACHMENT } from './sandbox/attachment.ts';
 import type { Behaviour } from './sandbox/behaviour.ts';
+import { CHECKPOINTS } from './sandbox/checkpoints.ts';
 import { COMMANDS } from './sandbox/commands.ts';
 import { FILES } from './sandbox/files.ts';
 import { FLOODS } from './sandbox/floods.ts';
@@ -14,9 +15,14 @@ export const OF_IMAGES: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES
 );
 
 /** `ATTACHMENT` is about the keeper and its drivers, which are the same for all images. */
-export const BEHAVIOURS: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES, ...LIMITS, ...ATTACHMENT];
-
-export { CHECKPOINTS } from './sandbox/checkpoints.ts';
+export const BEHAVIOURS: readonly Behaviour[] = [
+  ...COMMANDS,
+  ...FLOODS,
+  ...FILES,
+  ...LIMITS,
+  ...ATTACHMENT,
+  ...CHECKPOINTS,
+];
 
 /** Rows that show within seconds whether a kernel, an image and a keeper fit together. */
 const SMOKE_NAMES: ReadonlySet<string> = new Set([

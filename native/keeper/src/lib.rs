@@ -7,6 +7,7 @@ pub mod client;
 pub mod commands;
 pub mod config;
 pub mod disk;
+pub mod disk_copy;
 pub mod door;
 pub mod egress;
 pub mod error;

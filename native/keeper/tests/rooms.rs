@@ -13,6 +13,7 @@ const ROOMS: &[&str] = &[
     "error",
     "run_dir",
     "host",
+    "disk_copy",
     "egress",
     "config",
     "snapshots",

@@ -15,6 +15,8 @@ import {
   countingBytes,
   limit,
   request,
+  script,
+  textOf,
   withOwnVm,
   type Behaviour,
   type Conformance,
@@ -153,6 +155,156 @@ export const CHECKPOINTS: readonly Behaviour[] = [
       await assertUnfit(c, { from: dir }, ['mock']);
       await writeFile(path, JSON.stringify(record).slice(0, 50));
       await assertUnfit(c, { from: dir }, ['not JSON']);
+    },
+  },
+  {
+    name: 'folders outside the own ones of the user are in the checkpoint, and the next VM makes more of them',
+    guest: 'any',
+    async run(c) {
+      const [first, second] = await twoFolders(c);
+      await withOwnVm(c, {}, async (vm) => {
+        await put(vm, '/srv/made/deep/file', Buffer.from('one'));
+        await vm.checkpoint({ dir: first, withSecrets: false }, limit());
+      });
+      await withOwnVm(c, { from: first }, async (vm) => {
+        assert.equal(String(await get(vm, '/srv/made/deep/file')), 'one');
+        await put(vm, '/srv/made/deep/more', Buffer.from('two'));
+        await put(vm, '/data/file', Buffer.from('three'));
+        await vm.checkpoint({ dir: second, withSecrets: false }, limit());
+      });
+      await withOwnVm(c, { from: second }, async (vm) => {
+        assert.equal(String(await get(vm, '/srv/made/deep/file')), 'one');
+        assert.equal(String(await get(vm, '/srv/made/deep/more')), 'two');
+        assert.equal(String(await get(vm, '/data/file')), 'three');
+      });
+    },
+  },
+  {
+    name: 'a VM from a checkpoint has the modes and links of its files, and nothing of memory and processes',
+    guest: 'real',
+    async run(c) {
+      const dir = join(await c.hostDir(), 'saved');
+      await withOwnVm(c, {}, async (vm) => {
+        await textOf(
+          vm,
+          script(`
+            cd /workspace && mkdir -m 700 private && echo x > private/file && ln -s private/file link
+            chmod 750 /home/sandbox && echo x > /dev/shm/gone && echo key > /run/credentials/gone
+            (sleep 1000 & echo started)
+          `),
+        );
+        await vm.checkpoint({ dir, withSecrets: true }, limit());
+      });
+      await withOwnVm(c, { from: dir }, async (vm) => {
+        const found = await textOf(
+          vm,
+          script(`
+            stat -c %a:%u /workspace/private /home/sandbox /tmp && readlink /workspace/link && cat /workspace/link
+            ls -A /dev/shm /run/credentials | grep gone; ps | grep -c 'sleep 100[0]' || true
+          `),
+        );
+        assert.deepEqual(found.split('\n'), ['700:1000', '750:1000', '1777:1000', 'private/file', 'x', '0']);
+      });
+    },
+  },
+  {
+    name: 'VMs of one checkpoint have random numbers and boot ids of their own, and the time of the host',
+    guest: 'real',
+    async run(c) {
+      const dir = join(await c.hostDir(), 'saved');
+      const ids = `
+        cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid
+        head -c 16 /dev/urandom | od -An -tx1
+      `;
+      const source = await withOwnVm(c, {}, async (vm) => {
+        await vm.checkpoint({ dir, withSecrets: false }, limit());
+        return await textOf(vm, script(ids));
+      });
+      const seen = new Set(source.split('\n'));
+      for (let clone = 0; clone < 2; clone++)
+        await withOwnVm(c, { from: dir }, async (vm) => {
+          for (const id of (await textOf(vm, script(ids))).split('\n')) {
+            assert.ok(!seen.has(id), id);
+            seen.add(id);
+          }
+          const beforeS = Math.floor(Date.now() / 1000);
+          const guestS = Number(await textOf(vm, script('date +%s')));
+          assert.ok(guestS >= beforeS - 1 && guestS <= Date.now() / 1000 + 1, `${guestS} at ${beforeS}`);
+        });
+      assert.equal(seen.size, 9);
+    },
+  },
+  {
+    name: 'a larger disk has room for more than the checkpoint could hold',
+    guest: 'real',
+    async run(c) {
+      const dir = join(await c.hostDir(), 'saved');
+      await withOwnVm(c, { diskMib: 64 }, async (vm) => {
+        await put(vm, '/workspace/kept', Buffer.from('kept'));
+        const record = await vm.checkpoint({ dir, withSecrets: false }, limit());
+        assert.equal(record.diskMib, 64);
+      });
+      // The last group of blocks of 385 MiB is too small for the file system, which leaves it out.
+      for (const [diskMib, leastMib] of [
+        [65, 50],
+        [300, 270],
+        [385, 360],
+      ] as const)
+        await withOwnVm(c, { from: dir, diskMib }, async (vm) => {
+          const totalKib = Number(await textOf(vm, script("df -k /workspace | awk 'NR == 2 {print $2}'")));
+          assert.ok(totalKib >= leastMib * 1024, `${totalKib} KiB of ${diskMib} MiB`);
+          if (diskMib === 300)
+            await textOf(vm, script('dd if=/dev/zero of=/workspace/large bs=1M count=200 2>&1 && sync'));
+          assert.equal(String(await get(vm, '/workspace/kept')), 'kept');
+        });
+    },
+  },
+  {
+    name: 'a mount does not follow a link that a user left in the checkpoint',
+    guest: 'real',
+    async run(c) {
+      const dir = join(await c.hostDir(), 'saved');
+      await withOwnVm(c, {}, async (vm) => {
+        await textOf(vm, script('ln -s /etc /workspace/link && mkdir /workspace/real && ln -s real /workspace/inner'));
+        await vm.checkpoint({ dir, withSecrets: false }, limit());
+      });
+      for (const guestPath of ['/workspace/link', '/workspace/link/new', '/workspace/inner/new'])
+        await assertCode(
+          withOwnVm(c, { from: dir, mounts: [{ hostPath: c.mountedDir, guestPath, mode: 'ro' }] }, async () => {}),
+          'vm/refused',
+          guestPath,
+        );
+      const mounts = [{ hostPath: c.mountedDir, guestPath: '/workspace/real/new', mode: 'ro' }] as const;
+      await withOwnVm(c, { from: dir, mounts }, async (vm) => {
+        assert.match(await textOf(vm, request('cat', ['/workspace/inner/new/hello.txt'])), /hello/);
+      });
+    },
+  },
+  {
+    name: 'a checkpoint that is aborted or too slow leaves nothing, and its VM writes again',
+    guest: 'real',
+    async run(c) {
+      const folder = await c.hostDir();
+      const dir = join(folder, 'saved');
+      await withOwnVm(c, { diskMib: 512 }, async (vm) => {
+        await textOf(vm, script('dd if=/dev/urandom of=/workspace/large bs=1M count=160 2>&1'));
+        await assertCode(
+          vm.checkpoint({ dir, withSecrets: false, freezeLimitMs: 1 }, limit()),
+          'vm/checkpoint-failed',
+          'a freeze of one millisecond',
+        );
+        const stop = new AbortController();
+        const making = vm.checkpoint({ dir, withSecrets: false }, stop.signal);
+        await new Promise((resolve) => setTimeout(resolve, 30));
+        stop.abort(new Error('enough'));
+        await assert.rejects(making);
+        assert.deepEqual(await readdir(folder), []);
+        await textOf(vm, script('echo again > /workspace/again && sync'));
+        await vm.checkpoint({ dir, withSecrets: false }, limit());
+      });
+      await withOwnVm(c, { from: dir, diskMib: 512 }, async (vm) => {
+        assert.equal(String(await get(vm, '/workspace/again')), 'again\n');
+      });
     },
   },
   {

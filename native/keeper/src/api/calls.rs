@@ -21,7 +21,7 @@ use crate::vmm::{self, Usage};
 
 /// The ops that came after the first release. Keepers of earlier builds lack them, so a client reads this list before
 /// it sends one. A name in a released list is never removed.
-const FEATURES: &[&str] = &[];
+const FEATURES: &[&str] = &["checkpoint"];
 
 /// The longest cause of an `exec.end`, as JSON.
 const CAUSE_BYTES: usize = 4096;
@@ -148,6 +148,10 @@ async fn start_exec(keeper: &Rc<Keeper>, head: &Head, start: StartExec) -> Resul
     fence::check(keeper, head)?;
     if keeper.execs.borrow().contains_key(&start.exec_key) {
         return Ok(json!({ "known": true }));
+    }
+    if keeper.is_checkpointing.get() {
+        let message = format!("{} waits: a checkpoint of the VM is made", start.exec_key);
+        return Err(Failure::new(Code::VmBusy, message));
     }
     let key = start.exec_key.clone();
     let folder = exec::folder(&keeper.dir.file(EXECS), &key);

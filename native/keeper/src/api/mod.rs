@@ -1,6 +1,7 @@
 //! The local API: lines of JSON over a Unix socket, and connections that become byte streams.
 
 mod calls;
+mod checkpoint;
 mod connection;
 mod count;
 mod fence;

@@ -1,5 +1,7 @@
 //! Parses and checks one request line: its op and its arguments.
 
+use std::path::PathBuf;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -101,6 +103,8 @@ pub enum StreamOp {
     ExecOutputs(Args<Outputs>),
     #[serde(rename = "exec.freeze")]
     ExecFreeze(Args<Freeze>),
+    #[serde(rename = "checkpoint")]
+    Checkpoint(Args<Checkpoint>),
     #[serde(rename = "notices")]
     Notices(Args<Offset>),
     #[serde(rename = "file.put")]
@@ -171,6 +175,15 @@ pub struct End {
 pub struct Freeze {
     pub exec_key: String,
     /// The guest resumes the command after this time, and after 30 s at the latest.
+    pub limit_ms: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoint {
+    /// The file that will have the copy; an absolute path at which nothing exists.
+    pub dest: PathBuf,
+    /// The guest thaws its disk after this time, and after 30 s at the latest.
     pub limit_ms: u64,
 }
 

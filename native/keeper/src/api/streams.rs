@@ -9,8 +9,8 @@ use voidbox_protocol::body::{ExecFreeze, PathRequest, ReadFileResponse, WriteFil
 use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
-use super::fence;
 use super::request::{ExecKey, Freeze, Head, Offset, Output, Outputs, StreamOp, Tie};
+use super::{checkpoint, fence};
 use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::exec::{Exec, Place};
@@ -77,6 +77,7 @@ async fn carry_out(
         StreamOp::Notices(args) => notices(keeper, head.read(args)?, client).await,
         StreamOp::ExecStdin(args) => exec_stdin(keeper, head, head.read(args)?, client).await,
         StreamOp::ExecFreeze(args) => exec_freeze(keeper, head.read(args)?, client).await,
+        StreamOp::Checkpoint(args) => checkpoint::make(keeper, head.read(args)?, client).await,
         StreamOp::FilePut(args) => file_put(keeper, head.read(args)?, client).await,
         StreamOp::FileGet(args) => file_get(keeper, head.read(args)?, client).await,
         StreamOp::TarPut(args) => tar_put(keeper, head.read(args)?, client).await,

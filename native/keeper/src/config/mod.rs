@@ -2,10 +2,12 @@
 
 mod vmm;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk_copy;
 use crate::egress::Egress;
 use crate::error::{Code, Failure};
 
@@ -31,6 +33,9 @@ pub struct LaunchConfig {
     /// A read-only disk with the guest's root; without it, the initramfs is the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_disk: Option<PathBuf>,
+    /// The disk with which the VM starts; without it, an empty one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<From>,
     #[serde(default)]
     pub mounts: Vec<Mount>,
     /// The hosts and services that the guest may reach; without it, none.
@@ -70,6 +75,14 @@ pub struct LaunchConfig {
 pub struct Kernel {
     pub path: PathBuf,
     pub kind: KernelKind,
+}
+
+/// The checkpoint from which a VM starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct From {
+    /// The file of the disk. It is copied when the VM starts, and may be deleted afterwards.
+    pub disk: PathBuf,
 }
 
 /// The memory by which VMs are admitted.
@@ -178,6 +191,13 @@ impl LaunchConfig {
         if let Some(disk) = self.root_disk.as_deref().filter(|disk| !disk.is_absolute()) {
             return refuse("rootDisk", disk.display().to_string(), "an absolute path");
         }
+        if let Some(from) = self.from.as_ref().filter(|from| !from.disk.is_absolute()) {
+            return refuse(
+                "from.disk",
+                from.disk.display().to_string(),
+                "an absolute path",
+            );
+        }
         if let Some(snapshots) = self
             .snapshots
             .as_ref()
@@ -215,6 +235,29 @@ impl LaunchConfig {
         (u64::from(self.disk_mib) + u64::from(self.memory_mib)) << 20
     }
 
+    /// Opens the disk with which the VM starts. Fails if the file is missing, or if it is larger than the VM's disk.
+    pub fn open_from(&self) -> Result<Option<File>, Failure> {
+        let Some(From { disk }) = &self.from else {
+            return Ok(None);
+        };
+        let unfit = |why: String| {
+            let message = format!("the disk {} of a checkpoint: {why}", disk.display());
+            Failure::new(Code::CheckpointUnfit, message)
+        };
+        let file = disk_copy::open(disk).map_err(|error| unfit(error.to_string()))?;
+        let bytes = file
+            .metadata()
+            .map_err(|error| unfit(error.to_string()))?
+            .len();
+        let limit = u64::from(self.disk_mib) << 20;
+        if bytes > limit {
+            return Err(unfit(format!(
+                "it has {bytes} bytes, the disk of the VM only {limit}"
+            )));
+        }
+        Ok(Some(file))
+    }
+
     /// Fails, with a remedy, if a file or folder that the VM needs is missing.
     pub fn check_files(&self) -> Result<(), Failure> {
         let not_ready = |message: String| Err(Failure::new(Code::HostNotReady, message));
@@ -230,6 +273,7 @@ impl LaunchConfig {
                 return not_ready(format!("no {what} at {}: voidbox doctor", path.display()));
             }
         }
+        self.open_from()?;
         for mount in &self.mounts {
             if !mount.host_path.exists() {
                 let path = mount.host_path.display();
@@ -299,6 +343,40 @@ mod tests {
         }));
         assert!(relative.unwrap_err().message.contains("snapshots.dir"));
         assert!(LaunchConfig::parse(&text(|config| config["surprise"] = 1.into())).is_err());
+    }
+
+    #[test]
+    fn a_larger_disk_of_a_checkpoint_is_refused_with_both_sizes() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        let config = |mib: u32| {
+            LaunchConfig::parse(&text(|config| {
+                config["diskMib"] = mib.into();
+                config["from"] = serde_json::json!({ "disk": disk });
+            }))
+            .unwrap()
+        };
+        let missing = config(64).open_from().unwrap_err();
+        assert_eq!(missing.code, Code::CheckpointUnfit);
+        let file = File::create(&disk).unwrap();
+        file.set_len(64 << 20).unwrap();
+        assert!(config(64).open_from().unwrap().is_some());
+        assert!(config(65).open_from().unwrap().is_some());
+        let larger = config(63).open_from().unwrap_err();
+        assert_eq!(larger.code, Code::CheckpointUnfit);
+        for bytes in ["67108864", "66060288"] {
+            assert!(larger.message.contains(bytes), "{larger}");
+        }
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&disk, &link).unwrap();
+        let by_link = LaunchConfig::parse(&text(|config| {
+            config["from"] = serde_json::json!({ "disk": link });
+        }));
+        assert!(by_link.unwrap().open_from().is_err());
+        let relative = LaunchConfig::parse(&text(|config| {
+            config["from"] = serde_json::json!({ "disk": "disk" });
+        }));
+        assert!(relative.unwrap_err().message.contains("from.disk"));
     }
 
     #[test]

@@ -336,6 +336,7 @@ mod tests {
             mailbox: None,
             has_door_mail: false,
             can_set_clock,
+            can_freeze_disk: false,
         }
     }
 

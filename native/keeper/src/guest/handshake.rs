@@ -11,8 +11,8 @@ use voidbox_protocol::body::{Configure, Door, DoorService, ErrorCode, GuestMount
 use voidbox_protocol::decode::{Decoder, Phase};
 use voidbox_protocol::frame::{Frame, FrameError, FrameType};
 use voidbox_protocol::handshake::{
-    FLAG_CLOCK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello,
-    KEY_BYTES, Ping, Pong, SessionKey, Start, Waiting,
+    FLAG_CLOCK, FLAG_DISK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError,
+    Hello, KEY_BYTES, Ping, Pong, SessionKey, Start, Waiting,
 };
 use voidbox_protocol::message::{Message, MessageError};
 
@@ -72,6 +72,7 @@ pub struct Session {
     pub has_door_mail: bool,
     /// Whether the guest moves its clock on request.
     pub can_set_clock: bool,
+    pub can_freeze_disk: bool,
 }
 
 /// Reads one frame at a time from a port.
@@ -151,6 +152,7 @@ pub async fn open_session(
         flags: FLAG_MULTIPLEX
             | FLAG_MAILBOX
             | FLAG_CLOCK
+            | FLAG_DISK
             | match egress {
                 Some(_) => FLAG_DOOR | FLAG_DOOR_MAIL,
                 None => 0,
@@ -178,6 +180,7 @@ pub async fn open_session(
             mailbox: (pong.flags & FLAG_MAILBOX != 0).then_some(mailbox),
             has_door_mail: pong.flags & FLAG_DOOR_MAIL != 0,
             can_set_clock: pong.flags & FLAG_CLOCK != 0,
+            can_freeze_disk: pong.flags & FLAG_DISK != 0,
         }),
         (CONFIGURE_ID, Message::Error(error)) => Err(match error.code {
             ErrorCode::NotAllowed | ErrorCode::BadRequest => SessionError::Refused(error.message),

@@ -77,6 +77,8 @@ pub struct Link {
     has_door_mail: bool,
     /// Whether the guest moves its clock on request.
     pub can_set_clock: bool,
+    /// Whether the guest freezes its scratch disk on request.
+    pub can_freeze_disk: bool,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     next_id: Cell<u32>,
     /// Present if the guest was offered a door and accepted it.
@@ -99,6 +101,7 @@ impl Link {
             has_door_mail: session.has_door_mail && session.mailbox.is_some(),
             mailbox: session.mailbox.map(Mailbox::new),
             can_set_clock: session.can_set_clock,
+            can_freeze_disk: session.can_freeze_disk,
             requests: RefCell::default(),
             next_id: Cell::new(1),
             acceptor,

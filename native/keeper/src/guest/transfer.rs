@@ -76,10 +76,18 @@ fn guest_failure(error: &ErrorBody) -> Failure {
     Failure::new(Code::GuestError, format!("{code}: {}", error.message))
 }
 
+/// Returns true for the guest's answer to `Cancel`.
+fn is_cancelled(failure: &Failure) -> bool {
+    failure.code == Code::GuestError && failure.message.starts_with("cancelled:")
+}
+
 impl Transfer {
     pub fn open(link: &Rc<Link>, message: &Message) -> Result<Self, Failure> {
         let ends = match message {
-            Message::ReadFile(_) | Message::TarGet(_) | Message::ExecFreeze(_) => Ends::WithData,
+            Message::ReadFile(_)
+            | Message::TarGet(_)
+            | Message::ExecFreeze(_)
+            | Message::DiskFreeze(_) => Ends::WithData,
             _ => Ends::WithResponse,
         };
         let inner = Rc::new(Inner {
@@ -194,6 +202,17 @@ impl Transfer {
                 }
             }
             changed.await;
+        }
+    }
+
+    /// Cancels a request that lasts until then, and waits for the guest's last word. Returns the reason if the guest
+    /// ended the request before.
+    pub async fn cancel(&self) -> Result<(), Failure> {
+        self.link.send(self.id, &Message::Cancel(Empty {}));
+        let failure = self.progress(self.let_go()).await?;
+        match is_cancelled(&failure) {
+            true => Ok(()),
+            false => Err(failure),
         }
     }
 
@@ -357,6 +376,7 @@ impl Inbound for Inner {
             | Message::StatsResponse(_)
             | Message::ClockResponse(_)
             | Message::ExecFrozen(_)
+            | Message::DiskFrozen(_)
                 if state.response.is_none() =>
             {
                 state.finished = state.ends == Ends::WithResponse || is_absent(&message);

@@ -66,6 +66,8 @@ pub struct Keeper {
     pub fence: watch::Sender<u64>,
     pub phase: watch::Sender<Phase>,
     pub execs: RefCell<HashMap<String, Rc<Exec>>>,
+    /// True while a checkpoint is made; no command starts then.
+    pub is_checkpointing: Cell<bool>,
     pub budget: Rc<SpoolBudget>,
     pub boots: Cell<u32>,
     pub boot_ms: Cell<Option<u64>>,
@@ -113,6 +115,7 @@ impl Keeper {
             fence: watch::Sender::new(fence),
             phase: watch::Sender::new(Phase::Booting),
             execs: RefCell::default(),
+            is_checkpointing: Cell::new(false),
             budget: Rc::new(SpoolBudget::new(config.spool_max_bytes)),
             boots: Cell::new(0),
             boot_ms: Cell::new(None),

@@ -62,7 +62,7 @@ impl Vmm for QemuSettings {
             let NewVm { config, dir, .. } = vm;
             let uid = vmm_uid(dir);
             let mke2fs = scratch::find_mke2fs(self.mke2fs.as_deref())?;
-            scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid, vm.disk).await?;
+            scratch::make(&mke2fs, &dir.file(SCRATCH), config, uid, vm.disk).await?;
             let prepared = snapshot::prepare(self, &vm).await;
             let ends = Ends::open(prepared.pipe)?;
             let keeper =
