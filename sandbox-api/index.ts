@@ -2,6 +2,7 @@
 export { Sandbox, type ConnectOptions, type ListOptions } from './sandbox.ts';
 export { Command, type CommandEnd, type CommandInput, type CommandState } from './command.ts';
 export type { ExecOptions, ExecResult, SpawnOptions } from './exec-options.ts';
+export { Checkpoint, type CheckpointOptions } from './checkpoint.ts';
 export type { LaunchOptions, SandboxMount } from './launch-options.ts';
 export type { SandboxEgress, SandboxEgressRules, SandboxServices } from './egress.ts';
 export type { NetworkEvent } from './network.ts';

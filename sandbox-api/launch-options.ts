@@ -22,8 +22,10 @@ export interface LaunchOptions {
   readonly memoryMib?: number;
   /** Default: 1. */
   readonly vcpus?: number;
-  /** Default: 2048. The disk is sparse. */
+  /** Default: 2048, or the size of the disk of `from` if that is larger. The disk is sparse. */
   readonly diskMib?: number;
+  /** A checkpoint with whose disk the VM starts: its name, or the beginning of its id. Default: an empty disk. */
+  readonly from?: string;
   readonly mounts?: readonly SandboxMount[];
   /** Network destinations that the VM can reach. Default: `none`. */
   readonly egress?: SandboxEgress;
@@ -60,6 +62,12 @@ export interface LaunchChoice {
   readonly isMock: boolean;
   readonly keepTtlMs: number | null;
   readonly waitMs: number;
+  /** The name or the beginning of the id of a checkpoint; null: an empty disk. */
+  readonly from: string | null;
+  /** Whether the caller set the size of the disk. */
+  readonly hasDiskSize: boolean;
+  /** Whether the disk may contain secrets when the VM starts. */
+  readonly hasSecrets: boolean;
 }
 
 const NAME_CHARACTERS = 100;
@@ -77,6 +85,7 @@ const KNOWN = {
   memoryMib: true,
   vcpus: true,
   diskMib: true,
+  from: true,
   mounts: true,
   egress: true,
   services: true,
@@ -121,6 +130,9 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
     isMock,
     keepTtlMs: ttlOf(keep),
     waitMs: checkRange('waitMs', options.waitMs ?? 0, WAIT_MS),
+    from: checkFrom(options.from),
+    hasDiskSize: options.diskMib !== undefined,
+    hasSecrets: false,
   };
 }
 
@@ -129,6 +141,13 @@ function checkName(name: string | undefined): string | null {
   if (typeof name !== 'string' || name === '' || name.length > NAME_CHARACTERS || /\p{Cc}/u.test(name))
     throw refuse('name', name, `1 to ${NAME_CHARACTERS} characters without control characters`);
   return name;
+}
+
+function checkFrom(from: string | undefined): string | null {
+  if (from === undefined) return null;
+  if (typeof from !== 'string' || from === '' || from.length > NAME_CHARACTERS)
+    throw refuse('from', from, 'the name of a checkpoint or the beginning of its id');
+  return from;
 }
 
 function checkMounts(mounts: readonly SandboxMount[]): LaunchSpec['mounts'] {

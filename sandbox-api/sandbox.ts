@@ -5,6 +5,7 @@ import type { SandboxFacts, Sandbox as Vm, VmUsage } from '../activities/ports/s
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { isDirectVmId } from '../domain/run/direct-vm.ts';
 import { checkGuestPath, checkKnown, refuse } from './check.ts';
+import { type Checkpoint, type CheckpointOptions, chooseFrom, listCheckpoints, makeCheckpoint } from './checkpoint.ts';
 import { InputPipe, sourceOf } from './command-input.ts';
 import { Command, type CommandState } from './command.ts';
 import {
@@ -19,7 +20,7 @@ import {
   type SpawnOptions,
 } from './exec-options.ts';
 import { checkLaunchOptions, type LaunchOptions } from './launch-options.ts';
-import { mockVms, throwNotReady, openRealVms, type SourceOptions } from './sources.ts';
+import { findStateDir, mockVms, throwNotReady, openRealVms, type SourceOptions } from './sources.ts';
 import { type NetworkEvent, networkEvents } from './network.ts';
 import type { OpenedVm, SandboxInfo } from './vm-source.ts';
 
@@ -49,12 +50,13 @@ export class Sandbox implements AsyncDisposable {
   readonly #vm: Vm;
   readonly #notices: OpenedVm['notices'];
   readonly #env: Readonly<Record<string, string>>;
+  readonly #stateDir: string;
   #closing: Promise<void> | null = null;
 
   /**
    * Boots a VM.
    * @throws TypeError for an option; CodedError `host/not-ready`, `vm/no-capacity`, `vm/too-large`, `host/isolation`,
-   * `vm/boot-timeout`, `vm/refused`; the signal's reason
+   * `vm/boot-timeout`, `vm/refused`, `vm/checkpoint-unfit`; the signal's reason
    */
   static async launch(options: LaunchOptions = {}): Promise<Sandbox> {
     const choice = checkLaunchOptions(options);
@@ -66,7 +68,9 @@ export class Sandbox implements AsyncDisposable {
     const signal = options.signal ?? NEVER;
     signal.throwIfAborted();
     const source = choice.isMock ? mockVms() : openRealVms(options);
-    return new Sandbox(await source.launch(choice, signal).catch(throwNotReady), choice.env);
+    const stateDir = findStateDir(options);
+    const opened = await source.launch(chooseFrom(choice, stateDir), signal).catch(throwNotReady);
+    return new Sandbox(opened, choice.env, stateDir);
   }
 
   /**
@@ -81,7 +85,7 @@ export class Sandbox implements AsyncDisposable {
     const opened =
       (await mockVms().connect(id, signal)) ?? (await openRealVms(options).connect(id, signal).catch(throwNotReady));
     if (opened === null) throw new CodedError('vm/lost', `no sandbox ${id} is alive here: see Sandbox.list()`);
-    return new Sandbox(opened, options.env ?? {});
+    return new Sandbox(opened, options.env ?? {}, findStateDir(options));
   }
 
   /** Lists every living sandbox of the state folder, and the mocks of this process. */
@@ -89,7 +93,12 @@ export class Sandbox implements AsyncDisposable {
     return [...(await mockVms().list()), ...(await openRealVms(options).list().catch(throwNotReady))];
   }
 
-  private constructor({ vm, notices, info }: OpenedVm, env: Readonly<Record<string, string>>) {
+  /** Lists the checkpoints of the state folder, oldest first, with those that `voidbox snapshot create` made. */
+  static async checkpoints(options: ListOptions = {}): Promise<readonly Checkpoint[]> {
+    return listCheckpoints(findStateDir(options));
+  }
+
+  private constructor({ vm, notices, info }: OpenedVm, env: Readonly<Record<string, string>>, stateDir: string) {
     this.id = info.id;
     this.name = info.name;
     this.info = info;
@@ -97,6 +106,7 @@ export class Sandbox implements AsyncDisposable {
     this.#vm = vm;
     this.#notices = notices;
     this.#env = env;
+    this.#stateDir = stateDir;
   }
 
   /** Runs a command to its end and collects its output. A failed command is a result, not an error. */
@@ -192,6 +202,16 @@ export class Sandbox implements AsyncDisposable {
   /** Returns the content of a folder, or one file, as a tar with checked entries; null if the path does not exist. */
   getTar(path: string): Promise<AsyncIterable<Uint8Array> | null> {
     return this.#vm.getTar(checkGuestPath('path', path), NEVER);
+  }
+
+  /**
+   * Saves the VM's disk, from which `Sandbox.launch({ from })` starts other VMs. No command may run. Memory, `/dev/shm`
+   * and `/run/credentials` are not saved.
+   * @throws TypeError for an option; CodedError `vm/busy`, `vm/checkpoint-failed`, `vm/checkpoint-exists`,
+   * `vm/checkpoint-secrets`, `store/io`; the signal's reason
+   */
+  checkpoint(options: CheckpointOptions = {}): Promise<Checkpoint> {
+    return makeCheckpoint(this.#vm, this.#stateDir, this.info.hasSecrets, options);
   }
 
   /** Returns the resources of this machine that the VM has used so far. */

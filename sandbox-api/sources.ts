@@ -20,11 +20,16 @@ export function mockVms(): VmSource {
   return (mocks ??= createMockVms());
 }
 
+/** The state folder of an option, or of the environment. */
+export function findStateDir({ stateDir }: Pick<SourceOptions, 'stateDir'>): string {
+  return stateDir === undefined ? readEnvironment().stateDir : resolve(stateDir);
+}
+
 export function openRealVms({ stateDir, install = false, onProgress }: SourceOptions): VmSource {
   const env = readEnvironment();
   let pieces: Promise<VmPieces> | null = null;
   return createRealVms({
-    stateDir: stateDir === undefined ? env.stateDir : resolve(stateDir),
+    stateDir: findStateDir({ stateDir }),
     env,
     pieces: () =>
       (pieces ??= resolveVmPieces(env, { install, ...(onProgress === undefined ? {} : { onProgress }) }).catch(

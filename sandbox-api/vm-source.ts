@@ -38,5 +38,6 @@ export function noteOf(id: string, choice: LaunchChoice): DirectVm {
     keepTtlMs: choice.keepTtlMs,
     launchedByPid: process.pid,
     launchedAtMs: Date.now(),
+    hasSecrets: choice.hasSecrets,
   };
 }

@@ -69,6 +69,8 @@ export interface CheckpointTarget {
    * `deleteCheckpoint`.
    */
   readonly dir: string;
+  /** The id of the record; absent: a random one. */
+  readonly id?: string | undefined;
   readonly name?: string | undefined;
   /** Whether the VM got a secret or a credential. */
   readonly withSecrets: boolean;

@@ -213,8 +213,22 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'A VM cannot start from a checkpoint: its disk is missing or damaged, is larger than `disk_mb`, or belongs to another `image`.',
-    remedy: 'Set `disk_mb` and `image` to the values that the message names, or make the checkpoint again.',
+      'A VM cannot start from a checkpoint: there is no checkpoint of this name, its disk is missing or damaged, is larger than `disk_mb`, or belongs to another `image`.',
+    remedy:
+      'Use a name that the message lists, set `disk_mb` and `image` to the values that it names, or make the checkpoint again.',
+  },
+  'vm/checkpoint-exists': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'A prepared sandbox was not made, because another one has its name.',
+    remedy: 'Use another name, delete the other prepared sandbox, or replace it (`--replace`, `replace: true`).',
+  },
+  'vm/checkpoint-secrets': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'A prepared sandbox was not made, because its VM got a secret or a credential, which may be on its disk.',
+    remedy:
+      'Make it of a stage without secrets, or confirm that its disk may contain them: `--with-secrets`, `withSecrets: true`.',
   },
   'vm/no-capacity': {
     kind: 'world',

@@ -3,7 +3,7 @@ import { createDirectVmKey, directVmOf, isDirectVmId } from './direct-vm.ts';
 import { parseVmKey, formatVmKey } from './vm-key.ts';
 
 const ID = `sb-${'0a'.repeat(10)}`;
-const note = { id: ID, name: 'mine', keepTtlMs: 60_000, launchedByPid: 7, launchedAtMs: 1 };
+const note = { id: ID, name: 'mine', keepTtlMs: 60_000, launchedByPid: 7, launchedAtMs: 1, hasSecrets: true };
 
 test('the key of a direct VM is the key of no run, whatever a client calls its run', () => {
   expect(parseVmKey(createDirectVmKey(ID))).toBeNull();
@@ -13,7 +13,7 @@ test('the key of a direct VM is the key of no run, whatever a client calls its r
 
 test('the record in a run directory is read back', () => {
   expect(directVmOf({ vmKey: createDirectVmKey(ID), note })).toEqual(note);
-  const bare = { id: ID, name: null, keepTtlMs: null, launchedByPid: 0, launchedAtMs: 0 };
+  const bare = { id: ID, name: null, keepTtlMs: null, launchedByPid: 0, launchedAtMs: 0, hasSecrets: false };
   expect(directVmOf({ vmKey: createDirectVmKey(ID), note: { name: 1, keepTtlMs: 'x' } })).toEqual(bare);
 });
 

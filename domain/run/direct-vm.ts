@@ -13,6 +13,8 @@ export interface DirectVm {
   /** The process that launched it. It may have ended, or handed the VM over. */
   readonly launchedByPid: number;
   readonly launchedAtMs: number;
+  /** Whether it started with a disk that may contain secrets. */
+  readonly hasSecrets: boolean;
 }
 
 export function isDirectVmId(text: string): boolean {
@@ -30,12 +32,13 @@ export function directVmOf(intent: Readonly<Record<string, unknown>> | null): Di
   if (typeof vmKey !== 'string' || !vmKey.startsWith(PREFIX)) return null;
   const id = vmKey.slice(PREFIX.length);
   if (!isDirectVmId(id) || typeof note !== 'object' || note === null) return null;
-  const { name, keepTtlMs, launchedByPid, launchedAtMs } = note as Partial<Record<keyof DirectVm, unknown>>;
+  const { name, keepTtlMs, launchedByPid, launchedAtMs, hasSecrets } = note as Partial<Record<keyof DirectVm, unknown>>;
   return {
     id,
     name: typeof name === 'string' ? name : null,
     keepTtlMs: typeof keepTtlMs === 'number' ? keepTtlMs : null,
     launchedByPid: typeof launchedByPid === 'number' ? launchedByPid : 0,
     launchedAtMs: typeof launchedAtMs === 'number' ? launchedAtMs : 0,
+    hasSecrets: hasSecrets === true,
   };
 }

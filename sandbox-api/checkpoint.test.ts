@@ -1,0 +1,133 @@
+/** Tests of checkpoints on mocks, in a state folder of their own. */
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { makeStateFolder } from '../test/rig/runs/state-folder.ts';
+import { type LaunchOptions, Sandbox } from './index.ts';
+
+let stateDir: string;
+const opened: Sandbox[] = [];
+beforeEach(() => {
+  stateDir = makeStateFolder(mkdtempSync(join(tmpdir(), 'voidbox-checkpoint-')));
+});
+afterEach(async () => {
+  for (const sandbox of opened.splice(0)) await sandbox.stop();
+  rmSync(stateDir, { recursive: true, force: true });
+});
+
+async function launch(options: LaunchOptions = {}): Promise<Sandbox> {
+  const sandbox = await Sandbox.launch({ mode: 'mock', stateDir, ...options });
+  opened.push(sandbox);
+  return sandbox;
+}
+
+async function prepare(text: string, name?: string): Promise<{ readonly id: string }> {
+  const vm = await launch();
+  await vm.writeFile('/workspace/file', text);
+  return await vm.checkpoint(name === undefined ? {} : { name });
+}
+
+async function readFrom(from: string): Promise<string> {
+  return String(await (await launch({ from })).readFile('/workspace/file'));
+}
+
+test('VMs start from a checkpoint by its name and by the beginning of its id', async () => {
+  const { id } = await prepare('named', 'deps');
+  const other = await prepare('by id');
+  expect(await readFrom('deps')).toBe('named');
+  expect(await readFrom(id.slice(0, 10))).toBe('named');
+  expect(await readFrom(other.id)).toBe('by id');
+  expect(await Sandbox.checkpoints({ stateDir })).toMatchObject([
+    { id, name: 'deps', diskMib: 2048, withSecrets: false, madeBy: null },
+    { id: other.id, name: null },
+  ]);
+});
+
+test('an unknown and an ambiguous text are refused with the checkpoints that exist', async () => {
+  await expect(readFrom('deps')).rejects.toThrow(
+    'there is no prepared sandbox "deps" here; this state folder has no prepared sandboxes',
+  );
+  for (const name of ['one', 'two']) await prepare(name, name);
+  // 17 ids have 16 first digits.
+  for (let count = 0; count < 15; count++) await prepare(`${count}`);
+  await expect(readFrom('deps')).rejects.toThrow(/here; there are one \([0-9a-f]{12}\), two \([0-9a-f]{12}\)/);
+  const firsts = (await Sandbox.checkpoints({ stateDir })).map(({ id }) => id[0]!);
+  const twice = firsts.find((first, index) => firsts.indexOf(first) !== index)!;
+  await expect(readFrom(twice)).rejects.toMatchObject({
+    code: 'vm/checkpoint-unfit',
+    message: expect.stringContaining(`"${twice}" is the beginning of the id of`),
+  });
+});
+
+test('a used name is refused unless the checkpoint replaces the older one', async () => {
+  const first = await prepare('first', 'deps');
+  const vm = await launch();
+  await vm.writeFile('/workspace/file', 'second');
+  await expect(vm.checkpoint({ name: 'deps' })).rejects.toMatchObject({ code: 'vm/checkpoint-exists' });
+  expect(await readFrom('deps')).toBe('first');
+  const second = await vm.checkpoint({ name: 'deps', replace: true });
+  expect(second.id).not.toBe(first.id);
+  expect(await readFrom('deps')).toBe('second');
+  expect(readdirSync(join(stateDir, 'prepared'))).toEqual([second.id]);
+});
+
+test('the second of two checkpoints that get one name at once fails', async () => {
+  const vms = [await launch(), await launch()];
+  const made = await Promise.allSettled(vms.map((vm) => vm.checkpoint({ name: 'deps' })));
+  expect(made.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+  expect(await Sandbox.checkpoints({ stateDir })).toHaveLength(1);
+});
+
+test('a deleted checkpoint is not listed, and VMs that started from it continue', async () => {
+  await prepare('kept', 'deps');
+  const vm = await launch({ from: 'deps' });
+  const [checkpoint] = await Sandbox.checkpoints({ stateDir });
+  await checkpoint!.delete();
+  await checkpoint!.delete();
+  expect(await Sandbox.checkpoints({ stateDir })).toEqual([]);
+  expect(String(await vm.readFile('/workspace/file'))).toBe('kept');
+  await expect(readFrom('deps')).rejects.toMatchObject({ code: 'vm/checkpoint-unfit' });
+});
+
+test('the mark of secrets passes to checkpoints of later VMs, which must confirm it', async () => {
+  const vm = await launch();
+  expect(await vm.checkpoint({ name: 'secret', withSecrets: true })).toMatchObject({ withSecrets: true });
+  const later = await launch({ from: 'secret' });
+  await expect(later.checkpoint()).rejects.toMatchObject({ code: 'vm/checkpoint-secrets' });
+  expect(await later.checkpoint({ withSecrets: true })).toMatchObject({ withSecrets: true });
+  expect(await vm.checkpoint()).toMatchObject({ withSecrets: false });
+});
+
+test('without a size of the disk, a VM has at least the size of its checkpoint', async () => {
+  const vm = await launch({ diskMib: 4096 });
+  await vm.checkpoint({ name: 'large' });
+  expect(await (await launch({ from: 'large' })).checkpoint()).toMatchObject({ diskMib: 4096 });
+  await expect(launch({ from: 'large', diskMib: 4095 })).rejects.toThrow(
+    'its disk has 4096 MiB, that of the VM 4095 MiB; set disk_mb to 4096 or more',
+  );
+});
+
+test('wrong options are refused with the rule', async () => {
+  const vm = await launch();
+  for (const name of ['../x', '', '-x', 'none', 'x'.repeat(65)])
+    await expect(vm.checkpoint({ name })).rejects.toThrow(/^name is .*, expected 1 to 64 letters/);
+  await expect(vm.checkpoint({ replace: 1 as never })).rejects.toThrow('replace is 1, expected true or false');
+  await expect(vm.checkpoint({ nam: 'x' } as never)).rejects.toThrow('did you mean "name"');
+  await expect(launch({ from: '' })).rejects.toThrow('from is "", expected the name of a checkpoint');
+  const stopped = AbortSignal.abort(new Error('enough'));
+  await expect(vm.checkpoint({ signal: stopped })).rejects.toThrow('enough');
+  expect(await Sandbox.checkpoints({ stateDir })).toEqual([]);
+});
+
+test('folders of killed writers are removed after an hour, and other entries are ignored', async () => {
+  const prepared = join(stateDir, 'prepared');
+  mkdirSync(prepared, { mode: 0o700 });
+  for (const name of ['old.partial', 'new.partial', 'a'.repeat(64), 'notes']) mkdirSync(join(prepared, name));
+  const hourAgoS = Date.now() / 1000 - 3_700;
+  utimesSync(join(prepared, 'old.partial'), hourAgoS, hourAgoS);
+  writeFileSync(join(prepared, 'a'.repeat(64), 'checkpoint.json'), '{');
+  const { id } = await prepare('text', 'deps');
+  expect(readdirSync(prepared).sort()).toEqual(['a'.repeat(64), id, 'new.partial', 'notes'].sort());
+  expect(await Sandbox.checkpoints({ stateDir })).toHaveLength(1);
+});

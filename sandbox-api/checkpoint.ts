@@ -1,0 +1,110 @@
+/** Prepared sandboxes of a program: the saved disks of its VMs, below the state folder. */
+import type { Sandbox as Vm } from '../activities/ports/sandbox.ts';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { CHECKPOINT_NAME_RULE, type CheckpointRecord, isCheckpointName } from '../domain/run/checkpoint.ts';
+import {
+  claimPreparedName,
+  deletePreparedSandbox,
+  findPreparedSandbox,
+  listPreparedSandboxes,
+  makePreparedPlace,
+  type PreparedSandbox,
+  refuseUsedName,
+} from '../store/prepared-sandboxes.ts';
+import { checkKnown, refuse } from './check.ts';
+import type { LaunchChoice } from './launch-options.ts';
+import { makeVmsFolder } from './state-folder.ts';
+
+export interface CheckpointOptions {
+  /** The name for `from`. Absent: only the id finds the checkpoint. */
+  readonly name?: string;
+  /** Deletes an older checkpoint of the same name. Default: false, and a name that is used is an error. */
+  readonly replace?: boolean;
+  /**
+   * Confirms that the disk may contain secrets, and marks the checkpoint. A VM that started from a marked checkpoint
+   * needs it. Default: false.
+   */
+  readonly withSecrets?: boolean;
+  /** Aborts the checkpoint. Nothing is left then. */
+  readonly signal?: AbortSignal;
+}
+
+const KNOWN = { name: true, replace: true, withSecrets: true, signal: true } as const;
+const NEVER = new AbortController().signal;
+
+/** A saved disk, from which VMs start. */
+export class Checkpoint {
+  /** 64 hexadecimal digits. */
+  readonly id: string;
+  readonly name: string | null;
+  readonly createdAtMs: number;
+  /** The size of the disk; a VM that starts from it has at least this size. */
+  readonly diskMib: number;
+  /** The room that the disk uses on the host. */
+  readonly usedBytes: number;
+  readonly withSecrets: boolean;
+  /** The run and the stage that made it; null: a program. */
+  readonly madeBy: { readonly run: string; readonly stage: string } | null;
+  readonly #dir: string;
+
+  constructor({ dir, record }: PreparedSandbox) {
+    this.id = record.id;
+    this.name = record.name ?? null;
+    this.createdAtMs = record.createdAtMs;
+    this.diskMib = record.diskMib;
+    this.usedBytes = record.usedBytes;
+    this.withSecrets = record.withSecrets;
+    this.madeBy = record.madeBy ?? null;
+    this.#dir = dir;
+  }
+
+  /** Deletes the checkpoint. VMs that started from it continue. Can be called again. */
+  delete(): Promise<void> {
+    return deletePreparedSandbox(this.#dir);
+  }
+}
+
+/** Saves the disk of a VM. @throws TypeError for an option, CodedError */
+export async function makeCheckpoint(
+  vm: Vm,
+  stateDir: string,
+  hasSecrets: boolean,
+  options: CheckpointOptions,
+): Promise<Checkpoint> {
+  checkKnown<CheckpointOptions>('the options of `checkpoint`', options, KNOWN);
+  const { name, replace = false, withSecrets = false, signal = NEVER } = options;
+  if (name !== undefined && (typeof name !== 'string' || !isCheckpointName(name)))
+    throw refuse('name', name, CHECKPOINT_NAME_RULE);
+  for (const [option, value] of Object.entries({ replace, withSecrets }))
+    if (typeof value !== 'boolean') throw refuse(option, value, 'true or false');
+  if (hasSecrets && !withSecrets)
+    throw new CodedError(
+      'vm/checkpoint-secrets',
+      'the VM started from a checkpoint that is marked `withSecrets`: set `withSecrets: true`',
+    );
+  signal.throwIfAborted();
+  await makeVmsFolder(stateDir);
+  // This check saves a copy that would be refused. `claimPreparedName` decides between two makers.
+  if (name !== undefined && !replace) refuseUsedName(stateDir, name);
+  const { id, dir } = await makePreparedPlace(stateDir);
+  const record: CheckpointRecord = await vm.checkpoint({ id, dir, name, withSecrets }, signal);
+  await claimPreparedName(stateDir, record, replace);
+  return new Checkpoint({ dir, record });
+}
+
+export function listCheckpoints(stateDir: string): readonly Checkpoint[] {
+  return listPreparedSandboxes(stateDir).sandboxes.map((prepared) => new Checkpoint(prepared));
+}
+
+/**
+ * Adds the checkpoint of `from` to a choice. Without `diskMib`, the VM gets a disk of its size.
+ * @throws CodedError `vm/checkpoint-unfit`
+ */
+export function chooseFrom(choice: LaunchChoice, stateDir: string): LaunchChoice {
+  if (choice.from === null) return choice;
+  const found = findPreparedSandbox(stateDir, choice.from);
+  if (typeof found === 'string') throw new CodedError('vm/checkpoint-unfit', found);
+  const { spec } = choice;
+  const diskMib = choice.hasDiskSize ? spec.diskMib : Math.max(spec.diskMib, found.record.diskMib);
+  return { ...choice, spec: { ...spec, diskMib, from: found.dir }, hasSecrets: found.record.withSecrets };
+}
