@@ -83,6 +83,15 @@ test('the wire form keeps edges on the end and on a failure, and a folder next t
   expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
 });
 
+test('the wire form keeps the prepared sandbox of a VM, and the check refuses one without a text', () => {
+  const plan = fresh();
+  plan.scopes[0].sandbox.prepared = 'deps';
+  expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
+  expect(problemsOf((other) => (other.scopes[0].sandbox.prepared = 1))).toEqual([
+    expect.stringMatching(/^scopes\.0\.sandbox\.prepared: /),
+  ]);
+});
+
 test('the wire form keeps that a VM boots, and the check refuses another word for its start', () => {
   const plan = fresh();
   plan.scopes[0].sandbox.start = 'cold';

@@ -319,6 +319,7 @@ const sandbox = object({
   egress: optional(egress),
   keepOnFailureMs: optional(count('keep-ms')),
   start: optional(exactly('cold')),
+  prepared: optional(reference),
   needs: optional(
     object({
       network: optional(always),

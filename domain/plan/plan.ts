@@ -640,6 +640,11 @@ export interface SandboxPlan {
   /** `cold`: the VM boots, and no snapshot is made of it. Absent: it starts from a snapshot if its host has one. */
   readonly start?: 'cold' | undefined;
   /**
+   * The prepared sandbox of the run's host with whose disk the VM starts: its name, or the beginning of its id. Absent:
+   * an empty disk.
+   */
+  readonly prepared?: string | undefined;
+  /**
    * Needs that no backend of this build can meet, so Voidbox rejects a plan with one (`unsupported.ts`). Absent: none.
    */
   readonly needs?: SandboxNeeds | undefined;
