@@ -64,6 +64,8 @@ fn code_of(error: &io::Error) -> ErrorCode {
         }
         Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => ErrorCode::Limit,
         Some(libc::ENAMETOOLONG | libc::EISDIR | libc::EINVAL) => ErrorCode::BadRequest,
+        // A refusal of the agent itself.
+        None if error.kind() == io::ErrorKind::PermissionDenied => ErrorCode::NotAllowed,
         _ => ErrorCode::Io,
     }
 }

@@ -139,6 +139,27 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_whose_path_has_a_link_of_the_scratch_disk_is_not_allowed() {
+        let disk = tempfile::tempdir().unwrap();
+        let scratch = disk.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink("/etc", scratch.join("link")).unwrap();
+        let path = scratch.join("link/new");
+        let storage = Storage {
+            scratch,
+            layer: None,
+        };
+        // The folder of the test is in a folder that is the user's in a guest.
+        let error = mount_point(&storage, path.to_str().unwrap(), true).unwrap_err();
+        assert_eq!(
+            error.code,
+            voidbox_protocol::body::ErrorCode::NotAllowed,
+            "{error}"
+        );
+        assert!(error.to_string().contains("is a link"), "{error}");
+        assert!(!Path::new("/etc/new").exists());
+    }
+
+    #[test]
     fn nothing_is_mounted_on_credentials() {
         let storage = Storage {
             scratch: "/".into(),
