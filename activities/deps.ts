@@ -13,6 +13,7 @@ import type { HostMarks } from './ports/host-marks.ts';
 import type { HostVariables } from './ports/host-variables.ts';
 import type { LentVariables } from './ports/lent-variables.ts';
 import type { FetchAgentSkill } from './ports/remote-skills.ts';
+import type { PreparedSandboxes } from './ports/prepared-sandboxes.ts';
 import type { Repositories } from './ports/repositories.ts';
 import type { RetainedVms } from './ports/retained-vms.ts';
 import type { RunReader } from './ports/run-reader.ts';
@@ -32,6 +33,8 @@ export interface ActivityDeps {
   readonly marks: HostMarks;
   readonly hostVariables: HostVariables;
   readonly lentVariables: LentVariables;
+  /** Absent: this worker has no prepared sandboxes. */
+  readonly prepared?: PreparedSandboxes;
   readonly mounts: WritableMounts;
   readonly repositories: Repositories;
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */

@@ -262,8 +262,8 @@ describe('what this build cannot carry out', () => {
     ],
     [
       'an image',
-      ({ scopes }) => (scopes[0]!['sandbox'] = { needs: { image: 'x', snapshot: 'y' } }),
-      'stage a has the image "x", which only `voidbox run` reads: it puts the hash of a disk into the plan; stage a needs the `snapshot` "y", and this build starts no VM from a snapshot with a name: remove the key',
+      ({ scopes }) => (scopes[0]!['sandbox'] = { needs: { image: 'x', kernel: '/y' } }),
+      'stage a has the image "x", which only `voidbox run` reads: it puts the hash of a disk into the plan; stage a needs the `kernel` "/y"',
     ],
   ])('%s of a plan that any client sends is refused before anything starts', async (_what, change, message) => {
     await expect(admitted({ plan: changed(change) as ReturnType<typeof toWire> })).rejects.toMatchObject({

@@ -25,6 +25,7 @@ import { requireVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
 import { behaviourFor, refuseNewer } from './plan-behaviour.ts';
 import { selectAllowedRoots, resolveMounts, specFolderOf } from './mount-policy.ts';
+import { resolvePreparedSandboxes } from './prepared-sandboxes.ts';
 import { createFetchEvents, withRemoteAgentSkills } from './remote-skills.ts';
 import { withStepMachineCodes } from './skill-policy.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
@@ -161,6 +162,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseRetention(plan.scopes, deps.allowsRetention);
   await refuseRepositories(deps, runId, plan);
   const mounts = await resolveMounts(plan, selectAllowedRoots(starter, deps.mountPolicy), baseDir);
+  const prepared = await resolvePreparedSandboxes(plan, deps.prepared);
   const given = reuse?.given ?? NOTHING_GIVEN;
   // Stages that are taken over do not read their variables again.
   const ownOf = ownStageOf(plan);
@@ -183,6 +185,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     executionId,
     ...startIn(request, deps.now()),
     mounts,
+    ...(Object.keys(prepared).length === 0 ? {} : { prepared }),
     ...continued,
     ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
   } satisfies AdmissionRecord;

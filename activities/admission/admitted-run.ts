@@ -11,6 +11,7 @@ import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { ContinuedAgent } from '../../domain/run/agent-saves.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import type { AdmissionRecord, CommandCaller } from './admission-record.ts';
+import { namePreparedSandbox } from './prepared-sandboxes.ts';
 import type { InlineOrRef } from '../contract.ts';
 import { INSTANCE_LIMITS } from '../../domain/run/instance.ts';
 import type { ParentExecution, ParentOf } from '../deps.ts';
@@ -84,7 +85,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       hostId: record.hostId,
       plan,
       machine,
-      scopes: plan.scopes.map((scope) => resolveScope(scope, plan.stages, record.mounts)),
+      scopes: plan.scopes.map((scope) => resolveScope(scope, plan.stages, record)),
       input: record.input,
       continued: record.continued ?? {},
       command: record.command ?? null,
@@ -97,24 +98,28 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
 }
 
 /**
- * Resolves a scope for the launch of its VM. Mounts use the paths of admission, so a link that changed later leads
- * nowhere else. The layers and the image of its agents are added.
+ * Resolves a scope for the launch of its VM. Mounts and prepared sandboxes use the paths of admission, so a link or
+ * a name that changed later leads nowhere else. The layers and the image of its agents are added.
  */
 function resolveScope(
   scope: ScopePlan,
   stages: Plan['stages'],
-  resolved: Readonly<Record<string, string>>,
+  record: Pick<AdmissionRecord, 'mounts' | 'prepared'>,
 ): AdmittedScope {
   const mounts = scope.sandbox.mounts.map(({ source, ...mount }) => ({
     ...mount,
-    hostPath: resolved[source.path] ?? source.path,
+    hostPath: record.mounts[source.path] ?? source.path,
   }));
   const { layers, image } = agentPartsOf(scope, stages);
+  const { prepared: _, ...sandbox } = scope.sandbox;
+  const text = namePreparedSandbox(scope.sandbox);
+  const from = text === null ? undefined : record.prepared?.[text];
   return {
     ...scope,
     sandbox: {
-      ...scope.sandbox,
+      ...sandbox,
       mounts,
+      ...(from === undefined ? {} : { from }),
       ...(layers.length === 0 ? {} : { layers }),
       ...(image === undefined ? {} : { image }),
     },

@@ -31,6 +31,7 @@ import { finishRun } from '../finish-run.ts';
 import { requireVariables } from './host-variables.ts';
 import { type AttemptLife, withHeartbeat } from '../heartbeat.ts';
 import { selectAllowedRoots, resolveMounts } from '../admission/mount-policy.ts';
+import { resolvePreparedSandboxes } from '../admission/prepared-sandboxes.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
 import { refuseServices } from '../admission/service-policy.ts';
 import type { ArtifactStore } from '../ports/artifacts.ts';
@@ -128,6 +129,7 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
       selectAllowedRoots(await deps.starters.starterOf(runId), deps.mountPolicy),
       null,
     );
+    const prepared = await resolvePreparedSandboxes(checked.plan, deps.prepared);
     await requireVariables(deps, runId, checked.plan);
     const plan = toWire(checked.plan);
     const record = {
@@ -141,6 +143,7 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
       serverId: deps.serverId,
       executionId: caller.runId,
       mounts,
+      ...(Object.keys(prepared).length === 0 ? {} : { prepared }),
       command: caller,
     } satisfies AdmissionRecord;
     // If another call of the same activity was first, its admission is read below.

@@ -14,7 +14,7 @@ export type VmKey = VmIdentity;
  * The settings of a VM: the plan's sandbox, with its mounts resolved on this host. It will grow; a backend rejects
  * settings that it cannot provide.
  */
-export interface LaunchSpec extends Omit<SandboxPlan, 'mounts'> {
+export interface LaunchSpec extends Omit<SandboxPlan, 'mounts' | 'prepared'> {
   readonly mounts: readonly HostMount[];
   /** Command lines of agents that the VM provides at `agentLayerFolder`, each once; absent: none. */
   readonly layers?: readonly AgentLayer[] | undefined;

@@ -373,6 +373,13 @@ export const ERROR_CODES = {
     summary: 'The spec has `keep: on-failure`, but this worker does not allow runs to keep VMs of failed stages.',
     remedy: "Allow it on the worker's host with `voidbox worker --allow-keep`, or remove `keep` from the spec.",
   },
+  'admit/snapshot-unknown': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'The `snapshot` of a sandbox names no prepared sandbox of the host that runs it, or more than one.',
+    remedy:
+      "Use a name that the message lists, or make the prepared sandbox on the worker's host: `voidbox snapshot create FILE --stage NAME --name NAME`.",
+  },
   'admit/skill-unavailable': {
     kind: 'world',
     retry: 'never',

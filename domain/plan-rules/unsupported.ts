@@ -156,7 +156,7 @@ function checkSkill(skill: AgentSkill): readonly string[] {
   }
 }
 
-function needsOf({ network, image, guestImage, kernel, initramfs, snapshot }: SandboxNeeds): readonly string[] {
+function needsOf({ network, image, guestImage, kernel, initramfs }: SandboxNeeds): readonly string[] {
   return [
     ...(network === true ? ['needs the network (`network: true`)'] : []),
     ...(image === undefined
@@ -167,10 +167,5 @@ function needsOf({ network, image, guestImage, kernel, initramfs, snapshot }: Sa
       ['kernel', kernel],
       ['initramfs', initramfs],
     ].flatMap(([key, value]) => (value === undefined ? [] : [`needs the \`${key}\` ${quote(value)}`])),
-    ...(snapshot === undefined
-      ? []
-      : [
-          `needs the \`snapshot\` ${quote(snapshot)}, and this build starts no VM from a snapshot with a name: remove the key, because VMs start from snapshots of booted guests without it, or write \`snapshot: none\` for a VM that boots`,
-        ]),
   ];
 }

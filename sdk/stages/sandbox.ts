@@ -26,7 +26,10 @@ export interface SandboxOptions {
   readonly keep?: 'never' | 'on-failure';
   /** How long it is left: an hour at most. Default: 15 minutes. */
   readonly keepMs?: number;
-  /** `none`: the VM boots, and no snapshot is made of it. `run` refuses the name of a snapshot. */
+  /**
+   * The VM starts with the disk of this prepared sandbox: its name, or the beginning of its id. `none`: the VM boots, and
+   * no snapshot is made of it.
+   */
   readonly snapshot?: string;
   /** Voidbox checks this key and the following ones, but `run` refuses them, because no backend supports them yet. */
   readonly image?: string;

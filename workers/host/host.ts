@@ -29,6 +29,7 @@ import { createOpenRuns, type OpenRuns } from './open-runs.ts';
 import { createConditionThreads } from '../conditions/threads.ts';
 import { isPortClosed } from './port-probe.ts';
 import { createAgentSkillFetcher } from '../skills/fetch-skill.ts';
+import { createPreparedSandboxes } from './prepared-sandboxes.ts';
 import { createGitRepositories, type GitRepositoriesOptions } from '../checkout/git-repositories.ts';
 import { createRetainedVms, createRetentionWatch } from './retained-vms.ts';
 import { endSessionsOf } from '../skills/run-sessions.ts';
@@ -104,6 +105,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     ...stores,
     events: openRuns.events,
     mounts,
+    prepared: createPreparedSandboxes(stateDir),
     repositories: createGitRepositories({ artifacts: stores.artifacts, stateDir, ...options.git }),
     backendFor: sandboxes.backendFor,
     leases: await leasesAtStart({

@@ -40,7 +40,7 @@ export function renderPlanGraph(plan: Plan, style: Style): string {
 }
 
 function vm({
-  sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress, keepOnFailureMs, start },
+  sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress, keepOnFailureMs, start, prepared },
 }: ScopePlan): string {
   const parts = [
     mode === 'mock' ? 'simulated, no VM' : `VM (${isolation}${mode === 'auto' ? '' : `, ${mode}`})`,
@@ -48,6 +48,7 @@ function vm({
     ...mounts.map((mount) => `${sanitizeLine(mount.source.path)} at ${sanitizeLine(mount.guestPath)} (${mount.mode})`),
     describeEgress(egress),
     ...(start === 'cold' ? ['boots without a snapshot'] : []),
+    ...(prepared === undefined ? [] : [`starts from ${sanitizeLine(prepared)}`]),
     ...(keepOnFailureMs === undefined ? [] : [`left for ${writeDurationMs(keepOnFailureMs)} if a stage fails`]),
   ];
   return parts.join(', ');

@@ -216,11 +216,11 @@ export const SANDBOX = {
     },
     snapshot: {
       as: 'snapshot',
-      type: { is: 'text', holds: 'text', plain: true, filled: 'write none, or remove it' },
+      type: { is: 'text', holds: 'text', plain: true, filled: 'name a prepared sandbox, write none, or remove it' },
       mistaken: ['snapshots', 'from_snapshot', 'restore_from'],
-      otherwise: 'a [snapshot](snapshots.md) of its host, if there is one',
-      doc: '`none`: the VM boots, and no snapshot is made of it. `run` refuses the name of a snapshot.',
-      example: 'none',
+      otherwise: 'an empty disk, and a [snapshot](snapshots.md) of its host, if there is one',
+      doc: 'The VM starts with the disk of this [prepared sandbox](snapshots.md#checkpoints-and-prepared-sandboxes): its name, or the beginning of its id. `none`: the VM boots, and no snapshot is made of it.',
+      example: 'node-deps',
     },
   },
   unsupported: {

@@ -9,6 +9,7 @@ import { isDiskFull } from '../../../store/disk-room.ts';
 import type { Stores } from '../../../store/stores.ts';
 import { mountsDir } from '../../../store/state-folder.ts';
 import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
+import { createPreparedSandboxes } from '../../../workers/host/prepared-sandboxes.ts';
 import { createHostLeases } from '../../../workers/host/leases.ts';
 
 export interface WorkerOnFiles {
@@ -27,6 +28,7 @@ export function createWorkerDeps(
     ...stores,
     lentVariables: NO_LENT_VARIABLES,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    prepared: createPreparedSandboxes(stateDir),
     repositories: createGitRepositories({
       artifacts: stores.artifacts,
       stateDir,

@@ -16,6 +16,7 @@ import {
   normalizeAbsolute,
   resolveFrom,
 } from '../../text/paths.ts';
+import { CHECKPOINT_NAME_RULE, isCheckpointName } from '../../../run/checkpoint.ts';
 import { sharesSource } from '../../problems/mount-source.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { MountSpec, SandboxSpec } from '../../read/spec.ts';
@@ -64,7 +65,7 @@ export function compileSandbox(
     ...compileImage(own?.image ?? base?.image ?? null, hasWorkspace && !isMock),
     ...compileEgress(base, own, agents, problems),
     ...compileKeep(base, own, problems),
-    ...(findSnapshot(base, own)?.value === NO_SNAPSHOT ? { start: 'cold' } : {}),
+    ...compileSnapshot(findSnapshot(base, own), problems),
     ...compileNeeds(base, own, baseDir, problems),
   };
 }
@@ -109,6 +110,20 @@ function findSnapshot(base: SandboxSpec | null, own: SandboxSpec | null): Sandbo
   return own?.snapshot ?? base?.snapshot ?? null;
 }
 
+/** `none` sets how the VM starts; any other text names the prepared sandbox with whose disk it starts. */
+function compileSnapshot(said: SandboxSpec['snapshot'], problems: Problems): Pick<SandboxPlan, 'start' | 'prepared'> {
+  if (said === null || said.value === '') return {};
+  if (said.value === NO_SNAPSHOT) return { start: 'cold' };
+  if (isCheckpointName(said.value)) return { prepared: said.value };
+  problems.error(
+    'spec/bad-value',
+    said.at,
+    `\`snapshot\` is ${quote(said.value)}; a name of a prepared sandbox must have ${CHECKPOINT_NAME_RULE}`,
+    'write a name or the beginning of an id that `voidbox snapshot list` shows, or `none` for a VM that boots',
+  );
+  return {};
+}
+
 /** Compiles settings that no VM of this build has. The plan contains them, and `run` rejects it. */
 function compileNeeds(
   base: SandboxSpec | null,
@@ -116,21 +131,20 @@ function compileNeeds(
   baseDir: string | null,
   problems: Problems,
 ): Pick<SandboxPlan, 'needs'> {
-  const text = (key: 'image' | 'snapshot'): Partial<SandboxNeeds> => {
-    const said = key === 'image' ? (own?.image ?? base?.image ?? null) : findSnapshot(base, own);
-    if (said === null || said.value === '') return {};
-    if (key === 'image' ? isOwnImage(said.value) : said.value === NO_SNAPSHOT) return {};
-    const isPath = key === 'image' && isImagePath(said.value);
+  const image = (): Partial<SandboxNeeds> => {
+    const said = own?.image ?? base?.image ?? null;
+    if (said === null || said.value === '' || isOwnImage(said.value)) return {};
+    const isPath = isImagePath(said.value);
     const value = isPath ? compileHostPath(said, '`image`', baseDir, problems) : said.value;
     if (value === null) return {};
     if (value.length > PLAN_LIMITS.referenceCharacters)
       problems.error(
         'spec/too-large',
         said.at,
-        `a name of an image or a snapshot has ${value.length} characters; at most ${PLAN_LIMITS.referenceCharacters} are allowed`,
+        `a name of an image has ${value.length} characters; at most ${PLAN_LIMITS.referenceCharacters} are allowed`,
         'write a shorter one',
       );
-    return { [key]: value };
+    return { image: value };
   };
   const file = (key: 'kernel' | 'initramfs'): Partial<SandboxNeeds> => {
     const said = own?.[key] ?? base?.[key] ?? null;
@@ -139,10 +153,9 @@ function compileNeeds(
   };
   warnOfGuestImage(own?.guestImage ?? base?.guestImage ?? null, problems);
   const needs: SandboxNeeds = {
-    ...text('image'),
+    ...image(),
     ...file('kernel'),
     ...file('initramfs'),
-    ...text('snapshot'),
   };
   return Object.keys(needs).length === 0 ? {} : { needs };
 }
