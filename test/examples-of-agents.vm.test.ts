@@ -187,6 +187,18 @@ test('sandbox.ts', async () => {
   ]);
 });
 
+test('checkpoint.ts', async () => {
+  const program = join(EXAMPLES, '../dist/examples/definitions/checkpoint.js');
+  const { stdout } = await promisify(execFile)(process.execPath, [program], { env: rig.env, timeout: 120_000 });
+  const sum = (1000 * 1001) / 2;
+  expect(stdout.trimEnd().split('\n')).toEqual([
+    'the checkpoint is small',
+    `VM 1 sees ${sum}`,
+    `VM 2 sees ${sum + 1}`,
+    'deleted',
+  ]);
+});
+
 test('wet-days.ts', async () => {
   const wet = observations().filter((day) => day.rainMm >= 25);
   // The compiled file, in another folder than the one where its mounts start.
