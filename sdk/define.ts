@@ -44,6 +44,11 @@ export interface WorkflowOptions<P extends Params = Params, R = unknown> extends
   readonly steps: readonly (Step | Approval | Wait | Part)[];
   /** The step whose output is the run's result. Required if more than one step has no step after it. */
   readonly output?: Step<Outputs, R> | Approval | Part;
+  /**
+   * `each-step`: after each step the disk of the shared VM is saved, and a lost VM repeats only later steps. Default:
+   * `off`.
+   */
+  readonly checkpoint?: 'each-step' | 'off';
 }
 
 export interface PipelineOptions<P extends Params = Params, R = unknown> extends Common<P> {
@@ -107,11 +112,16 @@ export function defineWorkflow<const P extends Params = NoParams, R = unknown>(
   options: WorkflowOptions<P, R>,
 ): Definition<P, R> {
   checkOptions('options of `defineWorkflow`', options, WORKFLOW_OPTIONS);
-  const { steps, output } = options;
+  const { steps, output, checkpoint } = options;
   checkList('`steps` of `defineWorkflow`', steps);
   for (const each of steps) nameOf('a step of `defineWorkflow`', each);
   const specs = steps.map(({ spec }) => spec);
-  const made = definition<P, R>('workflow', options, { output_step: outputName(output), steps: specs }, specs);
+  const made = definition<P, R>(
+    'workflow',
+    options,
+    { output_step: outputName(output), checkpoint, steps: specs },
+    specs,
+  );
   reportPlace(made, defineWorkflow, stagesIn(made));
   return made;
 }

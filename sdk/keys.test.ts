@@ -179,6 +179,7 @@ test.each<[PlanKind, () => Definition]>([
           step('clean', ['true'], { finally: true }),
         ],
         output: last,
+        checkpoint: 'off',
       });
     },
   ],

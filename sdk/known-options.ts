@@ -140,7 +140,7 @@ const DEFINITION = {
   output: true,
 } as const;
 
-export const WORKFLOW_OPTIONS = { ...DEFINITION, steps: true } as const;
+export const WORKFLOW_OPTIONS = { ...DEFINITION, steps: true, checkpoint: true } as const;
 
 export const PIPELINE_OPTIONS = { ...DEFINITION, stages: true, aside: true } as const;
 

@@ -2,6 +2,7 @@
 import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
 import { fromWire, countPlanBytes, type PlanWire } from '../plan/wire.ts';
+import { findCheckpointPlanProblems } from './problems/checkpoints.ts';
 import { findItemPartProblems, findOwnerProblems } from './problems/item-parts.ts';
 import { findLoopProblems } from './problems/loops.ts';
 import { findToleratedPartProblems } from './problems/tolerated-parts.ts';
@@ -72,6 +73,7 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
     ...findTextProblems(checked),
     ...findFinallyProblems(checked),
     ...findWorkspaceProblems(checked),
+    ...findCheckpointPlanProblems(checked),
     ...findServicePlanProblems(checked),
     ...findServiceProblems(checked).map(({ message }) => message),
   ];

@@ -144,6 +144,8 @@ export interface MachineScope {
   readonly stages: readonly string[];
   /** The same as in a `ScopePlan`. */
   readonly keepsVm?: true | undefined;
+  /** The same as in a `ScopePlan`. */
+  readonly checkpoint?: 'each-step' | undefined;
 }
 
 /** The stages of the run itself. The stages of an item are inside the stage with the items. */
@@ -196,7 +198,12 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
       stages: stages.map((stage) => machineStage(withoutItems(stage, (id) => ids.has(id)))),
       scopes: plan.scopes
         .filter(({ id, stages: held }) => !ofItems.has(id) && held.some((stage) => ids.has(stage)))
-        .map(({ id, stages: held, keepsVm }) => ({ id, stages: held, ...(keepsVm === true ? { keepsVm } : {}) })),
+        .map(({ id, stages: held, keepsVm, checkpoint }) => ({
+          id,
+          stages: held,
+          ...(keepsVm === true ? { keepsVm } : {}),
+          ...(checkpoint === undefined ? {} : { checkpoint }),
+        })),
     };
   };
   const partIn = (id: string): ItemPart => {
@@ -373,10 +380,11 @@ export function machineToWire<P extends Level>({ stages, scopes, ...plan }: P): 
       ...omitDefaults(stage, DEFAULTS),
       ...(each === undefined ? {} : { each: eachToWire(each) }),
     })),
-    scopes: scopes.map(({ id, stages: held, keepsVm }) => ({
+    scopes: scopes.map(({ id, stages: held, keepsVm, checkpoint }) => ({
       id,
       ...omitDefaults({ stages: held }, { stages: [id] }),
       ...(keepsVm === true ? { keepsVm } : {}),
+      ...(checkpoint === undefined ? {} : { checkpoint }),
     })),
   };
 }
@@ -397,10 +405,11 @@ export function machineFromWire<P extends LevelWire>({ stages, scopes, ...plan }
       ...omitUndefined(stage),
       ...(each === undefined ? {} : { each: eachFromWire(each) }),
     })),
-    scopes: scopes.map(({ id, stages: held, keepsVm }) => ({
+    scopes: scopes.map(({ id, stages: held, keepsVm, checkpoint }) => ({
       id,
       stages: held ?? [id],
       ...(keepsVm === true ? { keepsVm } : {}),
+      ...(checkpoint === undefined ? {} : { checkpoint }),
     })),
   };
 }

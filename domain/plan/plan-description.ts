@@ -336,6 +336,7 @@ const scope = object({
   id: text('scope-id'),
   stages: optional(names),
   keepsVm: optional(always),
+  checkpoint: optional(exactly('each-step')),
   sandbox: optional(sandbox),
 });
 

@@ -605,8 +605,16 @@ export interface ScopePlan {
    * a new VM.
    */
   readonly keepsVm?: true | undefined;
+  /**
+   * After each step the disk of the shared VM is saved. If the VM is lost, the next one starts with the newest save,
+   * and only later steps run again. Absent: nothing is saved, and all steps run again.
+   */
+  readonly checkpoint?: 'each-step' | undefined;
   readonly sandbox: SandboxPlan;
 }
+
+/** The values that a spec may set. */
+export const CHECKPOINTS = ['each-step', 'off'] as const;
 
 /** `microvm` > `process` > `none`; a run records which one it got. */
 export const ISOLATION_LEVELS = ['microvm', 'process', 'none'] as const;

@@ -128,9 +128,10 @@ export function toWire(plan: Plan): PlanWire {
       ...(after.length === 0 ? {} : { after: after.map((edge) => (edge.on === 'success' ? edge.stage : edge)) }),
       work: workWire(work),
     })),
-    scopes: plan.scopes.map(({ id, stages, keepsVm, sandbox }) => ({
+    scopes: plan.scopes.map(({ id, stages, keepsVm, checkpoint, sandbox }) => ({
       id,
       ...(keepsVm === true ? { keepsVm } : {}),
+      ...(checkpoint === undefined ? {} : { checkpoint }),
       ...omitDefaults({ stages, sandbox: sandboxWire(sandbox) }, { stages: [id], sandbox: {} }),
     })),
   };
@@ -168,10 +169,11 @@ function sandboxWire({ mounts, ...sandbox }: SandboxPlan): SandboxWire {
 
 /** Does not check the plan: a stage that no scope holds gets a scope that does not exist. */
 export function fromWire(wire: PlanWire): Plan {
-  const scopes = wire.scopes.map(({ id, stages, keepsVm, sandbox }): ScopePlan => ({
+  const scopes = wire.scopes.map(({ id, stages, keepsVm, checkpoint, sandbox }): ScopePlan => ({
     id,
     stages: stages ?? [id],
     ...(keepsVm === true ? { keepsVm } : {}),
+    ...(checkpoint === undefined ? {} : { checkpoint }),
     sandbox: sandboxOf(sandbox ?? {}),
   }));
   const holders = new Map(scopes.flatMap(({ id, stages }) => stages.map((stage) => [stage, id] as const)));

@@ -5,6 +5,7 @@ import { countPlanBytes } from '../../plan/wire.ts';
 import { checkItems } from './stage/items.ts';
 import { findOutputNameProblems } from '../link/output-names.ts';
 import type { Problems } from '../text/diagnostics.ts';
+import { findCheckpointProblems } from '../problems/checkpoints.ts';
 import { findServiceProblems } from '../problems/services.ts';
 import type { Spec } from '../read/spec.ts';
 import type { Position } from '../text/tree.ts';
@@ -29,6 +30,8 @@ export function reportWhole(plan: Plan, spec: Spec, problems: Problems): void {
       message,
       'rename one of them: inputs and commands name an output by its stage, a dot and its name',
     );
+  for (const { message, remedy } of findCheckpointProblems(plan))
+    problems.error('spec/bad-value', spec.checkpoint?.at ?? spec.sectionAt, message, remedy);
   for (const { stage, message, remedy } of findServiceProblems(plan))
     problems.error('spec/bad-value', placeOf(stage), message, remedy);
   warnOfUnorderedWriters(plan, (stage) => places.get(stage) ?? spec.sectionAt, problems);

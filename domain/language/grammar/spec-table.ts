@@ -4,7 +4,7 @@ import { SANDBOX } from './sandbox-table.ts';
 import { BESIDE_RUN, STAGE } from './stage-table.ts';
 import type { Keys, MappingTable } from './table.ts';
 import { GRACE_MS } from '../../plan/defaults.ts';
-import { ON_LIMITS, PLAN_KINDS, type PlanKind } from '../../plan/plan.ts';
+import { CHECKPOINTS, ON_LIMITS, PLAN_KINDS, type PlanKind } from '../../plan/plan.ts';
 import { DEFAULT_MAX_PARALLEL, RANGES, SCALES, VARIABLE_LIMITS } from './values.ts';
 
 /** Defaults for stages that run commands; a stage's own values override them. */
@@ -119,6 +119,14 @@ export const WORKFLOW = {
       otherwise: 'the only step on which no other depends',
       doc: "The step whose output is the run's result. Required if several steps have no dependents.",
       example: 'report',
+    },
+    checkpoint: {
+      as: 'checkpoint',
+      type: { is: 'word', words: CHECKPOINTS },
+      mistaken: ['checkpoints'],
+      default: 'off',
+      doc: 'With `each-step`, a lost VM repeats only later steps. See [Checkpoints of steps](snapshots.md#checkpoints-of-steps).',
+      example: 'each-step',
     },
   },
   misplaced: { 'the top level of the spec': OF_ALL_KINDS },

@@ -255,5 +255,11 @@ function emptyStage(name: StageSpec['name'], problems: Problems): StageSpec {
 }
 
 function createStageSection(stage: StageSpec): SectionSpec {
-  return { stages: [stage], lostNames: { written: new Set(), hasMore: false }, output: null, pipelineStages: null };
+  return {
+    stages: [stage],
+    lostNames: { written: new Set(), hasMore: false },
+    output: null,
+    pipelineStages: null,
+    checkpoint: null,
+  };
 }

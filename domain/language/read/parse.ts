@@ -150,16 +150,16 @@ function guessKind(root: MapReader): PlanKind | null {
 
 function readWorkflow(map: MapReader, problems: Problems): SectionSpec {
   const stages = readFilledStages(map, 'steps', 'workflow', problems);
-  const { output } = readKeys(map, OF_WORKFLOW, { kind: 'workflow' });
+  const own = readKeys(map, OF_WORKFLOW, { kind: 'workflow' });
   map.finish(otherKeys(WORKFLOW));
-  return { ...stages, output, pipelineStages: null };
+  return { ...stages, ...own, pipelineStages: null };
 }
 
 function readPipeline(map: MapReader, problems: Problems): SectionSpec {
   const stages = readFilledStages(map, 'boxes', 'pipeline', problems);
   const rest = readKeys(map, OF_PIPELINE, { kind: 'pipeline' });
   map.finish(otherKeys(PIPELINE));
-  return { ...stages, ...rest };
+  return { ...stages, ...rest, checkpoint: null };
 }
 
 function readFilledStages(

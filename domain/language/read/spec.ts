@@ -40,7 +40,7 @@ export interface PartSpec {
 }
 
 /** The content of the section of a kind; for `kind: sandbox`, an empty VM. */
-export interface SectionSpec extends FieldsOf<Pick<typeof WORKFLOW.keys, 'output_step'>> {
+export interface SectionSpec extends FieldsOf<Pick<typeof WORKFLOW.keys, 'output_step' | 'checkpoint'>> {
   /** Steps of a workflow or boxes of a pipeline, in the order of the text; for other kinds, the only stage. */
   readonly stages: readonly StageSpec[];
   readonly lostNames: LostNames;

@@ -72,7 +72,24 @@ export function compileScopes(
   }
   for (const stage of running)
     checkWorkspaceVm(stage, describeStage(spec, stage), scopes.get(scopeOf(spec, stage))!.sandbox, problems);
-  return [...scopes].map(([id, { stages, sandbox }]) => ({ id, stages, sandbox }));
+  if (spec.checkpoint?.value === 'each-step' && !((scopes.get(SHARED_SCOPE)?.stages.length ?? 0) > 1))
+    problems.warning(
+      'spec/bad-value',
+      spec.checkpoint.at,
+      '`checkpoint: each-step` has no effect: no two steps share a VM',
+      'remove it',
+    );
+  return [...scopes].map(([id, { stages, sandbox }]) => ({
+    id,
+    stages,
+    ...(isSavedEachStep(spec, id, stages) ? { checkpoint: 'each-step' as const } : {}),
+    sandbox,
+  }));
+}
+
+/** The VM of one step has nothing to resume after: its only step runs again. */
+function isSavedEachStep({ checkpoint }: Spec, id: string, stages: readonly string[]): boolean {
+  return checkpoint?.value === 'each-step' && id === SHARED_SCOPE && stages.length > 1;
 }
 
 /**
