@@ -125,6 +125,11 @@ export interface ScopeCall {
   /** The item that owns the VM; absent: the run itself. */
   readonly instance?: InstancePath;
   readonly generation: number;
+  /**
+   * `acquireVm`: the VM replaces a lost one, and may begin with its newest checkpoint. `releaseVm`: such a VM follows.
+   * Absent: neither; checkpoints of the scope are not needed.
+   */
+  readonly resumes?: true;
 }
 
 /**

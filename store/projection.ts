@@ -45,12 +45,18 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
       return withNotice(applyRestart(view, body), {
         atMs,
         level: 'warning',
-        message: `VM scope ${body.scope} starts again (${body.reason})${body.stages.length === 0 ? '' : `; stages that run again: ${body.stages.join(', ')}`}`,
+        message: `VM scope ${body.scope} starts again (${body.reason})${body.stages.length === 0 ? '' : `; stages that run again: ${body.stages.join(', ')}`}${body.kept === undefined ? '' : `; a checkpoint holds ${body.kept.join(', ')}`}`,
       });
     case 'loop-visited':
       return applyVisit(view, body);
     case 'stage-resumed':
       return withStage(view, body.stage, (stage) => applyResume(stage, body, view.runId));
+    case 'checkpoint-failed':
+      return withNotice(view, {
+        atMs,
+        level: 'warning',
+        message: `no checkpoint was made after stage ${body.stage}: ${body.reason}`,
+      });
     case 'notice':
       return withNotice(view, { atMs, level: body.level, message: body.message });
     // The log contains them; their costs arrive as `agent-usage`.
@@ -60,6 +66,7 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
     case 'agent-asked':
     case 'stage-progress':
     case 'skill-step':
+    case 'checkpoint-made':
     default:
       return view;
   }
@@ -132,16 +139,19 @@ function projectVm(vm: VmView, body: VmEventBody, atMs: number): VmView {
  */
 function applyRestart(
   view: RunView,
-  { scope, reason, stages }: Extract<RunEventBody, { type: 'scope-restarted' }>,
+  { scope, reason, stages, attempts }: Extract<RunEventBody, { type: 'scope-restarted' }>,
 ): RunView {
   const latest = view.vms.filter((vm) => vm.scope === scope).at(-1);
-  if (latest?.state === 'starting' || latest?.state === 'ready') return view;
+  if (attempts === undefined && (latest?.state === 'starting' || latest?.state === 'ready')) return view;
   return stages.reduce(
-    (all, id) =>
+    (all, id, index) =>
       withStage(all, id, (stage) =>
-        stage.attempt === 0
-          ? { ...newStage(id), dependsOn: stage.dependsOn }
-          : { ...stage, state: 'retrying', failure: null, answer: null, reason },
+        // A stage may have begun in the next VM before the event is written.
+        attempts !== undefined && stage.attempt > attempts[index]!
+          ? stage
+          : stage.attempt === 0
+            ? { ...newStage(id), dependsOn: stage.dependsOn }
+            : { ...stage, state: 'retrying', failure: null, answer: null, reason },
       ),
     view,
   );

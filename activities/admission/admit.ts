@@ -23,7 +23,7 @@ import type { ActivityDeps } from '../deps.ts';
 import { toActivityFailure } from '../failure.ts';
 import { requireVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
-import { behaviourFor, refuseNewer } from './plan-behaviour.ts';
+import { behaviourFor, refuseNewer, removeNewer } from './plan-behaviour.ts';
 import { selectAllowedRoots, resolveMounts, specFolderOf } from './mount-policy.ts';
 import { resolvePreparedSandboxes } from './prepared-sandboxes.ts';
 import { createFetchEvents, withRemoteAgentSkills } from './remote-skills.ts';
@@ -141,9 +141,8 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const kept = before === null ? null : findMocksToRepeat(before, said);
   const hasPlayed = before !== null && listMockAgentStages(before).length > 0;
   const isPlayed = mockAgentsIn(request.mockAgents) ?? hasPlayed;
-  const asked = withDeclaredKeys(
-    applyMockAgents(applyMocks(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
-  );
+  const mocked = applyMocks(removeNewer(said, behaviour), mockIn(request.mock) ?? kept);
+  const asked = withDeclaredKeys(applyMockAgents(mocked, isPlayed, isGiven(request.mockAgents)));
   refuseTooLarge(asked);
   refuseNewer(asked, behaviour);
   refuseLongWaits(asked, deps.now());

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { planOf } from '../../test/machine/plan-of.ts';
-import { type Need, refuseNewer } from './plan-behaviour.ts';
+import { type Need, refuseNewer, removeNewer } from './plan-behaviour.ts';
 
 /** An invented need: no stage of current plans needs more than the first behaviour. */
 const NEEDS: readonly Need[] = [{ behaviour: 7, what: 'flies', isNeeded: ({ id }) => id === 'bird' }];
@@ -14,4 +14,11 @@ test('a stage that needs a later behaviour is refused', () => {
 test('the behaviour that a stage needs is enough, and a stage without a need runs under every behaviour', () => {
   expect(() => refuseNewer(planOf('nest bird>nest'), 7, NEEDS)).not.toThrow();
   expect(() => refuseNewer(planOf('nest egg>nest'), 1, NEEDS)).not.toThrow();
+});
+
+test('a workflow that cannot resume gets a plan without checkpoints, and a later one gets it unchanged', () => {
+  const plan = planOf('a b>a', { shared: 'a b', saved: true });
+  expect(plan.scopes[0]!.checkpoint).toBe('each-step');
+  expect(removeNewer(plan, 1)).toEqual(planOf('a b>a', { shared: 'a b' }));
+  expect(removeNewer(plan, 2)).toBe(plan);
 });

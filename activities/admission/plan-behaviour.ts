@@ -30,6 +30,18 @@ export function behaviourFor(newest: unknown): number {
   );
 }
 
+/** The behaviour that resumes after the last saved step. */
+const RESUMES = 2;
+
+/**
+ * Returns the plan without settings that the workflow does not carry out and that change no result: an earlier workflow
+ * repeats all steps of a lost VM, whose next VM must then begin empty.
+ */
+export function removeNewer(plan: Plan, behaviour: number): Plan {
+  if (behaviour >= RESUMES) return plan;
+  return { ...plan, scopes: plan.scopes.map(({ checkpoint: _saved, ...scope }) => scope) };
+}
+
 /** @throws CodedError `admit/invalid` */
 export function refuseNewer({ stages }: Plan, behaviour: number, needs = NEEDS): void {
   for (const { behaviour: needed, what, isNeeded } of needs) {

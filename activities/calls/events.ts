@@ -9,6 +9,7 @@ import { lastAttempt, lastGeneration } from '../../domain/pipeline/reach.ts';
 import type { MachinePlan, MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import { retryPauseMs } from '../../domain/plan/retry.ts';
 import { PLAN_LIMITS, type RetryPlan } from '../../domain/plan/plan.ts';
+import { isSavedEachStep } from '../../domain/plan/scope.ts';
 import { stageOfPlan } from '../../domain/plan/item-parts.ts';
 import { approvalOf } from '../../domain/plan/work.ts';
 import { checkGivenFields, type FieldValues } from '../../domain/run/approval-answer.ts';
@@ -72,17 +73,40 @@ function bodyOf(run: AdmittedRun, id: string, given: Fields): RunEventBody | nul
   }
 }
 
-function scopeRestarted(plan: MachinePlan, id: string, { scope, reason, stages }: Fields): RunEventBody | null {
+function scopeRestarted(
+  plan: MachinePlan,
+  id: string,
+  { scope, reason, stages, attempts, kept = [] }: Fields,
+): RunEventBody | null {
   if (
     !isText(scope) ||
     !isText(reason) ||
     !Array.isArray(stages) ||
+    !Array.isArray(kept) ||
     !isOfGeneration(plan, id, EVENT_ID.scopeRestarted, scope)
   )
     return null;
-  return areOpenAgain(plan, scope, stages)
-    ? { type: 'scope-restarted', scope, reason, stages: [...(stages as string[])] }
-    : null;
+  if (!areOpenAgain(plan, scope, stages) || !areKept(plan, scope, kept)) return null;
+  if (attempts !== undefined && !areAttempts(attempts, stages.length)) return null;
+  return {
+    type: 'scope-restarted',
+    scope,
+    reason,
+    stages: [...(stages as string[])],
+    ...(attempts === undefined ? {} : { attempts: [...(attempts as number[])] }),
+    ...(kept.length === 0 ? {} : { kept: [...(kept as string[])] }),
+  };
+}
+
+function areAttempts(attempts: unknown, count: number): boolean {
+  return Array.isArray(attempts) && attempts.length === count && attempts.every((each) => Number.isSafeInteger(each));
+}
+
+/** Only a scope that is saved after each step keeps stages. */
+function areKept(plan: MachinePlan, id: string, kept: readonly unknown[]): boolean {
+  const scope = plan.scopes.find((each) => each.id === id)!;
+  const own = new Set<unknown>(scope.stages);
+  return kept.length === 0 || (isSavedEachStep(scope) && kept.every((stage) => own.has(stage)));
 }
 
 /**

@@ -6,7 +6,7 @@ import { attemptsOfItem, listsOfStage, listsWithin, mostItems, stageAt } from '.
 import { isReachable, lastAttempt, lastGeneration } from '../../domain/pipeline/reach.ts';
 import type { StagePlan } from '../../domain/plan/plan.ts';
 import { createInputPredicate, readToDecide } from '../../domain/plan/condition.ts';
-import { isSharedScope } from '../../domain/plan/scope.ts';
+import { isSavedEachStep, isSharedScope } from '../../domain/plan/scope.ts';
 import { answeringOf, approvalOf, commandOf, mockOf, partOf, waitOf } from '../../domain/plan/work.ts';
 import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
 import { seriesOf } from '../../domain/run/agent-saves.ts';
@@ -304,7 +304,10 @@ export function readScopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
   const instance = isOfItems ? instanceIn(run, first, call) : [];
   if (typeof generation !== 'number' || !Number.isSafeInteger(generation) || generation < 0 || generation > last)
     throw createRefusal(run, `scope ${scope.id} has no VM of generation ${quote(generation)}: the last is ${last}`);
-  return { runId: run.runId, scope, generation, instance };
+  const { resumes } = call;
+  if (resumes !== undefined && (resumes !== true || !isSavedEachStep(scope)))
+    throw createRefusal(run, `scope ${scope.id} has no checkpoints to resume from`);
+  return { runId: run.runId, scope, generation, instance, ...(resumes === true ? { resumes } : {}) };
 }
 
 function leaseOf(run: AdmittedRun, value: unknown, identity: VmIdentity, isShared: boolean): VmLease | null {

@@ -29,6 +29,8 @@ export interface ScopeRequest {
   readonly generation: number;
   /** The item that owns the VM; empty: the run itself. */
   readonly instance: InstancePath;
+  /** As in a `ScopeCall`. */
+  readonly resumes?: true;
 }
 
 /** A stage that runs commands in a VM, its own or the commands of an agent. */

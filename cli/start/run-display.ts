@@ -38,6 +38,7 @@ const REMARKABLE: ReadonlySet<RunEvent['body']['type']> = new Set([
   'run-resumed',
   'vm-lost',
   'scope-restarted',
+  'checkpoint-failed',
   'loop-visited',
   'stage-reattached',
   'stage-retrying',

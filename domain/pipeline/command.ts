@@ -21,7 +21,13 @@ export type Command =
       readonly upstream: Readonly<Record<string, EndedStage>>;
     }
   /** Answer: `vm-acquired` or `vm-failed`. Only for scopes of several stages. */
-  | { readonly type: 'acquire-vm'; readonly scope: string; readonly generation: number }
+  | {
+      readonly type: 'acquire-vm';
+      readonly scope: string;
+      readonly generation: number;
+      /** The VM replaces a lost one, and may begin with its newest checkpoint. */
+      readonly resumes?: true;
+    }
   /** Answer: `stage-finished`, `stage-lost`, `stage-broken` or `stage-cancelled`. */
   | {
       readonly type: 'run-stage';
@@ -77,6 +83,8 @@ export type Command =
       readonly generation: number;
       /** Null: a stage owned the VM, or `acquire-vm` failed and may have left a VM. */
       readonly lease: VmLease | null;
+      /** A VM follows that may begin with a checkpoint of this one. Absent: no checkpoint of the scope is needed. */
+      readonly resumes?: true;
     }
   /** Answer: `timer-fired`. Timers that still run at `finish` may be dropped. */
   | { readonly type: 'start-timer'; readonly id: string; readonly delayMs: number }

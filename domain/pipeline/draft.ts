@@ -176,7 +176,14 @@ export class Draft {
   release(scope: number): void {
     const { generation, lease } = this.scope(scope);
     this.setScope(scope, { phase: 'releasing' });
-    this.commands.push({ type: 'release-vm', scope: this.plan.scopes[scope]!.id, generation, lease });
+    const resumes = this.isToResume(scope) ? { resumes: true as const } : {};
+    this.commands.push({ type: 'release-vm', scope: this.plan.scopes[scope]!.id, generation, lease, ...resumes });
+  }
+
+  /** A VM follows that may hold the work of the lost one. */
+  isToResume(scope: number): boolean {
+    const { lossReason, open } = this.scope(scope);
+    return lossReason !== null && open > 0 && this.index.isSavedEachStep(scope);
   }
 
   releaseIfDone(scope: number): void {

@@ -4,13 +4,20 @@
 import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { FieldValues } from '../run/approval-answer.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
-import type { VmLease } from '../run/vm-lease.ts';
+import type { HeldAttempt, VmLease } from '../run/vm-lease.ts';
 import type { DataRef } from '../plan/plan.ts';
 import type { StageOutputs } from './state.ts';
 
 export type MachineEvent =
   /** `acquire-vm` succeeded. */
-  | { readonly type: 'vm-acquired'; readonly scope: string; readonly generation: number; readonly lease: VmLease }
+  | {
+      readonly type: 'vm-acquired';
+      readonly scope: string;
+      readonly generation: number;
+      readonly lease: VmLease;
+      /** The attempts whose work the VM's disk holds, from a checkpoint. Absent: it holds none. */
+      readonly holds?: readonly HeldAttempt[];
+    }
   /** `acquire-vm` failed or was cancelled. The machine still releases the generation. */
   | {
       readonly type: 'vm-failed';

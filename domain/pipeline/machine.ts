@@ -19,6 +19,8 @@
  * - Lost VMs are counted per scope, separately from `retry`, up to `LOST_VM_ATTEMPTS`. A shared scope starts again as a
  *   whole in a new generation, once the stages that still ran in the old one have ended. Its finished stages run again
  *   under new exec keys; its passed stages are decided again. Stages outside of the scope keep their results.
+ * - In a scope that is saved after each step, the next VM is acquired first. Its answer names the attempts whose work its
+ *   disk holds; stages that ended with one of these stay as they are.
  * - An edge from a stage that runs again is open again. A stage that has started over this edge stays as it is; other
  *   stages wait again. A stage that was skipped because that stage did not fail may still be needed.
  * - The stage that ends a loop is decided after each visit. If its condition does not hold, the stages of the loop run
@@ -30,7 +32,7 @@ import { selectEdgesToHold } from './edges.ts';
 import { isLostVm } from '../errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
-import type { VmLease } from '../run/vm-lease.ts';
+import type { HeldAttempt } from '../run/vm-lease.ts';
 import { clipFailure } from './carried-text.ts';
 import { Draft } from './draft.ts';
 import { cancel, failOrRetry, failWithoutResult, give, pass, passUndone, settle, skip, succeed } from './ends.ts';
@@ -120,7 +122,7 @@ export function transition(plan: MachinePlan, state: RunState, event: MachineEve
   const draft = new Draft(plan, planIndex(plan), state);
   switch (event.type) {
     case 'vm-acquired':
-      onVmAcquired(draft, event.scope, event.generation, event.lease);
+      onVmAcquired(draft, event);
       break;
     case 'vm-failed':
       onVmFailed(draft, event.scope, event.generation, { code: event.code, message: event.message, stderrTail: '' });
@@ -179,12 +181,21 @@ function complete(draft: Draft): Transition {
   return draft.complete();
 }
 
-function onVmAcquired(draft: Draft, scopeId: string, generation: number, lease: VmLease): void {
-  const scope = draft.scopeIndex(scopeId);
+function onVmAcquired(draft: Draft, acquired: Extract<MachineEvent, { type: 'vm-acquired' }>): void {
+  const { generation, lease, holds = [] } = acquired;
+  const scope = draft.scopeIndex(acquired.scope);
   const state = draft.scope(scope);
   if (state.phase !== 'acquiring' || state.generation !== generation) return;
   draft.setScope(scope, { phase: 'ready', lease });
+  if (state.lossReason !== null) resumeScope(draft, scope, holds);
   draft.releaseIfDone(scope);
+}
+
+/** Runs the stages again whose work is not on the disk of the VM that replaces a lost one. */
+function resumeScope(draft: Draft, scope: number, holds: readonly HeldAttempt[]): void {
+  const { lossReason, generation, open } = draft.scope(scope);
+  draft.setScope(scope, { lossReason: null });
+  if (lossReason !== null && open > 0) restartScope(draft, scope, generation - 1, lossReason, holds);
 }
 
 function onVmFailed(draft: Draft, scopeId: string, generation: number, failure: StageFailure): void {
@@ -193,7 +204,11 @@ function onVmFailed(draft: Draft, scopeId: string, generation: number, failure: 
   if (state.phase !== 'acquiring' || state.generation !== generation) return;
   if (state.open > 0 && isLostVm(failure.code) && state.lost < LOST_VM_ATTEMPTS)
     draft.setScope(scope, { lost: state.lost + 1, lossReason: `${failure.code}: ${failure.message}` });
-  else failScope(draft, scope, failure, []);
+  else {
+    // No VM holds the work of its finished stages.
+    if (state.lossReason !== null) resumeScope(draft, scope, []);
+    failScope(draft, scope, failure, []);
+  }
   draft.release(scope);
 }
 
@@ -201,6 +216,12 @@ function onVmReleased(draft: Draft, scopeId: string, generation: number): void {
   const scope = draft.scopeIndex(scopeId);
   const state = draft.scope(scope);
   if (state.phase !== 'releasing' || state.generation !== generation) return;
+  if (draft.isToResume(scope)) {
+    const next = generation + 1;
+    draft.setScope(scope, { phase: 'acquiring', generation: next, lease: null });
+    draft.commands.push({ type: 'acquire-vm', scope: scopeId, generation: next, resumes: true });
+    return;
+  }
   draft.setScope(scope, { phase: 'idle', generation: generation + 1, lease: null, lossReason: null });
   if (state.lossReason !== null && state.open > 0 && draft.index.isShared(scope))
     restartScope(draft, scope, generation, state.lossReason);

@@ -3,7 +3,7 @@
  * its changes.
  */
 import type { EdgeCondition } from '../plan/plan.ts';
-import { isSharedScope } from '../plan/scope.ts';
+import { isSavedEachStep, isSharedScope } from '../plan/scope.ts';
 import type { MachinePlan, TakenData } from './machine-plan.ts';
 
 /** An edge from one of its ends: the stage at the other, by index. */
@@ -32,6 +32,8 @@ export interface PlanIndex {
   stagesOf(scope: number): readonly number[];
   /** The activity of its only stage owns a scope that is not shared; a shared one is acquired and released. */
   isShared(scope: number): boolean;
+  /** After each step the disk of its VM is saved, and a lost VM repeats only later steps. */
+  isSavedEachStep(scope: number): boolean;
   edgesBefore(stage: number): readonly Edge[];
   edgesAfter(stage: number): readonly Edge[];
   /** The data that this stage takes from others. */
@@ -79,6 +81,7 @@ function build(plan: MachinePlan): PlanIndex {
     scopeOf: (index) => scopeOf[index]!,
     stagesOf: (scope) => stagesOf[scope]!,
     isShared: (scope) => isSharedScope(plan.scopes[scope]!),
+    isSavedEachStep: (scope) => isSavedEachStep(plan.scopes[scope]!),
     edgesBefore: (index) => before[index]!,
     edgesAfter: (index) => after[index]!,
     takenBy: (index) => taken[index]!,

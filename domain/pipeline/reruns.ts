@@ -4,31 +4,69 @@ import { clip } from './carried-text.ts';
 import type { Draft } from './draft.ts';
 import { readEdge } from './edge-states.ts';
 import { failWithoutResult, settle } from './ends.ts';
+import type { HeldAttempt } from '../run/vm-lease.ts';
 import { isEnd } from './state.ts';
 
 /**
  * Runs the finished stages of a shared scope again, because their VM is gone. A stage that an edge from them has
  * started stays as it is. Stages that wait for them wait again, and so do stages that were skipped because they did not
  * fail. Failed stages stay failed. The event names all stages that run again, also those that the loss interrupted.
+ * @param holds  the attempts whose work the next VM holds; null: its disk is empty
  */
-export function restartScope(draft: Draft, scope: number, generation: number, reason: string): void {
+export function restartScope(
+  draft: Draft,
+  scope: number,
+  generation: number,
+  reason: string,
+  holds: readonly HeldAttempt[] | null = null,
+): void {
+  const held = new Set(holds?.map(({ stage, attempt }) => `${stage}/${attempt}`));
+  const isHeld = (stage: number): boolean => held.has(`${draft.plan.stages[stage]!.id}/${draft.stage(stage).attempt}`);
   // Stages that have begun: ended in the VM, interrupted by its loss, or between two attempts. A passed stage is
   // decided again: stages that wait for it also need the files of the stages before it, which are gone.
   const again = draft.index.stagesOf(scope).filter((stage) => {
     const { phase, attempt, evaluations } = draft.stage(stage);
-    if (phase === 'passed') return evaluations > 0;
-    return attempt > 0 && (phase === 'succeeded' || !isEnd(phase));
+    if (phase === 'passed') return evaluations > 0 && held.size === 0;
+    return attempt > 0 && ((phase === 'succeeded' && !isHeld(stage)) || !isEnd(phase));
   });
+  if (held.size > 0) again.push(...findPassedAfter(draft, scope, again));
   const ended = again.filter((stage) => isEnd(draft.stage(stage).phase));
   const revived: number[] = [];
   for (const stage of ended) reopen(draft, stage, revived);
+  const kept = draft.index.stagesOf(scope).filter((stage) => isEnd(draft.stage(stage).phase) && isHeld(stage));
   const { id } = draft.plan.scopes[scope]!;
   const idOf = (stage: number): string => draft.plan.stages[stage]!.id;
   draft.events.push({
     id: EVENT_ID.scopeRestarted(id, generation),
-    body: { type: 'scope-restarted', scope: id, reason: clip(reason), stages: [...again, ...revived].map(idOf) },
+    body: {
+      type: 'scope-restarted',
+      scope: id,
+      reason: clip(reason),
+      stages: [...again, ...revived].map(idOf),
+      ...(holds === null ? {} : { attempts: [...again, ...revived].map((stage) => draft.stage(stage).attempt) }),
+      ...(kept.length === 0 ? {} : { kept: kept.map(idOf) }),
+    },
   });
   for (const stage of [...draft.index.stagesOf(scope), ...revived]) settle(draft, stage);
+}
+
+/**
+ * Finds the passed stages that are decided again, because a stage before them runs again. The files of all other stages
+ * before a passed stage are on the disk of the VM.
+ */
+function findPassedAfter(draft: Draft, scope: number, again: readonly number[]): readonly number[] {
+  const open = new Set(again);
+  const passed = draft.index.stagesOf(scope).filter((stage) => {
+    const { phase, evaluations } = draft.stage(stage);
+    return phase === 'passed' && evaluations > 0;
+  });
+  // A passed stage may come after another one, in any order of the plan.
+  for (let before = -1; before !== open.size;) {
+    before = open.size;
+    for (const stage of passed)
+      if (draft.index.edgesBefore(stage).some((edge) => open.has(edge.stage))) open.add(stage);
+  }
+  return passed.filter((stage) => open.has(stage));
 }
 
 /** Starts the next visit of a loop whose condition does not hold, or ends the loop at its limit. */

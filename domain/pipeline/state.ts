@@ -109,7 +109,10 @@ export interface ScopeState {
   readonly open: number;
   /** The lease of the current shared VM, until its release was answered. */
   readonly lease: VmLease | null;
-  /** Why the VM is replaced after its release; null: it is not replaced. */
+  /**
+   * Why the VM is replaced after its release; null: it is not replaced. In a scope that is saved after each step it is
+   * kept until the next VM answers which work it holds.
+   */
   readonly lossReason: string | null;
 }
 

@@ -1,5 +1,7 @@
 /**
  * The commands that the workflow of a run makes, as a number that admission fixes for the run's whole life. Replay of a recorded
  * history must make the same commands again, so a change of commands raises this number and asks for it. @see docs/adr/0012-calls-name-what-was-admitted.md
+ *
+ * - 2: in a scope that is saved after each step, a VM that replaces a lost one is acquired before steps run again.
  */
-export const BEHAVIOUR = 1;
+export const BEHAVIOUR = 2;

@@ -48,7 +48,9 @@ export const EVENT_ID = {
       | 'not-published'
       | 'not-copied'
       | 'resumed'
-      | 'starts-again',
+      | 'starts-again'
+      | 'checkpoint'
+      | 'no-checkpoint',
   ): string => `stage/${execKey}/${transition}`,
   /** @param mount  the index of the mount in the scope's list */
   gitKept: (execKey: string, mount: number): string => `stage/${execKey}/git-kept/${mount}`,

@@ -9,7 +9,7 @@
  * - `stage-given`: 2,000 refs of named outputs, as in `stage-finished`; the id of a run.
  * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256, either as outputs or as partial
  *   ones; three texts of a failure.
- * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; one text.
+ * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; as many numbers of attempts; one text.
  * - `stage-asking`: an approval from the plan (`PLAN_LIMITS.approvalBytes`, 131,072), or with a message that is made
  *   for the question (`PLAN_LIMITS.messageCharacters`, 24,576 at worst).
  * - `stage-answered`: the fields of a rejection (`ANSWER_LIMITS.fieldBytes`, 65,536); the texts of a failure, a name
@@ -74,8 +74,10 @@ function withTextsCut(body: RunEventBody): RunEventBody {
         jail: cutText(body.jail),
         ...(body.snapshot === undefined ? {} : { snapshot: cutText(body.snapshot) }),
         ...(body.startNote === undefined ? {} : { startNote: cutText(body.startNote) }),
+        ...(body.resumeNote === undefined ? {} : { resumeNote: cutText(body.resumeNote) }),
       };
     case 'vm-lost':
+    case 'checkpoint-failed':
     case 'scope-restarted':
     case 'stage-retrying':
     case 'stage-skipped':
@@ -128,6 +130,7 @@ function withTextsCut(body: RunEventBody): RunEventBody {
     case 'stage-started':
     case 'vm-starting':
     case 'vm-stopped':
+    case 'checkpoint-made':
       return body;
     // An event of another build, from a call or a log.
     default:

@@ -124,6 +124,37 @@ export type RunEventBody =
       readonly snapshot?: string;
       /** The reason why a snapshot was not used or not made. */
       readonly startNote?: string;
+      /** The step after which the checkpoint was made with which the VM's disk began; absent: its disk was empty. */
+      readonly resumedAfter?: string;
+      /** The reason why the VM of a scope that is saved after each step began with an empty disk, after a lost VM. */
+      readonly resumeNote?: string;
+    }
+  /**
+   * The disk of a shared VM was saved after a step: by the stage's activity, before the result of the stage. `vm-ready`
+   * of another VM with `resumedAfter` may follow.
+   */
+  | {
+      readonly type: 'checkpoint-made';
+      readonly vmKey: string;
+      readonly scope: string;
+      readonly generation: number;
+      readonly stage: string;
+      readonly execKey: string;
+      /** The id of the checkpoint. */
+      readonly checkpoint: string;
+      /** The room that it uses on the disk of the host. */
+      readonly usedBytes: number;
+      readonly tookMs: number;
+    }
+  /** The disk was not saved after a step, and the stage continues: by the same activity. An earlier checkpoint remains. */
+  | {
+      readonly type: 'checkpoint-failed';
+      readonly vmKey: string;
+      readonly scope: string;
+      readonly generation: number;
+      readonly stage: string;
+      readonly execKey: string;
+      readonly reason: string;
     }
   /**
    * The VM is gone, and not because it was released: by the stage that noticed it. `vm-stopped` follows, and
@@ -144,13 +175,17 @@ export type RunEventBody =
   /**
    * The run machine tries a scope again whose VM was lost. `stages` are open again, whatever their results were: stages that the loss
    * interrupted, stages that had ended in the VM, and stages that these need again. For the workflow. `vm-starting` of the next
-   * generation follows, and `stage-started` under new keys.
+   * generation follows, or comes before it in a scope that is saved after each step, and `stage-started` under new keys.
    */
   | {
       readonly type: 'scope-restarted';
       readonly scope: string;
       readonly reason: string;
       readonly stages: readonly string[];
+      /** The last attempt of each of `stages` before. Present if the next VM already exists, and `stages` may have begun in it. */
+      readonly attempts?: readonly number[];
+      /** Stages that had ended in the lost VM, and whose work the next VM holds. Absent: no stages. */
+      readonly kept?: readonly string[];
     }
   /**
    * An attempt has its VM and is about to start its command: by the stage's activity. `output`, `stage-reattached` and

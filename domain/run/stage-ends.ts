@@ -78,6 +78,8 @@ class StageEndFold {
       case 'vm-ready':
       case 'vm-lost':
       case 'vm-stopped':
+      case 'checkpoint-made':
+      case 'checkpoint-failed':
       case 'stage-progress':
       case 'stage-published':
       case 'stage-resumed':

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { vmLeaseOf } from './vm-lease.ts';
+import { readHeld, vmLeaseOf } from './vm-lease.ts';
 
 test.each([
   { vmKey: 'r/s/0' },
@@ -23,3 +23,20 @@ test.each([
 ])('%j is not a lease', (value) => {
   expect(vmLeaseOf(value)).toBeNull();
 });
+
+test('held attempts are read from the answer to a call that resumes', () => {
+  const holds = [
+    { stage: 'a', attempt: 1 },
+    { stage: 'b', attempt: 2 },
+  ];
+  expect(readHeld({ vmKey: 'r/s/1', holds }, true)).toEqual({ holds });
+  expect(readHeld({ vmKey: 'r/s/1', holds }, undefined)).toEqual({});
+  expect(readHeld({ vmKey: 'r/s/1' }, true)).toEqual({});
+});
+
+test.each([null, 'a', {}, [null], [{ stage: 'a' }], [{ stage: 1, attempt: 1 }], [{ stage: 'a', attempt: 1.5 }]])(
+  '%j names no held attempts',
+  (holds) => {
+    expect(readHeld({ vmKey: 'r/s/1', holds }, true)).toEqual({});
+  },
+);

@@ -10,10 +10,34 @@ export interface VmLease {
   readonly host?: string;
 }
 
+/** An attempt whose work is on the disk of a VM, within the instance of that VM. */
+export interface HeldAttempt {
+  readonly stage: string;
+  readonly attempt: number;
+}
+
 /** The answer of `acquireVm`. */
 export interface AcquiredVm extends VmLease {
   /** How long the VM took to boot. Absent: the VM is a mock. */
   readonly bootMs?: number;
+  /** The attempts whose work the VM's disk holds. Absent: the VM did not begin with a checkpoint. */
+  readonly holds?: readonly HeldAttempt[];
+}
+
+/**
+ * Reads the held attempts from an answer of `acquireVm`. An answer to a call that resumes nothing, or one that cannot be
+ * read, names none: all steps then run again.
+ */
+export function readHeld(answer: unknown, resumes: true | undefined): { readonly holds?: readonly HeldAttempt[] } {
+  if (resumes !== true || typeof answer !== 'object' || answer === null) return {};
+  const { holds } = answer as { readonly holds?: unknown };
+  return Array.isArray(holds) && holds.every(isHeldAttempt) ? { holds } : {};
+}
+
+export function isHeldAttempt(value: unknown): value is HeldAttempt {
+  if (typeof value !== 'object' || value === null) return false;
+  const { stage, attempt } = value as Partial<Record<keyof HeldAttempt, unknown>>;
+  return typeof stage === 'string' && Number.isSafeInteger(attempt);
 }
 
 /**

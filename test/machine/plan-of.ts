@@ -4,6 +4,8 @@ import type { EdgePlan, OnLimit, Plan, RetryPlan, StagePlan } from '../../domain
 
 export interface PlanOptions {
   readonly shared?: string;
+  /** The shared VM is saved after each step. */
+  readonly saved?: boolean;
   readonly maxParallel?: number;
   readonly backoffMs?: number;
   /** In addition to the attempts and the pause. */
@@ -66,6 +68,7 @@ export function planOf(text: string, options: PlanOptions = {}): Plan {
   const scopes = [...new Set(stages.map(({ scope }) => scope!))].map((id) => ({
     id,
     stages: stages.filter(({ scope }) => scope === id).map((stage) => stage.id),
+    ...(options.saved === true && id === '_shared' ? { checkpoint: 'each-step' as const } : {}),
     sandbox: { ...SANDBOX_DEFAULTS, memoryMib: 128, diskMib: 64 },
   }));
   return {
@@ -120,9 +123,9 @@ export function machineOf(
       ...(waiting.has(stage.id) ? { wait: { forMs: 1_000, untilMs: null } } : {}),
       scope: without.has(stage.id) ? null : stage.scope,
     })),
-    scopes: machine.scopes.flatMap(({ id, stages }) => {
+    scopes: machine.scopes.flatMap(({ stages, ...scope }) => {
       const held = stages.filter((stage) => !without.has(stage));
-      return held.length === 0 ? [] : [{ id, stages: held }];
+      return held.length === 0 ? [] : [{ ...scope, stages: held }];
     }),
   };
 }

@@ -1,13 +1,13 @@
-import { isSharedScope } from '../../domain/plan/scope.ts';
+import { isSavedEachStep, isSharedScope } from '../../domain/plan/scope.ts';
 import { LOST_VM_ATTEMPTS } from '../../domain/errors/code-info.ts';
 import type { DataRef, EdgePlan } from '../../domain/plan/plan.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
-import type { VmLease } from '../../domain/run/vm-lease.ts';
+import type { HeldAttempt, VmLease } from '../../domain/run/vm-lease.ts';
 import { edgeState } from '../../domain/pipeline/edges.ts';
-import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
+import type { MachinePlan, MachineScope } from '../../domain/pipeline/machine-plan.ts';
 import { isReachable, lastGeneration } from '../../domain/pipeline/reach.ts';
 import {
   type MachineRunEvent,
@@ -46,8 +46,14 @@ export class World {
   readonly #vms = new Set<string>();
   /** Leases of shared VMs that were acquired successfully. */
   readonly #leases = new Map<string, VmLease>();
+  /** The attempts that have ended in each shared VM, or in the VMs that it resumes, in their order. */
+  readonly #disks = new Map<string, readonly HeldAttempt[]>();
+  /** The newest checkpoint of a lost VM holds so many of its attempts. */
+  checkpointOf: (disk: readonly HeldAttempt[]) => number = (disk) => disk.length;
   /** Stages whose condition held, and which may start. */
   readonly #held = new Set<string>();
+  /** The attempt with which each stage last succeeded. */
+  readonly #succeeded = new Map<string, number>();
   #transitions = 0;
   #finallyMayStart = true;
 
@@ -95,8 +101,26 @@ export class World {
       ['lost', 'broken', 'cancelled'].includes(ending)
     )
       this.#vms.add(`${command!.scope}/${command!.generation}`);
-    this.send(eventFor(command!, ending));
+    const event = eventFor(command!, ending);
+    if (event.type === 'stage-finished' && command!.type === 'run-stage' && command!.scope !== null)
+      this.#write(`${command!.scope}/${command!.generation}`, { stage: command!.stageId, attempt: command!.attempt });
+    if (event.type === 'stage-finished' && event.result.outcome === 'succeeded' && command!.type === 'run-stage')
+      this.#succeeded.set(command!.stageId, command!.attempt);
+    const holds = event.type === 'vm-acquired' && command!.type === 'acquire-vm' ? this.#resume(command!) : null;
+    this.send(holds === null ? event : ({ ...event, holds } as MachineEvent));
     return this;
+  }
+
+  #write(vm: string, ended: HeldAttempt): void {
+    this.#disks.set(vm, [...(this.#disks.get(vm) ?? []), ended]);
+  }
+
+  #resume({ scope, generation, resumes }: Command & { readonly type: 'acquire-vm' }): readonly HeldAttempt[] | null {
+    if (resumes !== true) return null;
+    const lost = this.#disks.get(`${scope}/${generation - 1}`) ?? [];
+    const held = lost.slice(0, this.checkpointOf(lost));
+    this.#disks.set(`${scope}/${generation}`, held);
+    return held.length === 0 ? null : held;
   }
 
   /** Checks for a request to end the command before its time. */
@@ -267,12 +291,30 @@ export class World {
       this.complaints.push(`${command.execKey} in ${vm} is out of reach`);
     if (isShared !== (command.lease !== null))
       this.complaints.push(`${command.execKey} has ${command.lease === null ? 'no' : 'a'} lease`);
+    const planned = this.plan.scopes.find(({ id }) => id === scope)!;
+    if (isSavedEachStep(planned)) this.#checkDisk(command, planned);
     if (isShared && !this.#vms.has(vm)) this.complaints.push(`${command.execKey} runs without ${vm}`);
     if (isShared && JSON.stringify(command.lease) !== JSON.stringify(this.#leases.get(vm)))
       this.complaints.push(`${command.execKey} has the lease of another VM`);
     if (!isShared && this.#execKeys.has(`own ${vm}`))
       this.complaints.push(`${command.execKey} runs in the used VM ${vm}`);
     if (!isShared) this.#execKeys.add(`own ${vm}`);
+  }
+
+  /** A step finds the files of the steps before it, and a step whose work is on the disk does not run again. */
+  #checkDisk({ stageId, execKey, generation }: Command & { readonly type: 'run-stage' }, scope: MachineScope): void {
+    const disk = this.#disks.get(`${scope.id}/${generation}`) ?? [];
+    const stages = flattenRows(this.state.stages);
+    const { after, visits } = this.plan.stages.find(({ id }) => id === stageId)!;
+    for (const { stage } of after) {
+      const { phase, attempt } = stages[this.plan.stages.findIndex(({ id }) => id === stage)]!;
+      const isHeld = disk.some((held) => held.stage === stage && held.attempt === attempt);
+      if (scope.stages.includes(stage) && phase === 'succeeded' && attempt > 0 && !isHeld)
+        this.complaints.push(`${execKey} runs without the files of ${stage}`);
+    }
+    const succeeded = this.#succeeded.get(stageId);
+    if (visits === undefined && disk.some((held) => held.stage === stageId && held.attempt === succeeded))
+      this.complaints.push(`${execKey} repeats work that its VM holds`);
   }
 
   #holds({ stage, on }: EdgePlan): boolean {
@@ -408,7 +450,7 @@ function describe(command: Command): string {
         : `run ${command.execKey} in ${command.scope}#${command.generation}`;
     case 'acquire-vm':
     case 'release-vm':
-      return `${command.type === 'acquire-vm' ? 'acquire' : 'release'} ${command.scope}#${command.generation}`;
+      return `${command.type === 'acquire-vm' ? 'acquire' : 'release'} ${command.scope}#${command.generation}${command.resumes === true ? ', resumes' : ''}`;
     case 'start-timer':
       return `timer ${command.id} ${command.delayMs}`;
     case 'cancel-stages':

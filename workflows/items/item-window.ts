@@ -27,7 +27,7 @@ import { formatAttempt } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { type InstancePath, formatStageName, stepOf } from '../../domain/run/instance.ts';
-import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
+import { readHeld, vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
 import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
 import { Boots } from '../boots.ts';
@@ -343,8 +343,14 @@ export class ItemWindow {
     });
   }
 
-  #acquireVm({ instance, underWay }: OpenItem, { scope, generation }: CommandOf<'acquire-vm'>): void {
-    const call = { runId: this.#request.runId, scope, instance, generation };
+  #acquireVm({ instance, underWay }: OpenItem, { scope, generation, resumes }: CommandOf<'acquire-vm'>): void {
+    const call = {
+      runId: this.#request.runId,
+      scope,
+      instance,
+      generation,
+      ...(resumes === true ? { resumes } : {}),
+    };
     underWay.start({
       run: () =>
         this.#gated(() =>
@@ -361,7 +367,7 @@ export class ItemWindow {
         const lease = vmLeaseOf(answer);
         if (lease !== null) {
           this.#boots.record(formatStageName(this.#id, instance), answer.bootMs);
-          return { type: 'vm-acquired', scope, generation, lease };
+          return { type: 'vm-acquired', scope, generation, lease, ...readHeld(answer, resumes) };
         }
         const message = 'acquireVm answered with no lease';
         return { type: 'vm-failed', scope, generation, code: 'internal/bug', message };
@@ -371,7 +377,7 @@ export class ItemWindow {
   }
 
   #releaseVm(item: number, { instance }: OpenItem, command: CommandOf<'release-vm'>): void {
-    const { scope, generation, lease } = command;
+    const { scope, generation, lease, resumes } = command;
     const index = planIndex(this.#plan);
     const isShared = index.isShared(index.scopeById(scope)!);
     const released = this.#gated(() =>
@@ -381,7 +387,7 @@ export class ItemWindow {
           taskQueue: releaseQueue(this.#queues, lease, isShared),
           summary: summaryOf(`stop the VM of ${formatStageName(this.#id, instance)}`),
         },
-        [{ runId: this.#request.runId, scope, instance, generation }],
+        [{ runId: this.#request.runId, scope, instance, generation, ...(resumes === true ? { resumes } : {}) }],
       ),
     );
     // A VM that cannot be released ends with its lease: the janitor of its host finds it by the run.

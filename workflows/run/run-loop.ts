@@ -31,7 +31,7 @@ import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome, RunReply } from '../../domain/run/event.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
-import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
+import { readHeld, vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
 import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
 import { Boots } from '../boots.ts';
@@ -366,7 +366,7 @@ export class RunLoop {
     return fields;
   }
 
-  #acquireVm({ scope, generation }: CommandOf<'acquire-vm'>): void {
+  #acquireVm({ scope, generation, resumes }: CommandOf<'acquire-vm'>): void {
     this.#underWay.start({
       run: () =>
         acquireVm.executeWithOptions(
@@ -375,13 +375,13 @@ export class RunLoop {
             taskQueue: this.#queues.lease,
             summary: summaryOf(`VM of ${this.#stagesIn(scope)}`),
           },
-          [this.#scopeCall(scope, generation)],
+          [this.#scopeCall(scope, generation, resumes)],
         ),
       onResult: (answer) => {
         const lease = vmLeaseOf(answer);
         if (lease !== null) {
           this.#boots.record(this.#stagesIn(scope), answer.bootMs);
-          return { type: 'vm-acquired', scope, generation, lease };
+          return { type: 'vm-acquired', scope, generation, lease, ...readHeld(answer, resumes) };
         }
         return {
           type: 'vm-failed',
@@ -395,11 +395,11 @@ export class RunLoop {
     });
   }
 
-  #releaseVm({ scope, generation, lease }: CommandOf<'release-vm'>): void {
+  #releaseVm({ scope, generation, lease, resumes }: CommandOf<'release-vm'>): void {
     const taskQueue = releaseQueue(this.#queues, lease, this.#isShared(scope));
     const call = releaseVm.executeWithOptions(
       { ...ACTIVITY_OPTIONS.releaseVm, taskQueue, summary: summaryOf(`stop the VM of ${this.#stagesIn(scope)}`) },
-      [this.#scopeCall(scope, generation)],
+      [this.#scopeCall(scope, generation, resumes)],
     );
     void call
       .catch((error: unknown) => {
@@ -485,7 +485,7 @@ export class RunLoop {
     return index.isShared(index.scopeById(scope)!);
   }
 
-  #scopeCall(scope: string, generation: number): ScopeCall {
-    return { runId: this.#runId, scope, generation };
+  #scopeCall(scope: string, generation: number, resumes: true | undefined): ScopeCall {
+    return { runId: this.#runId, scope, generation, ...(resumes === true ? { resumes } : {}) };
   }
 }

@@ -275,6 +275,11 @@ function renderMockedNote(mocked: readonly string[] = []): string {
   return mocked.length === 0 ? '' : `; mocked, without their work: ${mocked.map(sanitizeLine).join(', ')}`;
 }
 
+function renderResume({ resumedAfter, resumeNote }: Extract<RunEventBody, { type: 'vm-ready' }>): string {
+  if (resumedAfter !== undefined) return `, with the checkpoint after ${sanitizeLine(resumedAfter)}`;
+  return resumeNote === undefined ? '' : `, with an empty disk: ${sanitizeLine(resumeNote)}`;
+}
+
 /** Renders one line for an event; null if the event has no meaning for people. */
 export function renderStateLine(body: RunEventBody, style: Style): string | null {
   switch (body.type) {
@@ -287,7 +292,13 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'vm-starting':
       return `vm ${sanitizeLine(body.scope)} starting${body.generation > 0 ? ` (generation ${body.generation})` : ''}`;
     case 'vm-ready':
-      return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)}${body.start === 'snapshot' ? ' from a snapshot' : ''} ${style.dim(`(${describeVmFacts(body)})`)}${body.startNote === undefined ? '' : style.dim(`; ${sanitizeLine(body.startNote)}`)}`;
+      return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)}${body.start === 'snapshot' ? ' from a snapshot' : ''} ${style.dim(`(${describeVmFacts(body)})`)}${body.startNote === undefined ? '' : style.dim(`; ${sanitizeLine(body.startNote)}`)}${renderResume(body)}`;
+    case 'checkpoint-made':
+      return style.dim(
+        `checkpoint after ${sanitizeLine(stageNameOf(body))}: ${formatBytes(body.usedBytes)} in ${formatDurationMs(body.tookMs)}`,
+      );
+    case 'checkpoint-failed':
+      return style.yellow(`no checkpoint after ${sanitizeLine(stageNameOf(body))}: ${sanitizeLine(body.reason)}`);
     case 'vm-lost':
       return style.yellow(`vm ${sanitizeLine(body.scope)} lost: ${sanitizeLine(body.reason)}`);
     case 'network':
@@ -296,7 +307,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       return `vm ${sanitizeLine(body.scope)} stopped`;
     case 'scope-restarted':
       return style.yellow(
-        `vm ${sanitizeLine(body.scope)} starts again${body.stages.length === 0 ? '' : ` with ${body.stages.map(sanitizeLine).join(', ')}`}: ${sanitizeLine(body.reason)}`,
+        `vm ${sanitizeLine(body.scope)} starts again${body.stages.length === 0 ? '' : ` with ${body.stages.map(sanitizeLine).join(', ')}`}${body.kept === undefined ? '' : `, and keeps ${body.kept.map(sanitizeLine).join(', ')}`}: ${sanitizeLine(body.reason)}`,
       );
     case 'loop-visited':
       return `${style.bold(sanitizeLine(body.stage))} visit ${body.visit}: ${body.stages.map(sanitizeLine).join(', ')}`;
