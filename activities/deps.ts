@@ -20,6 +20,7 @@ import type { RunReader } from './ports/run-reader.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
 import type { Starters } from './ports/starters.ts';
+import type { StepCheckpoints } from './ports/step-checkpoints.ts';
 import type { StageSessions } from './ports/stage-sessions.ts';
 import type { Plan, SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm/pool.ts';
@@ -37,6 +38,8 @@ export interface ActivityDeps {
   readonly prepared?: PreparedSandboxes;
   readonly mounts: WritableMounts;
   readonly repositories: Repositories;
+  /** Absent: this worker saves no disks of shared VMs. */
+  readonly checkpoints?: StepCheckpoints;
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
   readonly backendFor: (sandbox: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
   readonly leases: Leases;

@@ -30,6 +30,7 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
     { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
   ]);
   await deps.mounts.dropRun(runId);
+  await deps.checkpoints?.dropRun(runId);
   return outcome;
 }
 
@@ -38,12 +39,13 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
  * steps that follow the terminal event.
  */
 export async function finishAgain(
-  deps: Pick<ActivityDeps, 'hostVariables' | 'mounts'>,
+  deps: Pick<ActivityDeps, 'hostVariables' | 'mounts' | 'checkpoints'>,
   runId: string,
   outcome: RunOutcome,
 ): Promise<RunOutcome> {
   await deps.hostVariables.drop(runId);
   await deps.mounts.dropRun(runId);
+  await deps.checkpoints?.dropRun(runId);
   return outcome;
 }
 

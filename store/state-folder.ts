@@ -43,6 +43,11 @@ export function mountsDir(stateDir: string, runId: string): string {
   return join(runDir(stateDir, runId), 'mounts');
 }
 
+/** The disks of shared VMs after finished steps. */
+export function findCheckpoints(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'checkpoints');
+}
+
 /** Makes a folder for its owner only, because runs contain the output of commands. */
 export async function makePrivateDir(path: string): Promise<void> {
   await mkdir(path, { recursive: true, mode: 0o700 });

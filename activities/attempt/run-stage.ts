@@ -31,6 +31,7 @@ import { releaseVmOfAttempt, recordLoss, releaseOwned } from '../vm/leave-vm.ts'
 import { endLeftCommands } from './end-left-commands.ts';
 import { findBrokenStdin, namingRedactedInputs, recordOutputRedaction } from './redacted-data.ts';
 import { recordUnredactedNames, warnOfUnsetVariables } from './begin.ts';
+import { saveAfterStep } from '../vm/save-step.ts';
 import { type AttemptWork, performWork } from './work/attempt-work.ts';
 import { kindOf } from './work/kinds.ts';
 
@@ -198,6 +199,7 @@ async function driveIn(
   );
   const ended = await performWork(work, vm);
   const kept = await keepPartialOutputs(vm, ended);
+  if (!life.cancelRequested.aborted) await saveAfterStep(vm, kept);
   const result = namingRedactedInputs(request, kept);
   await recordOutputRedaction(vm, result.output);
   life.detached.throwIfAborted();

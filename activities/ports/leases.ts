@@ -7,7 +7,13 @@ import type { VmLease } from '../../domain/run/vm-lease.ts';
 import type { VmKey } from './sandbox.ts';
 
 /** The resources that a plan promises its VM. The authority adds the overhead of the VM on its host. */
-export type VmNeed = Pick<SandboxPlan, 'memoryMib' | 'vcpus' | 'diskMib'>;
+export interface VmNeed extends Pick<SandboxPlan, 'memoryMib' | 'vcpus' | 'diskMib'> {
+  /**
+   * The host with the checkpoint with which the VM begins. A lease for another host is a VM with an empty disk. Absent:
+   * any host.
+   */
+  readonly boundTo?: string | undefined;
+}
 
 /**
  * Each lease contains the memory, vCPUs and disk that its VM needs; each authority decides which of these it limits. A

@@ -15,11 +15,17 @@ import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { ScopeRequest } from '../calls/requests.ts';
 import { endOldestRetained } from './retain-vm.ts';
 import type { PooledVm } from './pool.ts';
+import { chooseStart, launchWith, type VmStart } from './resume-vm.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+
+type VmReady = Extract<RunEventBody, { type: 'vm-ready' }>;
 
 export interface OpenedVm {
   readonly lease: VmLease;
   /** Null if the lease names another host, so that this host launches no VM. */
   readonly vm: PooledVm | null;
+  /** The disk with which the VM of this call began; null: the call replaces no lost VM. */
+  readonly start: VmStart | null;
 }
 
 /**
@@ -43,12 +49,19 @@ export async function openVm(
 
   await confirmMounts(deps, request.runId, request.scope);
   refuseServices([request.scope], deps.servicePolicy);
-  const lease = await makeRoomAndRetry(deps, key, () => leaseOf(deps, key, request, backend));
-  if (lease.host !== deps.placement.hostId) return { lease, vm: null };
+  let start = request.resumes === true ? await chooseStart(deps, key) : null;
+  const lease = await makeRoomAndRetry(deps, key, () => leaseOf(deps, key, request, backend, start));
+  if (lease.host !== deps.placement.hostId) return { lease, vm: null, start: null };
   life.phase('starting the VM');
   await deps.events.append(request.runId, [event('starting', { type: 'vm-starting', ...identity })]);
+  const { sandbox: spec } = request.scope;
   const vm = await makeRoomAndRetry(deps, key, () =>
-    deps.vms.use(key, () => backend.launch(key, request.scope.sandbox, life.ended)),
+    deps.vms.use(key, async () => {
+      if (start === null) return await backend.launch(key, spec, life.ended);
+      const started = await launchWith(deps, { backend, key, spec, signal: life.ended }, start);
+      start = started.start;
+      return started.sandbox;
+    }),
   );
   const { facts } = vm.sandbox;
   await deps.events.append(request.runId, [
@@ -65,9 +78,18 @@ export async function openVm(
       start: facts.start,
       ...(facts.snapshot === null ? {} : { snapshot: facts.snapshot }),
       ...(facts.startNote === null ? {} : { startNote: facts.startNote }),
+      ...describeStart(start),
     }),
   ]);
-  return { lease, vm };
+  return { lease, vm, start };
+}
+
+function describeStart(start: VmStart | null): Pick<VmReady, 'resumedAfter' | 'resumeNote'> {
+  if (start === null) return {};
+  return {
+    ...(start.checkpoint === null ? {} : { resumedAfter: start.checkpoint.after }),
+    ...(start.note === null ? {} : { resumeNote: sanitizeLine(start.note) }),
+  };
 }
 
 /** Ends retained VMs of failed stages before this VM waits, one by one, the oldest first. */
@@ -88,9 +110,12 @@ async function leaseOf(
   key: VmKey,
   { scope: { sandbox } }: ScopeRequest,
   backend: SandboxBackend,
+  start: VmStart | null,
 ): Promise<VmLease> {
   // A mock lives in this process and uses no counted resources.
   if (backend.name === 'mock') return { vmKey: formatVmKey(key), queue, host };
   const { memoryMib, vcpus, diskMib } = sandbox;
-  return await leases.grant(key, { memoryMib, vcpus, diskMib });
+  // A checkpoint stays on its host.
+  const boundTo = start === null || start.checkpoint === null ? {} : { boundTo: host };
+  return await leases.grant(key, { memoryMib, vcpus, diskMib, ...boundTo });
 }

@@ -1,5 +1,6 @@
 /** The VM of a scope that several stages share: created before the first stage, ended after the last one. */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
+import { isSavedEachStep } from '../../domain/plan/scope.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { AcquiredVm } from '../../domain/run/vm-lease.ts';
@@ -21,11 +22,13 @@ export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<Ac
   return withHeartbeat((life) =>
     deps.attempts.drive(`acquire/${formatVmKey(key)}`, life, async () => {
       const backend = deps.backendFor(request.scope.sandbox);
-      const { lease, vm } = await openVm(deps, request, backend, life);
+      if (request.resumes !== true && isSavedEachStep(request.scope)) await deps.checkpoints?.dropScope(key);
+      const { lease, vm, start } = await openVm(deps, request, backend, life);
       if (vm === null) return lease;
       vm.leave();
       const bootMs = await bootMsOf(deps.events, backend, key);
-      return bootMs === null ? lease : { ...lease, bootMs };
+      const holds = start === null || start.holds.length === 0 ? {} : { holds: start.holds };
+      return bootMs === null ? { ...lease, ...holds } : { ...lease, bootMs, ...holds };
     }),
   );
 }
@@ -47,6 +50,7 @@ export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Prom
   }
   if (backend !== null) await recordNetwork({ deps, request, backend, vmKey: key });
   deps.vms.drop(key);
+  if (request.resumes !== true && isSavedEachStep(request.scope)) await deps.checkpoints?.dropScope(key);
   await deps.leases.release(key);
   await deps.events.append(request.runId, [
     {

@@ -15,12 +15,13 @@ import type { RunReader } from '../../activities/ports/run-reader.ts';
 import type { StageSessions } from '../../activities/ports/stage-sessions.ts';
 import type { LentVariables } from '../../activities/ports/lent-variables.ts';
 import { createVmPool } from '../../activities/vm/pool.ts';
+import { createStepCheckpoints } from '../../sandbox/checkpoints/step-checkpoints.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { ANY_STARTER, createMarkedStarters } from '../../activities/admission/starters.ts';
 import { parentOf } from '../../client/temporal/workflow-run.ts';
 import type { Durability } from '../../setup/environment.ts';
 import { readDiskRoom } from '../../store/disk-room.ts';
-import { mountsDir } from '../../store/state-folder.ts';
+import { findCheckpoints, mountsDir } from '../../store/state-folder.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { announceResumed, cleanUp, type JanitorOptions } from './janitor.ts';
 import { leasesAtStart } from './leases-at-start.ts';
@@ -88,6 +89,10 @@ export async function openHost(options: HostOptions): Promise<Host> {
   const searchAttributes = await ensureSearchAttributes(connection, client.options.namespace, log);
   const stores = await openStores(options);
   const mounts = createWritableMounts((runId) => mountsDir(stateDir, runId));
+  const checkpoints = createStepCheckpoints({
+    folderOf: (runId) => findCheckpoints(stateDir, runId),
+    readRoom: () => readDiskRoom(stateDir),
+  });
   const { events, index, records } = stores;
   const openRuns = createOpenRuns({
     events,
@@ -96,7 +101,10 @@ export async function openHost(options: HostOptions): Promise<Host> {
     serverId,
     hostId,
     log,
-    onEnded: (runId) => mounts.dropRun(runId),
+    onEnded: async (runId) => {
+      await mounts.dropRun(runId);
+      await checkpoints.dropRun(runId);
+    },
   });
   const placement = { hostId, hostQueue: options.hostQueue };
   const { sandboxes } = options;
@@ -106,6 +114,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     events: openRuns.events,
     mounts,
     prepared: createPreparedSandboxes(stateDir),
+    checkpoints,
     repositories: createGitRepositories({ artifacts: stores.artifacts, stateDir, ...options.git }),
     backendFor: sandboxes.backendFor,
     leases: await leasesAtStart({
@@ -173,7 +182,10 @@ async function startCare(
   const janitor: JanitorOptions = {
     ...common,
     openRuns,
-    dropMounts: (runId) => deps.mounts.dropRun(runId),
+    dropMounts: async (runId) => {
+      await deps.mounts.dropRun(runId);
+      await deps.checkpoints?.dropRun(runId);
+    },
     endSessions: (runId) => endSessionsOf({ client, reader }, runId),
     release: async (key) => {
       await sandboxes.release(key);

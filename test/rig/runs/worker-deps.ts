@@ -5,9 +5,10 @@ import { NO_LENT_VARIABLES } from '../../../activities/ports/lent-variables.ts';
 import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import { createVmPool } from '../../../activities/vm/pool.ts';
 import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
-import { isDiskFull } from '../../../store/disk-room.ts';
+import { isDiskFull, readDiskRoom } from '../../../store/disk-room.ts';
 import type { Stores } from '../../../store/stores.ts';
-import { mountsDir } from '../../../store/state-folder.ts';
+import { findCheckpoints, mountsDir } from '../../../store/state-folder.ts';
+import { createStepCheckpoints } from '../../../sandbox/checkpoints/step-checkpoints.ts';
 import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
 import { createPreparedSandboxes } from '../../../workers/host/prepared-sandboxes.ts';
 import { createHostLeases } from '../../../workers/host/leases.ts';
@@ -29,6 +30,10 @@ export function createWorkerDeps(
     lentVariables: NO_LENT_VARIABLES,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     prepared: createPreparedSandboxes(stateDir),
+    checkpoints: createStepCheckpoints({
+      folderOf: (runId) => findCheckpoints(stateDir, runId),
+      readRoom: () => readDiskRoom(stateDir),
+    }),
     repositories: createGitRepositories({
       artifacts: stores.artifacts,
       stateDir,

@@ -1,0 +1,148 @@
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { SavedScope, StepCheckpoint, StepCheckpoints } from '../../activities/ports/step-checkpoints.ts';
+import { writeCheckpoint } from './folder.ts';
+import { createStepCheckpoints } from './step-checkpoints.ts';
+
+const SCOPE: SavedScope = { runId: 'run', scope: '_shared', instance: [] };
+const ITEM: SavedScope = { runId: 'run', scope: '_shared', instance: [{ part: 'each', item: 3 }] };
+const MIB = 1024 ** 2;
+
+let root: string;
+let availableBytes: number;
+let checkpoints: StepCheckpoints;
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'voidbox-step-checkpoints-'));
+  availableBytes = 1_000 * MIB;
+  checkpoints = createStepCheckpoints({
+    folderOf: (runId) => join(root, runId),
+    readRoom: () => ({ availableBytes, sizeBytes: 10_000 * MIB, floorBytes: 500 * MIB, isLow: false }),
+    runBytes: 100,
+  });
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+async function make(scope: SavedScope, usedBytes: number, after = 'a'): Promise<StepCheckpoint> {
+  const { number, dir } = await checkpoints.prepare(scope);
+  const vm = { diskMib: 64, vmm: 'mock', root: null, kernelKind: 'none' };
+  const { id } = await writeCheckpoint({ dir, withSecrets: false }, vm, async (path) => {
+    writeFileSync(path, 'disk', { mode: 0o600 });
+    return { usedBytes };
+  });
+  const made = { number, id, usedBytes, after, generations: [0], holds: [{ stage: after, attempt: 1 }] };
+  await checkpoints.keep(scope, made);
+  return made;
+}
+
+async function numbersOf(scope: SavedScope): Promise<readonly number[]> {
+  return (await checkpoints.list(scope)).whole.map(({ number }) => number);
+}
+
+test('the newest two checkpoints of a scope are kept, the newest first', async () => {
+  for (const after of ['a', 'b', 'c']) await make(SCOPE, 1, after);
+  const { whole, problems } = await checkpoints.list(SCOPE);
+  expect(whole.map(({ after, number, dir }) => [after, number, dir])).toEqual([
+    ['c', 3, join(root, 'run/_shared/3')],
+    ['b', 2, join(root, 'run/_shared/2')],
+  ]);
+  expect(problems).toEqual([]);
+  expect(readdirSync(join(root, 'run/_shared')).toSorted()).toEqual(['2', '2.json', '3', '3.json']);
+});
+
+test('only the owner can read a checkpoint and its record', async () => {
+  await make(SCOPE, 1);
+  const folder = join(root, 'run/_shared');
+  for (const [path, mode] of [
+    ['', 0o700],
+    ['1', 0o700],
+    ['1.json', 0o600],
+    ['1/disk', 0o600],
+  ] as const)
+    expect(statSync(join(folder, path)).mode & 0o777, path).toBe(mode);
+});
+
+test('the oldest checkpoints of a run are deleted beyond its limit, also those of other items', async () => {
+  await make(ITEM, 40, 'oldest');
+  await make(SCOPE, 40);
+  await make(SCOPE, 40);
+  expect(await numbersOf(ITEM)).toEqual([]);
+  expect(await numbersOf(SCOPE)).toEqual([2, 1]);
+  await make(SCOPE, 90);
+  expect(await numbersOf(SCOPE)).toEqual([3]);
+});
+
+test('a checkpoint that is larger than the limit of its run is not kept', async () => {
+  await make(SCOPE, 101);
+  expect(await numbersOf(SCOPE)).toEqual([]);
+  expect(readdirSync(join(root, 'run/_shared'))).toEqual([]);
+});
+
+test('what a dead worker left does not count, and is removed before the next checkpoint', async () => {
+  await make(SCOPE, 1);
+  const folder = join(root, 'run/_shared');
+  mkdirSync(join(folder, '2'));
+  writeFileSync(join(folder, '2/disk'), 'half');
+  mkdirSync(join(folder, '2.0123456789ab.partial'));
+  writeFileSync(join(folder, '2.json.partial'), '{');
+  expect(await numbersOf(SCOPE)).toEqual([1]);
+  expect((await checkpoints.prepare(SCOPE)).number).toBe(2);
+  expect(readdirSync(folder).toSorted()).toEqual(['1', '1.json']);
+});
+
+test.each([
+  ['no JSON', '{'],
+  [
+    'another number',
+    JSON.stringify({ v: 1, number: 7, id: 'x', usedBytes: 1, after: 'a', generations: [], holds: [] }),
+  ],
+  ['another version', JSON.stringify({ v: 2, number: 1 })],
+  [
+    'attempts of a wrong form',
+    JSON.stringify({ v: 1, number: 1, id: 'x', usedBytes: 1, after: 'a', generations: [], holds: ['a'] }),
+  ],
+])('a record with %s is reported and deleted', async (_name, text) => {
+  await make(SCOPE, 1);
+  writeFileSync(join(root, 'run/_shared/1.json'), text);
+  const { whole, problems } = await checkpoints.list(SCOPE);
+  expect(whole).toEqual([]);
+  expect(problems).toEqual([expect.stringMatching(/^checkpoint 1 is damaged: /)]);
+  expect(readdirSync(join(root, 'run/_shared'))).toEqual([]);
+});
+
+test('a record that is a link is refused, and the file behind it stays', async () => {
+  await make(SCOPE, 1);
+  const outside = join(root, 'outside.json');
+  writeFileSync(outside, '{}');
+  rmSync(join(root, 'run/_shared/1.json'));
+  symlinkSync(outside, join(root, 'run/_shared/1.json'));
+  expect((await checkpoints.list(SCOPE)).whole).toEqual([]);
+  expect(existsSync(outside)).toBe(true);
+});
+
+test('no checkpoint is made on a nearly full disk, or of a disk that is too large', () => {
+  expect(checkpoints.findObstacle(null)).toBeNull();
+  expect(checkpoints.findObstacle(99)).toBeNull();
+  expect(checkpoints.findObstacle(101)).toBe('the disk of the VM uses 101 B; the checkpoints of a run may use 100 B');
+  availableBytes = 500 * MIB + 98;
+  expect(checkpoints.findObstacle(99)).toMatch(/^the disk of the host is nearly full: 500 MiB are free/);
+});
+
+test('further VMs that continue the disk are recorded', async () => {
+  const made = await make(SCOPE, 1);
+  await checkpoints.update(SCOPE, { ...made, generations: [0, 1] });
+  expect((await checkpoints.list(SCOPE)).whole).toMatchObject([{ generations: [0, 1], holds: made.holds }]);
+});
+
+test('the checkpoints of a scope, and of a run, are dropped as a whole, also twice', async () => {
+  await make(SCOPE, 1);
+  await make(ITEM, 1);
+  await checkpoints.dropScope(SCOPE);
+  await checkpoints.dropScope(SCOPE);
+  expect([await numbersOf(SCOPE), await numbersOf(ITEM)]).toEqual([[], [1]]);
+  await checkpoints.dropRun('run');
+  await checkpoints.dropRun('run');
+  expect(existsSync(join(root, 'run'))).toBe(false);
+});
