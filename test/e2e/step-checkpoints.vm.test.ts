@@ -1,0 +1,61 @@
+/** The VM of a workflow that is saved after each step is killed: only later steps run again. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { Rig } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig();
+
+/** Six steps that each add a line to a file of the VM; the fifth is slow. */
+const SPEC = `api_version: v1
+kind: workflow
+name: six
+sandbox: { memory_mb: 256 }
+workflow:
+  checkpoint: each-step
+  steps:
+${['a', 'b', 'c', 'd', 'e', 'f']
+  .map((step, index, steps) => {
+    const after = index === 0 ? '' : `, depends_on: [${steps[index - 1]!}]`;
+    const work = step === 'e' ? 'echo begun; sleep 6; ' : '';
+    return `    - { name: ${step}${after}, run: { program: sh, args: [-c, "${work}echo ${step} >> /workspace/steps; echo ${step} >> $HOME/steps; cat /workspace/steps; cmp /workspace/steps $HOME/steps"] } }`;
+  })
+  .join('\n')}
+`;
+
+async function untilFifth(rig: Rig, runId: string): Promise<void> {
+  await rig.launch(rig.spec('spec.yaml', SPEC), runId);
+  await rig.waitOutput(runId, 'e', 'begun\n');
+}
+
+async function startsOf(rig: Rig, runId: string): Promise<readonly string[]> {
+  return (await rig.events(runId)).flatMap(({ body }) =>
+    body.type === 'stage-started' ? [`${body.stage} ${body.attempt}`] : [],
+  );
+}
+
+const ONCE = ['a 1', 'b 1', 'c 1', 'd 1'];
+
+test('the VM is killed in the fifth of six steps: only the fifth runs again', async () => {
+  const rig = theRig();
+  await untilFifth(rig, 'saved');
+  rig.kill(rig.keepers()[0]!.pid);
+  expect((await rig.finish('saved')).outcome.state).toBe('succeeded');
+  expect(await startsOf(rig, 'saved')).toEqual([...ONCE, 'e 1', 'e 2', 'f 1']);
+  expect(await rig.output('saved', 'f')).toBe('a\nb\nc\nd\ne\nf\n');
+  const ready = (await rig.events('saved')).flatMap(({ body }) => (body.type === 'vm-ready' ? [body] : []));
+  expect(ready).toMatchObject([{ generation: 0 }, { generation: 1, resumedAfter: 'd' }]);
+  expect(existsSync(join(rig.stateDir, 'runs/saved/checkpoints'))).toBe(false);
+});
+
+test('worker, keeper and VM are killed in the fifth step: the next worker repeats only the fifth', async () => {
+  const rig = theRig();
+  await untilFifth(rig, 'both');
+  const { workerPid } = await rig.liveStack();
+  rig.kill(workerPid);
+  rig.kill(rig.keepers()[0]!.pid);
+  expect((await rig.finish('both')).outcome.state).toBe('succeeded');
+  expect(await startsOf(rig, 'both')).toEqual([...ONCE, 'e 1', 'e 2', 'f 1']);
+  expect(await rig.output('both', 'f')).toBe('a\nb\nc\nd\ne\nf\n');
+});
