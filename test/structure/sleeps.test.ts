@@ -11,7 +11,8 @@ import { pathsOf } from './imports.ts';
 const ROOT = findPackageRoot();
 
 /** A statement that only sleeps. Polls sleep within the head of their loop, or for less. */
-const SLEEP = /^\s*await (?:sleep\(|new Promise\(\(resolve\) => setTimeout\(resolve, )([\d_]+)\)/gm;
+const SLEEP =
+  /^\s*await (?:(?:sleep|pause|delay)\((.*)\)|new Promise(?:<void>)?\(\(resolve\) => setTimeout\(resolve, (.*)\)\));$/gm;
 const LEAST_MS = 200;
 
 const ABSENCE = 'The test expects that nothing happens in this time.';
@@ -26,26 +27,38 @@ const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>
   'native/keeper-client.process.test.ts': [1, ABSENCE],
   'setup/pieces/agent-clis.process.test.ts': [1, ABSENCE],
   'setup/cache/damage.process.test.ts': [1, OVERLAP],
+  'sandbox/guest-clock.vm.test.ts': [2, AWAY],
   'test/conformance/sandbox/attachment.ts': [2, AWAY],
-  'test/conformance/sandbox/commands.ts': [3, OVERLAP],
+  'test/conformance/sandbox/commands.ts': [4, OVERLAP],
   'test/e2e/disk-full.vm.test.ts': [1, ABSENCE],
+  'test/e2e/logins.agents.test.ts': [1, CLOCK],
+  'test/e2e/retained-vm.vm.test.ts': [1, ABSENCE],
   'test/e2e/services.agents.test.ts': [1, ABSENCE],
   'test/e2e/stack-death.vm.test.ts': [1, AWAY],
   'test/skills/every-transport.server.test.ts': [1, 'A poll.'],
   'test/runs/approvals.server.test.ts': [1, AWAY],
   'test/runs/conditions.server.test.ts': [1, OVERLAP],
   'workers/embedded/control-server.process.test.ts': [1, ABSENCE],
+  'workers/embedded/idle-watch.server.test.ts': [3, ABSENCE],
+  'workers/embedded/schedules.server.test.ts': [1, AWAY],
   'workers/embedded/web-pages.server.test.ts': [1, ABSENCE],
   'test/runs/finally.server.test.ts': [1, CLOCK],
   'test/runs/run.server.test.ts': [1, ABSENCE],
-  'workers/skills/session-actions.server.test.ts': [1, ABSENCE],
+  'workers/skills/session-actions.server.test.ts': [2, `${ABSENCE} The other is an action that exceeds its limit.`],
   'workers/skills/session-attacker.server.test.ts': [1, ABSENCE],
   'workers/skills/session-death.server.test.ts': [1, CLOCK],
   'workers/skills/session.server.test.ts': [5, CLOCK],
 };
 
 function countSleeps(source: string): number {
-  return [...source.matchAll(SLEEP)].filter(([, ms]) => Number(ms!.replaceAll('_', '')) >= LEAST_MS).length;
+  return [...source.matchAll(SLEEP)].filter(([, slept, waited]) => isLong((slept ?? waited)!)).length;
+}
+
+/** A name or a calculation counts as long. A simulated program has a signal that ends its sleep. */
+function isLong(time: string): boolean {
+  if (time.includes('signal')) return false;
+  const ms = Number(time.replaceAll('_', ''));
+  return Number.isNaN(ms) || ms >= LEAST_MS;
 }
 
 test('no test sleeps for a time in which it expects another process to act', () => {
@@ -57,7 +70,10 @@ test('no test sleeps for a time in which it expects another process to act', () 
   expect(Object.fromEntries(counts)).toEqual(Object.fromEntries(allowed));
 });
 
-test('a sleep is found in both forms, and a short one or a poll is not', () => {
-  const found = '  await sleep(2_000);\nawait new Promise((resolve) => setTimeout(resolve, 300));\n';
-  expect(countSleeps(`${found}await sleep(20);\nwhile (!isReady) await sleep(500);\n`)).toBe(2);
+test('a sleep is found in both forms and by a name of its time, and a short one, a program or a poll is not', () => {
+  const found =
+    '  await sleep(2_000);\nawait new Promise((resolve) => setTimeout(resolve, 300));\nawait sleep(LONG_MS);\nawait pause(endMs - 5);\n';
+  const other =
+    'await sleep(20);\nwhile (!isReady) await sleep(500);\nawait sleep(600_000, undefined, { signal: killed });\n';
+  expect(countSleeps(`${found}${other}`)).toBe(4);
 });

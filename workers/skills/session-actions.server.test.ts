@@ -46,11 +46,12 @@ const DEAF = `export default skill({ name: 'deaf', entry: 'ask' })
     next: [{ to: 'late', when: ({ response }) => response.how === 'late' }, { to: 'endless' }],
   })
   .step('late', {
-    timeoutMs: 300,
+    timeoutMs: 2_000,
     retry: { maxAttempts: 2, backoffMs: 10 },
     action: async ({ attempt }) => {
       log('late ' + attempt + ' begins');
-      await new Promise((resolve) => setTimeout(resolve, attempt === 1 ? 1_900 : 10));
+      if (attempt === 1)
+        await new Promise((resolve) => setTimeout(resolve, 3_600));
       log('late ' + attempt + ' ends');
     },
     next: terminal,
