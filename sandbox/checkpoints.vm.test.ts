@@ -30,7 +30,8 @@ beforeAll(async () => {
   await resolveOptionalPieces(environment, ['dev'], { install: true });
 }, SETUP_LIMIT_MS);
 afterAll(async () => {
-  expect(await host.dispose()).toEqual([]);
+  const left = await host.dispose();
+  if (left.length > 0) throw new Error(`VMs are left: ${left.join(', ')}`);
 });
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'voidbox-checkpoints-'));

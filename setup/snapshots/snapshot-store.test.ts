@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { parseSnapshotRecord } from './snapshot-record.ts';
 import { deleteSnapshot, deleteSnapshotRemains, readSnapshotFolder } from './snapshot-store.ts';
-import { leaveSnapshot, SNAPSHOT_KEY as KEY } from '../../test/rig/vms/snapshot-records.ts';
+import { leaveSnapshot, SNAPSHOT_KEY as KEY } from '../../test/rig/vms/left-snapshot.ts';
 
 let folder: string;
 let dir: string;
