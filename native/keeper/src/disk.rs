@@ -123,7 +123,7 @@ impl Disk {
         }
     }
 
-    /// Returns once so little room is left that the VM should be stopped. Calls `meanwhile` once a second.
+    /// Returns once so little room is left that the VM should be stopped. Calls its argument once a second.
     pub async fn runs_low(&self, meanwhile: impl Fn()) {
         loop {
             tokio::time::sleep(LOW_POLL).await;
@@ -217,7 +217,7 @@ impl Disk {
         }
     }
 
-    /// Returns once the disk has been full for longer than a VM waits. Calls `meanwhile` repeatedly while it is full.
+    /// Returns once the disk has been full for longer than a VM waits. Calls its argument repeatedly while it is full.
     pub async fn given_up(&self, meanwhile: impl Fn()) {
         let mut full = self.full.subscribe();
         loop {

@@ -20,7 +20,7 @@ import { readFileSync } from 'node:fs';
 const loaded = Object.keys(process.env).sort();
 const seen = () => Object.keys(process.env).sort();
 const token = () => process.env['${TOKEN}'] ?? 'none';
-// Whoever compares knows that the right value was there, and nobody learns it.
+// A reader who compares sees that the right value was there, and learns no value.
 const digest = () => createHash('sha256').update(token()).digest('hex');
 const hidden = () => readFileSync('/proc/self/cmdline', 'utf8').includes(token()) ? 'on the command line' : 'nowhere';
 const inner = skill({ name: 'inner', entry: 'whisper' })
