@@ -307,30 +307,30 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'snapshot',
         usage: 'snapshot VERB',
-        summary: 'list, show, make and delete snapshots of booted guests',
+        summary: 'list, show, make and delete snapshots of booted guests, and prepared sandboxes',
         commands: [
           {
             name: 'list',
             usage: 'snapshot list',
-            summary: 'list snapshots, the latest used first',
+            summary: 'list snapshots, the latest used first, and prepared sandboxes',
             load: () => import('./commands/snapshots/snapshot-list.ts'),
           },
           {
             name: 'show',
             usage: 'snapshot show KEY',
-            summary: 'show a snapshot and all parts of its key',
+            summary: 'show a snapshot and all parts of its key, or a prepared sandbox',
             load: () => import('./commands/snapshots/snapshot-show.ts'),
           },
           {
             name: 'create',
             usage: 'snapshot create FILE',
-            summary: 'make the snapshots from which the VMs of a spec start',
+            summary: 'make the snapshots from which the VMs of a spec start, or keep the disk of a stage',
             load: () => import('./commands/snapshots/snapshot-create.ts'),
           },
           {
             name: 'delete',
             usage: 'snapshot delete KEY…',
-            summary: 'delete snapshots; VMs that run continue',
+            summary: 'delete snapshots and prepared sandboxes; VMs that run continue',
             load: () => import('./commands/snapshots/snapshot-delete.ts'),
           },
         ],

@@ -1,7 +1,12 @@
 /** Prepared sandboxes of a program: the saved disks of its VMs, below the state folder. */
 import type { Sandbox as Vm } from '../activities/ports/sandbox.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { CHECKPOINT_NAME_RULE, type CheckpointRecord, isCheckpointName } from '../domain/run/checkpoint.ts';
+import {
+  CHECKPOINT_NAME_RULE,
+  type CheckpointMaker,
+  type CheckpointRecord,
+  isCheckpointName,
+} from '../domain/run/checkpoint.ts';
 import {
   claimPreparedName,
   deletePreparedSandbox,
@@ -64,13 +69,19 @@ export class Checkpoint {
   }
 }
 
-/** Saves the disk of a VM. @throws TypeError for an option, CodedError */
-export async function makeCheckpoint(
+/** Saves the disk of a VM for its program. @throws TypeError for an option, CodedError */
+export async function makeCheckpoint(...args: Parameters<typeof keepDisk>): Promise<Checkpoint> {
+  return new Checkpoint(await keepDisk(...args));
+}
+
+/** Saves the disk of a VM below the state folder. @throws TypeError for an option, CodedError */
+export async function keepDisk(
   vm: Vm,
   stateDir: string,
   hasSecrets: boolean,
   options: CheckpointOptions,
-): Promise<Checkpoint> {
+  madeBy?: CheckpointMaker,
+): Promise<PreparedSandbox> {
   checkKnown<CheckpointOptions>('the options of `checkpoint`', options, KNOWN);
   const { name, replace = false, withSecrets = false, signal = NEVER } = options;
   if (name !== undefined && (typeof name !== 'string' || !isCheckpointName(name)))
@@ -87,9 +98,9 @@ export async function makeCheckpoint(
   // This check saves a copy that would be refused. `claimPreparedName` decides between two makers.
   if (name !== undefined && !replace) refuseUsedName(stateDir, name);
   const { id, dir } = await makePreparedPlace(stateDir);
-  const record: CheckpointRecord = await vm.checkpoint({ id, dir, name, withSecrets }, signal);
+  const record: CheckpointRecord = await vm.checkpoint({ id, dir, name, withSecrets, madeBy }, signal);
   await claimPreparedName(stateDir, record, replace);
-  return new Checkpoint({ dir, record });
+  return { dir, record };
 }
 
 export function listCheckpoints(stateDir: string): readonly Checkpoint[] {

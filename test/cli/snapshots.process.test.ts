@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { Sandbox } from '../../sandbox-api/index.ts';
+import { makeStateFolder } from '../rig/runs/state-folder.ts';
 import { leaveSnapshot, SNAPSHOT_KEY as KEY } from '../rig/vms/left-snapshot.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
@@ -51,6 +53,67 @@ function leaveThree(): void {
   leaveSnapshot(dir, { key: OLD, hostBoot: 'earlier' });
 }
 
+/** Keeps the disks of simulated VMs, and returns their ids. */
+async function prepare(...names: readonly (string | undefined)[]): Promise<readonly string[]> {
+  const stateDir = makeStateFolder(join(folder, 'state'));
+  const ids: string[] = [];
+  for (const name of names) {
+    const vm = await Sandbox.launch({ mode: 'mock', stateDir, diskMib: 128 });
+    const { id } = await vm.checkpoint({ ...(name === undefined ? {} : { name }), withSecrets: name === 'secret' });
+    ids.push(id);
+    await vm.stop();
+  }
+  return ids;
+}
+
+describe('prepared sandboxes', () => {
+  test('are listed after the snapshots, shown and deleted by their name and by the beginning of their id', async () => {
+    const [deps, secret, unnamed] = await prepare('deps', 'secret', undefined);
+    leaveSnapshot(dir, { memoryMib: 192 });
+    const { stdout } = await type('snapshot', 'list');
+    expect(stdout).toMatch(new RegExp(`^deps +${deps!.slice(0, 12)} +prepared .* 128 MiB +base .* no$`, 'm'));
+    expect(stdout).toMatch(new RegExp(`^secret +${secret!.slice(0, 12)} .* yes$`, 'm'));
+    expect(stdout).toMatch(/^1 snapshot, .*\n\n.*\n[^]*\n3 prepared sandboxes, /m);
+    const { prepared } = JSON.parse((await type('snapshot', 'list', '--json')).stdout) as { prepared: object[] };
+    expect(prepared).toMatchObject([
+      { kind: 'prepared', id: deps, name: 'deps', diskMib: 128, withSecrets: false, madeBy: null },
+      { id: secret, name: 'secret', withSecrets: true },
+      { id: unnamed, name: null },
+    ]);
+    expect((await type('snapshot', 'show', 'secret')).stdout).toContain('may be on the disk');
+    expect(JSON.parse((await type('snapshot', 'show', unnamed!.slice(0, 20), '--json')).stdout)).toMatchObject({
+      id: unnamed,
+      dir: join(folder, 'state', 'prepared', unnamed!),
+    });
+    expect((await type('snapshot', 'delete', 'deps', 'none')).code).toBe(2);
+    expect((await type('snapshot', 'delete', 'deps', unnamed!, KEY)).stdout).toMatch(
+      /^deleted a1a1[^]*deleted deps \([0-9a-f]{12}\)[^]*deleted [0-9a-f]{12} /,
+    );
+    expect(readdirSync(join(folder, 'state', 'prepared'))).toEqual([secret]);
+  });
+
+  test('`snapshot create --stage` refuses what it cannot keep before it starts a VM', async () => {
+    await prepare('deps');
+    const spec = join(folder, 'spec.yaml');
+    const steps =
+      '[{ name: a, run: { program: "true" } }, { name: b, depends_on: [a], secrets: [KEY], run: { program: "true" } }]';
+    writeFileSync(spec, `api_version: v1\nkind: workflow\nname: w\nworkflow: { steps: ${steps} }\n`);
+    const create = (...args: readonly string[]): Promise<Typed> =>
+      typeWith({ KEY: 'value' }, 'snapshot', 'create', spec, ...args);
+    for (const [args, text] of [
+      [['--name', 'x'], '--name needs --stage'],
+      [['--stage', 'c'], 'the spec has no stage "c"'],
+      [['--stage', 'a', '--name', '../x'], '"../x" is not a name of a prepared sandbox'],
+      [['--stage', 'b', '--name', 'x'], 'the disk may contain secrets: its commands read `KEY` of this machine'],
+    ] as const)
+      expect(await create(...args)).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining(text) });
+    const used = await create('--stage', 'a', '--name', 'deps');
+    expect(used.stderr).toContain('there is a prepared sandbox deps (');
+    expect(used.code).not.toBe(0);
+    expect(readdirSync(join(folder, 'state', 'prepared'))).toHaveLength(1);
+  });
+});
+
 describe('`snapshot list`', () => {
   test('a host without the folder has no snapshots', async () => {
     expect(await type('snapshot', 'list')).toEqual({ code: 0, stdout: 'no snapshots\n', stderr: '' });
@@ -60,6 +123,7 @@ describe('`snapshot list`', () => {
       maxMib: 2_048,
       snapshots: [],
       omitted: 0,
+      prepared: [],
     });
   });
 

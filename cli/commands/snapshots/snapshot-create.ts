@@ -3,11 +3,13 @@ import { compileRun } from '../../../app/start/compile-run.ts';
 import { readSettings } from '../../../app/start/host-settings.ts';
 import { makeDisks } from '../../../app/start/plan-images.ts';
 import { listBaseSizes } from '../../../app/snapshots/base-sizes.ts';
+import { createUsageError } from '../../../app/app-error.ts';
 import { snapshotFolder } from '../../../setup/environment.ts';
 import { readSnapshotFolder } from '../../../setup/snapshots/snapshot-store.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { describeSize, renderBase } from '../../render/host/snapshots.ts';
+import { createPrepared } from '../../start/create-prepared.ts';
 import { showNotices } from '../../start/compile-notices.ts';
 import { resolveImagePlaces } from '../../start/run-options.ts';
 import { addBaseDirOption, parseImage, parseParam } from '../../start/spec-options.ts';
@@ -16,6 +18,10 @@ interface Options extends BaseDirOption {
   readonly json?: boolean;
   readonly param?: Record<string, string>;
   readonly image?: Record<string, string>;
+  readonly stage?: string;
+  readonly name?: string;
+  readonly replace?: boolean;
+  readonly withSecrets?: boolean;
 }
 
 export const command = defineCommand<Options>({
@@ -29,16 +35,24 @@ export const command = defineCommand<Options>({
         'use a folder, tar or OCI layout for an image name of the spec; repeatable',
         parseImage,
       )
+      .option('--stage <name>', 'run this stage in a VM and keep its disk as a prepared sandbox')
+      .option('--name <name>', 'with --stage: the name for `sandbox.snapshot` of specs')
+      .option('--replace', 'with --stage: delete an older prepared sandbox of the name')
+      .option('--with-secrets', 'with --stage: keep the disk although the VM got secrets, and mark it')
       .addHelpText(
         'after',
         `
 For each size of the VMs of a spec, a VM boots, its keeper saves it, and a second VM starts from the snapshot. No stage
 runs. VMs of one size have equal memory, vCPUs and image, and either all or none of them have read-only mounts.
-The first run of a spec makes the same snapshots.`,
+The first run of a spec makes the same snapshots.
+
+With --stage, the commands of a stage and of the earlier stages of its VM run, without a server and without a run. Their
+output goes to standard error. The disk is kept in the state folder: /workspace, the home folder, /tmp.`,
       );
     addBaseDirOption(command);
   },
   async execute([file = ''], options, context) {
+    refuseWithoutStage(options);
     const { env, stdout, stderr } = context;
     const { param: params = {}, json = false } = options;
     const baseDir = resolveBaseDir(options, context.cwd);
@@ -58,6 +72,11 @@ The first run of a spec makes the same snapshots.`,
     );
     const note = (line: string): void => void stderr.write(`==> ${line}\n`);
     await makeDisks(compiled.images, env, note);
+    if (options.stage !== undefined) {
+      const { stage, name = null, replace = false, withSecrets = false } = options;
+      const request = { plan: compiled.plan, stage, name, replace, withSecrets, baseDir: compiled.baseDir };
+      return await createPrepared(request, json, context);
+    }
     const { sizes, bootingVms } = listBaseSizes(compiled.plan);
     // Loaded here and not above: a mistake in the spec is reported without the code that starts VMs.
     const { makeBases } = await import('../../../app/snapshots/make-bases.ts');
@@ -99,6 +118,18 @@ The first run of a spec makes the same snapshots.`,
     }
   },
 });
+
+/** @throws AppError for an option that has no effect */
+function refuseWithoutStage({ stage, name, replace, withSecrets }: Options): void {
+  if (stage !== undefined) return;
+  const given = [
+    ...(name === undefined ? [] : ['--name']),
+    ...(replace === true ? ['--replace'] : []),
+    ...(withSecrets === true ? ['--with-secrets'] : []),
+  ];
+  if (given.length > 0)
+    throw createUsageError(`${given.join(', ')} needs --stage`, 'Name the stage whose disk is kept: --stage NAME');
+}
 
 /** Null: it was deleted since. */
 async function findSize(key: string, env: { readonly cacheDir: string }): Promise<number | null> {

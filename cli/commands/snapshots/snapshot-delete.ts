@@ -1,5 +1,7 @@
-import { deleteSnapshots, findSnapshot, openSnapshotFolder } from '../../../app/snapshots/find-snapshots.ts';
+import { findEntries } from '../../../app/snapshots/find-entries.ts';
+import { deleteSnapshots } from '../../../app/snapshots/find-snapshots.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
+import { deletePreparedSandbox, describePrepared } from '../../../store/prepared-sandboxes.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { shortenKey } from '../../render/host/snapshots.ts';
@@ -8,17 +10,31 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   takesAnyStateFormat: true,
   beforeFirst: 'List snapshots: voidbox snapshot list',
   configure: (command) => {
-    command.argument('<key...>', 'keys of snapshots, or unique prefixes');
+    command.argument('<key...>', 'keys of snapshots, names or ids of prepared sandboxes, or unique prefixes');
   },
   async execute(prefixes, options, { env, stdout }) {
-    const { dir, snapshots } = await openSnapshotFolder(env);
     // A mistake in one key deletes no snapshot.
-    const chosen = [...new Set(prefixes.map((prefix) => findSnapshot(snapshots, prefix)))];
-    const deleted = await deleteSnapshots(dir, chosen);
+    const chosen = await findEntries(env, prefixes);
+    const snapshots = new Set(chosen.flatMap((kept) => (kept.kind === 'snapshot' ? [kept.snapshot] : [])));
+    const [{ dir } = { dir: '' }] = chosen.flatMap((kept) => (kept.kind === 'snapshot' ? [kept] : []));
+    const deleted = await deleteSnapshots(dir, [...snapshots]);
+    const prepared = new Map(
+      chosen.flatMap((kept) => (kept.kind === 'prepared' ? [[kept.prepared.dir, kept.prepared.record] as const] : [])),
+    );
+    for (const path of prepared.keys()) await deletePreparedSandbox(path);
+    const gone = [
+      ...deleted.map(({ kind, key, sizeBytes }) => ({ kind, key, sizeBytes, shown: shortenKey(key) })),
+      ...[...prepared.values()].map((record) => ({
+        kind: 'prepared',
+        key: record.id,
+        sizeBytes: record.usedBytes,
+        shown: describePrepared(record),
+      })),
+    ];
     await stdout.write(
       options.json
-        ? `${JSON.stringify({ deleted: deleted.map(({ kind, key, sizeBytes }) => ({ kind, key, sizeBytes })) })}\n`
-        : deleted.map(({ key, sizeBytes }) => `deleted ${shortenKey(key)} (${formatBytes(sizeBytes)})\n`).join(''),
+        ? `${JSON.stringify({ deleted: gone.map(({ kind, key, sizeBytes }) => ({ kind, key, sizeBytes })) })}\n`
+        : gone.map(({ shown, sizeBytes }) => `deleted ${shown} (${formatBytes(sizeBytes)})\n`).join(''),
     );
     return EXIT.success;
   },

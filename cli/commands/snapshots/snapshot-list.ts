@@ -1,6 +1,8 @@
+import { listPrepared } from '../../../app/snapshots/find-entries.ts';
 import { openSnapshotFolder } from '../../../app/snapshots/find-snapshots.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
+import { renderPreparedList, toPreparedJson } from '../../render/host/prepared-sandboxes.ts';
 import { renderSnapshotList } from '../../render/host/snapshots.ts';
 import { toSnapshotJson } from '../../render/host/snapshot-json.ts';
 
@@ -8,22 +10,20 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   takesAnyStateFormat: true,
   configure: () => undefined,
   async execute(_args, options, { env, stdout, stderr, advise, now }) {
+    const prepared = listPrepared(env);
     const report = await openSnapshotFolder(env);
     const maxMib = env.snapshots?.maxMib ?? null;
     if (options.json) {
       const { dir, snapshots, omitted } = report;
       await stdout.write(
-        `${JSON.stringify({ dir, isOn: env.snapshots !== null, maxMib, snapshots: snapshots.map(toSnapshotJson), omitted })}\n`,
+        `${JSON.stringify({ dir, isOn: env.snapshots !== null, maxMib, snapshots: snapshots.map(toSnapshotJson), omitted, prepared: prepared.sandboxes.map(toPreparedJson) })}\n`,
       );
       return EXIT.success;
     }
-    const lines = renderSnapshotList(report, {
-      style: stdout.style,
-      width: stdout.width(),
-      nowMs: now().getTime(),
-      maxMib,
-    });
-    await stdout.write(`${lines.join('\n')}\n`);
+    const layout = { style: stdout.style, width: stdout.width(), nowMs: now().getTime() };
+    const lines = renderSnapshotList(report, { ...layout, maxMib });
+    const kept = renderPreparedList(prepared, layout);
+    await stdout.write(`${[...lines, ...(kept.length === 0 ? [] : ['', ...kept])].join('\n')}\n`);
     if (env.snapshots === null) await stderr.write('Snapshots are off (VOIDBOX_SNAPSHOTS=off): each VM boots.\n');
     else if (report.snapshots.some(({ state }) => state !== 'usable'))
       await stderr.write(advise('Delete damaged snapshots and those of earlier boots: voidbox prune\n'));
