@@ -162,7 +162,8 @@ export interface Sandbox {
   /**
    * Saves the VM's disk. The guest's file system is frozen while the disk is copied, and the VM then continues. Memory,
    * `/dev/shm` and processes are not saved.
-   * @throws CodedError `vm/busy` if a command runs in the VM or another checkpoint of it is made; `vm/checkpoint-failed`
+   * @throws CodedError `vm/busy` if a command runs in the VM or starts before the copy is complete, or if another
+   * checkpoint of the VM is made; `vm/checkpoint-failed`
    * if the guest did not freeze its file system, or continued before the copy was complete; `store/io` if the host
    * cannot write the copy or `dir` exists
    */

@@ -199,7 +199,8 @@ export const ERROR_CODES = {
   'vm/busy': {
     kind: 'world',
     retry: 'never',
-    summary: 'A checkpoint of a VM was refused because a command runs in the VM or another checkpoint of it is made.',
+    summary:
+      'A checkpoint of a VM was not made, because a command ran or started in the VM, or another checkpoint of it was made.',
     remedy: 'Wait until each command of the VM has ended, or end it. Then make the checkpoint again.',
   },
   'vm/checkpoint-failed': {

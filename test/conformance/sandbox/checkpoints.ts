@@ -299,6 +299,17 @@ export const CHECKPOINTS: readonly Behaviour[] = [
         stop.abort(new Error('enough'));
         await assert.rejects(making);
         assert.deepEqual(await readdir(folder), []);
+        // A command does not wait for a checkpoint, which either was complete before or is refused.
+        const raced = vm.checkpoint({ dir: join(folder, 'raced'), withSecrets: false }, limit()).then(
+          () => 'made',
+          (error: unknown) => (isCodedError(error) ? error.code : String(error)),
+        );
+        const startedAtMs = Date.now();
+        await textOf(vm, script('echo begun > /workspace/begun && sync'));
+        assert.ok(Date.now() - startedAtMs < 15_000, 'the command waited for the checkpoint');
+        assert.match(await raced, /^(?:made|vm\/busy)$/);
+        await deleteCheckpoint(join(folder, 'raced'));
+        assert.deepEqual(await readdir(folder), []);
         await textOf(vm, script('echo again > /workspace/again && sync'));
         await vm.checkpoint({ dir, withSecrets: false }, limit());
       });

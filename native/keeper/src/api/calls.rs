@@ -149,10 +149,6 @@ async fn start_exec(keeper: &Rc<Keeper>, head: &Head, start: StartExec) -> Resul
     if keeper.execs.borrow().contains_key(&start.exec_key) {
         return Ok(json!({ "known": true }));
     }
-    if keeper.is_checkpointing.get() {
-        let message = format!("{} waits: a checkpoint of the VM is made", start.exec_key);
-        return Err(Failure::new(Code::VmBusy, message));
-    }
     let key = start.exec_key.clone();
     let folder = exec::folder(&keeper.dir.file(EXECS), &key);
     let exec = Exec::start(
@@ -163,6 +159,7 @@ async fn start_exec(keeper: &Rc<Keeper>, head: &Head, start: StartExec) -> Resul
         &link,
     )?;
     keeper.execs.borrow_mut().insert(key, exec);
+    keeper.exec_starts.send_modify(|count| *count += 1);
     Ok(json!({ "known": false }))
 }
 

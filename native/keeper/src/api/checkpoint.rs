@@ -42,7 +42,7 @@ pub async fn make(
             failed("the guest's agent is of an earlier build and cannot freeze its disk").into(),
         );
     }
-    let _one = Turn::take(keeper)?;
+    let turn = Turn::take(keeper)?;
     let scratch = keeper.dir.file(SCRATCH);
     let source = disk_copy::open(&scratch)
         .map_err(|error| Failure::run_dir("opening the scratch disk", &error))?;
@@ -59,12 +59,14 @@ pub async fn make(
                 return Err(failed(format!("the guest did not freeze its disk within {limit} s")).into());
             }
         }),
+        failure = turn.command_starts() => return Err(failure.into()),
         () = client.left() => return Err(Interrupted::Gone),
     }
     let since = Instant::now();
     let copying = unfinished.copy(source);
     let way = tokio::select! {
         biased;
+        failure = turn.command_starts() => return Err(failure.into()),
         failure = frozen.let_go() => return Err(explain(failure).into()),
         () = client.left() => return Err(Interrupted::Gone),
         copied = copying => copied
@@ -103,8 +105,12 @@ fn explain(failure: Failure) -> Failure {
     }
 }
 
-/// The only checkpoint of the VM; no command starts until this is dropped.
-struct Turn(Rc<Keeper>);
+/// The only checkpoint of the VM, of a time in which no command runs.
+struct Turn {
+    keeper: Rc<Keeper>,
+    /// The number of commands that were started before.
+    starts: u64,
+}
 
 impl Turn {
     fn take(keeper: &Rc<Keeper>) -> Result<Self, Failure> {
@@ -118,13 +124,27 @@ impl Turn {
         }
         keeper.is_checkpointing.set(true);
         drop(execs);
-        Ok(Self(keeper.clone()))
+        Ok(Self {
+            keeper: keeper.clone(),
+            starts: *keeper.exec_starts.borrow(),
+        })
+    }
+
+    /// Returns once a command starts. It does not wait for the copy: its stage is worth more than a checkpoint.
+    async fn command_starts(&self) -> Failure {
+        let mut starts = self.keeper.exec_starts.subscribe();
+        // The sender lives as long as the keeper.
+        let _ = starts.wait_for(|count| *count != self.starts).await;
+        Failure::new(
+            Code::VmBusy,
+            "a command started in the VM before the copy was complete",
+        )
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.is_checkpointing.set(false);
+        self.keeper.is_checkpointing.set(false);
     }
 }
 

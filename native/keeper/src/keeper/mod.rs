@@ -66,8 +66,10 @@ pub struct Keeper {
     pub fence: watch::Sender<u64>,
     pub phase: watch::Sender<Phase>,
     pub execs: RefCell<HashMap<String, Rc<Exec>>>,
-    /// True while a checkpoint is made; no command starts then.
+    /// True while a checkpoint is made.
     pub is_checkpointing: Cell<bool>,
+    /// The number of commands that were started. Each one ends a checkpoint whose copy is not complete.
+    pub exec_starts: watch::Sender<u64>,
     pub budget: Rc<SpoolBudget>,
     pub boots: Cell<u32>,
     pub boot_ms: Cell<Option<u64>>,
@@ -116,6 +118,7 @@ impl Keeper {
             phase: watch::Sender::new(Phase::Booting),
             execs: RefCell::default(),
             is_checkpointing: Cell::new(false),
+            exec_starts: watch::Sender::new(0),
             budget: Rc::new(SpoolBudget::new(config.spool_max_bytes)),
             boots: Cell::new(0),
             boot_ms: Cell::new(None),
