@@ -45,6 +45,12 @@ const MUTANTS: readonly Mutant[] = [
     of: /^(?!session)/,
   },
   {
+    what: 'repeats the steps that the next VM of a lost one holds',
+    from: /const held = new Set\(holds\?\.map\(/,
+    to: 'const held = new Set([].map(',
+    of: /^saved/,
+  },
+  {
     what: 'opens a window for every second item',
     from: /const STAGES_IN_WINDOW = 2_500;/,
     to: 'const STAGES_IN_WINDOW = 2;',
