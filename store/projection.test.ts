@@ -327,6 +327,59 @@ describe('projection', () => {
     ]);
   });
 
+  test('a VM that begins with a checkpoint opens only stages that have not begun in it', () => {
+    const next = { vmKey: 'r/main/2', scope: 'main', generation: 2 };
+    const facts = {
+      backend: 'mock',
+      vmm: 'mock',
+      isolation: 'none',
+      accelerator: 'mock',
+      kernel: '',
+      jail: '',
+    } as const;
+    const view = viewAfter([
+      ADMITTED,
+      { type: 'vm-starting', ...VM },
+      { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: stageResult('a/0/1') },
+      { type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 },
+      { type: 'stage-started', stage: 'c', execKey: 'c/0/1', attempt: 1 },
+      { type: 'vm-lost', ...VM, reason: 'killed' },
+      { type: 'vm-starting', ...next },
+      { type: 'vm-ready', ...next, ...facts, bootMs: 1, resumedAfter: 'a' },
+      { type: 'stage-started', stage: 'c', execKey: 'c/0/2', attempt: 2 },
+      {
+        type: 'scope-restarted',
+        scope: 'main',
+        reason: 'killed',
+        stages: ['b', 'c'],
+        attempts: [1, 1],
+        kept: ['a'],
+      },
+    ]);
+    expect(view.stages.map(({ state, attempt }) => [state, attempt])).toEqual([
+      ['succeeded', 1],
+      ['retrying', 1],
+      ['running', 2],
+    ]);
+    expect(view.vms.at(-1)).toMatchObject({ state: 'ready', resumedAfter: 'a' });
+    expect(view.notices.map(({ message }) => message)).toEqual([
+      'VM scope main starts again (killed); stages that run again: b, c; a checkpoint holds a',
+    ]);
+  });
+
+  test('a checkpoint that could not be made is a warning', () => {
+    const saved = { ...VM, stage: 'a', execKey: 'a/0/1' };
+    const view = viewAfter([
+      ADMITTED,
+      { type: 'checkpoint-made', ...saved, checkpoint: 'x', usedBytes: 1, tookMs: 1 },
+      { type: 'checkpoint-failed', ...saved, reason: 'the disk is full' },
+    ]);
+    expect(view.notices).toMatchObject([
+      { level: 'warning', message: 'no checkpoint was made after stage a: the disk is full' },
+    ]);
+  });
+
   test('a shared VM that starts again opens its stages, and a restart that comes late does not', () => {
     const restarted: RunEventBody = {
       type: 'scope-restarted',

@@ -213,6 +213,8 @@ export interface VmView {
   readonly start: VmStartKind | null;
   /** The key of the snapshot from which it began; null: it booted. */
   readonly snapshot: string | null;
+  /** The step after which the checkpoint was made with which its disk began. Absent: its disk was empty. */
+  readonly resumedAfter?: string;
   /** Why it was lost. */
   readonly reason: string | null;
   /** The activity of its door. Absent: no activity yet, or the VM has no door. */

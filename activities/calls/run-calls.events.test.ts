@@ -1,6 +1,7 @@
 /** Events in a call: only the events that the run's workflow makes are accepted. */
 import { describe, expect, test } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
+import { planOf } from '../../test/machine/plan-of.ts';
 import { as, eventOf, finish, inVm, own, REF, useRunCalls } from '../../test/rig/runs/run-calls.ts';
 
 const rig = useRunCalls();
@@ -36,6 +37,34 @@ describe('events of a call', () => {
       events: taken,
     });
     expect((await as('run', () => inVm(rig.calls, { ...own, events: taken }))).events).toEqual(taken);
+  });
+
+  const resumed = (more: object) =>
+    eventOf('run/scope-restarted/_shared/0', {
+      type: 'scope-restarted',
+      scope: '_shared',
+      reason: 'x',
+      stages: ['two'],
+      attempts: [1],
+      kept: ['one'],
+      ...more,
+    });
+
+  test('that keep stages are accepted of a scope that is saved after each step', async () => {
+    await rig.admit('saved', {}, planOf('one two>one', { shared: 'one two', saved: true }));
+    const append = (runId: string, event: NewRunEvent) => as(runId, () => rig.calls.append({ runId, events: [event] }));
+    expect((await append('saved', resumed({}))).events).toEqual([resumed({})]);
+    for (const wrong of [
+      { kept: ['evil'] },
+      { kept: 'one' },
+      { attempts: [] },
+      { attempts: ['1'] },
+      { attempts: 1 },
+    ] as const)
+      await expect(append('saved', resumed(wrong)), JSON.stringify(wrong)).rejects.toMatchObject({
+        code: 'call/refused',
+      });
+    await expect(append('run', resumed({}))).rejects.toMatchObject({ code: 'call/refused' });
   });
 
   test('are accepted without unknown fields', async () => {

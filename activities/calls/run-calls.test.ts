@@ -220,6 +220,19 @@ describe('a call for a VM', () => {
     });
   });
 
+  test('that resumes is built only for a scope that is saved after each step', async () => {
+    const call = { scope: '_shared', generation: 1, resumes: true };
+    await rig.admit('saved', {}, planOf('one two>one', { shared: 'one two', saved: true }));
+    for (const made of [rig.calls.acquire, rig.calls.release])
+      expect(await as('saved', () => made({ runId: 'saved', ...call }))).toMatchObject({ resumes: true });
+    await expect(as('run', () => rig.calls.acquire({ runId: 'run', ...call }))).rejects.toThrow(
+      /scope _shared has no checkpoints to resume from/,
+    );
+    await expect(
+      as('saved', () => rig.calls.release({ runId: 'saved', ...call, resumes: 'yes' })),
+    ).rejects.toMatchObject({ code: 'call/refused' });
+  });
+
   test('that belongs to a stage is refused', async () => {
     await expect(as('run', () => rig.calls.acquire({ runId: 'run', scope: 'own', generation: 0 }))).rejects.toThrow(
       /belongs to its only stage/,

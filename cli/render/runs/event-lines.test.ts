@@ -269,6 +269,43 @@ describe('states', () => {
       'vm shared starts again with a, b: vm/lost: killed',
     ],
     [
+      {
+        type: 'scope-restarted',
+        scope: 'shared',
+        reason: 'vm/lost: killed',
+        stages: ['b'],
+        attempts: [1],
+        kept: ['a'],
+      },
+      'vm shared starts again with b, and keeps a: vm/lost: killed',
+    ],
+    [
+      {
+        type: 'checkpoint-made',
+        vmKey: 'r/shared/0',
+        scope: 'shared',
+        generation: 0,
+        stage: 'a',
+        execKey: 'a/0/1',
+        checkpoint: 'x',
+        usedBytes: 2_097_152,
+        tookMs: 40,
+      },
+      'checkpoint after a: 2.0 MiB in 40 ms',
+    ],
+    [
+      {
+        type: 'checkpoint-failed',
+        vmKey: 'r/shared/0',
+        scope: 'shared',
+        generation: 0,
+        stage: 'a',
+        execKey: 'a/0/1',
+        reason: 'the disk\u001b[31m is full',
+      },
+      'no checkpoint after a: the disk is full',
+    ],
+    [
       { type: 'scope-restarted', scope: 'shared', reason: 'vm/lost: killed', stages: [] },
       'vm shared starts again: vm/lost: killed',
     ],

@@ -133,8 +133,9 @@ function renderVms(view: RunView, style: Style): string[] {
       vm.bootMs === null
         ? ''
         : `, ${vm.start === 'snapshot' ? 'started from a snapshot' : 'booted'} in ${formatDurationMs(vm.bootMs)}`;
+    const disk = vm.resumedAfter === undefined ? '' : `, with the checkpoint after ${sanitizeLine(vm.resumedAfter)}`;
     return style.dim(
-      `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${describeVmFacts(vm)}${boot}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
+      `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${describeVmFacts(vm)}${boot}${disk}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
     );
   });
   return ['', ...lines];
