@@ -10,7 +10,7 @@ import { brokenArtifacts, fileLeftovers, folderFindings, unfinishedFolderFinding
 import type { Phases } from './phases.ts';
 import { isDeserted, JailedProcesses, strayProcesses, targetsOf } from './processes.ts';
 import type { Random } from './random.ts';
-import { boxes, cancelled, lines, mounts, shared, type Story } from './story.ts';
+import { boxes, cancelled, lines, mounts, saved, shared, type Story } from './story.ts';
 import {
   describeBlow,
   describeDamage,
@@ -105,6 +105,7 @@ function storiesOf(random: Random): readonly Story[] {
   const all = [
     () => lines(),
     () => shared(),
+    () => saved(),
     () => boxes(),
     () => mounts(),
     () => cancelled(random.between(2_000, 12_000)),

@@ -112,6 +112,41 @@ workflow:
   };
 }
 
+/** Steps in one VM that is saved after each of them: however often it is lost, each step has left its line once. */
+export function saved(): Story {
+  const count = 15;
+  const steps = ['first', 'second', 'third'];
+  const run = (step: string): string =>
+    `run: { program: sh, args: [-c, "echo ${step} >> /workspace/starts; i=0; while [ $i -lt ${count} ]; do i=$((i+1)); echo ${step} $i; sleep 0.08; done"] }`;
+  return {
+    ...EMPTY,
+    name: 'saved',
+    spec: `api_version: v1
+kind: workflow
+name: saved
+sandbox: { ${SANDBOX} }
+workflow:
+  checkpoint: each-step
+  steps:
+    - { name: first, ${run('first')} }
+    - { name: second, depends_on: [first], ${run('second')} }
+    - { name: third, depends_on: [second], ${run('third')} }
+    - { name: last, depends_on: [third], run: { program: cat, args: [/workspace/starts] } }
+`,
+    stages: [
+      ...steps.map((stage) => ({
+        stage,
+        scope: '_shared',
+        stdout: numbered(stage, count),
+        stderr: '',
+        failing: null,
+      })),
+      { stage: 'last', scope: '_shared', stdout: 'first\nsecond\nthird\n', stderr: '', failing: null },
+    ],
+    result: 'first\nsecond\nthird\n',
+  };
+}
+
 /** Boxes with a VM each, that pass each other JSON and a folder. */
 export function boxes(): Story {
   const carried = '[{"name":"left","output":"left says 42\\n"},{"name":"right","output":{"says":43}}]';
