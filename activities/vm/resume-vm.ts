@@ -10,7 +10,7 @@ import type { ActivityDeps } from '../deps.ts';
 import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { StepCheckpoint } from '../ports/step-checkpoints.ts';
 import { readResult } from '../attempt/record.ts';
-import { markHeldAttempts } from './save-step.ts';
+import { markHeldAttempts, readHeldAttempts } from './save-step.ts';
 
 /** The disk with which a VM begins. */
 export interface VmStart {
@@ -104,7 +104,9 @@ export async function launchWith(
   if (checkpoint === null) return { sandbox: await backend.launch(key, spec, signal), start };
   try {
     const sandbox = await backend.launch(key, { ...spec, from: checkpoint.dir }, signal);
-    await markHeldAttempts(deps.marks, key, sandbox.facts, holds);
+    // After a reset of the run, the VM may hold later attempts too.
+    if ((await readHeldAttempts(deps.marks, key, sandbox.facts)).length === 0)
+      await markHeldAttempts(deps.marks, key, sandbox.facts, holds);
     return { sandbox, start };
   } catch (error) {
     if (!isCodedError(error)) throw error;
