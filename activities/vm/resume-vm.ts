@@ -99,6 +99,7 @@ export async function launchWith(
   deps: Deps,
   { backend, key, spec, signal }: LaunchOf,
   start: VmStart,
+  isFirst = true,
 ): Promise<StartedVm> {
   const { checkpoint, holds } = start;
   if (checkpoint === null) return { sandbox: await backend.launch(key, spec, signal), start };
@@ -113,11 +114,11 @@ export async function launchWith(
     if (error.code === 'vm/checkpoint-unfit') {
       await deps.checkpoints?.delete(key, checkpoint.number);
       const next = await chooseAmong(deps, key, [error.message]);
-      return await launchWith(deps, { backend, key, spec, signal }, next);
+      return await launchWith(deps, { backend, key, spec, signal }, next, false);
     }
-    // A VM that was ready has its loss from something else.
+    // A VM that was ready has its loss from something else, and a launch that did not fit may have used the key up.
     const ready = EVENT_ID.vm(formatVmKey(key), 'ready');
-    if (isLostVm(error.code) && (await deps.events.find(key.runId, ready)) === null)
+    if (isFirst && isLostVm(error.code) && (await deps.events.find(key.runId, ready)) === null)
       await deps.checkpoints?.delete(key, checkpoint.number);
     throw error;
   }

@@ -64,6 +64,7 @@ function failing(what: 'checkpoint' | 'launch', code: ErrorCode): Partial<Activi
     ...rig.backend,
     async launch(key, spec, signal) {
       if (what === 'launch' && spec.from !== undefined) {
+        await rig.backend.launch(key, { ...spec, from: undefined }, signal);
         // Such a launch uses the key up.
         await rig.backend.release(key);
         throw new CodedError(code, `the launch fails with ${code}`);
@@ -244,6 +245,17 @@ describe('the VM after a lost one', () => {
     }
     expect(await acquire(broken, scoped(3, true))).not.toHaveProperty('holds');
     await releaseVm(broken, scoped(3));
+  });
+
+  test('that does not fit the newest checkpoint begins with the one before, also if its key is used up', async () => {
+    const deps = rig.processDeps();
+    await twoSteps(deps);
+    const broken = rig.processDeps(failing('launch', 'vm/checkpoint-unfit'));
+    await expect(acquire(broken, scoped(1, true))).rejects.toMatchObject({ type: 'vm/lost' });
+    await releaseVm(broken, scoped(1, true));
+    expect((await deps.checkpoints!.list(keyOf(0))).whole).toMatchObject([{ after: 'a' }]);
+    expect((await acquire(deps, scoped(2, true))).holds).toEqual(held('a'));
+    await releaseVm(deps, scoped(2));
   });
 
   test('begins with an empty disk if the answer of another host is a lease for that host', async () => {
