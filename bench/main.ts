@@ -23,7 +23,7 @@ import { memoryFigure } from './figures/memory.ts';
 import { recoveryFigure } from './figures/recovery.ts';
 import { soakFigure } from './figures/soak.ts';
 import { stageFigure, wideFigure } from './figures/stages.ts';
-import { stepCheckpointFigure } from './figures/step-checkpoints.ts';
+import { measureStepCheckpoints } from './figures/step-checkpoints.ts';
 import { transitionFigure } from './figures/transitions.ts';
 import { validationFigure } from './figures/validation.ts';
 import { bootFigure, execFigure, fileFigure } from './figures/vms.ts';
@@ -49,7 +49,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   validation: validationFigure,
   recovery: recoveryFigure,
   soak: soakFigure,
-  checkpoints: stepCheckpointFigure,
+  checkpoints: measureStepCheckpoints,
 };
 
 async function main(): Promise<void> {

@@ -19,7 +19,7 @@ export interface SavedArmOptions {
   readonly writtenMb: number;
 }
 
-export async function savedArm(options: SavedArmOptions): Promise<Arm<'msPerStep'>> {
+export async function createSavedArm(options: SavedArmOptions): Promise<Arm<'msPerStep'>> {
   const client = new Client({ connection: await Connection.connect({ address: options.address }) });
   return {
     name: options.name,
@@ -28,7 +28,7 @@ export async function savedArm(options: SavedArmOptions): Promise<Arm<'msPerStep
       const handle = await client.workflow.start('voidboxRun', {
         taskQueue: 'voidbox',
         workflowId: runId,
-        args: [{ spec: specOf(options) }],
+        args: [{ spec: writeSpec(options) }],
       });
       await handle.result();
       const ends: number[] = [];
@@ -44,7 +44,7 @@ export async function savedArm(options: SavedArmOptions): Promise<Arm<'msPerStep
   };
 }
 
-function specOf({ checkpoint, writtenMb }: SavedArmOptions): string {
+function writeSpec({ checkpoint, writtenMb }: SavedArmOptions): string {
   const steps = Array.from({ length: SAVED_STEPS }, (_, index) => {
     const write = `"dd if=/dev/urandom of=/workspace/data bs=1M count=${writtenMb}"`;
     const run = index === 0 && writtenMb > 0 ? `{ program: sh, args: [-c, ${write}] }` : '{ program: "true" }';

@@ -218,7 +218,7 @@ export const SANDBOX = {
       as: 'snapshot',
       type: { is: 'text', holds: 'text', plain: true, filled: 'name a prepared sandbox, write none, or remove it' },
       mistaken: ['snapshots', 'from_snapshot', 'restore_from'],
-      otherwise: 'an empty disk, and a [snapshot](snapshots.md) of its host, if there is one',
+      otherwise: 'an empty disk, and a [snapshot](snapshots.md) if its host has one',
       doc: 'The VM starts with the disk of this [prepared sandbox](snapshots.md#checkpoints-and-prepared-sandboxes): its name, or the beginning of its id. `none`: the VM boots, and no snapshot is made of it.',
       example: 'node-deps',
     },

@@ -125,7 +125,7 @@ export const WORKFLOW = {
       type: { is: 'word', words: CHECKPOINTS },
       mistaken: ['checkpoints'],
       default: 'off',
-      doc: 'With `each-step`, a lost VM repeats only later steps. See [Checkpoints of steps](snapshots.md#checkpoints-of-steps).',
+      doc: '`each-step`: a lost VM repeats only later steps. See [Checkpoints of steps](snapshots.md#checkpoints-of-steps).',
       example: 'each-step',
     },
   },

@@ -131,7 +131,7 @@ function compileNeeds(
   baseDir: string | null,
   problems: Problems,
 ): Pick<SandboxPlan, 'needs'> {
-  const image = (): Partial<SandboxNeeds> => {
+  const readImage = (): Partial<SandboxNeeds> => {
     const said = own?.image ?? base?.image ?? null;
     if (said === null || said.value === '' || isOwnImage(said.value)) return {};
     const isPath = isImagePath(said.value);
@@ -153,7 +153,7 @@ function compileNeeds(
   };
   warnOfGuestImage(own?.guestImage ?? base?.guestImage ?? null, problems);
   const needs: SandboxNeeds = {
-    ...image(),
+    ...readImage(),
     ...file('kernel'),
     ...file('initramfs'),
   };
