@@ -19,7 +19,7 @@ export interface SavedArmOptions {
   readonly writtenMb: number;
 }
 
-export async function createSavedArm(options: SavedArmOptions): Promise<Arm<'msPerStep'>> {
+export async function createSavedArm(options: SavedArmOptions): Promise<Arm<'msPerStep' | 'copyMs'>> {
   const client = new Client({ connection: await Connection.connect({ address: options.address }) });
   return {
     name: options.name,
@@ -32,14 +32,15 @@ export async function createSavedArm(options: SavedArmOptions): Promise<Arm<'msP
       });
       await handle.result();
       const ends: number[] = [];
-      let checkpoints = 0;
+      const copies: number[] = [];
       for await (const { atMs, body } of options.reader.read(runId, 0, { output: false })) {
         if (body.type === 'stage-finished') ends.push(atMs);
-        if (body.type === 'checkpoint-made') checkpoints += 1;
+        if (body.type === 'checkpoint-made') copies.push(body.tookMs);
       }
       const wanted = options.checkpoint === 'off' ? 0 : SAVED_STEPS;
-      if (checkpoints !== wanted) throw new Error(`${options.name}: ${checkpoints} checkpoints, not ${wanted}`);
-      return { msPerStep: (ends.at(-1)! - ends[0]!) / (SAVED_STEPS - 1) };
+      if (copies.length !== wanted) throw new Error(`${options.name}: ${copies.length} checkpoints, not ${wanted}`);
+      const copyMs = copies.reduce((sum, tookMs) => sum + tookMs, 0) / Math.max(1, copies.length);
+      return { msPerStep: (ends.at(-1)! - ends[0]!) / (SAVED_STEPS - 1), copyMs };
     },
   };
 }

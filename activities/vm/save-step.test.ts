@@ -155,6 +155,30 @@ describe('a step', () => {
     await releaseVm(deps, scoped(0));
   });
 
+  test('is not saved beside a command of a person, and an event names it', async () => {
+    mayEnd = false;
+    const deps = rig.processDeps();
+    await acquire(deps, scoped(0));
+    const backend: SandboxBackend = {
+      ...rig.backend,
+      async launch(key, spec, signal) {
+        const sandbox = await rig.backend.launch(key, spec, signal);
+        const limits = { timeoutMs: 60_000, maxOutputBytes: 1_024 };
+        await sandbox.exec(
+          { key: 'by-ada', program: 'hold', args: [], env: {}, cwd: '/workspace', stdin: null, ...limits },
+          signal,
+        );
+        return sandbox;
+      },
+    };
+    expect((await begin({ ...deps, backendFor: () => backend }, step('a')).result).outcome).toBe('succeeded');
+    expect(await bodiesOf('checkpoint-failed')).toMatchObject([
+      { stage: 'a', reason: 'the command by-ada of a person runs in the VM' },
+    ]);
+    mayEnd = true;
+    await releaseVm(deps, scoped(0));
+  });
+
   test('is not saved beside a command that began during the copy', async () => {
     mayEnd = false;
     const deps = rig.processDeps();

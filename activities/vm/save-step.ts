@@ -66,10 +66,11 @@ export async function saveAfterStep(vm: AttemptVm, { outcome }: Pick<StageResult
     // A worker that takes the attempt over finds it saved.
     if (held.some((each) => isSame(each, own))) return;
     const holds = [...held, own];
-    const other = await findOtherCommand(sandbox, holds);
-    if (other === null) await tryToSave(vm, checkpoints, holds);
-    else if (parseExecKey(other) === null) await writeFailure(vm, `the command ${other} of a person runs in the VM`);
-    await markHeldAttempts(marks, vmKey, sandbox.facts, holds);
+    const event = await tryToSave(vm, checkpoints, holds);
+    await Promise.all([
+      markHeldAttempts(marks, vmKey, sandbox.facts, holds),
+      event === null ? undefined : appendEvent(vm, event),
+    ]);
   });
 }
 
@@ -88,16 +89,24 @@ async function findOtherCommand(sandbox: Sandbox, holds: readonly HeldAttempt[])
   return other?.key ?? null;
 }
 
-async function tryToSave(vm: AttemptVm, checkpoints: StepCheckpoints, holds: readonly HeldAttempt[]): Promise<void> {
+/** Returns the event about it; null: another step runs in the VM. */
+async function tryToSave(
+  vm: AttemptVm,
+  checkpoints: StepCheckpoints,
+  holds: readonly HeldAttempt[],
+): Promise<SaveEvent | null> {
   try {
-    const body = await save(vm, checkpoints, holds);
-    if (body !== null) await appendEvent(vm, 'checkpoint', body);
+    return await save(vm, checkpoints, holds);
   } catch (error) {
     vm.life.detached.throwIfAborted();
     if (!isCodedError(error) || error.code === 'fence/stale' || (endsVm(error.code) && error.code !== 'host/disk-full'))
       throw error;
-    // A command has started, whose step saves the disk at its end.
-    if (error.code !== 'vm/busy') await writeFailure(vm, error.message);
+    if (error.code !== 'vm/busy') return describeFailure(vm, error.message);
+    // A step saves the disk at its end.
+    const other = await findOtherCommand(vm.sandbox, holds);
+    return other !== null && parseExecKey(other) === null
+      ? describeFailure(vm, `the command ${other} of a person runs in the VM`)
+      : null;
   }
 }
 
@@ -105,14 +114,11 @@ async function save(
   vm: AttemptVm,
   checkpoints: StepCheckpoints,
   holds: readonly HeldAttempt[],
-): Promise<RunEventBody | null> {
+): Promise<SaveEvent | null> {
   const { request, vmKey, sandbox, life, deps } = vm;
-  const obstacle = checkpoints.findObstacle((await sandbox.usage()).diskBytes);
-  if (obstacle !== null) {
-    await writeFailure(vm, obstacle);
-    return null;
-  }
-  const { number, dir } = await checkpoints.prepare(vmKey);
+  const [{ diskBytes }, { number, dir }] = await Promise.all([sandbox.usage(), checkpoints.prepare(vmKey)]);
+  const obstacle = checkpoints.findObstacle(diskBytes);
+  if (obstacle !== null) return describeFailure(vm, obstacle);
   const beganAtMs = deps.now();
   const { id, usedBytes } = await sandbox.checkpoint(
     {
@@ -122,31 +128,31 @@ async function save(
     },
     life.detached,
   );
-  // A command that began during the copy may have left half of its work in it.
+  const tookMs = deps.now() - beganAtMs;
+  // The disk may hold half of the work of a command that began before or during the copy.
   if ((await findOtherCommand(sandbox, holds)) !== null) {
     await checkpoints.delete(vmKey, number);
     return null;
   }
   const after = request.stage.id;
   await checkpoints.keep(vmKey, { number, id, usedBytes, after, generations: [vmKey.generation], holds });
-  return { type: 'checkpoint-made', ...describeSave(vm), checkpoint: id, usedBytes, tookMs: deps.now() - beganAtMs };
+  return { type: 'checkpoint-made', ...describeSave(vm), checkpoint: id, usedBytes, tookMs };
 }
+
+type SaveEvent = Extract<RunEventBody, { type: 'checkpoint-made' | 'checkpoint-failed' }>;
 
 function describeSave({ request, vmKey }: AttemptVm) {
   const { scope, generation } = vmKey;
   return { vmKey: formatVmKey(vmKey), scope, generation, stage: request.stage.id, execKey: request.execKey };
 }
 
-async function writeFailure(vm: AttemptVm, reason: string): Promise<void> {
-  await appendEvent(vm, 'no-checkpoint', {
-    type: 'checkpoint-failed',
-    ...describeSave(vm),
-    reason: sanitizeLine(vm.redactor.text(reason)),
-  });
+function describeFailure(vm: AttemptVm, reason: string): SaveEvent {
+  return { type: 'checkpoint-failed', ...describeSave(vm), reason: sanitizeLine(vm.redactor.text(reason)) };
 }
 
-async function appendEvent(vm: AttemptVm, what: 'checkpoint' | 'no-checkpoint', body: RunEventBody): Promise<void> {
+async function appendEvent(vm: AttemptVm, body: SaveEvent): Promise<void> {
   const { deps, request, sandbox } = vm;
-  const writer = { execKey: request.execKey, fence: sandbox.facts.fence };
-  await deps.events.append(request.runId, [attemptEvent(vm, EVENT_ID.attempt(request.execKey, what), body)], writer);
+  const { execKey } = request;
+  const id = EVENT_ID.attempt(execKey, body.type === 'checkpoint-made' ? 'checkpoint' : 'no-checkpoint');
+  await deps.events.append(request.runId, [attemptEvent(vm, id, body)], { execKey, fence: sandbox.facts.fence });
 }

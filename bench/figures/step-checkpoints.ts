@@ -22,16 +22,18 @@ export async function measureStepCheckpoints(bench: Bench): Promise<Figure> {
   ];
   const results = await interleave(arms, bench.rounds, bench.say);
   const [off, empty, written] = results.map(({ rounds }) => rounds.map(({ msPerStep }) => msPerStep));
-  const compareWithOff = (values: readonly number[]): readonly number[] =>
-    values.map((value, index) => value - off![index]!);
+  const compareWithOff = (values: readonly number[]): readonly number[] => values.map((value, index) => value - off![index]!);
   const emptyMs = spread(compareWithOff(empty!));
+  const [, copied, large] = results.map(({ rounds }) => spread(rounds.map(({ copyMs }) => copyMs)));
   return {
     title: '(q) Checkpoints of steps',
     method: `A workflow of ${SAVED_STEPS} steps that do nothing, in one VM with 256 MiB: the time from the end of the first step to the end of the last one, for each step. With 100 MB, the first step writes them, and each checkpoint copies them.`,
     rows: [
       { what: 'a step with `checkpoint: off`', value: spread(off!), unit: 'ms' },
       { what: 'more with `each-step`, nothing written', value: emptyMs, unit: 'ms' },
+      { what: 'of it, the freeze and the copy', value: copied!, unit: 'ms' },
       { what: 'more with `each-step`, 100 MB written', value: spread(compareWithOff(written!)), unit: 'ms' },
+      { what: 'of it, the freeze and the copy', value: large!, unit: 'ms' },
     ],
     goals: [
       {
