@@ -881,7 +881,7 @@ fn a_copy_that_breaks_the_protocol_or_ends_costs_a_boot_and_the_reason_is_named(
         (
             "copy-silent",
             "exec sleep 60;",
-            "said no hello within 5000 ms",
+            "sent no hello within 5000 ms",
         ),
     ] {
         let script = format!("[ -e second ] || {{ touch second; {first} }}; {good}");
