@@ -21,6 +21,7 @@ import { firstPatchFigure } from './figures/first-patch.ts';
 import { itemsFigure } from './figures/items.ts';
 import { memoryFigure } from './figures/memory.ts';
 import { recoveryFigure } from './figures/recovery.ts';
+import { takeSnapshotFigure } from './figures/snapshots.ts';
 import { soakFigure } from './figures/soak.ts';
 import { stageFigure, wideFigure } from './figures/stages.ts';
 import { measureStepCheckpoints } from './figures/step-checkpoints.ts';
@@ -37,6 +38,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   wide: wideFigure,
   items: itemsFigure,
   boot: bootFigure,
+  snapshots: takeSnapshotFigure,
   exec: execFigure,
   files: fileFigure,
   door: doorFigure,

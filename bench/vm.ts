@@ -3,7 +3,14 @@ import { randomUUID } from 'node:crypto';
 import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../activities/ports/sandbox.ts';
 import type { Arm } from './measure.ts';
 
-const PLAN: LaunchSpec = { mode: 'qemu', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 1024, mounts: [] };
+export const PLAN: LaunchSpec = {
+  mode: 'qemu',
+  isolation: 'microvm',
+  memoryMib: 256,
+  vcpus: 1,
+  diskMib: 1024,
+  mounts: [],
+};
 const never = new AbortController().signal;
 
 /** (b) From the call to the first command's exit, and the part of it that is not the guest's kernel. */
@@ -99,7 +106,7 @@ async function* blocks(block: Uint8Array, sizeBytes: number): AsyncIterable<Uint
     yield left < block.byteLength ? block.subarray(0, left) : block;
 }
 
-async function runTrue(vm: Sandbox): Promise<void> {
+export async function runTrue(vm: Sandbox): Promise<void> {
   await runProgram(vm, 'true', []);
 }
 
