@@ -1,4 +1,4 @@
-import { type AnyErrorCode, remedyOf } from '../domain/errors/error-code.ts';
+import type { AnyErrorCode } from '../domain/errors/error-code.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { NoServerError } from '../client/temporal/no-server.ts';
 import { callStatus, isUnavailable, serverMessageOf } from '../client/temporal/unavailable.ts';
@@ -28,7 +28,7 @@ export async function printError(
     code,
     message: whole,
     remedy: advice,
-  } = toPrintable((await ownServerRefusal(error, context)) ?? error);
+  } = await toPrintable((await ownServerRefusal(error, context)) ?? error);
   // The shell passes arguments of 128 KiB, and a message may quote one.
   const message = cutText(whole);
   const remedy = advice === null ? null : context.advise(advice);
@@ -54,15 +54,18 @@ async function ownServerRefusal(error: unknown, { env }: CliContext): Promise<Er
   return target === null ? null : refusalOf(error, target, env);
 }
 
-function toPrintable(error: unknown): Printable {
+async function toPrintable(error: unknown): Promise<Printable> {
   if (error instanceof AppError)
     return { exitCode: exitCodeOf(error.fault), code: error.code, message: error.message, remedy: error.remedy };
   if (isCodedError(error)) {
+    // Loaded here and not above: a command that succeeds needs no texts of errors. Without a free descriptor, the error
+    // is printed without its remedy.
+    const texts = await import('../domain/errors/error-code.ts').catch(() => null);
     return {
       exitCode: EXIT.environment,
       code: error.code,
       message: `${error.message} (${error.code})`,
-      remedy: remedyOf(error.code),
+      remedy: texts?.remedyOf(error.code) ?? null,
     };
   }
   if (isSetupError(error))

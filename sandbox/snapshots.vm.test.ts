@@ -1,6 +1,10 @@
 /** VMs that start from a snapshot: what makes each one a machine of its own, and what a damaged snapshot costs. */
 import {
+  closeSync,
+  existsSync,
+  ftruncateSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -8,6 +12,7 @@ import {
   statSync,
   utimesSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -92,15 +97,52 @@ it('two VMs of one snapshot have their own random numbers, ids, disks and time',
   for (const [index, value] of seen[0]!.entries()) expect(seen[1]![index]).not.toBe(value);
 });
 
-it('a VMM has no descriptor of the snapshot from which it started', async () => {
+/** The processes of the VMs of this file that start from a snapshot: each VMM, and its jail. */
+function listVmms(): readonly string[] {
+  const keepers = new Set(
+    readdirSync(host.vmsDir)
+      .map((name) => join(host.vmsDir, name, 'keeper.json'))
+      .filter((file) => existsSync(file))
+      .map((file) => String((JSON.parse(readFileSync(file, 'utf8')) as { pid: number }).pid)),
+  );
+  const isBelow = (pid: string): boolean => keepers.has(pid) || (Number(pid) > 1 && isBelow(parentOf(pid)));
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => commandOf(pid).includes('-incoming') && isBelow(pid));
+}
+
+/** The paths of what the VMMs have open. */
+function listDescriptors(): readonly string[] {
+  return listVmms().flatMap((pid) => readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`));
+}
+
+function findSealedMemory(): readonly { readonly path: string; readonly inode: number }[] {
+  return listDescriptors()
+    .filter((path) => targetOf(path).startsWith('/memfd:voidbox-snapshot'))
+    .map((path) => ({ path, inode: statSync(path).ino }));
+}
+
+it('a VMM can change nothing of the snapshot from which it started', async () => {
   const vm = await launch();
   expect(vm.facts.start).toBe('snapshot');
-  const open = readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .filter((pid) => commandOf(pid).includes('-incoming'))
-    .flatMap((pid) => readdirSync(`/proc/${pid}/fd`).map((fd) => targetOf(`/proc/${pid}/fd/${fd}`)));
+  const open = listDescriptors().map(targetOf);
   expect(open.length).toBeGreaterThan(0);
-  expect(open.filter((target) => target.includes('snapshots'))).toEqual([]);
+  expect(open.filter((target) => target.includes(folder))).toEqual([]);
+  const memory = findSealedMemory();
+  expect(memory).not.toEqual([]);
+  for (const { path } of memory) {
+    const file = openSync(path, 'r+');
+    try {
+      for (const change of [
+        () => writeSync(file, 'changed', 0),
+        () => ftruncateSync(file, 0),
+        () => ftruncateSync(file, 1 << 30),
+      ])
+        expect(change).toThrow(expect.objectContaining({ code: 'EPERM' }));
+    } finally {
+      closeSync(file);
+    }
+  }
   await vm.stop();
 });
 
@@ -114,6 +156,30 @@ it('a VM whose plan asks for a boot uses no snapshot and makes none', async () =
     await vm.stop();
     expect(listSnapshots()).toEqual(before);
   }
+});
+
+/** The memories that VMs use now, of which each VMM has more than one descriptor. */
+function listMemories(): readonly number[] {
+  return [...new Set(findSealedMemory().map(({ inode }) => inode))];
+}
+
+it('VMs of a snapshot share its memory as long as one of them lives, whichever it is', async () => {
+  await expect.poll(listMemories).toEqual([]);
+  const first = await launch();
+  const memories = listMemories();
+  expect(memories).toHaveLength(1);
+  const second = await launch();
+  expect(listMemories()).toEqual(memories);
+  await first.stop();
+  const third = await launch();
+  await second.stop();
+  expect(listMemories()).toEqual(memories);
+  await third.stop();
+  await expect.poll(listMemories).toEqual([]);
+  const fourth = await launch();
+  expect(fourth.facts).toMatchObject({ start: 'snapshot', startNote: null });
+  expect(await textOf(fourth, request('echo', ['works']))).toBe('works');
+  await fourth.stop();
 });
 
 it('a snapshot that QEMU cannot read costs a boot each time, and is deleted after the second', async () => {
@@ -159,18 +225,24 @@ function stateBytesOf(dir: string): number | null {
   }
 }
 
-it('a disk that gets full in the middle costs the snapshot, not the VM, and the reason is named', async () => {
-  using disk = new SmallDisk(join(folder, 'small'), 1400);
-  const dir = join(folder, 'small', 'snapshots');
-  const { own, launching } = await beginSnapshot(dir);
-  disk.fill();
-  const vm = await launching;
-  expect(vm.facts).toMatchObject({ start: 'cold', startNote: expect.stringContaining('No space left on device') });
-  expect(await textOf(vm, request('echo', ['works']))).toBe('works');
-  await vm.stop();
-  expect(readdirSync(dir).filter((name) => !name.startsWith('.lock-'))).toEqual([]);
-  expect(await own.dispose()).toEqual([]);
-});
+it.each([
+  ['nothing', 0.1],
+  ['the state and not the memory', 20],
+])(
+  'a disk that gets full in the middle, with room for %s, costs the snapshot, not the VM, and the reason is named',
+  async (_what, leftMib) => {
+    using disk = new SmallDisk(join(folder, `small-${leftMib}`), 1400);
+    const dir = join(folder, `small-${leftMib}`, 'snapshots');
+    const { own, launching } = await beginSnapshot(dir);
+    disk.shrinkTo(leftMib);
+    const vm = await launching;
+    expect(vm.facts).toMatchObject({ start: 'cold', startNote: expect.stringContaining('No space left on device') });
+    expect(await textOf(vm, request('echo', ['works']))).toBe('works');
+    await vm.stop();
+    expect(readdirSync(dir).filter((name) => !name.startsWith('.lock-'))).toEqual([]);
+    expect(await own.dispose()).toEqual([]);
+  },
+);
 
 it('a keeper that is killed while it writes leaves nothing that counts, and the next VM makes the snapshot', async () => {
   const dir = join(folder, 'killed');
@@ -201,6 +273,14 @@ function commandOf(pid: string): string {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
   } catch {
     return '';
+  }
+}
+
+function parentOf(pid: string): string {
+  try {
+    return /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]!;
+  } catch {
+    return '0';
   }
 }
 

@@ -47,7 +47,7 @@ test('runs start from the disk that a stage and the earlier stages of its VM hav
     const run = await rig.cli('run', rig.spec('read.yaml', reader(name)));
     expect(run.code, run.stderr).toBe(0);
     expect(run.stdout + run.stderr).toContain('1000');
-    expect((await rig.cli('result')).stdout).toBe('1000\n1000\n');
+    expect((await rig.cli('result', 'latest')).stdout).toBe('1000\n1000\n');
   }
   const unknown = await rig.cli('run', rig.spec('unknown.yaml', reader('letters')));
   expect(unknown.code).not.toBe(0);

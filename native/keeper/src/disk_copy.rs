@@ -92,19 +92,25 @@ fn copy_sparse(from: &File, to: &File, stop: &AtomicBool) -> io::Result<()> {
 
 /// Fails before the first write if the written parts do not fit.
 fn require_room(from: &File, to: &File) -> io::Result<()> {
-    let used = used_bytes(from)?;
     let found = fstatvfs(to)?;
     let available = found.f_bavail.saturating_mul(found.f_frsize);
-    if used.saturating_add(SPARE_BYTES) <= available {
-        return Ok(());
+    match describe_lack(used_bytes(from)?, available) {
+        None => Ok(()),
+        Some(message) => Err(io::Error::new(io::ErrorKind::StorageFull, message)),
     }
-    let message = format!(
-        "no space left for a copy of {} MiB: {} MiB are free, and {} MiB stay free for running VMs",
-        used >> 20,
-        available >> 20,
-        SPARE_BYTES >> 20
-    );
-    Err(io::Error::new(io::ErrorKind::StorageFull, message))
+}
+
+/// Returns `None` if a copy of `used` bytes leaves room for running VMs.
+fn describe_lack(used: u64, available: u64) -> Option<String> {
+    let needed = used.saturating_add(SPARE_BYTES);
+    (needed > available).then(|| {
+        format!(
+            "no space left for a copy of {} MiB: {} MiB are free, and {} MiB stay free for running VMs",
+            used >> 20,
+            available >> 20,
+            SPARE_BYTES >> 20
+        )
+    })
 }
 
 fn copy_range(from: &File, to: &File, begin: u64, end: u64, stop: &AtomicBool) -> io::Result<()> {
@@ -195,6 +201,16 @@ mod tests {
         target.set_len(source.metadata().unwrap().len()).unwrap();
         copy_bytes(&open(&one).unwrap(), &target, 32 << 20, 21 << 20).unwrap();
         assert!(read(&one)[32 << 20..53 << 20] == read(&two)[32 << 20..53 << 20]);
+    }
+
+    #[test]
+    fn a_copy_leaves_room_for_running_vms() {
+        assert_eq!(describe_lack(100 << 20, 164 << 20), None);
+        let lack = describe_lack(101 << 20, 164 << 20).unwrap();
+        assert!(
+            lack.contains("of 101 MiB: 164 MiB are free, and 64 MiB"),
+            "{lack}"
+        );
     }
 
     #[test]

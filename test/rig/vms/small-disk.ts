@@ -36,6 +36,13 @@ export class SmallDisk implements Disposable {
     }
   }
 
+  /** Makes the disk smaller at once, in which only few bytes are used. */
+  shrinkTo(sizeMib: number): void {
+    execFileSync('mount', ['-o', `remount,size=${Math.ceil(sizeMib * 1024)}k`, this.#folder], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+  }
+
   makeRoom(): void {
     rmSync(join(this.#folder, 'filler'));
   }

@@ -29,10 +29,13 @@ export function isPublishing(dir: string): boolean {
   return namesIn(dir).some((name) => name.startsWith('.new-') && existsSync(join(dir, name, 'snapshot.json')));
 }
 
+/** Files that change when a snapshot is used. */
+const MARKS = ['used', 'failed', 'holders'];
+
 /** A hash of the names and the bytes of a snapshot; its marks of use do not count. */
 export function hashOf(snapshot: string): string {
   const hash = createHash('sha256');
-  for (const name of namesIn(snapshot).filter((each) => each !== 'used' && each !== 'failed')) {
+  for (const name of namesIn(snapshot).filter((each) => !MARKS.includes(each))) {
     hash.update(name).update(readFileSync(join(snapshot, name)));
   }
   return hash.digest('hex');

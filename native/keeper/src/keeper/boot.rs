@@ -73,7 +73,12 @@ impl Keeper {
                     ));
                     true
                 }
-                _ => !is_final && self.boots.get() < MAX_BOOTS,
+                _ => {
+                    if beginning == Beginning::BootToSave && !self.is_saved() {
+                        self.note_start(format!("no snapshot was made: {}", end.failure.message));
+                    }
+                    !is_final && self.boots.get() < MAX_BOOTS
+                }
             };
             if !may_boot_again {
                 return Err(end);
@@ -95,6 +100,14 @@ impl Keeper {
         if let Some(Ok(store)) = settings.map(Store::open) {
             change(&store);
         }
+    }
+
+    /// Whether the VM of this boot was saved.
+    fn is_saved(&self) -> bool {
+        let publishing = self.publishing.take();
+        let is_saved = publishing.is_some();
+        self.publishing.set(publishing);
+        is_saved
     }
 
     fn note_start(&self, note: String) {

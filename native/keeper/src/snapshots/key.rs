@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The version of the format of snapshots, and of the guest's state while it waits.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// All that must be equal. A file counts by its identity on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,12 @@
 //! Snapshots of booted guests that wait for `Start`: their keys, their folder, and how one is written and read.
 //!
-//! A snapshot holds no program and no data of a user. Only the keeper opens its files: a VMM writes and reads a snapshot
-//! through a pipe, so that no VMM can change what another one starts from.
+//! A snapshot holds no program and no data of a user. Only the keeper opens its files: a VMM writes and reads the state
+//! of devices through a pipe, and maps memory that no process can change. So no VMM can change what another one starts
+//! from.
 
+mod holders;
 mod key;
+pub mod memory;
 mod pipe;
 mod store;
 

@@ -1,4 +1,4 @@
-//! The pipes between a VMM and the file of a snapshot. A thread copies, and the keeper serves its clients.
+//! The pipes between a VMM and the state in a snapshot. A thread copies, and the keeper serves its clients.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::key::hex;
+use super::memory;
 use super::store::{Making, Record};
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -25,7 +26,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
-/// Sends a snapshot to a VMM. Returns the end of the pipe that the VMM inherits.
+/// Sends a state to a VMM. Returns the end of the pipe that the VMM inherits.
 pub struct Reading;
 
 impl Reading {
@@ -41,7 +42,7 @@ impl Reading {
     }
 }
 
-/// Receives a snapshot from a VMM.
+/// Receives a state from a VMM.
 pub struct Writing {
     making: Making,
     copied: oneshot::Receiver<io::Result<Copied>>,
@@ -86,14 +87,20 @@ pub struct Written {
 }
 
 impl Written {
-    /// Puts the snapshot into its place. The thread ends when the snapshot is on the disk.
-    pub fn publish(self, record: Record) -> io::Result<JoinHandle<io::Result<()>>> {
+    /// Writes the memory, and puts the snapshot into its place. The thread ends when the snapshot is on the disk.
+    pub fn publish(self, record: Record, sealed: File) -> io::Result<JoinHandle<io::Result<()>>> {
+        let file = self.making.create_memory()?;
+        // The VM is not ready yet, so its start can name a full disk.
+        memory::reserve(&sealed, record.guest_bytes(), &file)?;
         thread::Builder::new()
             .name("publish".into())
             .spawn(move || {
+                let pages = memory::write_file(&sealed, record.guest_bytes(), &file)?;
                 self.making.publish(Record {
                     state_bytes: self.copied.bytes,
                     sha256: self.copied.sha256,
+                    memory_bytes: pages.bytes,
+                    memory_sha256: pages.sha256,
                     ..record
                 })
             })

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::holders;
 #[cfg(test)]
 use super::key::example_parts;
 use super::key::{Key, KeyParts};
@@ -15,6 +16,7 @@ use crate::config::SnapshotSettings;
 use crate::run_dir::try_lock_file;
 
 const STATE: &str = "state";
+const MEMORY: &str = "memory";
 const RECORD: &str = "snapshot.json";
 /// Its modification time is the time of the last use.
 const USED: &str = "used";
@@ -37,7 +39,23 @@ pub struct Record {
     pub state_bytes: u64,
     pub state_mtime_ns: i64,
     pub sha256: String,
+    /// The pages that are not zero. The file is as large as the guest's memory, with holes.
+    pub memory_bytes: u64,
+    pub memory_mtime_ns: i64,
+    /// The hash of these pages, each behind its offset.
+    pub memory_sha256: String,
     pub created_at_ms: u64,
+}
+
+impl Record {
+    pub fn guest_bytes(&self) -> u64 {
+        u64::from(self.memory_mib) << 20
+    }
+
+    /// The room on the disk.
+    fn disk_bytes(&self) -> u64 {
+        self.state_bytes.saturating_add(self.memory_bytes)
+    }
 }
 
 pub struct Store {
@@ -50,6 +68,15 @@ pub struct Store {
 pub struct Found {
     pub state: File,
     pub record: Record,
+    memory: File,
+    folder: PathBuf,
+}
+
+impl Found {
+    /// Returns the sealed memory, which all VMs of the snapshot share. Blocks while the file is read.
+    pub fn hold_memory(&self) -> io::Result<File> {
+        holders::hold(&self.folder, &self.memory, self.record.guest_bytes())
+    }
 }
 
 #[derive(Debug)]
@@ -213,7 +240,7 @@ impl Store {
                         fs::metadata(entry.path().join(USED)).and_then(|file| file.modified());
                     whole.push((
                         used.unwrap_or(SystemTime::UNIX_EPOCH),
-                        record.state_bytes,
+                        record.disk_bytes(),
                         name,
                     ));
                 }
@@ -222,7 +249,7 @@ impl Store {
         }
         whole.sort();
         let mut total: u64 =
-            kept.state_bytes + whole.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
+            kept.disk_bytes() + whole.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
         for (_, bytes, name) in whole {
             if total <= self.max_bytes {
                 break;
@@ -247,11 +274,30 @@ pub struct Making {
 
 impl Making {
     pub fn create_state(&self) -> io::Result<File> {
+        self.create(STATE)
+    }
+
+    pub fn create_memory(&self) -> io::Result<File> {
+        self.create(MEMORY)
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
         OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(self.partial.join(STATE))
+            .open(self.partial.join(name))
+    }
+
+    /// Syncs a file whose size is known, and returns the time of its last change.
+    fn finish(&self, name: &str, bytes: u64) -> io::Result<i64> {
+        let file = File::open(self.partial.join(name))?;
+        file.sync_all()?;
+        let written = file.metadata()?;
+        if written.len() != bytes || bytes == 0 {
+            return Err(io::Error::other(format!("its {name} is incomplete")));
+        }
+        Ok(mtime_ns(&written))
     }
 
     fn has_partial(&self) -> bool {
@@ -267,13 +313,8 @@ impl Making {
         if !self.has_partial() {
             return Err(io::Error::other("its folder was deleted"));
         }
-        let state = File::open(self.partial.join(STATE))?;
-        state.sync_all()?;
-        let written = state.metadata()?;
-        if written.len() != record.state_bytes || written.len() == 0 {
-            return Err(io::Error::other("its file is incomplete"));
-        }
-        record.state_mtime_ns = mtime_ns(&written);
+        record.state_mtime_ns = self.finish(STATE, record.state_bytes)?;
+        record.memory_mtime_ns = self.finish(MEMORY, record.guest_bytes())?;
         let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
         let mut file = OpenOptions::new()
             .write(true)
@@ -312,19 +353,31 @@ fn open_checked(folder: &Path, key: &Key) -> io::Result<Found> {
     if let Some(difference) = key.parts.difference(&record.parts) {
         return Err(io::Error::other(format!("its {difference}")));
     }
-    let state = open_own(&folder.join(STATE))?;
-    let found = state.metadata()?;
-    if found.len() != record.state_bytes {
+    let state = open_unchanged(folder, STATE, record.state_bytes, record.state_mtime_ns)?;
+    let memory = open_unchanged(folder, MEMORY, record.guest_bytes(), record.memory_mtime_ns)?;
+    Ok(Found {
+        state,
+        record,
+        memory,
+        folder: folder.to_owned(),
+    })
+}
+
+fn open_unchanged(folder: &Path, name: &str, bytes: u64, changed_ns: i64) -> io::Result<File> {
+    let file = open_own(&folder.join(name))?;
+    let found = file.metadata()?;
+    if found.len() != bytes {
         return Err(io::Error::other(format!(
-            "its state has {} bytes, expected {}",
-            found.len(),
-            record.state_bytes
+            "its {name} has {} bytes, expected {bytes}",
+            found.len()
         )));
     }
-    if mtime_ns(&found) != record.state_mtime_ns {
-        return Err(io::Error::other("its state was changed after it was made"));
+    if mtime_ns(&found) != changed_ns {
+        return Err(io::Error::other(format!(
+            "its {name} was changed after it was made"
+        )));
     }
-    Ok(Found { state, record })
+    Ok(file)
 }
 
 fn read_record(folder: &Path) -> io::Result<Record> {
@@ -385,7 +438,7 @@ fn free_bytes(dir: &Path) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{FileExt, PermissionsExt};
     use std::time::Duration;
 
     use super::*;
@@ -418,10 +471,13 @@ mod tests {
             key: key.hex.clone(),
             parts: key.parts.clone(),
             tsc_khz: 1,
-            memory_mib: 256,
+            memory_mib: 1,
             state_bytes,
             state_mtime_ns: 0,
             sha256: String::new(),
+            memory_bytes: 0,
+            memory_mtime_ns: 0,
+            memory_sha256: String::new(),
             created_at_ms: 1,
         }
     }
@@ -430,7 +486,7 @@ mod tests {
         let making = store.begin(key, 0).unwrap().expect("nobody else makes it");
         let file = making.create_state().unwrap();
         file.set_len(bytes).unwrap();
-        drop(file);
+        making.create_memory().unwrap().set_len(1 << 20).unwrap();
         making.publish(record(key, bytes)).unwrap();
     }
 
@@ -479,11 +535,16 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_state_is_not_published() {
+    fn an_incomplete_state_or_memory_is_not_published() {
         let Rig { store, _folder } = rig(1);
         let key = key("256M");
         let making = store.begin(&key, 0).unwrap().unwrap();
         making.create_state().unwrap().set_len(9).unwrap();
+        making.create_memory().unwrap().set_len(1 << 20).unwrap();
+        assert!(making.publish(record(&key, 10)).is_err());
+        let making = store.begin(&key, 0).unwrap().unwrap();
+        making.create_state().unwrap().set_len(10).unwrap();
+        making.create_memory().unwrap().set_len(1 << 19).unwrap();
         assert!(making.publish(record(&key, 10)).is_err());
         assert!(matches!(store.find(&key), Lookup::Absent));
     }
@@ -503,7 +564,7 @@ mod tests {
     #[test]
     fn damage_is_named_and_the_snapshot_deleted() {
         type Damage = fn(&Path);
-        let cases: [(&str, Damage); 19] = [
+        let cases: [(&str, Damage); 22] = [
             ("its state has 9 bytes, expected 10", |folder| {
                 File::options()
                     .write(true)
@@ -515,7 +576,7 @@ mod tests {
             ("its state has 11 bytes, expected 10", |folder| {
                 fs::write(folder.join(STATE), "01234567890").unwrap();
             }),
-            ("changed after it was made", |folder| {
+            ("its state was changed after it was made", |folder| {
                 fs::write(folder.join(STATE), "0123456789").unwrap();
             }),
             ("No such file", |folder| {
@@ -523,6 +584,17 @@ mod tests {
             }),
             ("No such file", |folder| {
                 fs::remove_file(folder.join(RECORD)).unwrap();
+            }),
+            ("its memory has 9 bytes, expected 1048576", |folder| {
+                let memory = File::options().write(true).open(folder.join(MEMORY));
+                memory.unwrap().set_len(9).unwrap();
+            }),
+            ("its memory was changed after it was made", |folder| {
+                let memory = File::options().write(true).open(folder.join(MEMORY));
+                memory.unwrap().write_all_at(b"x", 9).unwrap();
+            }),
+            ("No such file", |folder| {
+                fs::remove_file(folder.join(MEMORY)).unwrap();
             }),
             ("does not parse", |folder| {
                 edit_record(folder, |_| "{".into())
@@ -696,12 +768,12 @@ mod tests {
     }
 
     /// The fields that decide whether and how a VM starts from a snapshot. The others only describe the snapshot.
-    fn meaning(record: &Record) -> (&str, &KeyParts, u64, i64) {
+    fn meaning(record: &Record) -> (&str, &KeyParts, [u64; 2], [i64; 2]) {
         (
             &record.key,
             &record.parts,
-            record.state_bytes,
-            record.state_mtime_ns,
+            [record.state_bytes, record.guest_bytes()],
+            [record.state_mtime_ns, record.memory_mtime_ns],
         )
     }
 
@@ -712,8 +784,10 @@ mod tests {
         let folder = store.folder(&key.hex);
         let making = store.begin(&key, 0).unwrap().unwrap();
         making.create_state().unwrap().set_len(10).unwrap();
+        making.create_memory().unwrap().set_len(1 << 20).unwrap();
         let made = Record {
             sha256: "0123456789abcdef".repeat(4),
+            memory_sha256: "fedcba9876543210".repeat(4),
             tsc_khz: 2_100_000,
             created_at_ms: 1_800_000_000_000,
             ..record(&key, 10)
@@ -721,19 +795,21 @@ mod tests {
         making.publish(made).unwrap();
         let valid = fs::read(folder.join(RECORD)).unwrap();
         let original: Record = serde_json::from_slice(&valid).unwrap();
-        let made_at = fs::metadata(folder.join(STATE))
-            .unwrap()
-            .modified()
-            .unwrap();
+        let files = [(STATE, 10), (MEMORY, 1 << 20)].map(|(name, bytes)| {
+            let made_at = fs::metadata(folder.join(name)).and_then(|file| file.modified());
+            (name, bytes, made_at.unwrap())
+        });
         let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
         let (mut found_count, mut damaged_count) = (0, 0);
         for round in 0..2_000 {
             if !folder.exists() {
                 // `make` would wait for the disk each time.
                 DirBuilder::new().mode(0o700).create(&folder).unwrap();
-                let state = create_private(&folder.join(STATE));
-                state.set_len(10).unwrap();
-                state.set_modified(made_at).unwrap();
+                for (name, bytes, made_at) in files {
+                    let file = create_private(&folder.join(name));
+                    file.set_len(bytes).unwrap();
+                    file.set_modified(made_at).unwrap();
+                }
                 create_private(&folder.join(RECORD));
             }
             let text = mutate(valid.clone(), &mut dice);
@@ -812,6 +888,7 @@ mod tests {
         let other = Store::open(&settings).unwrap().begin(&key, 0);
         let other = other.unwrap().unwrap();
         other.create_state().unwrap().set_len(10).unwrap();
+        other.create_memory().unwrap().set_len(1 << 20).unwrap();
         let error = making.publish(record(&key, 10)).unwrap_err();
         assert_eq!(error.to_string(), "its folder was deleted");
         assert!(matches!(store.find(&key), Lookup::Absent));

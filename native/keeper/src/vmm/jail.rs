@@ -108,6 +108,11 @@ impl Jail {
         self.bind("--bind", from.as_ref(), at.as_ref());
     }
 
+    /// Adds a `/proc` that contains only the processes of the jail.
+    pub fn show_own_processes(&mut self) {
+        self.add(["--proc", "/proc"]);
+    }
+
     pub fn show_kvm(&mut self) {
         self.has_kvm = true;
         self.bind("--dev-bind", Path::new("/dev/kvm"), Path::new("/dev/kvm"));

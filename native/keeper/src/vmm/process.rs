@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::{ExitStatus, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -37,8 +38,23 @@ pub struct Descriptors {
     pub mailbox: i32,
     /// The VMM's end of its control; only the keeper has the other end.
     pub control: i32,
-    /// The end of a pipe from which the VMM reads a snapshot.
-    pub snapshot: Option<i32>,
+    pub snapshot: SnapshotDescriptors,
+}
+
+/// The descriptors of a VM that can be saved or is a copy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SnapshotDescriptors {
+    /// The memory of the guest.
+    pub memory: Option<i32>,
+    /// The end of a pipe from which the VMM of a copy reads its state.
+    pub state: Option<i32>,
+}
+
+/// The files behind [`SnapshotDescriptors`].
+#[derive(Default)]
+pub struct SnapshotFiles {
+    pub memory: Option<Rc<File>>,
+    pub state: Option<OwnedFd>,
 }
 
 /// The sockets and the mailbox of a VMM before its start: the keeper's ends and the VMM's.
@@ -47,15 +63,15 @@ pub struct Ends {
     console: (StdStream, StdStream),
     control: (StdStream, StdStream),
     mailbox: File,
-    snapshot: Option<OwnedFd>,
+    snapshot: SnapshotFiles,
 }
 
 impl Ends {
-    pub fn open(snapshot: Option<OwnedFd>) -> Result<Self, Failure> {
+    pub fn open(snapshot: SnapshotFiles) -> Result<Self, Failure> {
         Self::try_open(snapshot).map_err(starting)
     }
 
-    fn try_open(snapshot: Option<OwnedFd>) -> io::Result<Self> {
+    fn try_open(snapshot: SnapshotFiles) -> io::Result<Self> {
         Ok(Self {
             port: socket_pair()?,
             console: socket_pair()?,
@@ -71,7 +87,10 @@ impl Ends {
             console: self.console.1.as_raw_fd(),
             mailbox: self.mailbox.as_raw_fd(),
             control: self.control.1.as_raw_fd(),
-            snapshot: self.snapshot.as_ref().map(AsRawFd::as_raw_fd),
+            snapshot: SnapshotDescriptors {
+                memory: self.snapshot.memory.as_ref().map(AsRawFd::as_raw_fd),
+                state: self.snapshot.state.as_ref().map(AsRawFd::as_raw_fd),
+            },
         }
     }
 }
@@ -201,9 +220,10 @@ fn spawn(
                 || libc::fcntl(fds.console, libc::F_SETFD, 0) == -1
                 || libc::fcntl(fds.mailbox, libc::F_SETFD, 0) == -1
                 || libc::fcntl(fds.control, libc::F_SETFD, 0) == -1
-                || fds
-                    .snapshot
-                    .is_some_and(|fd| libc::fcntl(fd, libc::F_SETFD, 0) == -1)
+                || [fds.snapshot.memory, fds.snapshot.state]
+                    .into_iter()
+                    .flatten()
+                    .any(|fd| libc::fcntl(fd, libc::F_SETFD, 0) == -1)
             {
                 return Err(io::Error::last_os_error());
             }

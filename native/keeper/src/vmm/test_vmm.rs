@@ -18,7 +18,7 @@ use crate::vmm::interface::{
     Beginning, Control, NewVm, RunningVm, Said, Started, Violation, Vmm, Work,
 };
 use crate::vmm::lines::Lines;
-use crate::vmm::process::{Descriptors, Ends, VmmProcess};
+use crate::vmm::process::{Descriptors, Ends, SnapshotFiles, VmmProcess};
 use crate::vmm::usage;
 use crate::vmm::usage::Usage;
 
@@ -48,7 +48,7 @@ impl Vmm for TestVmmSettings {
 
     fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>> {
         Box::pin(async move {
-            let ends = Ends::open(None)?;
+            let ends = Ends::open(SnapshotFiles::default())?;
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
             let mut words: Vec<OsString> = vec![keeper.into(), "lifeline".into(), "--".into()];

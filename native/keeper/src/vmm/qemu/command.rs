@@ -7,6 +7,8 @@ use crate::host::HostTsc;
 use crate::vmm::ROOT_SERIAL;
 use crate::vmm::interface::Beginning;
 use crate::vmm::process::Descriptors;
+#[cfg(test)]
+use crate::vmm::process::SnapshotDescriptors;
 
 /// The paths of QEMU's files in the jail.
 pub const KERNEL: &str = "/vm/kernel";
@@ -47,7 +49,24 @@ pub fn qemu_args(
     };
     let mut args: Vec<OsString> = Vec::new();
     let mut add = |name: &str, value: String| args.extend([name.into(), value.into()]);
-    add("-M", machine.into());
+    match (beginning, fds.snapshot.memory) {
+        (Beginning::BootToSave | Beginning::Snapshot, Some(memory)) => {
+            // A copy maps the memory privately: its guest writes into pages of its own.
+            let share = match beginning {
+                Beginning::Snapshot => "off",
+                Beginning::Boot | Beginning::BootToSave => "on",
+            };
+            add("-M", format!("{machine},memory-backend=ram"));
+            add(
+                "-object",
+                format!(
+                    "memory-backend-file,id=ram,size={}M,mem-path=/proc/self/fd/{memory},share={share}",
+                    config.memory_mib
+                ),
+            );
+        }
+        _ => add("-M", machine.into()),
+    }
     add("-accel", accelerator_option.into());
     add("-cpu", cpu.into());
     add("-m", format!("{}M", config.memory_mib));
@@ -119,8 +138,9 @@ pub fn qemu_args(
             format!("virtio-9p-{bus},fsdev=mounts,mount_tag=mounts{fifth_bus}"),
         );
     }
-    if let (Beginning::Snapshot, Some(fd)) = (beginning, fds.snapshot) {
-        add("-incoming", format!("fd:{fd}"));
+    if beginning == Beginning::Snapshot {
+        // The keeper names the pipe once QEMU knows that the memory is not in it.
+        add("-incoming", "defer".into());
     }
     args.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
     args
@@ -183,7 +203,10 @@ mod tests {
             console: 8,
             mailbox: 9,
             control: 10,
-            snapshot: Some(11),
+            snapshot: SnapshotDescriptors {
+                memory: Some(11),
+                state: Some(12),
+            },
         };
         let tsc = HostTsc {
             khz: 2_900_000,
@@ -237,14 +260,17 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_the_arguments_of_its_template_and_the_descriptor_of_its_snapshot() {
+    fn a_copy_has_the_arguments_of_its_template_and_writes_no_memory_of_the_snapshot() {
         let config = config("debian", serde_json::json!([]));
         let fds = Descriptors {
             port: 7,
             console: 8,
             mailbox: 9,
             control: 10,
-            snapshot: Some(11),
+            snapshot: SnapshotDescriptors {
+                memory: Some(11),
+                state: Some(12),
+            },
         };
         let tsc = HostTsc {
             khz: 2_900_000,
@@ -254,8 +280,14 @@ mod tests {
         let template = args(Beginning::BootToSave);
         let mut copy = args(Beginning::Snapshot);
         let at = copy.iter().position(|arg| arg == "-incoming").unwrap();
-        assert_eq!(copy[at + 1], "fd:11");
+        assert_eq!(copy[at + 1], "defer");
         copy.drain(at..at + 2);
+        let memory = |share: &str| {
+            let path = "memory-backend-file,id=ram,size=256M,mem-path=/proc/self/fd/11";
+            OsString::from(format!("{path},share={share}"))
+        };
+        let own = copy.iter_mut().find(|arg| **arg == memory("off"));
+        *own.expect("its memory is private") = memory("on");
         assert_eq!(template, copy);
         let waits = |args: &[OsString]| {
             args.iter()

@@ -8,7 +8,7 @@ use super::command;
 use crate::config::{Accelerator, QemuSettings};
 use crate::error::Failure;
 use crate::run_dir::SCRATCH;
-use crate::vmm::interface::NewVm;
+use crate::vmm::interface::{Beginning, NewVm};
 use crate::vmm::jail::{Jail, readable, resolve};
 
 /// The read-only files in addition to QEMU's binary: its libraries and the firmware with which the machine starts.
@@ -26,6 +26,7 @@ pub fn command(
     NewVm { config, dir, .. }: NewVm<'_>,
     keeper: &Path,
     uid: Option<u32>,
+    beginning: Beginning,
     arguments: impl FnOnce() -> Vec<OsString>,
 ) -> Result<Vec<OsString>, Failure> {
     let mut jail = Jail::new(&settings.bwrap, uid);
@@ -46,6 +47,10 @@ pub fn command(
     for (index, mount) in config.mounts.iter().enumerate() {
         let at = format!("{}/{index}", command::MOUNTS);
         jail.show(resolve(&mount.host_path)?, at);
+    }
+    if beginning != Beginning::Boot {
+        // QEMU opens its memory, an inherited descriptor, by its path there.
+        jail.show_own_processes();
     }
     if settings.accelerator == Accelerator::Kvm {
         jail.show_kvm();
@@ -102,6 +107,10 @@ mod tests {
     use crate::run_dir::RunDir;
 
     fn words(accelerator: &str) -> Vec<String> {
+        words_of(accelerator, Beginning::Boot)
+    }
+
+    fn words_of(accelerator: &str, beginning: Beginning) -> Vec<String> {
         let config: LaunchConfig = serde_json::from_value(serde_json::json!({
             "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 1, "diskMib": 64,
             "kernel": { "path": "/etc/hostname", "kind": "debian" }, "initramfs": "/etc/hostname",
@@ -121,7 +130,8 @@ mod tests {
             disk: &Disk::new("/", Duration::from_secs(1)),
             with_snapshots: false,
         };
-        let args = command(settings, vm, Path::new("/usr/bin/env"), None, Vec::new).unwrap();
+        let keeper = Path::new("/usr/bin/env");
+        let args = command(settings, vm, keeper, None, beginning, Vec::new).unwrap();
         args.into_iter()
             .map(|arg| arg.into_string().unwrap())
             .collect()
@@ -142,6 +152,16 @@ mod tests {
                 .windows(3)
                 .any(|three| three == ["--ro-bind", "/etc", "/mounts/0"])
         );
+    }
+
+    #[test]
+    fn only_a_vm_with_a_snapshot_has_a_proc_in_its_jail() {
+        let has_proc = |beginning| {
+            let words = words_of("tcg", beginning);
+            words.windows(2).any(|two| two == ["--proc", "/proc"])
+        };
+        assert!(has_proc(Beginning::BootToSave) && has_proc(Beginning::Snapshot));
+        assert!(!has_proc(Beginning::Boot));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod qmp;
 mod snapshot;
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -62,13 +63,16 @@ impl Vmm for QemuSettings {
             let NewVm { config, dir, .. } = vm;
             let uid = vmm_uid(dir);
             let mke2fs = scratch::find_mke2fs(self.mke2fs.as_deref())?;
-            scratch::make(&mke2fs, &dir.file(SCRATCH), config, uid, vm.disk).await?;
-            let prepared = snapshot::prepare(self, &vm).await;
-            let ends = Ends::open(prepared.pipe)?;
+            let path = dir.file(SCRATCH);
+            let disk = scratch::make(&mke2fs, &path, config, uid, vm.disk);
+            let (made, prepared) = tokio::join!(disk, snapshot::prepare(self, &vm));
+            made?;
+            let held = prepared.files.memory.clone();
+            let ends = Ends::open(prepared.files)?;
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
             let fds = ends.descriptors();
-            let words = jail::command(self, vm, &keeper, uid, || {
+            let words = jail::command(self, vm, &keeper, uid, prepared.beginning, || {
                 qemu_args(
                     self.accelerator,
                     config,
@@ -81,10 +85,14 @@ impl Vmm for QemuSettings {
             let running = Qemu {
                 process: spawned.process,
                 control: Cell::new(Some(OwnControl::Closed(spawned.control))),
-                scratch: dir.file(SCRATCH),
-                scratch_bytes: u64::from(config.disk_mib) << 20,
+                scratch: path,
                 saving: Cell::new(prepared.saving),
-                snapshot_key: prepared.snapshot_key,
+                copy: prepared.snapshot_key.map(|key| CopyOf {
+                    key,
+                    state: fds.snapshot.state,
+                    scratch_bytes: u64::from(config.disk_mib) << 20,
+                    _memory: held,
+                }),
             };
             Ok(Started {
                 vm: Rc::new(running),
@@ -102,9 +110,18 @@ struct Qemu {
     process: VmmProcess,
     control: Cell<Option<OwnControl>>,
     scratch: PathBuf,
-    scratch_bytes: u64,
     saving: Cell<Option<Saving>>,
-    snapshot_key: Option<String>,
+    copy: Option<CopyOf>,
+}
+
+/// The snapshot from which a VM begins.
+struct CopyOf {
+    key: String,
+    /// The pipe with the state, as QEMU inherits it.
+    state: Option<i32>,
+    scratch_bytes: u64,
+    /// Later VMs may use the memory as long as this keeper has it open.
+    _memory: Option<Rc<File>>,
 }
 
 /// The keeper's end of the control, before and after both sides have agreed on QMP.
@@ -158,13 +175,17 @@ impl RunningVm for Qemu {
     }
 
     fn restored(&self) -> Work<'_, Result<(), String>> {
-        Box::pin(
-            self.with_control(async |qmp| snapshot::wait_for_copy(qmp, self.scratch_bytes).await),
-        )
+        Box::pin(async {
+            let copy = self.copy.as_ref();
+            let copy = copy.and_then(|copy| Some((copy.state?, copy.scratch_bytes)));
+            let (state, scratch_bytes) = copy.ok_or("it is no copy")?;
+            self.with_control(async |qmp| snapshot::start_copy(qmp, state, scratch_bytes).await)
+                .await
+        })
     }
 
     fn snapshot_key(&self) -> Option<&str> {
-        self.snapshot_key.as_deref()
+        self.copy.as_ref().map(|copy| copy.key.as_str())
     }
 
     fn usage(&self) -> Usage {

@@ -1,9 +1,11 @@
-//! Snapshots of QEMU without KVM: a migration stream that QEMU writes into a pipe, and reads from one at its start.
+//! Snapshots of QEMU without KVM: the state of the devices, which QEMU writes into a pipe and reads from one, and the
+//! memory of the guest, which the keeper copies while the VM is stopped.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,10 +18,10 @@ use crate::config::{Accelerator, LaunchConfig, QemuSettings, SnapshotSettings};
 use crate::exec::now_ms;
 use crate::host::HostTsc;
 use crate::snapshots::{
-    Found, Key, KeyParts, Lookup, Reading, Record, Store, Writing, file_identity,
+    Found, Key, KeyParts, Lookup, Reading, Record, Store, Writing, file_identity, memory,
 };
 use crate::vmm::interface::{Beginning, NewVm, Publishing};
-use crate::vmm::process::Descriptors;
+use crate::vmm::process::{Descriptors, SnapshotDescriptors, SnapshotFiles};
 
 const POLL: Duration = Duration::from_millis(2);
 /// The state of a guest that waits: the memory that its kernel has used. It does not grow with the guest's size by more
@@ -27,14 +29,12 @@ const POLL: Duration = Duration::from_millis(2);
 const EXPECTED_BYTES: u64 = 256 << 20;
 /// The change of the size of a scratch disk after which QEMU tells its guest the size.
 const OTHER_SIZE_BYTES: u64 = 1 << 20;
-/// QEMU limits the speed of a migration for the sake of a network.
-const BYTES_PER_SECOND: u64 = 8 << 30;
 
-/// How one VM begins, with its end of the snapshot's pipe.
+/// How one VM begins, with the files that its QEMU inherits.
 pub struct Preparation {
     pub beginning: Beginning,
     pub tsc: HostTsc,
-    pub pipe: Option<OwnedFd>,
+    pub files: SnapshotFiles,
     pub saving: Option<Saving>,
     /// Only for a VM that begins from a snapshot.
     pub snapshot_key: Option<String>,
@@ -46,6 +46,8 @@ pub struct Saving {
     writing: Writing,
     /// QEMU's end of the pipe.
     pipe: OwnedFd,
+    /// The memory of the guest, which QEMU writes.
+    memory: Rc<File>,
     record: Record,
 }
 
@@ -66,7 +68,7 @@ pub async fn prepare(settings: &QemuSettings, vm: &NewVm<'_>) -> Preparation {
     Preparation {
         beginning: Beginning::Boot,
         tsc: HostTsc::measure().await,
-        pipe: None,
+        files: SnapshotFiles::default(),
         saving: None,
         snapshot_key: None,
         note,
@@ -84,18 +86,8 @@ async fn prepare_snapshot(
     let mut note = None;
     match store.find(&key) {
         Lookup::Found(found) => {
-            let Found { state, record } = *found;
-            return Ok(Ok(Preparation {
-                beginning: Beginning::Snapshot,
-                tsc: HostTsc {
-                    khz: record.tsc_khz,
-                    trusted,
-                },
-                pipe: Some(Reading::start(state, record.state_bytes)?),
-                saving: None,
-                snapshot_key: Some(key.hex),
-                note: None,
-            }));
+            let preparation = prepare_copy(*found, key.hex, trusted).await?;
+            return Ok(Ok(preparation));
         }
         Lookup::Damaged(damage) => {
             note = Some(format!("snapshot {} was deleted: {damage}", key.hex));
@@ -114,21 +106,56 @@ async fn prepare_snapshot(
         state_bytes: 0,
         state_mtime_ns: 0,
         sha256: String::new(),
+        memory_bytes: 0,
+        memory_mtime_ns: 0,
+        memory_sha256: String::new(),
         created_at_ms: now_ms(),
     };
     let (writing, pipe) = Writing::start(making)?;
+    let memory = Rc::new(memory::create(record.guest_bytes())?);
     Ok(Ok(Preparation {
         beginning: Beginning::BootToSave,
         tsc,
-        pipe: None,
+        files: SnapshotFiles {
+            memory: Some(memory.clone()),
+            state: None,
+        },
         saving: Some(Saving {
             writing,
             pipe,
+            memory,
             record,
         }),
         snapshot_key: None,
         note,
     }))
+}
+
+async fn prepare_copy(found: Found, key: String, trusted: bool) -> io::Result<Preparation> {
+    let (found, memory) = in_thread(move || found.hold_memory().map(|held| (found, held))).await?;
+    let Found { state, record, .. } = found;
+    Ok(Preparation {
+        beginning: Beginning::Snapshot,
+        tsc: HostTsc {
+            khz: record.tsc_khz,
+            trusted,
+        },
+        files: SnapshotFiles {
+            memory: Some(Rc::new(memory)),
+            state: Some(Reading::start(state, record.state_bytes)?),
+        },
+        saving: None,
+        snapshot_key: Some(key),
+        note: None,
+    })
+}
+
+/// Does work that takes long on another thread, while the keeper serves its clients.
+async fn in_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other)?
 }
 
 /// Returns all that must be equal for a copy to continue.
@@ -142,7 +169,10 @@ fn key_parts(
         console: 0,
         mailbox: 0,
         control: 0,
-        snapshot: None,
+        snapshot: SnapshotDescriptors {
+            memory: Some(0),
+            state: None,
+        },
     };
     let tsc = HostTsc { khz: 0, trusted };
     let arguments = qemu_args(
@@ -176,30 +206,52 @@ fn lossy(argument: OsString) -> String {
 }
 
 impl Saving {
-    /// Lets QEMU write its state into the pipe, and continues the VM, whatever the result is.
+    /// Lets QEMU write its state into the pipe, copies the memory, and continues the VM, whatever the result is.
     pub async fn save(self, qmp: &mut Qmp) -> Result<Publishing, String> {
         let saved = write_state(qmp, self.pipe).await;
         let written = self.writing.wait_for_end().await;
+        let sealed = match saved {
+            Ok(()) => seal_memory(&self.memory, self.record.guest_bytes()).await,
+            Err(why) => Err(why),
+        };
         qmp.run("cont", json!({})).await?;
         // If the file could not be written, QEMU knows only that its pipe broke.
         let written = written.map_err(|error| error.to_string())?;
-        saved?;
         written
-            .publish(self.record)
+            .publish(self.record, sealed?)
             .map_err(|error| error.to_string())
     }
+}
+
+/// Copies the memory of a VM that is stopped.
+async fn seal_memory(memory: &File, bytes: u64) -> Result<File, String> {
+    let sealed = async {
+        let memory = memory.try_clone()?;
+        in_thread(move || memory::seal_copy(&memory, bytes)).await
+    };
+    sealed
+        .await
+        .map_err(|error| format!("copying the memory: {error}"))
 }
 
 /// The name of the pipe in QEMU.
 const PIPE: &str = "snapshot";
 
+/// Tells QEMU that memory is not part of its state.
+async fn leave_memory_out(qmp: &mut Qmp) -> Result<(), String> {
+    let capability = json!({ "capability": "x-ignore-shared", "state": true });
+    let capabilities = json!({ "capabilities": [capability] });
+    qmp.run("migrate-set-capabilities", capabilities)
+        .await
+        .map(drop)
+}
+
 async fn write_state(qmp: &mut Qmp, pipe: OwnedFd) -> Result<(), String> {
     qmp.run("stop", json!({})).await?;
+    leave_memory_out(qmp).await?;
     qmp.give(PIPE, pipe.as_fd()).await?;
     // The thread that reads sees the end once QEMU has closed its copy.
     drop(pipe);
-    let parameters = json!({ "max-bandwidth": BYTES_PER_SECOND });
-    qmp.run("migrate-set-parameters", parameters).await?;
     qmp.run("migrate", json!({ "uri": format!("fd:{PIPE}") }))
         .await?;
     loop {
@@ -218,9 +270,12 @@ async fn write_state(qmp: &mut Qmp, pipe: OwnedFd) -> Result<(), String> {
     }
 }
 
-/// Waits until QEMU has read its state, tells the guest the size of its own scratch disk, and lets it run. The copy is
-/// paused at first, because its template was when it was saved.
-pub async fn wait_for_copy(qmp: &mut Qmp, scratch_bytes: u64) -> Result<(), String> {
+/// Lets QEMU read its state from a pipe that it inherited, tells the guest the size of its own scratch disk, and
+/// lets it run. The copy is paused at first, because its template was when it was saved.
+pub async fn start_copy(qmp: &mut Qmp, state: i32, scratch_bytes: u64) -> Result<(), String> {
+    leave_memory_out(qmp).await?;
+    qmp.run("migrate-incoming", json!({ "uri": format!("fd:{state}") }))
+        .await?;
     loop {
         let status = qmp.run("query-status", json!({})).await?;
         match status.get("status").and_then(Value::as_str) {

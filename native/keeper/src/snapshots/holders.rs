@@ -1,0 +1,229 @@
+//! The keepers that hold the sealed memory of a snapshot. A later keeper opens the memory of one that lives, so that all
+//! their VMs share it. If none lives, it reads the file, and becomes a holder itself.
+//!
+//! No keeper needs another one: a holder that ends takes nothing with it, because VMMs and keepers have their own
+//! descriptors.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::memory::{SEALED_NAME, is_sealed, load};
+use crate::run_dir::try_lock_file;
+
+const HOLDERS: &str = "holders";
+const LOCK: &str = "holders/.lock";
+const MAX_RECORD_BYTES: u64 = 4096;
+/// The time for which a keeper waits while another one reads the file. After it, the keeper reads the file itself.
+const LOCK_LIMIT: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(2);
+
+/// The file of one holder in `holders/`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Holder {
+    pid: u32,
+    /// The start of the process, in ticks since the boot of the host: a later process may have its id.
+    started_ticks: u64,
+    fd: i32,
+    inode: u64,
+}
+
+/// Returns the sealed memory of the snapshot in `folder`, and makes this process a holder of it. The error is one of
+/// the snapshot's own file. Blocks while another keeper reads the file.
+pub fn hold(folder: &Path, memory: &File, bytes: u64) -> io::Result<File> {
+    let _lock = lock(folder);
+    let held = match find(folder, bytes) {
+        Some(held) => held,
+        None => load(memory, bytes)?,
+    };
+    // Without a record, other VMs do not share the memory of this one.
+    if let Err(error) = record(folder, &held) {
+        eprintln!("the memory of the snapshot is not shared: {error}");
+    }
+    Ok(held)
+}
+
+fn lock(folder: &Path) -> Option<File> {
+    let dir = folder.join(HOLDERS);
+    // If it exists already, it is used as it is.
+    let _ = DirBuilder::new().mode(0o700).create(dir);
+    let since = Instant::now();
+    loop {
+        match try_lock_file(&folder.join(LOCK)) {
+            Ok(Some(lock)) => return Some(lock),
+            Ok(None) if since.elapsed() < LOCK_LIMIT => thread::sleep(POLL),
+            _ => return None,
+        }
+    }
+}
+
+/// Opens the memory of a holder that lives, and removes the records of those that do not.
+fn find(folder: &Path, bytes: u64) -> Option<File> {
+    let entries = fs::read_dir(folder.join(HOLDERS)).ok()?;
+    for entry in entries.flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        match open(&entry.path(), bytes) {
+            Some(held) => return Some(held),
+            None => drop(fs::remove_file(entry.path())),
+        }
+    }
+    None
+}
+
+fn open(path: &Path, bytes: u64) -> Option<File> {
+    let mut text = Vec::new();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .ok()?;
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut text).ok()?;
+    let holder: Holder = serde_json::from_slice(&text).ok()?;
+    if started_ticks(holder.pid)? != holder.started_ticks {
+        return None;
+    }
+    let path = format!("/proc/{}/fd/{}", holder.pid, holder.fd);
+    // Some files block or act when they are opened.
+    let target = fs::read_link(&path).ok()?;
+    if !target
+        .to_str()?
+        .starts_with(&format!("/memfd:{SEALED_NAME}"))
+    {
+        return None;
+    }
+    // QEMU opens its memory for writing, which the seals make harmless.
+    let held = File::options().read(true).write(true).open(path).ok()?;
+    let is_same = held.metadata().ok()?.ino() == holder.inode;
+    (is_same && is_sealed(&held, bytes)).then_some(held)
+}
+
+fn record(folder: &Path, held: &File) -> io::Result<()> {
+    let pid = std::process::id();
+    let holder = Holder {
+        pid,
+        started_ticks: started_ticks(pid).ok_or_else(|| io::Error::other("no /proc"))?,
+        fd: held.as_raw_fd(),
+        inode: held.metadata()?.ino(),
+    };
+    let text = serde_json::to_vec(&holder).map_err(io::Error::other)?;
+    let [partial, complete] = [".new-", ""].map(|prefix| path_of(folder, prefix, pid));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&partial)?;
+    file.write_all(&text)?;
+    fs::rename(partial, complete)
+}
+
+fn path_of(folder: &Path, prefix: &str, pid: u32) -> PathBuf {
+    folder.join(HOLDERS).join(format!("{prefix}{pid}"))
+}
+
+/// Returns the time at which a process started. The name, which precedes it, may contain any characters.
+fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    const BYTES: u64 = 1 << 20;
+
+    fn snapshot() -> (tempfile::TempDir, File) {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = tempfile::tempfile().unwrap();
+        memory.set_len(BYTES).unwrap();
+        memory.write_all_at(b"memory", 8192).unwrap();
+        (folder, memory)
+    }
+
+    fn inode(file: &File) -> u64 {
+        file.metadata().unwrap().ino()
+    }
+
+    fn own_record(folder: &Path) -> PathBuf {
+        path_of(folder, "", std::process::id())
+    }
+
+    #[test]
+    fn keepers_share_the_memory_of_a_holder_that_lives_and_read_the_file_without_one() {
+        let (folder, memory) = snapshot();
+        let first = hold(folder.path(), &memory, BYTES).unwrap();
+        let second = hold(folder.path(), &memory, BYTES).unwrap();
+        assert_eq!(inode(&first), inode(&second));
+        // The record names the descriptor of the second by now.
+        drop(first);
+        let third = hold(folder.path(), &memory, BYTES).unwrap();
+        assert_eq!(inode(&second), inode(&third));
+        let before = inode(&third);
+        drop((second, third));
+        let again = hold(folder.path(), &memory, BYTES).unwrap();
+        assert_ne!(inode(&again), before);
+        let mut bytes = [0; 6];
+        again.read_exact_at(&mut bytes, 8192).unwrap();
+        assert_eq!(&bytes, b"memory");
+    }
+
+    #[test]
+    fn a_record_that_names_other_memory_is_not_used_and_removed() {
+        type Change = fn(&mut Holder);
+        let changes: [Change; 5] = [
+            |holder| holder.started_ticks += 1,
+            |holder| holder.fd = 1,
+            |holder| holder.inode += 1,
+            |holder| holder.pid = u32::MAX,
+            |holder| holder.fd = -1,
+        ];
+        for change in changes {
+            let (folder, memory) = snapshot();
+            let held = hold(folder.path(), &memory, BYTES).unwrap();
+            let path = own_record(folder.path());
+            let mut holder: Holder = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            change(&mut holder);
+            fs::write(&path, serde_json::to_vec(&holder).unwrap()).unwrap();
+            assert!(find(folder.path(), BYTES).is_none(), "{holder:?}");
+            assert!(!path.exists());
+            drop(held);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_not_sealed_or_of_another_size_is_not_used() {
+        let (folder, memory) = snapshot();
+        let held = hold(folder.path(), &memory, BYTES).unwrap();
+        assert!(find(folder.path(), 2 * BYTES).is_none());
+        let open = rustix::fs::memfd_create(SEALED_NAME, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let open = File::from(open);
+        open.set_len(BYTES).unwrap();
+        record(folder.path(), &open).unwrap();
+        assert!(find(folder.path(), BYTES).is_none());
+        record(folder.path(), &held).unwrap();
+        assert!(find(folder.path(), BYTES).is_some());
+    }
+
+    #[test]
+    fn a_folder_without_room_for_a_record_costs_only_the_sharing() {
+        let (folder, memory) = snapshot();
+        fs::write(folder.path().join(HOLDERS), "no folder").unwrap();
+        let one = hold(folder.path(), &memory, BYTES).unwrap();
+        let two = hold(folder.path(), &memory, BYTES).unwrap();
+        assert_ne!(inode(&one), inode(&two));
+    }
+}
