@@ -21,28 +21,26 @@ export interface SavedArmOptions {
 
 export async function createSavedArm(options: SavedArmOptions): Promise<Arm<'msPerStep' | 'copyMs'>> {
   const client = new Client({ connection: await Connection.connect({ address: options.address }) });
-  return {
-    name: options.name,
-    async round() {
-      const runId = `bench-${randomUUID()}`;
-      const handle = await client.workflow.start('voidboxRun', {
-        taskQueue: 'voidbox',
-        workflowId: runId,
-        args: [{ spec: writeSpec(options) }],
-      });
-      await handle.result();
-      const ends: number[] = [];
-      const copies: number[] = [];
-      for await (const { atMs, body } of options.reader.read(runId, 0, { output: false })) {
-        if (body.type === 'stage-finished') ends.push(atMs);
-        if (body.type === 'checkpoint-made') copies.push(body.tookMs);
-      }
-      const wanted = options.checkpoint === 'off' ? 0 : SAVED_STEPS;
-      if (copies.length !== wanted) throw new Error(`${options.name}: ${copies.length} checkpoints, not ${wanted}`);
-      const copyMs = copies.reduce((sum, tookMs) => sum + tookMs, 0) / Math.max(1, copies.length);
-      return { msPerStep: (ends.at(-1)! - ends[0]!) / (SAVED_STEPS - 1), copyMs };
-    },
+  const measure = async (): Promise<Record<'msPerStep' | 'copyMs', number>> => {
+    const runId = `bench-${randomUUID()}`;
+    const handle = await client.workflow.start('voidboxRun', {
+      taskQueue: 'voidbox',
+      workflowId: runId,
+      args: [{ spec: writeSpec(options) }],
+    });
+    await handle.result();
+    const ends: number[] = [];
+    const copies: number[] = [];
+    for await (const { atMs, body } of options.reader.read(runId, 0, { output: false })) {
+      if (body.type === 'stage-finished') ends.push(atMs);
+      if (body.type === 'checkpoint-made') copies.push(body.tookMs);
+    }
+    const wanted = options.checkpoint === 'off' ? 0 : SAVED_STEPS;
+    if (copies.length !== wanted) throw new Error(`${options.name}: ${copies.length} checkpoints, not ${wanted}`);
+    const copyMs = copies.reduce((sum, tookMs) => sum + tookMs, 0) / Math.max(1, copies.length);
+    return { msPerStep: (ends.at(-1)! - ends[0]!) / (SAVED_STEPS - 1), copyMs };
   };
+  return { name: options.name, round: measure };
 }
 
 function writeSpec({ checkpoint, writtenMb }: SavedArmOptions): string {

@@ -22,8 +22,9 @@ export async function measureStepCheckpoints(bench: Bench): Promise<Figure> {
   ];
   const results = await interleave(arms, bench.rounds, bench.say);
   const [off, empty, written] = results.map(({ rounds }) => rounds.map(({ msPerStep }) => msPerStep));
-  const compareWithOff = (values: readonly number[]): readonly number[] => values.map((value, index) => value - off![index]!);
-  const emptyMs = spread(compareWithOff(empty!));
+  const subtractOff = (values: readonly number[]): readonly number[] =>
+    values.map((value, index) => value - off![index]!);
+  const emptyMs = spread(subtractOff(empty!));
   const [, copied, large] = results.map(({ rounds }) => spread(rounds.map(({ copyMs }) => copyMs)));
   return {
     title: '(q) Checkpoints of steps',
@@ -32,7 +33,7 @@ export async function measureStepCheckpoints(bench: Bench): Promise<Figure> {
       { what: 'a step with `checkpoint: off`', value: spread(off!), unit: 'ms' },
       { what: 'more with `each-step`, nothing written', value: emptyMs, unit: 'ms' },
       { what: 'of it, the freeze and the copy', value: copied!, unit: 'ms' },
-      { what: 'more with `each-step`, 100 MB written', value: spread(compareWithOff(written!)), unit: 'ms' },
+      { what: 'more with `each-step`, 100 MB written', value: spread(subtractOff(written!)), unit: 'ms' },
       { what: 'of it, the freeze and the copy', value: large!, unit: 'ms' },
     ],
     goals: [
