@@ -18,7 +18,7 @@ import {
   createStartArm,
   type StartMeasure,
   type VmHost,
-} from '../snapshots.ts';
+} from '../snapshots/snapshots.ts';
 import { type Bench, startOurWorker } from './bench.ts';
 
 const LARGE_MIB = 2_048;

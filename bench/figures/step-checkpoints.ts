@@ -4,7 +4,7 @@ import { openStores } from '../../store/open-stores.ts';
 import { interleave, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
 import { startServer, TUNED_FLAGS } from '../servers.ts';
-import { createSavedArm, SAVED_STEPS } from '../step-checkpoints.ts';
+import { createSavedArm, SAVED_STEPS } from '../snapshots/step-checkpoints.ts';
 import { type Bench, startOurWorker } from './bench.ts';
 
 const STATE = 'checkpoints-state';

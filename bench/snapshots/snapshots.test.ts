@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { compileText } from '../domain/language/load.ts';
+import { compileText } from '../../domain/language/load.ts';
 import { makeCommandsSpec, readSizesMib } from './snapshots.ts';
 
 test('the spec of short commands has nothing unknown, and each command has a VM of its own', () => {

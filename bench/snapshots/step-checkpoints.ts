@@ -5,8 +5,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
-import type { RunReader } from '../activities/ports/run-reader.ts';
-import type { Arm } from './measure.ts';
+import type { RunReader } from '../../activities/ports/run-reader.ts';
+import type { Arm } from '../measure.ts';
 
 export const SAVED_STEPS = 11;
 

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
-import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../activities/ports/sandbox.ts';
-import { vmRunDir } from '../native/index.ts';
-import type { Arm } from './measure.ts';
+import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
+import { vmRunDir } from '../../native/index.ts';
+import type { Arm } from '../measure.ts';
 import { readTreeCpuMs, readTreePssMib } from './processes.ts';
-import { PLAN, runTrue } from './vm.ts';
+import { PLAN, runTrue } from '../vm.ts';
 
 const run = promisify(execFile);
 const never = new AbortController().signal;
