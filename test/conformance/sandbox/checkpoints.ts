@@ -164,10 +164,13 @@ export const CHECKPOINTS: readonly Behaviour[] = [
       const [first, second] = await twoFolders(c);
       await withOwnVm(c, {}, async (vm) => {
         await put(vm, '/srv/made/deep/file', Buffer.from('one'));
+        // The image has this folder, which belongs to root and is empty.
+        await put(vm, '/mnt/file', Buffer.from('four'));
         await vm.checkpoint({ dir: first, withSecrets: false }, limit());
       });
       await withOwnVm(c, { from: first }, async (vm) => {
         assert.equal(String(await get(vm, '/srv/made/deep/file')), 'one');
+        assert.equal(String(await get(vm, '/mnt/file')), 'four');
         await put(vm, '/srv/made/deep/more', Buffer.from('two'));
         await put(vm, '/data/file', Buffer.from('three'));
         await vm.checkpoint({ dir: second, withSecrets: false }, limit());

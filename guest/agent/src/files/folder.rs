@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use voidbox_protocol::system_folders::is_system_folder;
@@ -17,7 +17,8 @@ use crate::lock::lock;
 use crate::owner::SANDBOX;
 
 /// Ensures that the sandbox user can have a folder at `path`; the request itself makes its parents. The first part of
-/// the path that does not exist becomes a folder of the scratch disk, because the root's own memory is not for data.
+/// the path that does not exist becomes a folder of the scratch disk, because the root's own memory is not for data. If
+/// all of it exists, an empty folder of root, such as `/mnt`, becomes one.
 /// Call this as root, before the thread becomes the file user. In a process under test it does nothing.
 pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
     let Role::Init(storage) = &guest.role else {
@@ -32,7 +33,9 @@ pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let real = links::resolve(storage, path).map_err(|error| Failure::io(path.display(), error))?;
-    let Some(folder) = first_missing(&real) else {
+    let Some(folder) =
+        first_missing(&real).or_else(|| is_empty_of_root(&real).then(|| real.clone()))
+    else {
         return Ok(());
     };
     bind_scratch_folder(storage, made.len(), &folder)
@@ -63,6 +66,18 @@ fn refuse_system(path: &Path) -> Result<(), Failure> {
             format!("{}: is a folder of the guest's system", path.display()),
         )),
     }
+}
+
+/// Returns true for an empty folder that belongs to root and is not a mount, such as one of the host.
+fn is_empty_of_root(path: &Path) -> bool {
+    let (Ok(found), Some(Ok(parent))) = (
+        fs::symlink_metadata(path),
+        path.parent().map(fs::symlink_metadata),
+    ) else {
+        return false;
+    };
+    let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    found.is_dir() && found.uid() == 0 && found.dev() == parent.dev() && is_empty
 }
 
 /// Returns the shortest prefix of a path that does not exist.
@@ -135,6 +150,26 @@ mod tests {
             "/",
         ] {
             assert_eq!(is_users(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_an_empty_folder_of_root_that_is_no_mount_is_replaced() {
+        let disk = tempfile::tempdir().unwrap();
+        let path = disk.path().join("folder");
+        fs::create_dir(&path).unwrap();
+        assert_eq!(
+            is_empty_of_root(&path),
+            rustix::process::geteuid().is_root()
+        );
+        fs::write(path.join("file"), "").unwrap();
+        for other in [&path, &path.join("file"), &path.join("none")] {
+            assert!(!is_empty_of_root(other), "{}", other.display());
+        }
+        std::os::unix::fs::symlink("folder", disk.path().join("link")).unwrap();
+        assert!(!is_empty_of_root(&disk.path().join("link")));
+        for mount in ["/proc", "/dev", "/"] {
+            assert!(!is_empty_of_root(Path::new(mount)), "{mount}");
         }
     }
 
