@@ -80,13 +80,6 @@ pub fn freeze(guest: &Guest, request: &Request, wanted: &DiskFreeze) -> Result<(
     }
     let frozen = Frozen::new(mounted)?;
     request.send_ahead(&Message::DiskFrozen(Empty {}))?;
-    let was_cancelled = request.wait_cancelled(limit);
-    drop(frozen);
-    if was_cancelled {
-        return Err(Failure::cancelled());
-    }
-    Err(Failure::new(
-        ErrorCode::Limit,
-        format!("the disk was frozen for {limit:?} and is writable again"),
-    ))
+    let past_limit = format!("the disk was frozen for {limit:?} and is writable again");
+    request.hold(frozen, limit, past_limit)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use voidbox_protocol::body::StreamEnd;
+use voidbox_protocol::body::{ErrorCode, StreamEnd};
 use voidbox_protocol::credit::{CreditError, ReceiveWindow, SendWindow};
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 use voidbox_protocol::mailbox::{MIN_MAIL_BYTES, Mail, MailError, SLOT_BYTES};
@@ -202,13 +202,19 @@ impl Request {
         lock(&self.state).cancelled
     }
 
-    /// Waits for the keeper to cancel the request; returns false after the limit.
-    pub fn wait_cancelled(&self, limit: Duration) -> bool {
-        let state = lock(&self.state);
+    /// Holds what is frozen until the keeper cancels the request, and lets go of it before the answer. If the limit ends
+    /// this, the request fails with `past_limit`, because the copy may be of different moments.
+    pub fn hold<T>(&self, frozen: T, limit: Duration, past_limit: String) -> Result<(), Failure> {
         let waited = self
             .changed
-            .wait_timeout_while(state, limit, |state| !state.cancelled);
-        waited.unwrap_or_else(PoisonError::into_inner).0.cancelled
+            .wait_timeout_while(lock(&self.state), limit, |state| !state.cancelled);
+        let was_cancelled = waited.unwrap_or_else(PoisonError::into_inner).0.cancelled;
+        drop(frozen);
+        Err(if was_cancelled {
+            Failure::cancelled()
+        } else {
+            Failure::new(ErrorCode::Limit, past_limit)
+        })
     }
 
     pub fn next_signal(&self) -> Option<i32> {

@@ -98,13 +98,6 @@ pub fn freeze(guest: &Guest, request: &Request, wanted: &ExecFreeze) -> Result<(
     let frozen = Frozen::new(cgroup.children(), wanted.exec)?;
     frozen.settle()?;
     request.send_ahead(&Message::ExecFrozen(Empty {}))?;
-    let was_cancelled = request.wait_cancelled(limit);
-    drop(frozen);
-    if was_cancelled {
-        return Err(Failure::cancelled());
-    }
-    Err(Failure::new(
-        ErrorCode::Limit,
-        format!("the command was frozen for {limit:?} and continues"),
-    ))
+    let past_limit = format!("the command was frozen for {limit:?} and continues");
+    request.hold(frozen, limit, past_limit)
 }
