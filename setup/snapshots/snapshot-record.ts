@@ -1,4 +1,4 @@
-/** Reads `snapshot.json` of a snapshot, which a keeper wrote (native/keeper/src/snapshots/store.rs). */
+/** Reads `snapshot.json` of a snapshot, which a keeper wrote (native/keeper/src/snapshots/store/mod.rs). */
 
 /** The parts of the key as the keeper names them. A later build may add parts. */
 export type KeyParts = Readonly<Record<string, unknown>>;

@@ -1,0 +1,440 @@
+//! The folder of snapshots: one folder for each key, complete or absent.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::holders;
+#[cfg(test)]
+use super::key::example_parts;
+use super::key::{Key, KeyParts};
+use crate::config::SnapshotSettings;
+use crate::run_dir::try_lock_file;
+
+const STATE: &str = "state";
+const MEMORY: &str = "memory";
+const RECORD: &str = "snapshot.json";
+/// Its modification time is the time of the last use.
+const USED: &str = "used";
+/// Present after a start from the snapshot that failed.
+const FAILED: &str = "failed";
+/// The limit of `snapshot.json`.
+const MAX_RECORD_BYTES: u64 = 64 << 10;
+/// The room that stays free for others beside a new snapshot.
+const SPARE_BYTES: u64 = 1 << 30;
+
+/// The content of `snapshot.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Record {
+    pub key: String,
+    pub parts: KeyParts,
+    /// Documents the speed of the TSC that the guest was told. Each launch measures it, and a copy does not need it.
+    pub tsc_khz: u64,
+    pub memory_mib: u32,
+    pub state_bytes: u64,
+    pub state_mtime_ns: i64,
+    pub sha256: String,
+    /// The pages that are not zero. The file is as large as the guest's memory, with holes.
+    pub memory_bytes: u64,
+    pub memory_mtime_ns: i64,
+    /// The hash of these pages, each behind its offset.
+    pub memory_sha256: String,
+    pub created_at_ms: u64,
+}
+
+impl Record {
+    pub fn guest_bytes(&self) -> u64 {
+        u64::from(self.memory_mib) << 20
+    }
+
+    /// The room on the disk.
+    fn disk_bytes(&self) -> u64 {
+        self.state_bytes.saturating_add(self.memory_bytes)
+    }
+}
+
+pub struct Store {
+    dir: PathBuf,
+    max_bytes: u64,
+}
+
+/// A snapshot from which a VM can start.
+#[derive(Debug)]
+pub struct Found {
+    pub state: File,
+    pub record: Record,
+    memory: File,
+    folder: PathBuf,
+}
+
+impl Found {
+    /// Returns the sealed memory, which all VMs of the snapshot share. Blocks while the file is read.
+    pub fn hold_memory(&self) -> io::Result<File> {
+        holders::hold(&self.folder, &self.memory, self.record.guest_bytes())
+    }
+}
+
+#[derive(Debug)]
+pub enum Lookup {
+    Found(Box<Found>),
+    Absent,
+    /// The snapshot was damaged, and is deleted; the text names the damage.
+    Damaged(String),
+}
+
+impl Store {
+    /// Opens the folder, and makes it if it does not exist.
+    /// Fails if another user could change it.
+    pub fn open(settings: &SnapshotSettings) -> io::Result<Self> {
+        let dir = &settings.dir;
+        match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let found = fs::symlink_metadata(dir)?;
+        if !found.is_dir() || !is_private(&found) {
+            return Err(io::Error::other(format!(
+                "{} is not a folder that only its user can read: chmod 700 {0}, or delete it",
+                dir.display()
+            )));
+        }
+        Ok(Self {
+            dir: dir.clone(),
+            max_bytes: u64::from(settings.max_mib) << 20,
+        })
+    }
+
+    fn folder(&self, key: &str) -> PathBuf {
+        self.dir.join(key)
+    }
+
+    /// Opens the snapshot of a key, and compares everything that its record contains.
+    pub fn find(&self, key: &Key) -> Lookup {
+        let folder = self.folder(&key.hex);
+        if fs::symlink_metadata(&folder).is_err() {
+            return Lookup::Absent;
+        }
+        match open_checked(&folder, key) {
+            Ok(found) => {
+                let _ = touch(&folder.join(USED));
+                Lookup::Found(Box::new(found))
+            }
+            Err(damage) => {
+                self.remove(&key.hex);
+                Lookup::Damaged(damage.to_string())
+            }
+        }
+    }
+
+    /// Records that a VM did not start from the snapshot. The second failure in a row deletes the snapshot.
+    pub fn record_failure(&self, key: &str) {
+        let marker = self.folder(key).join(FAILED);
+        let is_first = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&marker)
+            .is_ok();
+        if !is_first {
+            self.remove(key);
+        }
+    }
+
+    /// Records that a VM started from the snapshot.
+    pub fn record_start(&self, key: &str) {
+        let _ = fs::remove_file(self.folder(key).join(FAILED));
+    }
+
+    /// Returns the right to make the snapshot of a key; `None` if another keeper makes it, or the disk is almost full.
+    pub fn begin(&self, key: &Key, expected_bytes: u64) -> io::Result<Option<Making>> {
+        // They may take the room that is missing.
+        self.remove_leftovers()?;
+        if free_bytes(&self.dir)? < expected_bytes + SPARE_BYTES {
+            return Ok(None);
+        }
+        let Some(lock) = self.try_lock(&key.hex)? else {
+            return Ok(None);
+        };
+        if fs::symlink_metadata(self.folder(&key.hex)).is_ok() {
+            return Ok(None);
+        }
+        let partial = self.dir.join(format!(".new-{}", key.hex));
+        // A keeper that died left it.
+        let _ = fs::remove_dir_all(&partial);
+        DirBuilder::new().mode(0o700).create(&partial)?;
+        Ok(Some(Making {
+            folder: self.folder(&key.hex),
+            opened: File::open(&partial)?,
+            partial,
+            store: Self {
+                dir: self.dir.clone(),
+                max_bytes: self.max_bytes,
+            },
+            _lock: lock,
+        }))
+    }
+
+    /// The lock's file stays: two keepers could lock two files of one name. So there are few of them, and keys share them.
+    fn try_lock(&self, key: &str) -> io::Result<Option<File>> {
+        let prefix = key.get(..2).unwrap_or("other");
+        try_lock_file(&self.dir.join(format!(".lock-{prefix}")))
+    }
+
+    /// Removes what keepers left that died while they made or deleted a snapshot.
+    fn remove_leftovers(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            if name.starts_with(".gone-") {
+                remove_whole(&entry.path());
+            }
+            if let Some(key) = name.strip_prefix(".new-") {
+                self.remove_abandoned(key, &entry.path());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a partial snapshot whose keeper died. A keeper that lives holds the lock.
+    fn remove_abandoned(&self, key: &str, partial: &Path) {
+        if let Ok(Some(_lock)) = self.try_lock(key) {
+            let _ = fs::remove_dir_all(partial);
+        }
+    }
+
+    /// Removes a snapshot. A VM that starts from it has opened its file already.
+    fn remove(&self, key: &str) {
+        let gone = self.dir.join(format!(".gone-{key}-{}", std::process::id()));
+        if fs::rename(self.folder(key), &gone).is_ok() {
+            remove_whole(&gone);
+        }
+    }
+
+    /// Removes snapshots of earlier boots of the host, remains of keepers that died, and beyond the limit the snapshots
+    /// that were not used for the longest time, but never `kept`.
+    fn evict(&self, kept: &Record) -> io::Result<()> {
+        self.remove_leftovers()?;
+        let mut whole: Vec<(SystemTime, u64, String)> = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            if name.starts_with('.') || name == kept.key {
+                continue;
+            }
+            let record = read_record(&entry.path());
+            let is_current = record
+                .as_ref()
+                .is_ok_and(|record| record.parts.host_boot == kept.parts.host_boot);
+            match (is_current, record) {
+                (true, Ok(record)) => {
+                    let used =
+                        fs::metadata(entry.path().join(USED)).and_then(|file| file.modified());
+                    whole.push((
+                        used.unwrap_or(SystemTime::UNIX_EPOCH),
+                        record.disk_bytes(),
+                        name,
+                    ));
+                }
+                _ => self.remove(&name),
+            }
+        }
+        whole.sort();
+        let mut total: u64 =
+            kept.disk_bytes() + whole.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
+        for (_, bytes, name) in whole {
+            if total <= self.max_bytes {
+                break;
+            }
+            self.remove(&name);
+            total -= bytes;
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot that is being made. Dropping this leaves nothing that counts.
+pub struct Making {
+    store: Store,
+    folder: PathBuf,
+    partial: PathBuf,
+    /// If the folder of snapshots was deleted, another maker may have a folder of the same name. While this one is
+    /// open, no other has its inode.
+    opened: File,
+    _lock: File,
+}
+
+impl Making {
+    pub fn create_state(&self) -> io::Result<File> {
+        self.create(STATE)
+    }
+
+    pub fn create_memory(&self) -> io::Result<File> {
+        self.create(MEMORY)
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.partial.join(name))
+    }
+
+    /// Syncs a file whose size is known, and returns the time of its last change.
+    fn finish(&self, name: &str, bytes: u64) -> io::Result<i64> {
+        let file = File::open(self.partial.join(name))?;
+        file.sync_all()?;
+        let written = file.metadata()?;
+        if written.len() != bytes || bytes == 0 {
+            return Err(io::Error::other(format!("its {name} is incomplete")));
+        }
+        Ok(mtime_ns(&written))
+    }
+
+    fn has_partial(&self) -> bool {
+        let (Ok(ours), Ok(found)) = (self.opened.metadata(), fs::symlink_metadata(&self.partial))
+        else {
+            return false;
+        };
+        (ours.dev(), ours.ino()) == (found.dev(), found.ino())
+    }
+
+    /// Puts the complete snapshot into its place, and makes room.
+    pub fn publish(self, mut record: Record) -> io::Result<()> {
+        if !self.has_partial() {
+            return Err(io::Error::other("its folder was deleted"));
+        }
+        record.state_mtime_ns = self.finish(STATE, record.state_bytes)?;
+        record.memory_mtime_ns = self.finish(MEMORY, record.guest_bytes())?;
+        let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.partial.join(RECORD))?;
+        io::Write::write_all(&mut file, &text)?;
+        file.sync_all()?;
+        touch(&self.partial.join(USED))?;
+        fs::rename(&self.partial, &self.folder)?;
+        File::open(&self.store.dir)?.sync_all()?;
+        self.store.evict(&record)
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        // After `publish` it does not exist.
+        if self.has_partial() {
+            let _ = fs::remove_dir_all(&self.partial);
+        }
+    }
+}
+
+fn open_checked(folder: &Path, key: &Key) -> io::Result<Found> {
+    if !is_private(&fs::symlink_metadata(folder)?) {
+        return Err(io::Error::other("another user can change its folder"));
+    }
+    let record = read_record(folder)?;
+    if record.key != key.hex {
+        return Err(io::Error::other(format!(
+            "its key is {:?}, expected {:?}",
+            record.key, key.hex
+        )));
+    }
+    if let Some(difference) = key.parts.difference(&record.parts) {
+        return Err(io::Error::other(format!("its {difference}")));
+    }
+    let state = open_unchanged(folder, STATE, record.state_bytes, record.state_mtime_ns)?;
+    let memory = open_unchanged(folder, MEMORY, record.guest_bytes(), record.memory_mtime_ns)?;
+    Ok(Found {
+        state,
+        record,
+        memory,
+        folder: folder.to_owned(),
+    })
+}
+
+fn open_unchanged(folder: &Path, name: &str, bytes: u64, changed_ns: i64) -> io::Result<File> {
+    let file = open_own(&folder.join(name))?;
+    let found = file.metadata()?;
+    if found.len() != bytes {
+        return Err(io::Error::other(format!(
+            "its {name} has {} bytes, expected {bytes}",
+            found.len()
+        )));
+    }
+    if mtime_ns(&found) != changed_ns {
+        return Err(io::Error::other(format!(
+            "its {name} was changed after it was made"
+        )));
+    }
+    Ok(file)
+}
+
+fn read_record(folder: &Path) -> io::Result<Record> {
+    let file = open_own(&folder.join(RECORD))?;
+    let mut text = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, MAX_RECORD_BYTES), &mut text)?;
+    serde_json::from_slice(&text)
+        .map_err(|error| io::Error::other(format!("its {RECORD} does not parse: {error}")))
+}
+
+/// Opens a regular file of this user that no other user can change.
+fn open_own(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || !is_private(&found) {
+        let name = path.file_name().unwrap_or_default();
+        let name = Path::new(name).display();
+        return Err(io::Error::other(format!(
+            "its {name} is not a file that only its user can change"
+        )));
+    }
+    Ok(file)
+}
+
+/// Removes a folder, or what is in the place of one.
+fn remove_whole(path: &Path) {
+    if fs::remove_dir_all(path).is_err() {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn is_private(found: &fs::Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0
+}
+
+fn mtime_ns(found: &fs::Metadata) -> i64 {
+    found.mtime() * 1_000_000_000 + found.mtime_nsec()
+}
+
+fn touch(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    file.set_modified(SystemTime::now())
+}
+
+fn free_bytes(dir: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(dir)?;
+    Ok(found.f_bavail * found.f_frsize)
+}
+
+#[cfg(test)]
+mod tests;
