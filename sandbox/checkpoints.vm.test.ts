@@ -1,5 +1,5 @@
 /** VMs from checkpoints beyond the conformance table: the layer over a root image, many VMs at once, warm starts. */
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +10,8 @@ import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../setup/resolve.ts';
 import { chunks, limit, request, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
+import { vmRunDir } from '../native/index.ts';
+import { SmallDisk } from '../test/rig/vms/small-disk.ts';
 import { deleteCheckpoint } from './checkpoints/folder.ts';
 
 /** The limit includes downloading and making the disk of `image: dev`. */
@@ -80,6 +82,46 @@ test('a VM with the disk of a checkpoint starts from a snapshot as other VMs do'
   // VMs on hardware KVM boot.
   expect(facts).toMatchObject({ start: facts.accelerator === 'tcg' ? 'snapshot' : 'cold', startNote: null });
 }, 120_000);
+
+test('a disk without room for a copy costs the checkpoint, and its VM continues', async () => {
+  const place = join(folder, 'small');
+  using _disk = new SmallDisk(place, 96);
+  const source = await launch({ ...SMALL_VM, diskMib: 128 });
+  await textOf(source, script('dd if=/dev/urandom of=/workspace/data bs=1M count=40 2>&1 && sync'));
+  await expect(source.checkpoint({ dir: join(place, 'saved'), withSecrets: false }, limit())).rejects.toMatchObject({
+    message: expect.stringMatching(/no space left for a copy of \d+ MiB: \d+ MiB are free, and 64 MiB stay free/),
+  });
+  expect(readdirSync(place)).toEqual([]);
+  expect(await textOf(source, script('echo works > /workspace/later; cat /workspace/later'))).toBe('works');
+}, 120_000);
+
+test('a keeper that is killed while it copies a disk leaves nothing, and the earlier checkpoint is whole', async () => {
+  const [earlier, later] = [join(folder, 'earlier'), join(folder, 'later')];
+  const spec = { ...SMALL_VM, diskMib: 256 };
+  const source = await launch(spec);
+  const sum = await textOf(
+    source,
+    script('dd if=/dev/urandom of=/workspace/data bs=1M count=120 2>/dev/null && sync && sha256sum < /workspace/data'),
+  );
+  await source.checkpoint({ dir: earlier, withSecrets: false }, limit());
+  const failed = source.checkpoint({ dir: later, withSecrets: false }, limit()).catch((error: unknown) => error);
+  await expect.poll(() => readdirSync(folder).filter(hasBegunDisk), { interval: 1 }).toHaveLength(1);
+  const key = { runId: `checkpoints-${process.pid}`, scope: `vm-${keys}`, instance: [], generation: 0 };
+  const { pid } = JSON.parse(readFileSync(join(vmRunDir(host.vmsDir, key), 'keeper.json'), 'utf8')) as { pid: number };
+  process.kill(pid, 'SIGKILL');
+  expect(await failed).toMatchObject({ code: 'vm/lost' });
+  expect(readdirSync(folder)).toEqual(['earlier']);
+  running.length = 0;
+  const next = await launch({ ...spec, from: earlier });
+  expect(await textOf(next, script('sha256sum < /workspace/data'))).toBe(sum);
+}, 180_000);
+
+/** Whether the keeper copies into this folder now. */
+function hasBegunDisk(name: string): boolean {
+  return (
+    name.endsWith('.partial') && readdirSync(join(folder, name)).length > 0 && !existsSync(join(folder, name, 'disk'))
+  );
+}
 
 test(`${VMS} VMs run from one checkpoint at once, each with its own writes, also after its deletion`, async () => {
   const dir = join(folder, 'saved');
