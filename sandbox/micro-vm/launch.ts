@@ -19,6 +19,8 @@ import type { Vmm, VmmLaunch } from './vmm.ts';
 
 /** The time beyond both boots, for making the disk and ending the first VM. */
 const READY_GRACE_MS = 10_000;
+/** The keeper tries a snapshot for half of the limit, and then boots at most twice. */
+const BOOT_TRIES = 2.5;
 
 /** The pause after which a launch that found no room tries again. */
 const ASK_AGAIN_MS = 2_000;
@@ -148,7 +150,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
       vm,
       env: rootDisk?.env ?? {},
       root,
-      ready: async (untilReady) => factsOf(vm, await vm.ready(2 * bootTimeoutMs + READY_GRACE_MS, untilReady)),
+      ready: async (untilReady) => factsOf(vm, await vm.ready(BOOT_TRIES * bootTimeoutMs + READY_GRACE_MS, untilReady)),
     };
   };
 }

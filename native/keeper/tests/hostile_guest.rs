@@ -801,7 +801,11 @@ const WAITING: &str = r#"printf '\016\000\000\000\070{"protocol":1}' >&$PORT;"#;
 
 /// Launches a guest with snapshots, which begins as `begins` says.
 fn launch_with_snapshots(name: &str, begins: &'static str, script: &str) -> Vm {
-    let mut vm = Vm::new(name, LONG_BOOT_MS);
+    launch_within(name, begins, LONG_BOOT_MS, script)
+}
+
+fn launch_within(name: &str, begins: &'static str, boot_timeout_ms: u64, script: &str) -> Vm {
+    let mut vm = Vm::new(name, boot_timeout_ms);
     vm.begins = Some(begins);
     assert_eq!(vm.relaunch(script).0, "created", "{name}");
     vm
@@ -885,7 +889,8 @@ fn a_copy_that_breaks_the_protocol_or_ends_costs_a_boot_and_the_reason_is_named(
         ),
     ] {
         let script = format!("[ -e second ] || {{ touch second; {first} }}; {good}");
-        let vm = launch_with_snapshots(name, "snapshot", &script);
+        // A copy may use half of the boot limit.
+        let vm = launch_within(name, "snapshot", 10_000, &script);
         let answer = vm.call("ready");
         assert_eq!(answer["ok"]["start"]["kind"], "cold", "{name}: {answer}");
         let note = answer["ok"]["start"]["note"].as_str().unwrap_or_default();

@@ -15,9 +15,6 @@ use crate::vmm::{self, Beginning, NewVm, RunningVm, Started, Vm, console};
 /// The number of boots before the keeper gives up on a VM.
 const MAX_BOOTS: u32 = 2;
 
-/// The time within which a copy of a snapshot must send its hello; a VM that boots has the configured limit.
-const RESTORE_LIMIT: Duration = Duration::from_secs(5);
-
 impl Keeper {
     pub(super) async fn boot(&self, slot: &mut Option<Vm>) -> Result<Session, End> {
         let host_failure = |failure: Failure| End {
@@ -118,7 +115,9 @@ impl Keeper {
     async fn try_session(&self, slot: &mut Option<Vm>, started: Started) -> Result<Session, End> {
         let limit = Duration::from_millis(self.config.boot_timeout_ms);
         let limit = match started.beginning {
-            Beginning::Snapshot => limit.min(RESTORE_LIMIT),
+            // A copy needs a tenth of a boot's CPU time. On a busy machine a shorter limit would turn each late copy
+            // into a boot, which makes the machine busier.
+            Beginning::Snapshot => limit / 2,
             Beginning::Boot | Beginning::BootToSave => limit,
         };
         if let Some(note) = started.note {

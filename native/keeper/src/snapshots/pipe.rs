@@ -16,8 +16,8 @@ use super::memory;
 use super::store::{Making, Record};
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// The time for the rest of a state after the VMM has written it.
-const END_LIMIT: Duration = Duration::from_secs(5);
+/// The time for the rest of a state after the VMM has written it: far below a second, except on a busy machine.
+const END_LIMIT: Duration = Duration::from_secs(20);
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
