@@ -97,6 +97,20 @@ it('two VMs of one snapshot have their own random numbers, ids, disks and time',
   for (const [index, value] of seen[0]!.entries()) expect(seen[1]![index]).not.toBe(value);
 });
 
+/** The byte with which Linux fills its start code and the initramfs when it frees them. */
+const FREED = 0xcc;
+const PAGE_BYTES = 4096;
+
+it('a snapshot contains few pages that its kernel has freed', () => {
+  const memory = readFileSync(join(folder, 'snapshots', listSnapshots()[0]!, 'memory'));
+  const freed = Buffer.alloc(PAGE_BYTES, FREED);
+  let pages = 0;
+  for (let at = 0; at < memory.length; at += PAGE_BYTES)
+    if (memory.subarray(at, at + PAGE_BYTES).equals(freed)) pages += 1;
+  expect(memory.length).toBe(VM.memoryMib * 2 ** 20);
+  expect((pages * PAGE_BYTES) / 2 ** 20).toBeLessThan(8);
+});
+
 /** The processes of the VMs of this file that start from a snapshot: each VMM, and its jail. */
 function listVmms(): readonly string[] {
   const keepers = new Set(

@@ -10,6 +10,7 @@ mod mounts;
 mod port;
 mod power;
 mod root;
+mod scrub;
 mod start;
 mod timer;
 
@@ -52,7 +53,12 @@ pub fn boot() -> Result<Booted, BootError> {
     let cgroup = limits::set_up()?;
     // Until here the guest is the same for all VMs of its size, and has one thread.
     let early_port = match command_line.waits() {
-        true => Some(port::open()?),
+        true => {
+            if let Err(error) = scrub::zero_freed_memory() {
+                log::line(&format!("the snapshot will be larger: {error}"));
+            }
+            Some(port::open()?)
+        }
         false => None,
     };
     let disks = match &early_port {

@@ -17,9 +17,12 @@ pub fn load_all(list: &Path) {
     };
     let folder = list.parent().unwrap_or(Path::new("/"));
     for name in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        if let Err(error) = load(&folder.join(name)) {
+        let path = folder.join(name);
+        if let Err(error) = load(&path) {
             log::line(&format!("module {name}: {error}"));
         }
+        // Files of the initramfs are memory, and the kernel has its own copy of the module.
+        let _ = fs::remove_file(path);
     }
 }
 

@@ -34,11 +34,13 @@ pub fn command(
     make_folders(&mut jail, &qemu);
     show_system(&mut jail);
     show_qemu(&mut jail, &qemu);
-    for (what, path, at) in [
-        ("kernel", &config.kernel.path, command::KERNEL),
-        ("initramfs", &config.initramfs, command::INITRAMFS),
-    ] {
-        jail.show(readable(what, path, uid)?, at);
+    if beginning != Beginning::Snapshot {
+        for (what, path, at) in [
+            ("kernel", &config.kernel.path, command::KERNEL),
+            ("initramfs", &config.initramfs, command::INITRAMFS),
+        ] {
+            jail.show(readable(what, path, uid)?, at);
+        }
     }
     if let Some(disk) = &config.root_disk {
         jail.show(readable("root disk", disk, uid)?, command::ROOT_DISK);
