@@ -163,7 +163,7 @@ fn a_flood_stops_at_the_window_and_other_requests_go_on() {
 #[test]
 fn a_signal_goes_to_the_whole_group() {
     let mut keeper = Keeper::start();
-    let exec = keeper.script("sleep 1000 & echo $!; trap 'echo caught; exit 5' TERM; wait");
+    let exec = keeper.script("trap 'echo caught; exit 5' TERM; sleep 1000 & echo $!; wait");
     let id = keeper.start_exec(exec);
     let mut pid = String::new();
     loop {
@@ -178,8 +178,6 @@ fn a_signal_goes_to_the_whole_group() {
             other => panic!("{other:?}"),
         }
     }
-    // The shell needs time to set its trap.
-    std::thread::sleep(Duration::from_millis(200));
     keeper.send(id, &Message::ExecSignal(ExecSignal { signal: 15 }));
     let mut out = Vec::new();
     let response = loop {

@@ -59,7 +59,7 @@ fn a_tied_vm_ends_with_its_client_and_leaves_nothing() {
 
 #[test]
 fn a_vm_that_is_kept_outlives_its_client_for_its_lease() {
-    let vm = Vm::with_agent("tie-keep", json!({ "orphanTimeoutMs": 1_500 }));
+    let vm = Vm::with_agent("tie-keep", json!({ "orphanTimeoutMs": 5_000 }));
     let fence = vm.attach();
     drop(tie(&vm, fence, true));
     std::thread::sleep(Duration::from_millis(700));

@@ -80,7 +80,7 @@ fn a_flood_is_refused_by_its_rate_and_the_vm_goes_on() {
 fn an_idle_connection_is_ended_and_so_is_one_beyond_the_bytes_of_all() {
     let server = Server::echo();
     let door = vm("door-limits", &server, |egress| {
-        egress["limits"] = json!({ "idleMs": 300, "totalBytes": 100_000 });
+        egress["limits"] = json!({ "idleMs": 1_000, "totalBytes": 100_000 });
     });
     let mut idle = door.tunnel("a.example:443");
     let ended = idle.read(&mut [0]);
