@@ -1,10 +1,13 @@
 /** Tests of checkpoints on mocks, in a state folder of their own. */
+import { Buffer } from 'node:buffer';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { basename, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { namePartialFolder } from '../files/partial-folder.ts';
+import { grantVariables, withdrawVariables } from '../setup/environment.ts';
 import { makeStateFolder } from '../test/rig/runs/state-folder.ts';
-import { type LaunchOptions, Sandbox } from './index.ts';
+import { type Checkpoint, type CheckpointOptions, type LaunchOptions, Sandbox } from './index.ts';
 
 let stateDir: string;
 const opened: Sandbox[] = [];
@@ -118,6 +121,70 @@ test('wrong options are refused with the rule', async () => {
   const stopped = AbortSignal.abort(new Error('enough'));
   await expect(vm.checkpoint({ signal: stopped })).rejects.toThrow('enough');
   expect(await Sandbox.checkpoints({ stateDir })).toEqual([]);
+});
+
+describe('with a limit of 1 MiB for all prepared sandboxes', () => {
+  beforeEach(() => grantVariables({ VOIDBOX_PREPARED_MAX_MB: '1' }));
+  afterEach(() => withdrawVariables(['VOIDBOX_PREPARED_MAX_MB']));
+
+  async function prepareKib(kib: number, options: CheckpointOptions): Promise<Checkpoint> {
+    const vm = await launch();
+    await vm.writeFile('/workspace/file', Buffer.alloc(kib * 768));
+    return await vm.checkpoint(options);
+  }
+
+  test('a checkpoint that exceeds it is refused, and those that a user prepared stay', async () => {
+    const { id } = await prepareKib(400, { name: 'small' });
+    const large = await prepareKib(500, { name: 'large' });
+    const shown = large.id.slice(0, 12);
+    const listed = `largest first: large (${shown}), small (${id.slice(0, 12)})`;
+    await expect(prepareKib(300, { name: 'other' })).rejects.toMatchObject({
+      code: 'vm/checkpoint-limit',
+      message: `there is no room for its disk of 300 KiB: the other prepared sandboxes use 901 KiB of at most 1.0 MiB; delete some, ${listed}: voidbox snapshot delete ${shown} …, or raise VOIDBOX_PREPARED_MAX_MB`,
+    });
+    expect(readdirSync(join(stateDir, 'prepared')).sort()).toEqual([id, large.id].sort());
+    await large.delete();
+    expect(await prepareKib(300, { name: 'other' })).toMatchObject({ name: 'other' });
+  });
+
+  test('the one that a checkpoint replaces does not count, and stays if the new one is refused', async () => {
+    await prepareKib(700, { name: 'deps' });
+    const second = await prepareKib(800, { name: 'deps', replace: true });
+    await expect(prepareKib(1_100, { name: 'deps', replace: true })).rejects.toMatchObject({
+      code: 'vm/checkpoint-limit',
+      message: expect.stringMatching(/use 0 B of at most 1.0 MiB; raise VOIDBOX_PREPARED_MAX_MB$/),
+    });
+    expect(readdirSync(join(stateDir, 'prepared'))).toEqual([second.id]);
+  });
+
+  test('two makers at once never exceed it together', async () => {
+    await Promise.allSettled(['a', 'b', 'c'].map((name) => prepareKib(400, { name })));
+    const kept = await Sandbox.checkpoints({ stateDir });
+    expect(kept.reduce((sum, { usedBytes }) => sum + usedBytes, 0)).toBeLessThanOrEqual(1_048_576);
+  });
+
+  test('a full place refuses a checkpoint before its disk is copied, and a damaged one counts', async () => {
+    const damaged = join(stateDir, 'prepared', 'a'.repeat(64));
+    mkdirSync(damaged, { recursive: true, mode: 0o700 });
+    writeFileSync(join(damaged, 'disk'), Buffer.alloc(1_048_576));
+    await expect(prepareKib(1, {})).rejects.toThrow(
+      'there is no room for it: the other prepared sandboxes use 1.0 MiB of at most 1.0 MiB',
+    );
+  });
+});
+
+test('folders of dead writers are removed at once, and those of other containers after an hour', async () => {
+  const prepared = join(stateDir, 'prepared');
+  mkdirSync(prepared, { mode: 0o700 });
+  const own = basename(namePartialFolder(join(prepared, 'x')));
+  const other = own.replace(/^x\.[0-9a-f]{12}/, `x.${'0'.repeat(12)}`);
+  const dead = own.replace(/-(\d+)\.([0-9a-f]{12})\.partial$/, '-1.$2.partial');
+  const old = `old-${other}`;
+  for (const name of [own, other, dead, old]) mkdirSync(join(prepared, name));
+  const hourAgoS = Date.now() / 1000 - 3_700;
+  for (const name of [own, old]) utimesSync(join(prepared, name), hourAgoS, hourAgoS);
+  const { id } = await prepare('text', 'deps');
+  expect(readdirSync(prepared).sort()).toEqual([own, other, id].sort());
 });
 
 test('folders of killed writers are removed after an hour, and other entries are ignored', async () => {

@@ -9,11 +9,14 @@ import {
 } from '../domain/run/checkpoint.ts';
 import {
   claimPreparedName,
+  claimPreparedRoom,
   deletePreparedSandbox,
   findPreparedSandbox,
   listPreparedSandboxes,
   makePreparedPlace,
+  type PreparedPlace,
   type PreparedSandbox,
+  refuseFullPlace,
   refuseUsedName,
 } from '../store/prepared-sandboxes.ts';
 import { checkKnown, refuse } from './check.ts';
@@ -77,7 +80,7 @@ export async function makeCheckpoint(...args: Parameters<typeof keepDisk>): Prom
 /** Saves the disk of a VM below the state folder. @throws TypeError for an option, CodedError */
 export async function keepDisk(
   vm: Vm,
-  stateDir: string,
+  place: PreparedPlace,
   hasSecrets: boolean,
   options: CheckpointOptions,
   madeBy?: CheckpointMaker,
@@ -94,11 +97,14 @@ export async function keepDisk(
       'the VM started from a checkpoint that is marked `withSecrets`: set `withSecrets: true`',
     );
   signal.throwIfAborted();
+  const { stateDir } = place;
   await makeVmsFolder(stateDir);
-  // This check saves a copy that would be refused. `claimPreparedName` decides between two makers.
+  // These checks save a copy that would be refused. Those after the copy decide between two makers.
   if (name !== undefined && !replace) refuseUsedName(stateDir, name);
+  refuseFullPlace(place, replace ? (name ?? null) : null);
   const { id, dir } = await makePreparedPlace(stateDir);
   const record: CheckpointRecord = await vm.checkpoint({ id, dir, name, withSecrets, madeBy }, signal);
+  await claimPreparedRoom(place, record, replace);
   await claimPreparedName(stateDir, record, replace);
   return { dir, record };
 }

@@ -20,7 +20,7 @@ import {
   type SpawnOptions,
 } from './exec-options.ts';
 import { checkLaunchOptions, type LaunchOptions } from './launch-options.ts';
-import { findStateDir, mockVms, throwNotReady, openRealVms, type SourceOptions } from './sources.ts';
+import { findPreparedPlace, findStateDir, mockVms, throwNotReady, openRealVms, type SourceOptions } from './sources.ts';
 import { type NetworkEvent, networkEvents } from './network.ts';
 import type { OpenedVm, SandboxInfo } from './vm-source.ts';
 
@@ -208,10 +208,10 @@ export class Sandbox implements AsyncDisposable {
    * Saves the VM's disk, from which `Sandbox.launch({ from })` starts other VMs. No command may run. Memory, `/dev/shm`
    * and `/run/credentials` are not saved.
    * @throws TypeError for an option; CodedError `vm/busy`, `vm/checkpoint-failed`, `vm/checkpoint-exists`,
-   * `vm/checkpoint-secrets`, `store/io`; the signal's reason
+   * `vm/checkpoint-limit`, `vm/checkpoint-secrets`, `store/io`; the signal's reason
    */
   checkpoint(options: CheckpointOptions = {}): Promise<Checkpoint> {
-    return makeCheckpoint(this.#vm, this.#stateDir, this.info.hasSecrets, options);
+    return makeCheckpoint(this.#vm, findPreparedPlace(this.#stateDir), this.info.hasSecrets, options);
   }
 
   /** Returns the resources of this machine that the VM has used so far. */

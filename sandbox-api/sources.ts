@@ -4,6 +4,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import type { VmPieces } from '../setup/pieces/host-pieces.ts';
 import { resolveOptionalPieces, resolveVmPieces, SetupError } from '../setup/resolve.ts';
+import type { PreparedPlace } from '../store/prepared-sandboxes.ts';
 import { createMockVms } from './mock-vms.ts';
 import { createRealVms } from './real-vms.ts';
 import type { VmSource } from './vm-source.ts';
@@ -23,6 +24,11 @@ export function mockVms(): VmSource {
 /** The state folder of an option, or of the environment. */
 export function findStateDir({ stateDir }: Pick<SourceOptions, 'stateDir'>): string {
   return stateDir === undefined ? readEnvironment().stateDir : resolve(stateDir);
+}
+
+/** The prepared sandboxes of a state folder, with the limit of the environment. */
+export function findPreparedPlace(stateDir: string): PreparedPlace {
+  return { stateDir, maxMib: readEnvironment().preparedMaxMib };
 }
 
 export function openRealVms({ stateDir, install = false, onProgress }: SourceOptions): VmSource {

@@ -18,6 +18,7 @@ describe('readEnvironment', () => {
       VOIDBOX_DURABILITY: '',
       VOIDBOX_SNAPSHOTS: '',
       VOIDBOX_SNAPSHOTS_MAX_MB: '',
+      VOIDBOX_PREPARED_MAX_MB: '',
       TEMPORAL_ADDRESS: '',
       TEMPORAL_PROFILE: '',
       TEMPORAL_NAMESPACE: '',
@@ -65,6 +66,8 @@ describe('readEnvironment', () => {
     ['VOIDBOX_SNAPSHOTS', 'none'],
     ['VOIDBOX_SNAPSHOTS_MAX_MB', '127'],
     ['VOIDBOX_SNAPSHOTS_MAX_MB', '2 GB'],
+    ['VOIDBOX_PREPARED_MAX_MB', '0'],
+    ['VOIDBOX_PREPARED_MAX_MB', '2 GB'],
   ])('%s=%s is rejected instead of using the default', (name, value) => {
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(SetupError);
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(`${name} is \`${value}\``);
@@ -76,6 +79,12 @@ describe('readEnvironment', () => {
     expect(readEnvironment({ HOME }).snapshots).toEqual({ dir, maxMib: 2_048 });
     expect(readEnvironment({ HOME, VOIDBOX_SNAPSHOTS_MAX_MB: '128' }).snapshots).toEqual({ dir, maxMib: 128 });
     expect(readEnvironment({ HOME, VOIDBOX_SNAPSHOTS: 'off' }).snapshots).toBeNull();
+  });
+
+  test('all prepared sandboxes use at most 10 GiB by default', () => {
+    const HOME = '/home/me';
+    expect(readEnvironment({ HOME }).preparedMaxMib).toBe(10_240);
+    expect(readEnvironment({ HOME, VOIDBOX_PREPARED_MAX_MB: '1' }).preparedMaxMib).toBe(1);
   });
 
   test('runs survive the same failures as the embedded server by default', () => {

@@ -46,6 +46,8 @@ export interface Environment {
    * the limit of its size; null: each VM boots.
    */
   readonly snapshots: { readonly dir: string; readonly maxMib: number } | null;
+  /** `VOIDBOX_PREPARED_MAX_MB`: the limit for the room that all prepared sandboxes of a state folder use. */
+  readonly preparedMaxMib: number;
   /** `VOIDBOX_DURABILITY=process|power`: the failures that a run survives without loss; null: see `durabilityOf`. */
   readonly durability: Durability | null;
   /** `VOIDBOX_SKILLS`: folders of skills, with `:` between them. */
@@ -120,6 +122,7 @@ export function readEnvironment(
       LEAST_ORPHAN_TIMEOUT_MS,
     ),
     snapshots: snapshots(cacheDir, read('VOIDBOX_SNAPSHOTS'), read('VOIDBOX_SNAPSHOTS_MAX_MB')),
+    preparedMaxMib: readMebibytes('VOIDBOX_PREPARED_MAX_MB', read('VOIDBOX_PREPARED_MAX_MB') ?? '10240', 1),
     durability: durability(read('VOIDBOX_DURABILITY')),
     skills: (read('VOIDBOX_SKILLS') ?? '')
       .split(':')
@@ -236,14 +239,19 @@ function kernelKind(value: string | null): Environment['kernelKind'] {
 function snapshots(cacheDir: string, value: string | null, maxMb: string | null): Environment['snapshots'] {
   if (value !== null && value !== 'on' && value !== 'off')
     throw new SetupError(`VOIDBOX_SNAPSHOTS is \`${value}\`, which is neither on nor off.`, 'Set it to on or off.');
-  const maxMib = Number(maxMb ?? 2_048);
   // One snapshot has up to 80 MiB.
-  if (!Number.isSafeInteger(maxMib) || maxMib < 128 || maxMib > 0xffff_ffff)
-    throw new SetupError(
-      `VOIDBOX_SNAPSHOTS_MAX_MB is \`${maxMb}\`, which is not a size in MiB.`,
-      'Set it to a whole number from 128.',
-    );
+  const maxMib = readMebibytes('VOIDBOX_SNAPSHOTS_MAX_MB', maxMb ?? '2048', 128);
   return value === 'off' ? null : { dir: snapshotFolder({ cacheDir }), maxMib };
+}
+
+function readMebibytes(name: string, text: string, least: number): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value) || value < least || value > 0xffff_ffff)
+    throw new SetupError(
+      `${name} is \`${text}\`, which is not a size in MiB.`,
+      `Set it to a whole number from ${least}.`,
+    );
+  return value;
 }
 
 /** The folder of snapshots of booted guests, also if they are off. */

@@ -14,7 +14,9 @@ import {
   isCheckpointId,
   parseCheckpoint,
 } from '../domain/run/checkpoint.ts';
+import { formatBytes } from '../domain/units/bytes.ts';
 import { readFileWithin } from '../files/open-file.ts';
+import { isAbandonedFolder, namePartialFolder } from '../files/partial-folder.ts';
 import { errnoOf } from './errno.ts';
 import { makePrivateDir } from './state-folder.ts';
 
@@ -26,15 +28,35 @@ export interface PreparedSandbox {
 /** The prepared sandboxes of a state folder, oldest first. */
 export interface PreparedList {
   readonly sandboxes: readonly PreparedSandbox[];
-  readonly damaged: readonly { readonly dir: string; readonly problem: string }[];
+  readonly damaged: readonly DamagedSandbox[];
+}
+
+export interface DamagedSandbox {
+  readonly dir: string;
+  readonly problem: string;
+  /** The room that its files use on the host. */
+  readonly usedBytes: number;
+}
+
+/** The prepared sandboxes of a state folder, and the limit for the room that all of them use. */
+export interface PreparedPlace {
+  readonly stateDir: string;
+  readonly maxMib: number;
+}
+
+/** A folder that a killed writer has left. */
+export interface PreparedRemains {
+  readonly dir: string;
+  readonly usedBytes: number;
 }
 
 /** The id digits that messages and lists show. */
 const SHOWN_ID_DIGITS = 12;
 /** The names that a message lists. */
 const NAMES_SHOWN = 20;
-/** The age at which a partial folder has no writer: a checkpoint ends within ten minutes. */
-const STALE_MS = 60 * 60_000;
+const MIB = 1_048_576;
+/** The unit of `blocks` in the facts of a file. */
+const BLOCK_BYTES = 512;
 
 export function locatePreparedSandboxes(stateDir: string): string {
   return join(stateDir, 'prepared');
@@ -49,31 +71,57 @@ export async function makePreparedPlace(stateDir: string): Promise<{ readonly id
   const id = randomBytes(32).toString('hex');
   try {
     await makePrivateDir(folder);
-    for (const { name } of readEntries(folder)) {
-      const path = join(folder, name);
-      const found = lstatSync(path, { throwIfNoEntry: false });
-      if (name.endsWith('.partial') && found !== undefined && Date.now() - found.mtimeMs > STALE_MS)
-        await rm(path, { recursive: true, force: true });
-    }
+    await removePreparedRemains(stateDir, Date.now());
     return { id, dir: join(folder, id) };
   } catch (error) {
     throw new CodedError('store/io', `cannot use ${folder}: ${(error as Error).message}`, { cause: error });
   }
 }
 
+/** Finds the folders that killed writers have left. @throws CodedError `store/io` */
+export function listPreparedRemains(stateDir: string, nowMs: number): readonly PreparedRemains[] {
+  const folder = locatePreparedSandboxes(stateDir);
+  return readEntries(folder).flatMap(({ name }) => {
+    const dir = join(folder, name);
+    const found = lstatSync(dir, { throwIfNoEntry: false });
+    if (found === undefined || !isAbandonedFolder(name, found.mtimeMs, nowMs)) return [];
+    return [{ dir, usedBytes: measureFolder(dir) }];
+  });
+}
+
+/** Removes the folders that killed writers have left. */
+export async function removePreparedRemains(stateDir: string, nowMs: number): Promise<readonly PreparedRemains[]> {
+  const remains = listPreparedRemains(stateDir, nowMs);
+  for (const { dir } of remains) await rm(dir, { recursive: true, force: true });
+  return remains;
+}
+
+function measureFolder(dir: string): number {
+  const sizes = readEntries(dir).map(({ name }) => lstatSync(join(dir, name), { throwIfNoEntry: false })?.blocks ?? 0);
+  return sizes.reduce((sum, blocks) => sum + blocks * BLOCK_BYTES, 0);
+}
+
 export function listPreparedSandboxes(stateDir: string): PreparedList {
   const folder = locatePreparedSandboxes(stateDir);
   const sandboxes: PreparedSandbox[] = [];
-  const damaged: { dir: string; problem: string }[] = [];
+  const damaged: DamagedSandbox[] = [];
   for (const { name } of readEntries(folder)) {
     if (!isCheckpointId(name)) continue;
     const dir = join(folder, name);
     const record = readRecord(dir);
     if (typeof record !== 'string') sandboxes.push({ dir, record });
     // Another process deleted it since the folder was read.
-    else if (lstatSync(dir, { throwIfNoEntry: false }) !== undefined) damaged.push({ dir, problem: record });
+    else if (lstatSync(dir, { throwIfNoEntry: false }) !== undefined) {
+      damaged.push({ dir, problem: record, usedBytes: measureFolder(dir) });
+    }
   }
   return { sandboxes: sandboxes.sort((a, b) => compareAge(a.record, b.record)), damaged };
+}
+
+/** The room that prepared sandboxes use, with damaged ones. */
+export function sumPrepared({ sandboxes, damaged }: PreparedList): number {
+  const sizes = [...sandboxes.map(({ record }) => record.usedBytes), ...damaged.map(({ usedBytes }) => usedBytes)];
+  return sizes.reduce((sum, usedBytes) => sum + usedBytes, 0);
 }
 
 /** Orders records by their time, then by their id, so that all processes agree which of two is older. */
@@ -116,7 +164,8 @@ export function findPreparedSandbox(stateDir: string, text: string): PreparedSan
   return `there is no prepared sandbox ${JSON.stringify(text)} here; ${known}`;
 }
 
-function listNames(sandboxes: readonly PreparedSandbox[]): string {
+/** The names of prepared sandboxes for a message. */
+export function listNames(sandboxes: readonly PreparedSandbox[]): string {
   const names = sandboxes.slice(0, NAMES_SHOWN).map(({ record }) => describePrepared(record));
   const left = sandboxes.length - names.length;
   return names.join(', ') + (left === 0 ? '' : ` and ${left} more`);
@@ -126,6 +175,52 @@ function listNames(sandboxes: readonly PreparedSandbox[]): string {
 export function describePrepared({ id, name }: Pick<CheckpointRecord, 'id' | 'name'>): string {
   const shown = id.slice(0, SHOWN_ID_DIGITS);
   return name === undefined ? shown : `${name} (${shown})`;
+}
+
+/**
+ * Refuses a prepared sandbox before its disk is copied, if the others leave it no room.
+ * @param replaced  the name of those that the new one replaces; null: it replaces none
+ * @throws CodedError `vm/checkpoint-limit`
+ */
+export function refuseFullPlace({ stateDir, maxMib }: PreparedPlace, replaced: string | null): void {
+  const others = findOthers(stateDir, ({ name }) => replaced !== null && name === replaced);
+  if (sumPrepared(others) >= maxMib * MIB) throw createLimitError(others, null, maxMib);
+}
+
+/**
+ * Keeps all prepared sandboxes within their limit: a new one that exceeds it is deleted and refused. The size of a copy
+ * is known only after it was made. Each of two makers counts the other one.
+ * @throws CodedError `vm/checkpoint-limit`
+ */
+export async function claimPreparedRoom(
+  { stateDir, maxMib }: PreparedPlace,
+  record: CheckpointRecord,
+  replace: boolean,
+): Promise<void> {
+  const others = findOthers(
+    stateDir,
+    ({ id, name }) => id === record.id || (replace && name !== undefined && name === record.name),
+  );
+  if (sumPrepared(others) + record.usedBytes <= maxMib * MIB) return;
+  await deletePreparedSandbox(join(locatePreparedSandboxes(stateDir), record.id));
+  throw createLimitError(others, record, maxMib);
+}
+
+function findOthers(stateDir: string, isLeftOut: (record: CheckpointRecord) => boolean): PreparedList {
+  const { sandboxes, damaged } = listPreparedSandboxes(stateDir);
+  return { sandboxes: sandboxes.filter(({ record }) => !isLeftOut(record)), damaged };
+}
+
+/** @param record  the new one; null: its size is not known yet */
+function createLimitError(others: PreparedList, record: CheckpointRecord | null, maxMib: number): CodedError {
+  const size = record === null ? 'it' : `its disk of ${formatBytes(record.usedBytes)}`;
+  const used = `the other prepared sandboxes use ${formatBytes(sumPrepared(others))} of at most ${formatBytes(maxMib * MIB)}`;
+  const largest = others.sandboxes.toSorted((a, b) => b.record.usedBytes - a.record.usedBytes);
+  const remedy =
+    largest.length === 0
+      ? 'raise VOIDBOX_PREPARED_MAX_MB'
+      : `delete some, largest first: ${listNames(largest)}: voidbox snapshot delete ${largest[0]!.record.id.slice(0, SHOWN_ID_DIGITS)} …, or raise VOIDBOX_PREPARED_MAX_MB`;
+  return new CodedError('vm/checkpoint-limit', `there is no room for ${size}: ${used}; ${remedy}`);
 }
 
 /**
@@ -163,7 +258,7 @@ function createNameError(record: CheckpointRecord): CodedError {
 
 /** Deletes a prepared sandbox, also while VMs that started from it run. Idempotent. @throws CodedError `store/io` */
 export async function deletePreparedSandbox(dir: string): Promise<void> {
-  const partial = `${dir}.${randomBytes(6).toString('hex')}.partial`;
+  const partial = namePartialFolder(dir);
   try {
     await rename(dir, partial);
     await rm(partial, { recursive: true, force: true });

@@ -15,7 +15,12 @@ import { throwNotReady } from '../../sandbox-api/sources.ts';
 import type { OpenedVm } from '../../sandbox-api/vm-source.ts';
 import { findImageDisk } from '../../setup/images/image-disk.ts';
 import { resolveOptionalPieces, resolveVmPieces } from '../../setup/resolve.ts';
-import { findPreparedSandbox, type PreparedSandbox, refuseUsedName } from '../../store/prepared-sandboxes.ts';
+import {
+  findPreparedSandbox,
+  type PreparedSandbox,
+  refuseFullPlace,
+  refuseUsedName,
+} from '../../store/prepared-sandboxes.ts';
 import { openStateFolder } from '../../client/vms/state-folder.ts';
 import { AppError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
@@ -64,14 +69,16 @@ export async function prepareSandbox(
   const from = findFrom(prepared.scope.sandbox, env.stateDir);
   const hasSecrets = variables.size > 0 || from.hasSecrets;
   if (hasSecrets && !withSecrets) throw createSecretsError(variables, prepared);
+  const place = { stateDir: env.stateDir, maxMib: env.preparedMaxMib };
   if (name !== null && !replace) refuseUsedName(env.stateDir, name);
+  refuseFullPlace(place, replace ? name : null);
   const choice = { ...chooseVm(prepared, plan, request.baseDir, context), ...from };
   const opened = await launch(choice, watcher, context);
   try {
     for (const stage of prepared.stages) await runStage(opened.vm, stage, variables, watcher);
     const options = { ...(name === null ? {} : { name }), replace, withSecrets, signal: watcher.signal };
     const madeBy = { run: plan.name, stage: request.stage };
-    return await keepDisk(opened.vm, env.stateDir, hasSecrets, options, madeBy);
+    return await keepDisk(opened.vm, place, hasSecrets, options, madeBy);
   } finally {
     await opened.vm.stop().catch(() => opened.vm.detach());
   }

@@ -224,6 +224,13 @@ export const ERROR_CODES = {
     summary: 'A prepared sandbox was not made, because another one has its name.',
     remedy: 'Use another name, delete the other prepared sandbox, or replace it (`--replace`, `replace: true`).',
   },
+  'vm/checkpoint-limit': {
+    kind: 'world',
+    retry: 'never',
+    summary:
+      'A prepared sandbox was not made, because all prepared sandboxes of the state folder would use more room than `VOIDBOX_PREPARED_MAX_MB` allows.',
+    remedy: 'Delete those that you do not need (`voidbox snapshot delete ID`), or raise `VOIDBOX_PREPARED_MAX_MB`.',
+  },
   'vm/checkpoint-secrets': {
     kind: 'world',
     retry: 'never',

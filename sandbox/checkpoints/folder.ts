@@ -16,6 +16,7 @@ import {
   parseCheckpoint,
 } from '../../domain/run/checkpoint.ts';
 import { readFileWithin } from '../../files/open-file.ts';
+import { namePartialFolder } from '../../files/partial-folder.ts';
 
 /** The properties of the VM in a record. */
 export type CheckpointOfVm = Pick<CheckpointRecord, 'diskMib' | 'vmm' | 'root' | 'kernelKind'>;
@@ -29,7 +30,7 @@ export async function writeCheckpoint(
   vm: CheckpointOfVm,
   writeDisk: (path: string) => Promise<{ readonly usedBytes: number }>,
 ): Promise<CheckpointRecord> {
-  const partial = `${target.dir}.${randomBytes(6).toString('hex')}.partial`;
+  const partial = namePartialFolder(target.dir);
   try {
     refuseExisting(target.dir);
     await mkdir(partial, { mode: 0o700 });
@@ -89,7 +90,7 @@ async function syncFolder(path: string): Promise<void> {
 /** Removes a checkpoint, also while VMs that started from it run. Idempotent. @throws CodedError `store/io` */
 export async function deleteCheckpoint(dir: string): Promise<void> {
   // A reader never finds a folder without its disk.
-  const partial = `${dir}.${randomBytes(6).toString('hex')}.partial`;
+  const partial = namePartialFolder(dir);
   try {
     await rename(dir, partial);
     await rm(partial, { recursive: true, force: true });

@@ -11,7 +11,7 @@
  */
 import { readlinkSync, rmSync, symlinkSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { describeOwner, livenessOf, readOwnIdentity } from './owner.ts';
+import { describeOwner, livenessOf, readOwnIdentity } from '../../files/process-identity.ts';
 
 export interface Claim {
   readonly number: number;

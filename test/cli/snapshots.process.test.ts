@@ -1,10 +1,21 @@
 /** The commands of snapshots, over folders that no keeper made. `sandbox-api/base-snapshots.vm.test.ts` makes real ones. */
+import { Buffer } from 'node:buffer';
 import { execFile } from 'node:child_process';
-import { chmodSync, mkdtempSync, readdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { namePartialFolder } from '../../files/partial-folder.ts';
 import { Sandbox } from '../../sandbox-api/index.ts';
 import { makeStateFolder } from '../rig/runs/state-folder.ts';
 import { leaveSnapshot, SNAPSHOT_KEY as KEY } from '../rig/vms/left-snapshot.ts';
@@ -248,6 +259,50 @@ test('`prune` deletes damaged snapshots and those of earlier boots, and a dry ru
   expect(readdirSync(dir)).toHaveLength(3);
   expect((await type('prune')).stdout).toMatch(/deleted 2 snapshots from which no VM can start \(.*\): \w+, \w+\n/);
   expect(readdirSync(dir)).toEqual([KEY]);
+});
+
+test('`prune` lists the prepared sandboxes, deletes none of them, and removes what a dead process has left', async () => {
+  const [id, other] = await prepare('deps', undefined);
+  const prepared = join(folder, 'state', 'prepared');
+  const name = basename(namePartialFolder(join(prepared, 'x'))).replace(/-\d+(\.\w+\.partial)$/, '-1$1');
+  mkdirSync(join(prepared, name));
+  writeFileSync(join(prepared, name, 'disk'), Buffer.alloc(8_192));
+  const dry = await type('prune', '--dry-run');
+  expect(dry.stdout).toContain(
+    'would delete 1 folder of prepared sandboxes that no process makes any longer (8.0 KiB)',
+  );
+  const { stdout } = await type('prune', '--json');
+  expect(JSON.parse(stdout)).toMatchObject({
+    preparedKept: [
+      { id, name: 'deps' },
+      { id: other, name: null },
+    ],
+    preparedRemains: { count: 1, sizeBytes: 8_192 },
+  });
+  expect((await type('prune', '--older-than', '0s')).stdout).toMatch(
+    new RegExp(`^2 prepared sandboxes \\(.*\\) stay: deps \\(${id!.slice(0, 12)}\\), ${other!.slice(0, 12)}$`, 'm'),
+  );
+  expect(readdirSync(prepared).sort()).toEqual([id, other].sort());
+});
+
+test('`doctor` shows number, size and limit of prepared sandboxes, and names damaged ones', async () => {
+  const [id] = await prepare('deps');
+  const { prepared } = JSON.parse((await type('doctor', '--json')).stdout) as { prepared: object };
+  expect(prepared).toMatchObject({
+    maxMib: 10_240,
+    count: 1,
+    sizeBytes: expect.any(Number) as number,
+    damagedCount: 0,
+  });
+  expect((await type('doctor')).stdout).toMatch(/^ {2}✓ prepared {3}1 \(.* of at most 10 GiB\)$/m);
+  const dir = join(folder, 'state', 'prepared', id!);
+  truncateSync(join(dir, 'checkpoint.json'), 3);
+  writeFileSync(join(dir, 'disk'), Buffer.alloc(2 * 1_048_576));
+  const full = await typeWith({ VOIDBOX_PREPARED_MAX_MB: '1' }, 'doctor');
+  expect(full.stdout).toContain(
+    ': there is no room for another prepared sandbox\n    fix: voidbox snapshot delete ID, or',
+  );
+  expect(full.stdout).toContain(`no VM can start from ${dir}: it is not JSON\n    fix: rm -r ${dir}\n`);
 });
 
 test('`doctor` shows the snapshots, and names a folder that others may enter with the remedy', async () => {

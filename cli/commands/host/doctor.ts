@@ -3,6 +3,8 @@ import { durabilityOf, snapshotFolder } from '../../../setup/environment.ts';
 import { readSnapshotFolder } from '../../../setup/snapshots/snapshot-store.ts';
 import { inspectHost } from '../../../setup/resolve.ts';
 import { type FolderReport, inspectFolder } from '../../../setup/cache/write-probe.ts';
+import { listPrepared } from '../../../app/snapshots/find-entries.ts';
+import { type PreparedList, sumPrepared } from '../../../store/prepared-sandboxes.ts';
 import { readDiskRoom } from '../../../store/disk-room.ts';
 import { remedyOf } from '../../../domain/errors/error-code.ts';
 import { findStateFormatProblem } from '../../../store/state-format.ts';
@@ -13,8 +15,12 @@ import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderDamagedRuns } from '../../render/runs/damaged-runs.ts';
 import { RUN_TASK_QUEUE } from '../../../workflows/messages.ts';
+import type { PreparedOfHost } from '../../render/host/prepared-sandboxes.ts';
 import { type SnapshotsOfHost, sumSizes } from '../../render/host/snapshots.ts';
 import { renderDoctor, type TemporalReport } from '../../render/host/doctor.ts';
+
+/** In a folder that cannot be used. */
+const NONE_PREPARED: PreparedList = { sandboxes: [], damaged: [] };
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   takesAnyStateFormat: true,
@@ -44,6 +50,10 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       maxMib: context.env.snapshots?.maxMib ?? null,
       isKvm: found.isolation.accelerator === 'kvm',
     };
+    const prepared = {
+      list: state.problem === null ? listPrepared(context.env) : NONE_PREPARED,
+      maxMib: context.env.preparedMaxMib,
+    };
     const pieces = found.pieces.map((piece) => ({ ...piece, remedy: piece.remedy && context.advise(piece.remedy) }));
     const report = { ...found, pieces };
     const isReady = report.isReady && !disk.isLow && state.problem === null;
@@ -54,14 +64,14 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         problem: problem.message,
       }));
       await context.stdout.write(
-        `${JSON.stringify({ ...report, isReady, state, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns, snapshots: toSnapshotsJson(snapshots) })}\n`,
+        `${JSON.stringify({ ...report, isReady, state, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns, snapshots: toSnapshotsJson(snapshots), prepared: toPreparedJson(prepared) })}\n`,
       );
     } else {
       const lines = [
         ...renderDoctor(
           { ...report, isReady },
           temporal,
-          { state, disk, vmMemory, durability, snapshots },
+          { state, disk, vmMemory, durability, snapshots, prepared },
           { ...context.stdout.style, advise: context.advise },
         ),
         ...renderDamagedRuns(damaged, context),
@@ -93,6 +103,11 @@ function toSnapshotsJson({ report: { dir, problem, remedy, snapshots }, maxMib }
     sizeBytes: sumSizes(snapshots),
     uselessCount: snapshots.filter(({ state }) => state !== 'usable').length,
   };
+}
+
+function toPreparedJson({ list, maxMib }: PreparedOfHost): object {
+  const { sandboxes, damaged } = list;
+  return { maxMib, count: sandboxes.length, sizeBytes: sumPrepared(list), damagedCount: damaged.length };
 }
 
 function reportOtherFormat({ path }: FolderReport, problem: string): FolderReport {

@@ -10,6 +10,8 @@ import { EXIT } from '../../exit-code.ts';
 import { pruneSnapshots } from '../../../app/snapshots/prune-snapshots.ts';
 import { repairRuns } from '../../../app/runs/repair-runs.ts';
 import { formatRunId } from '../../../app/runs/run-id.ts';
+import { prunePrepared } from '../../../app/snapshots/prune-prepared.ts';
+import { renderPrunedPrepared } from '../../render/host/prepared-sandboxes.ts';
 import { renderPrunedSnapshots } from '../../render/host/snapshots.ts';
 import { pruneSessionFiles } from '../../skills/prune-sessions.ts';
 
@@ -42,7 +44,8 @@ have not ended and damaged runs are never deleted.
 Artifacts are kept while a run references them. Unreferenced ones are kept for a day, since a run may be about to
 reference them; with --artifacts-now, only those stored since the oldest open run began are kept.
 Snapshots of booted guests are deleted if no VM can start from them: damaged ones, and those of earlier boots of the
-host.`,
+host. Prepared sandboxes are listed and stay: voidbox snapshot delete ID deletes one. Folders that a killed process has
+left while it made one are deleted.`,
       );
   },
   async execute(_args, options, context) {
@@ -59,9 +62,19 @@ host.`,
     );
     const skills = await pruneSessionFiles(context, { olderThanMs: options.olderThan ?? WEEK_MS, dryRun });
     const snapshots = await pruneSnapshots(context.env, { dryRun, nowMs: context.now().getTime() });
+    const prepared = await prunePrepared(context.env, { dryRun, nowMs: context.now().getTime() });
     if (options.json) {
+      const preparedKept = prepared.kept.sandboxes.map(({ record: { id, name = null, usedBytes } }) => ({
+        id,
+        name,
+        sizeBytes: usedBytes,
+      }));
+      const preparedRemains = {
+        count: prepared.removed.length,
+        sizeBytes: prepared.removed.reduce((sum, { usedBytes }) => sum + usedBytes, 0),
+      };
       await context.stdout.write(
-        `${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills, sessionsKept: skills.kept, snapshots: snapshots.removed.map(({ key, state, sizeBytes }) => ({ key, state, sizeBytes })), snapshotsKept: snapshots.problem })}\n`,
+        `${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills, sessionsKept: skills.kept, snapshots: snapshots.removed.map(({ key, state, sizeBytes }) => ({ key, state, sizeBytes })), snapshotsKept: snapshots.problem, preparedKept, preparedRemains })}\n`,
       );
       return EXIT.success;
     }
@@ -89,7 +102,7 @@ host.`,
     if (skills.skills.length > 0)
       lines.push(`${verb} code of step machines that no session runs: ${formatCount(skills.skills.length, 'bundle')}`);
     if (skills.kept !== null) lines.push(context.advise(skills.kept));
-    lines.push(...renderPrunedSnapshots(snapshots, verb));
+    lines.push(...renderPrunedSnapshots(snapshots, verb), ...renderPrunedPrepared(prepared, verb));
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },

@@ -3,6 +3,7 @@ import type { HostReport } from '../../../setup/resolve.ts';
 import type { DiskRoom } from '../../../activities/ports/local-store.ts';
 import type { FolderReport } from '../../../setup/cache/write-probe.ts';
 import { renderDoctor } from './doctor.ts';
+import type { PreparedOfHost } from './prepared-sandboxes.ts';
 import type { SnapshotsOfHost } from './snapshots.ts';
 import { PLAIN as STYLE } from '../text/style.ts';
 
@@ -31,6 +32,7 @@ const SNAPSHOTS: SnapshotsOfHost = {
   maxMib: 2_048,
   isKvm: false,
 };
+const PREPARED: PreparedOfHost = { list: { sandboxes: [], damaged: [] }, maxMib: 100 };
 const STATE = { path: '/s', problem: null, remedy: null };
 const DISK = { availableBytes: 2e9, sizeBytes: 4e9, floorBytes: 1e9, isLow: false };
 
@@ -39,7 +41,7 @@ function memoryLine(limitedBy: string | null): string | undefined {
   const lines = renderDoctor(
     REPORT,
     TEMPORAL,
-    { state: STATE, disk: DISK, vmMemory, durability: 'process', snapshots: SNAPSHOTS },
+    { state: STATE, disk: DISK, vmMemory, durability: 'process', snapshots: SNAPSHOTS, prepared: PREPARED },
     PLAIN,
   );
   return lines.find((line) => line.includes('VMs together'))?.trim();
@@ -55,7 +57,7 @@ test('the memory line names the memory for VMs and what limits it', () => {
 
 function linesOf(report: Partial<HostReport>, state: FolderReport = STATE, disk: DiskRoom = DISK): string {
   const vmMemory = { budgetMib: 1, totalMib: 1, availableMib: 1, limitedBy: null };
-  const folders = { state, disk, vmMemory, durability: 'process', snapshots: SNAPSHOTS } as const;
+  const folders = { state, disk, vmMemory, durability: 'process', snapshots: SNAPSHOTS, prepared: PREPARED } as const;
   return renderDoctor({ ...REPORT, ...report }, TEMPORAL, folders, PLAIN).join('\n');
 }
 

@@ -6,6 +6,7 @@ import type { VmMemory } from '../../../client/vms/vm-memory.ts';
 import type { DiskRoom } from '../../../activities/ports/local-store.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { type PreparedOfHost, renderPreparedOfHost } from './prepared-sandboxes.ts';
 import { renderSnapshotsOfHost, type SnapshotsOfHost } from './snapshots.ts';
 import { describeRoom, MAKE_ROOM } from './disk.ts';
 import type { AdvisingStyle } from '../text/style.ts';
@@ -41,6 +42,7 @@ export function renderDoctor(
     readonly vmMemory: VmMemory;
     readonly durability: Durability;
     readonly snapshots: SnapshotsOfHost;
+    readonly prepared: PreparedOfHost;
   },
   style: AdvisingStyle,
 ): string[] {
@@ -77,6 +79,7 @@ export function renderDoctor(
     ...renderCache(report.cache, style),
     ...renderState(folders.state, folders.disk, style),
     ...renderSnapshotsOfHost(folders.snapshots, style),
+    ...renderPreparedOfHost(folders.prepared, style),
     `  durability ${folders.durability} ${style.dim(`(${SURVIVES[folders.durability]})`)}`,
     '',
     ready,

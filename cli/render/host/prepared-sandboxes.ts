@@ -3,8 +3,15 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { formatAge } from '../../../domain/units/duration.ts';
 import type { CheckpointRecord } from '../../../domain/run/checkpoint.ts';
-import { describePrepared, type PreparedList, type PreparedSandbox } from '../../../store/prepared-sandboxes.ts';
-import type { Style } from '../text/style.ts';
+import type { PrunedSandboxes } from '../../../app/snapshots/prune-prepared.ts';
+import {
+  describePrepared,
+  listNames,
+  type PreparedList,
+  type PreparedSandbox,
+  sumPrepared,
+} from '../../../store/prepared-sandboxes.ts';
+import type { AdvisingStyle, Style } from '../text/style.ts';
 import { renderTable } from '../text/table.ts';
 
 const SHOWN_ID = 12;
@@ -16,7 +23,6 @@ export function renderPreparedList(
   { style, width, nowMs }: { readonly style: Style; readonly width: number; readonly nowMs: number },
 ): readonly string[] {
   if (sandboxes.length + damaged.length === 0) return [];
-  const usedBytes = sandboxes.reduce((sum, { record }) => sum + record.usedBytes, 0);
   return [
     ...renderTable(
       ['NAME', 'ID', 'KIND', 'SIZE', 'DISK', 'IMAGE', 'MADE', 'SECRETS'],
@@ -34,8 +40,12 @@ export function renderPreparedList(
     ),
     ...damaged.map(({ dir, problem }) => style.red(`damaged: ${sanitizeLine(dir)}: ${sanitizeLine(problem)}`)),
     '',
-    `${sandboxes.length} prepared ${sandboxes.length === 1 ? 'sandbox' : 'sandboxes'}, ${formatBytes(usedBytes)}`,
+    `${countPrepared(sandboxes.length)}, ${formatBytes(sumPrepared({ sandboxes, damaged: [] }))}`,
   ];
+}
+
+function countPrepared(count: number): string {
+  return count === 1 ? '1 prepared sandbox' : `${count} prepared sandboxes`;
 }
 
 function nameImage({ root }: CheckpointRecord): string {
@@ -68,4 +78,48 @@ export function toPreparedJson({ record }: PreparedSandbox): object {
 
 export function renderMade({ record }: PreparedSandbox, style: Style): string {
   return `${style.green('made')} ${sanitizeLine(describePrepared(record))}: ${formatBytes(record.usedBytes)} of ${record.diskMib} MiB`;
+}
+
+/** The prepared sandboxes of a state folder, for `doctor`. */
+export interface PreparedOfHost {
+  readonly list: PreparedList;
+  readonly maxMib: number;
+}
+
+/** The lines of `doctor`. */
+export function renderPreparedOfHost({ list, maxMib }: PreparedOfHost, style: AdvisingStyle): readonly string[] {
+  const { sandboxes, damaged } = list;
+  const usedBytes = sumPrepared(list);
+  const maxBytes = maxMib * 1_048_576;
+  const line = `prepared   ${sandboxes.length} ${style.dim(`(${formatBytes(usedBytes)} of at most ${formatBytes(maxBytes)})`)}`;
+  const fix = (remedy: string): string => `    ${style.cyan('fix:')} ${remedy}`;
+  return [
+    ...(usedBytes < maxBytes
+      ? [`  ${style.green('✓')} ${line}`]
+      : [
+          `  ${style.yellow('!')} ${line}: there is no room for another prepared sandbox`,
+          fix(`${style.advise('voidbox snapshot delete ID')}, or raise VOIDBOX_PREPARED_MAX_MB`),
+        ]),
+    ...damaged.flatMap(({ dir, problem }) => [
+      `  ${style.yellow('!')} prepared   no VM can start from ${sanitizeLine(dir)}: ${sanitizeLine(problem)}`,
+      fix(`rm -r ${sanitizeLine(dir)}`),
+    ]),
+  ];
+}
+
+/** The lines of `prune`. @param verb `deleted` or `would delete` */
+export function renderPrunedPrepared({ kept, removed }: PrunedSandboxes, verb: string): readonly string[] {
+  const { sandboxes } = kept;
+  const bytes = removed.reduce((sum, { usedBytes }) => sum + usedBytes, 0);
+  const folders = removed.length === 1 ? '1 folder' : `${removed.length} folders`;
+  return [
+    ...(removed.length === 0
+      ? []
+      : [`${verb} ${folders} of prepared sandboxes that no process makes any longer (${formatBytes(bytes)})`]),
+    ...(sandboxes.length === 0
+      ? []
+      : [
+          `${countPrepared(sandboxes.length)} (${formatBytes(sumPrepared(kept))}) ${sandboxes.length === 1 ? 'stays' : 'stay'}: ${sanitizeLine(listNames(sandboxes))}`,
+        ]),
+  ];
 }
