@@ -11,6 +11,9 @@ use sha2::{Digest, Sha256};
 /// The version of the format of snapshots, and of the guest's state while it waits.
 const FORMAT: u32 = 2;
 
+/// The words of a file's identity, its path as one word.
+const IDENTITY_WORDS: usize = 6;
+
 /// All that must be equal. A file counts by its identity on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -33,6 +36,13 @@ pub struct KeyParts {
 impl KeyParts {
     pub const FORMAT: u32 = FORMAT;
 
+    /// Whether a program of these parts no longer exists on this host as it was, so that no VM has the key again.
+    pub fn has_replaced_file(&self) -> bool {
+        [&self.program, &self.kernel, &self.initramfs]
+            .into_iter()
+            .any(|identity| is_replaced(identity))
+    }
+
     /// Returns the name of the first part that differs, with both values.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (ours, theirs) = (fields(self), fields(other));
@@ -43,6 +53,26 @@ impl KeyParts {
                 format!("{name} is {found}, expected {value}")
             })
         })
+    }
+}
+
+/// Whether the file of an identity was replaced, changed or deleted. False if that is not known: for a file that this
+/// process cannot reach, and for an identity that another version wrote.
+pub fn is_replaced(identity: &str) -> bool {
+    let mut words = identity.rsplitn(IDENTITY_WORDS, ' ');
+    let Some(path) = words.nth(IDENTITY_WORDS - 1).map(Path::new) else {
+        return false;
+    };
+    // The text of a path that is not UTF-8 names another path.
+    if !path.is_absolute() || identity.contains(char::REPLACEMENT_CHARACTER) {
+        return false;
+    }
+    match file_identity(path) {
+        Ok(found) => found != identity,
+        Err(error) => matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        ),
     }
 }
 
@@ -146,5 +176,62 @@ mod tests {
         fs::write(&path, "more").unwrap();
         assert_ne!(one, file_identity(&path).unwrap());
         assert!(file_identity(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_file_is_replaced_if_its_path_size_inode_or_time_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a file");
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 5] = [
+            ("size", |path| fs::write(path, "more").unwrap()),
+            ("inode", |path| {
+                let other = path.with_extension("new");
+                fs::copy(path, &other).unwrap();
+                let time = fs::metadata(path).unwrap().modified().unwrap();
+                fs::File::options()
+                    .write(true)
+                    .open(&other)
+                    .and_then(|file| file.set_modified(time))
+                    .unwrap();
+                fs::rename(other, path).unwrap();
+            }),
+            ("time", |path| {
+                fs::File::options()
+                    .write(true)
+                    .open(path)
+                    .and_then(|file| file.set_modified(std::time::SystemTime::UNIX_EPOCH))
+                    .unwrap();
+            }),
+            ("deleted", |path| fs::remove_file(path).unwrap()),
+            ("a folder", |path| {
+                fs::remove_file(path).unwrap();
+                fs::create_dir(path).unwrap();
+            }),
+        ];
+        for (name, change) in changes {
+            let _ = fs::remove_file(&path);
+            fs::write(&path, "one").unwrap();
+            let identity = file_identity(&path).unwrap();
+            assert!(!is_replaced(&identity), "{name}");
+            change(&path);
+            assert!(is_replaced(&identity), "{name}");
+        }
+        let below = folder.path().join("file");
+        fs::write(&below, "").unwrap();
+        let identity = file_identity(&below).unwrap();
+        assert!(is_replaced(&identity.replacen("file ", "file/x ", 1)));
+    }
+
+    #[test]
+    fn an_identity_that_another_version_wrote_is_not_replaced() {
+        for identity in [
+            "",
+            "/k",
+            "a b c d e f",
+            "/a\u{fffd} 1:2 3 bytes, changed 4.5",
+        ] {
+            assert!(!is_replaced(identity), "{identity}");
+        }
     }
 }

@@ -217,8 +217,10 @@ impl Store {
         }
     }
 
-    /// Removes snapshots of earlier boots of the host, remains of keepers that died, and beyond the limit the snapshots
-    /// that were not used for the longest time, but never `kept`.
+    /// Removes snapshots from which no VM can start again: those of earlier boots of the host, and those whose VMM,
+    /// kernel or initramfs was replaced. Removes remains of keepers that died, and beyond the limit the snapshots that
+    /// were not used for the longest time, but never `kept`. A snapshot whose files exist unchanged stays: another
+    /// installation may use it.
     fn evict(&self, kept: &Record) -> io::Result<()> {
         self.remove_leftovers()?;
         let mut whole: Vec<(SystemTime, u64, String)> = Vec::new();
@@ -231,9 +233,9 @@ impl Store {
                 continue;
             }
             let record = read_record(&entry.path());
-            let is_current = record
-                .as_ref()
-                .is_ok_and(|record| record.parts.host_boot == kept.parts.host_boot);
+            let is_current = record.as_ref().is_ok_and(|Record { parts, .. }| {
+                parts.host_boot == kept.parts.host_boot && !parts.has_replaced_file()
+            });
             match (is_current, record) {
                 (true, Ok(record)) => {
                     let used =

@@ -3,6 +3,7 @@
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::Duration;
 
+use super::super::key::file_identity;
 use super::*;
 
 struct Rig {
@@ -486,6 +487,43 @@ fn the_longest_unused_snapshots_make_room_and_those_of_other_boots() {
     later.host_boot = "later".into();
     make(&store, &Key::new(later.clone()), 10);
     assert_eq!(names(&store), [Key::new(later).hex]);
+}
+
+#[test]
+fn snapshots_of_a_replaced_vmm_kernel_or_initramfs_are_removed_and_those_of_unchanged_files_stay() {
+    type Part = fn(&mut KeyParts) -> &mut String;
+    let parts_of: [Part; 3] = [
+        |parts| &mut parts.program,
+        |parts| &mut parts.kernel,
+        |parts| &mut parts.initramfs,
+    ];
+    let Rig { _folder, store } = rig(1_024);
+    let files = _folder.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let made = |index: usize, name: &str| {
+        let path = files.join(format!("{name}-{index}"));
+        fs::write(&path, "one").unwrap();
+        let mut parts = example_parts();
+        *parts_of[index](&mut parts) = file_identity(&path).unwrap();
+        let key = Key::new(parts);
+        make(&store, &key, 10);
+        (path, key.hex)
+    };
+    let replaced: Vec<_> = (0..3).map(|index| made(index, "replaced")).collect();
+    let (_, unchanged): (Vec<_>, Vec<_>) = (0..3).map(|index| made(index, "unchanged")).unzip();
+    let (deleted, _) = made(1, "deleted");
+    for (path, _) in &replaced {
+        fs::write(path, "another").unwrap();
+    }
+    fs::remove_file(deleted).unwrap();
+    assert_eq!(names(&store).len(), 7, "only a new snapshot removes them");
+
+    let newest = key("192M");
+    make(&store, &newest, 10);
+    let mut expected = unchanged;
+    expected.push(newest.hex);
+    expected.sort();
+    assert_eq!(names(&store), expected);
 }
 
 #[test]
