@@ -216,11 +216,17 @@ function createLimitError(others: PreparedList, record: CheckpointRecord | null,
   const size = record === null ? 'it' : `its disk of ${formatBytes(record.usedBytes)}`;
   const used = `the other prepared sandboxes use ${formatBytes(sumPrepared(others))} of at most ${formatBytes(maxMib * MIB)}`;
   const largest = others.sandboxes.toSorted((a, b) => b.record.usedBytes - a.record.usedBytes);
-  const remedy =
-    largest.length === 0
-      ? 'raise VOIDBOX_PREPARED_MAX_MB'
-      : `delete some, largest first: ${listNames(largest)}: voidbox snapshot delete ${largest[0]!.record.id.slice(0, SHOWN_ID_DIGITS)} …, or raise VOIDBOX_PREPARED_MAX_MB`;
-  return new CodedError('vm/checkpoint-limit', `there is no room for ${size}: ${used}; ${remedy}`);
+  const [first] = largest;
+  const remedies = [
+    ...(first === undefined
+      ? []
+      : [
+          `delete some, largest first: ${listNames(largest)}: voidbox snapshot delete ${first.record.id.slice(0, SHOWN_ID_DIGITS)} …`,
+        ]),
+    ...(others.damaged.length === 0 ? [] : ['delete the damaged ones that `voidbox doctor` names']),
+    'raise VOIDBOX_PREPARED_MAX_MB',
+  ];
+  return new CodedError('vm/checkpoint-limit', `there is no room for ${size}: ${used}; ${remedies.join(', or ')}`);
 }
 
 /**
