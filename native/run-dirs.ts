@@ -50,7 +50,10 @@ export async function readRetention(dir: string): Promise<Retention | null> {
   }
 }
 
-/** A file that allows users' commands to enter the VM while its stages run. */
+/**
+ * A file that allows users' commands to enter the VM while its stages run. In the folder of a program's own VM, it is
+ * for other programs that connect to the VM.
+ */
 const ENTRY_FILE = 'entry.json';
 
 /** The facts of a running VM that a command needs to enter it. */
@@ -59,7 +62,7 @@ export interface VmEntry {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Called by the worker that launches the VM, if its operator allows it. */
+/** Called by the worker that launches the VM, if its operator allows it, and by a program for its own VM. */
 export async function writeEntry(dir: string, entry: VmEntry): Promise<void> {
   const path = join(dir, ENTRY_FILE);
   // The keeper's sweep knows this name, and removes the file of a killed worker.

@@ -7,7 +7,7 @@ import type { SandboxFacts } from '../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { createDirectVmKey, directVmOf } from '../domain/run/direct-vm.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
-import { endVm, MicroVm, readIntent, sweepRunDirs } from '../native/index.ts';
+import { endVm, MicroVm, readEntry, readIntent, sweepRunDirs, writeEntry } from '../native/index.ts';
 import type { CheckpointOfVm } from '../sandbox/checkpoints/folder.ts';
 import {
   createLauncher,
@@ -94,7 +94,8 @@ export function createRealVms({
       try {
         await vm.tie(info.keepTtlMs !== null);
         const facts = factsOf(vm, await vm.ready(READY_LIMIT_MS, signal));
-        const sandbox = createMicroVmSandbox(vm, facts, describeDisk(intent, facts), {}, () => undefined);
+        const { env } = (await readEntry(dir)) ?? { env: {} };
+        const sandbox = createMicroVmSandbox(vm, facts, describeDisk(intent, facts), env, () => undefined);
         return { vm: sandbox, notices: noticesOf(vm), info };
       } catch (error) {
         vm.close();
@@ -130,7 +131,7 @@ async function launchSandbox(
     spec: choice.spec,
     extra: { discard: true, note: { ...note }, orphanTimeoutMs: choice.keepTtlMs ?? UNTIED_MS },
   };
-  const { vm, root, ready } = await waitForRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
+  const { vm, env, root, ready } = await waitForRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
     async (error: unknown) => {
       // An aborted launch may have started a keeper. No later call uses this id again.
       await endVm(keeper, wanted.dir, wanted.name).catch(() => undefined);
@@ -139,16 +140,22 @@ async function launchSandbox(
     },
   );
   try {
+    await writeImageVariables(wanted.dir, env);
     await vm.tie(choice.keepTtlMs !== null);
     const { memoryMib, vcpus, diskMib } = choice.spec;
     const facts = await ready(signal);
     const disk = { diskMib, vmm: facts.vmm, root, kernelKind: facts.kernel };
-    const sandbox = createMicroVmSandbox(vm, facts, disk, {}, () => undefined);
+    const sandbox = createMicroVmSandbox(vm, facts, disk, env, () => undefined);
     return { vm: sandbox, notices: noticesOf(vm), info: { ...note, mode: 'qemu', memoryMib, vcpus } };
   } catch (error) {
     await vm.stop().catch(() => vm.close());
     throw error;
   }
+}
+
+/** Leaves the variables of the image for processes that connect to the VM. An image without variables needs no file. */
+async function writeImageVariables(dir: string, env: Readonly<Record<string, string>>): Promise<void> {
+  if (Object.keys(env).length > 0) await writeEntry(dir, { env });
 }
 
 function noticesOf(vm: MicroVm): OpenedVm['notices'] {

@@ -235,6 +235,17 @@ async function textOfLine(stream: AsyncIterable<Uint8Array>): Promise<string> {
   throw new Error('the program ended without a line');
 }
 
+test('commands of a VM with the dev image have the variables of the image, also after another program connects', async () => {
+  const vm = await Sandbox.launch({ image: 'dev', memoryMib: 512, diskMib: 64, install: true, stateDir });
+  onTestFinished(() => vm.close());
+  const script = ['-c', 'echo "$NODE_USE_ENV_PROXY"'];
+  expect((await vm.exec('sh', script)).stdout).toBe('1\n');
+  expect((await vm.exec('sh', script, { env: { NODE_USE_ENV_PROXY: '0' } })).stdout).toBe('0\n');
+  const connected = await Sandbox.connect(vm.id, { stateDir });
+  expect((await connected.exec('sh', script)).stdout).toBe('1\n');
+  await connected.close();
+});
+
 test('a VM with the dev image reaches only its service, and its program gets events about the rest', async () => {
   const server = createServer((_request, response) => response.end('of the host')).listen(0, '127.0.0.1');
   await once(server, 'listening');
