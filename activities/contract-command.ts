@@ -36,6 +36,8 @@ export interface CommandSandbox {
   readonly memoryMib?: number;
   readonly vcpus?: number;
   readonly diskMib?: number;
+  /** `none`: the VM boots, and no snapshot is made of it. Default: it starts from a snapshot if its host has one. */
+  readonly snapshot?: 'none';
   /** Host folders that the worker's policy allows. Default: none. */
   readonly mounts?: readonly CommandMount[];
 }

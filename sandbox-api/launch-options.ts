@@ -26,6 +26,8 @@ export interface LaunchOptions {
   readonly diskMib?: number;
   /** A checkpoint with whose disk the VM starts: its name, or the beginning of its id. Default: an empty disk. */
   readonly from?: string;
+  /** `none`: the VM boots, and no snapshot is made of it. Default: it starts from a snapshot if this machine has one. */
+  readonly snapshot?: 'none';
   readonly mounts?: readonly SandboxMount[];
   /** Network destinations that the VM can reach. Default: `none`. */
   readonly egress?: SandboxEgress;
@@ -86,6 +88,7 @@ const KNOWN = {
   vcpus: true,
   diskMib: true,
   from: true,
+  snapshot: true,
   mounts: true,
   egress: true,
   services: true,
@@ -109,7 +112,9 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
   const isMock = mode === 'mock';
   const isolation = options.isolation ?? (isMock ? 'none' : SANDBOX_DEFAULTS.isolation);
   if (!ISOLATIONS.includes(isolation)) throw refuse('isolation', isolation, `one of ${ISOLATIONS.join(', ')}`);
-  const { image = 'base' } = options;
+  const { image = 'base', snapshot } = options;
+  if (snapshot !== undefined && snapshot !== 'none')
+    throw refuse('snapshot', snapshot, 'none: the VM boots. `from` names a checkpoint');
   if (!IMAGES.includes(image)) throw refuse('image', image, `one of ${IMAGES.join(', ')}`);
   const egress = checkEgress(options.egress, options.services);
   const count = (name: 'memoryMib' | 'vcpus' | 'diskMib'): number =>
@@ -125,6 +130,7 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
       mounts: checkMounts(options.mounts ?? []),
       ...(image === 'dev' ? { image: { kind: 'dev' } } : {}),
       ...(egress === undefined ? {} : { egress }),
+      ...(snapshot === undefined ? {} : { start: 'cold' }),
     },
     env: checkVariables('env', options.env ?? {}),
     isMock,

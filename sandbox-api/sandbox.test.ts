@@ -186,6 +186,7 @@ test.each<[LaunchOptions, RegExp]>([
     { memoryMb: 512 } as object,
     /^the options of `launch` have no "memoryMb"; did you mean "memoryMib"\?, expected: name, memoryMib, /,
   ],
+  [{ snapshot: 'deps' as 'none' }, /^snapshot is "deps", expected none: the VM boots. `from` names a checkpoint$/],
 ])('an option that cannot be is named: %j', async (options, message) => {
   await expect(Sandbox.launch({ mode: 'mock', ...options })).rejects.toThrow(message);
 });

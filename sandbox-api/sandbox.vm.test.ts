@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import type { SandboxFacts } from '../activities/ports/sandbox.ts';
 import { createQemuBackend } from '../sandbox/micro-vm/qemu/backend.ts';
 import { VM_OVERHEAD_MIB } from '../sandbox/micro-vm/qemu/vm-overhead.ts';
 import { sweepVms } from '../sandbox/sweep.ts';
@@ -21,7 +22,7 @@ import { readTar } from '../tar/read.ts';
 import { writeTar } from '../tar/write.ts';
 import { type ExecResult, type NetworkEvent, Sandbox } from './index.ts';
 import { makeStateFolder } from '../test/rig/runs/state-folder.ts';
-import { checkLaunchOptions } from './launch-options.ts';
+import { checkLaunchOptions, type LaunchOptions } from './launch-options.ts';
 import { createRealVms } from './real-vms.ts';
 
 const API = new URL('../dist/sandbox-api/index.js', import.meta.url).href;
@@ -234,6 +235,19 @@ async function textOfLine(stream: AsyncIterable<Uint8Array>): Promise<string> {
   }
   throw new Error('the program ended without a line');
 }
+
+test('a VM with `snapshot: none` boots while other VMs of its size start from a snapshot', async () => {
+  const size = { ...SMALL, memoryMib: 200, stateDir };
+  const launch = async (options: LaunchOptions): Promise<SandboxFacts> => {
+    await using vm = await Sandbox.launch({ ...size, ...options });
+    return vm.facts;
+  };
+  await launch({});
+  const { accelerator, start } = await launch({});
+  // VMs on hardware KVM boot.
+  expect(start).toBe(accelerator === 'tcg' ? 'snapshot' : 'cold');
+  expect(await launch({ snapshot: 'none' })).toMatchObject({ start: 'cold', snapshot: null, startNote: null });
+});
 
 test('commands of a VM with the dev image have the variables of the image, also after another program connects', async () => {
   const vm = await Sandbox.launch({ image: 'dev', memoryMib: 512, diskMib: 64, install: true, stateDir });

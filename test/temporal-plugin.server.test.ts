@@ -191,6 +191,12 @@ test.each([
   ],
   ['a key that is not known', { program: 'true', network: true }, 'admit/invalid', 'has the key "network"'],
   ['an argument that is no text', { program: 'true', args: [1] }, 'admit/invalid', '`args[0]` must be a string'],
+  [
+    'a snapshot by its name',
+    { program: 'true', sandbox: { snapshot: 'deps' } },
+    'admit/invalid',
+    '`sandbox.snapshot` must be "none", it is "deps"',
+  ],
   ['a range', { program: 'true', sandbox: { memoryMib: 1 } }, 'admit/invalid', 'memoryMib'],
 ])('a command is refused for %s, before anything runs', async (what, request, code, words) => {
   const id = `refused ${what}`;
@@ -205,6 +211,12 @@ test('output above 2 KiB is cut in the result, and the store has all of it', asy
   const handle = await start('command', 'long', { program: 'cat', stdin: text });
   const result = (await handle.result()) as CommandOutcome;
   expect(result).toMatchObject({ isStdoutCut: true, stdout: 'ä'.repeat(1_024), output: { sizeBytes: 4_000 } });
+});
+
+test('a command with `snapshot: none` has it in its plan', async () => {
+  const request = { program: 'true', sandbox: { snapshot: 'none' } };
+  const { runId } = (await (await start('command', 'boots', request)).result()) as CommandOutcome;
+  expect(await stores.records.get(runId, 'plan')).toMatchObject({ scopes: [{ sandbox: { start: 'cold' } }] });
 });
 
 test('an activity that is called without a place runs as well', async () => {

@@ -19,7 +19,7 @@ export interface CommandPlan {
 const STDIN_BYTES = 256 * 1024;
 
 const KEYS = ['program', 'args', 'env', 'secrets', 'cwd', 'stdin', 'sandbox', 'timeoutMs', 'name'];
-const SANDBOX_KEYS = ['mode', 'isolation', 'memoryMib', 'vcpus', 'diskMib', 'mounts'];
+const SANDBOX_KEYS = ['mode', 'isolation', 'memoryMib', 'vcpus', 'diskMib', 'snapshot', 'mounts'];
 const MOUNT_KEYS = ['host', 'guest', 'mode', 'git'];
 
 /** @throws CodedError `admit/invalid`, `run/too-large` */
@@ -35,7 +35,7 @@ export function commandPlan(value: unknown): CommandPlan {
     textOf(each, `\`secrets[${index}]\``),
   );
   const lent = secrets.map((name) => ({ name, value: { kind: 'from-host' as const, fromHost: name } }));
-  const { mounts, ...sandbox } = objectOf(request['sandbox'] ?? {}, '`sandbox`', SANDBOX_KEYS);
+  const { mounts, snapshot, ...sandbox } = objectOf(request['sandbox'] ?? {}, '`sandbox`', SANDBOX_KEYS);
   const name = nameOf(request['name'], program);
   const plan = {
     version: PLAN_VERSION,
@@ -49,7 +49,14 @@ export function commandPlan(value: unknown): CommandPlan {
       },
     ],
     scopes: [
-      { id: name, sandbox: { ...omitAbsent(sandbox), mounts: listOf(mounts ?? [], '`sandbox.mounts`').map(mountOf) } },
+      {
+        id: name,
+        sandbox: {
+          ...omitAbsent(sandbox),
+          ...readStart(snapshot),
+          mounts: listOf(mounts ?? [], '`sandbox.mounts`').map(mountOf),
+        },
+      },
     ],
     output: { kind: 'stage', stage: name },
     maxParallel: 1,
@@ -64,6 +71,12 @@ function mountOf(value: unknown, index: number): Fields {
   const hostPath = textOf(host, `\`${place}.host\``);
   const mount = { hostPath, guestPath: textOf(guest, `\`${place}.guest\``), mode: mode ?? 'ro' };
   return git === 'protected' ? mount : { ...mount, git };
+}
+
+function readStart(snapshot: unknown): Fields {
+  if (snapshot === undefined) return {};
+  if (snapshot === 'none') return { start: 'cold' };
+  throw invalid(`\`sandbox.snapshot\` must be "none", it is ${quote(snapshot)}`);
 }
 
 /** Derives a valid name for the stage, because the name of a program may be invalid for stages. */
