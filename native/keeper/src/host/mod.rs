@@ -1,13 +1,15 @@
-//! Facts of the host: the speed of its TSC, the kind of its KVM, its memory, its networks.
+//! Facts of the host: the speed of its TSC, its CPU, the kind of its KVM, its memory, its networks.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+mod cpu;
 mod kvm_probe;
 pub mod routes;
 
+pub use cpu::HostCpu;
 pub use kvm_probe::{KvmKind, probe_kvm};
 
 /// The answer of `voidbox-vm host`.

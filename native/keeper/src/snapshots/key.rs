@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The version of the format of snapshots, and of the guest's state while it waits.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// The words of a file's identity, its path as one word.
 const IDENTITY_WORDS: usize = 6;
@@ -24,6 +24,11 @@ pub struct KeyParts {
     /// The id of this boot of the host: a guest's clock continues only on the TSC from which it was saved.
     pub host_boot: String,
     pub vmm: String,
+    /// The host's CPU, its features, and the parameters of KVM's modules. `None` if the VMM emulates another CPU, whose
+    /// model is part of the arguments.
+    pub host_cpu: Option<String>,
+    pub cpu_features: Option<String>,
+    pub kvm_modules: Option<String>,
     pub program: String,
     pub kernel: String,
     pub initramfs: String,
@@ -127,7 +132,10 @@ pub fn example_parts() -> KeyParts {
         protocol: 1,
         keeper: "1.0.0".into(),
         host_boot: "boot".into(),
-        vmm: "qemu tcg".into(),
+        vmm: "qemu kvm".into(),
+        host_cpu: Some("cpu".into()),
+        cpu_features: Some("sse2".into()),
+        kvm_modules: Some("kvm.nested=1".into()),
         program: "/q".into(),
         kernel: "/k".into(),
         initramfs: "/i".into(),
@@ -146,8 +154,14 @@ mod tests {
         assert_eq!(one.hex.len(), 64);
         assert_eq!(one.hex, Key::new(example_parts()).hex);
         type Change = fn(&mut KeyParts);
-        let changes: [(&str, Change); 5] = [
+        let changes: [(&str, Change); 9] = [
             ("hostBoot", |parts| parts.host_boot = "later".into()),
+            ("vmm", |parts| parts.vmm = "qemu tcg".into()),
+            ("hostCpu", |parts| parts.host_cpu = Some("other".into())),
+            ("cpuFeatures", |parts| parts.cpu_features = None),
+            ("kvmModules", |parts| {
+                parts.kvm_modules = Some(String::new())
+            }),
             ("kernel", |parts| parts.kernel = "/other".into()),
             ("initramfs", |parts| parts.initramfs = "/other".into()),
             ("rootDiskBytes", |parts| parts.root_disk_bytes = Some(1)),

@@ -16,7 +16,7 @@ use super::command::qemu_args;
 use super::qmp::Qmp;
 use crate::config::{Accelerator, LaunchConfig, QemuSettings, SnapshotSettings};
 use crate::exec::now_ms;
-use crate::host::HostTsc;
+use crate::host::{HostCpu, HostTsc};
 use crate::snapshots::{
     Found, Key, KeyParts, Lookup, Reading, Record, Store, Writing, file_identity, memory,
 };
@@ -56,7 +56,7 @@ pub async fn prepare(settings: &QemuSettings, vm: &NewVm<'_>) -> Preparation {
     let trusted = HostTsc::is_trusted();
     let mut note = None;
     let config = vm.config;
-    // With KVM a guest's state contains the host's CPU, which this key does not describe.
+    // No trial has shown yet that a guest on KVM continues.
     let is_possible = vm.with_snapshots && settings.accelerator == Accelerator::Tcg;
     if let Some(snapshots) = config.snapshots.as_ref().filter(|_| is_possible) {
         match prepare_snapshot(settings, config, snapshots, trusted).await {
@@ -183,6 +183,12 @@ fn key_parts(
         Beginning::BootToSave,
     );
     let root_disk = config.root_disk.as_ref();
+    // A guest on KVM has the features of the host's CPU. QEMU emulates the same CPU on each host.
+    let (vmm, cpu) = match settings.accelerator {
+        Accelerator::Kvm => ("qemu kvm", Some(HostCpu::read()?)),
+        Accelerator::Tcg => ("qemu tcg", None),
+    };
+    let of_cpu = |fact: fn(&HostCpu) -> &String| cpu.as_ref().map(fact).cloned();
     Ok(KeyParts {
         format: KeyParts::FORMAT,
         protocol: PROTOCOL_VERSION,
@@ -190,7 +196,10 @@ fn key_parts(
         host_boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
             .trim()
             .into(),
-        vmm: "qemu tcg".into(),
+        vmm: vmm.into(),
+        host_cpu: of_cpu(|cpu| &cpu.model),
+        cpu_features: of_cpu(|cpu| &cpu.features),
+        kvm_modules: of_cpu(|cpu| &cpu.modules),
         program: file_identity(&settings.program)?,
         kernel: file_identity(&config.kernel.path)?,
         initramfs: file_identity(&config.initramfs)?,
@@ -290,4 +299,58 @@ pub async fn start_copy(qmp: &mut Qmp, state: i32, scratch_bytes: u64) -> Result
         qmp.run("block_resize", resize).await?;
     }
     qmp.run("cont", json!({})).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::VmmSettings;
+
+    /// A launch whose folder of snapshots is in `folder`.
+    fn config(folder: &Path, accelerator: &str) -> LaunchConfig {
+        serde_json::from_value(json!({
+            "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 1, "diskMib": 64,
+            "kernel": { "path": "/proc/self/exe", "kind": "debian" }, "initramfs": "/proc/self/exe",
+            "vmm": {
+                "name": "qemu", "program": "/proc/self/exe", "accelerator": accelerator, "bwrap": "/b",
+            },
+            "snapshots": { "dir": folder.join("snapshots"), "maxMib": 1024 },
+        }))
+        .unwrap()
+    }
+
+    fn settings(config: &LaunchConfig) -> &QemuSettings {
+        match &config.vmm {
+            VmmSettings::Qemu(settings) => settings,
+            #[cfg(feature = "test-vmm")]
+            VmmSettings::Test(_) => panic!("the name chooses QEMU"),
+        }
+    }
+
+    #[test]
+    fn only_the_key_of_a_guest_on_kvm_contains_the_hosts_cpu() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = |accelerator| {
+            let config = config(folder.path(), accelerator);
+            key_parts(settings(&config), &config, true).unwrap()
+        };
+        let cpu = HostCpu::read().unwrap();
+        let kvm = parts("kvm");
+        assert_eq!(
+            (kvm.host_cpu, kvm.cpu_features, kvm.kvm_modules),
+            (Some(cpu.model), Some(cpu.features), Some(cpu.modules))
+        );
+        let emulated = parts("tcg");
+        assert_eq!(
+            (
+                emulated.host_cpu,
+                emulated.cpu_features,
+                emulated.kvm_modules
+            ),
+            (None, None, None)
+        );
+        assert_ne!(kvm.vmm, emulated.vmm);
+    }
 }
