@@ -6,7 +6,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Sandbox as Vm, SandboxFacts } from '../activities/ports/sandbox.ts';
 import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import type { ImagePlan } from '../domain/plan/plan.ts';
-import { readHostFacts } from '../native/index.ts';
 import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/launch.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { VmPieces } from '../setup/pieces/host-pieces.ts';
@@ -30,8 +29,6 @@ export type BaseResult =
   | { readonly outcome: 'failed'; readonly reason: string };
 
 export interface BaseMaker {
-  /** False: hardware KVM runs the VMs of this host, and they boot. */
-  readonly usesSnapshots: () => Promise<boolean>;
   /** @throws CodedError of a VM that does not start */
   readonly make: (size: BaseSize, signal: AbortSignal) => Promise<BaseResult>;
 }
@@ -57,7 +54,6 @@ export function createBaseMaker({ env, pieces, extra, disk }: BaseMakerOptions):
   const vms = createRealVms({ stateDir: env.stateDir, env, pieces: () => Promise.resolve(pieces), extra, disk });
   const { dir } = env.snapshots;
   return {
-    usesSnapshots: async () => (await readHostFacts(pieces.keeper)).kvm !== 'hardware',
     async make(size, signal) {
       const empty = await mkdtemp(join(tmpdir(), 'voidbox-empty-'));
       try {

@@ -79,8 +79,7 @@ test('a VM with the disk of a checkpoint starts from a snapshot as other VMs do'
   const source = await launch(SMALL_VM);
   await source.checkpoint({ dir, withSecrets: false }, limit());
   const { facts } = await launch({ ...SMALL_VM, from: dir, diskMib: 128 });
-  // VMs on hardware KVM boot.
-  expect(facts).toMatchObject({ start: facts.accelerator === 'tcg' ? 'snapshot' : 'cold', startNote: null });
+  expect(facts).toMatchObject({ start: 'snapshot', startNote: null });
 }, 120_000);
 
 test('a disk without room for a copy costs the checkpoint, and its VM continues', async () => {

@@ -19,6 +19,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { LaunchSpec, Sandbox } from '../activities/ports/sandbox.ts';
+import { readHostFacts } from '../native/index.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { limit, request, textOf } from '../test/conformance/sandbox/behaviour.ts';
@@ -113,6 +114,25 @@ it('a snapshot contains few pages that its kernel has freed', () => {
     if (memory.subarray(at, at + PAGE_BYTES).equals(freed)) pages += 1;
   expect(memory.length).toBe(VM.memoryMib * 2 ** 20);
   expect((pages * PAGE_BYTES) / 2 ** 20).toBeLessThan(8);
+});
+
+it('the record of a snapshot describes the CPU of the host only if the guest runs on it', async () => {
+  const [key] = listSnapshots();
+  const { parts } = JSON.parse(readFileSync(join(folder, 'snapshots', key!, 'snapshot.json'), 'utf8')) as {
+    parts: Record<string, unknown>;
+  };
+  const { kvm } = await readHostFacts(host.pieces.keeper);
+  const [vendor] = /(?<=^vendor_id\s*: ).*$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))!;
+  const { vmm, hostCpu, cpuFeatures, kvmModules } = parts;
+  const found = [
+    vmm,
+    String(hostCpu).split(' ')[0],
+    String(cpuFeatures).split(' ').includes('sse2'),
+    typeof kvmModules,
+  ];
+  expect(found).toEqual(
+    kvm === 'hardware' ? ['qemu kvm', vendor, true, 'string'] : ['qemu tcg', 'null', false, 'object'],
+  );
 });
 
 /** The processes of the VMs of this file that start from a snapshot: each VMM, and its jail. */

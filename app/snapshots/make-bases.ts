@@ -13,7 +13,7 @@ export interface BaseReport {
   readonly result: BaseResult;
 }
 
-/** @throws AppError `cli/no-snapshots` if VMs of this host start from no snapshot */
+/** @throws AppError `cli/no-snapshots` if snapshots are off */
 export async function makeBases(
   sizes: readonly BaseSize[],
   env: Environment,
@@ -39,13 +39,6 @@ export async function makeBases(
       throw new CodedError('host/not-ready', `the disk of the image ${sha256} is not in the cache ${env.cacheDir}`);
     },
   });
-  if (!(await maker.usesSnapshots()))
-    throw new AppError(
-      'environment',
-      'cli/no-snapshots',
-      'VMs of this host run on hardware KVM: they boot, and start from no snapshot',
-      'Run the spec as it is; a boot on hardware KVM needs no snapshot.',
-    );
   const reports: BaseReport[] = [];
   for (const [index, size] of sizes.entries()) {
     await options.onStart(size, index);

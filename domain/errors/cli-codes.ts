@@ -99,7 +99,7 @@ export const CLI_CODES = {
     'Let the stage print the number as a string, or read the text with `voidbox result RUN`.',
   ),
   'cli/no-snapshots': defineCommandCode(
-    'No snapshot can be made, read or deleted: snapshots are off, VMs of this host have hardware KVM and boot, or the folder of snapshots cannot be used.',
+    'No snapshot can be made, read or deleted: snapshots are off, or the folder of snapshots cannot be used.',
     'Follow the message; [snapshots](snapshots.md) lists when a VM starts from a snapshot.',
   ),
   'cli/bug': defineCommandCode('A bug in the command line.', 'Report it with the message.'),

@@ -48,7 +48,6 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const snapshots = {
       report: await inspectSnapshots(context.env),
       maxMib: context.env.snapshots?.maxMib ?? null,
-      isKvm: found.isolation.accelerator === 'kvm',
     };
     const prepared = {
       list: state.problem === null ? listPrepared(context.env) : NONE_PREPARED,

@@ -30,7 +30,6 @@ const PLAIN = { ...STYLE, advise: (text: string) => text.replace(/^voidbox /, 'n
 const SNAPSHOTS: SnapshotsOfHost = {
   report: { dir: '/cache/snapshots', problem: null, remedy: null, snapshots: [] },
   maxMib: 2_048,
-  isKvm: false,
 };
 const PREPARED: PreparedOfHost = { list: { sandboxes: [], damaged: [] }, maxMib: 100 };
 const STATE = { path: '/s', problem: null, remedy: null };

@@ -13,7 +13,6 @@ export interface SnapshotsOfHost {
   readonly report: Pick<SnapshotFolderReport, 'dir' | 'problem' | 'remedy' | 'snapshots'>;
   /** Null: snapshots are off. */
   readonly maxMib: number | null;
-  readonly isKvm: boolean;
 }
 
 /** Enough of a key to name it. */
@@ -129,10 +128,7 @@ export function renderPrunedSnapshots({ removed, problem, remedy }: PrunedSnapsh
 }
 
 /** The line of `doctor`. A problem is no reason why runs cannot start: VMs boot. */
-export function renderSnapshotsOfHost(
-  { report, maxMib, isKvm }: SnapshotsOfHost,
-  style: AdvisingStyle,
-): readonly string[] {
+export function renderSnapshotsOfHost({ report, maxMib }: SnapshotsOfHost, style: AdvisingStyle): readonly string[] {
   const name = 'snapshots ';
   if (maxMib === null) return [`  ${style.dim(`- ${name}off (VOIDBOX_SNAPSHOTS=off): each VM boots`)}`];
   if (report.problem !== null)
@@ -141,7 +137,6 @@ export function renderSnapshotsOfHost(
       ...(report.remedy === null ? [] : [`    ${style.cyan('fix:')} ${sanitizeLine(report.remedy)}`]),
     ];
   const { snapshots } = report;
-  if (isKvm && snapshots.length === 0) return [`  ${style.dim(`- ${name}not used: VMs on hardware KVM boot`)}`];
   const useless = snapshots.filter(({ state }) => state !== 'usable');
   const limit = formatBytes(maxMib * 1_048_576);
   return [

@@ -1,4 +1,4 @@
-//! Snapshots of QEMU without KVM: the state of the devices, which QEMU writes into a pipe and reads from one, and the
+//! Snapshots of QEMU: the state of the devices, which QEMU writes into a pipe and reads from one, and the
 //! memory of the guest, which the keeper copies while the VM is stopped.
 
 use std::ffi::OsString;
@@ -56,9 +56,7 @@ pub async fn prepare(settings: &QemuSettings, vm: &NewVm<'_>) -> Preparation {
     let trusted = HostTsc::is_trusted();
     let mut note = None;
     let config = vm.config;
-    // No trial has shown yet that a guest on KVM continues.
-    let is_possible = vm.with_snapshots && settings.accelerator == Accelerator::Tcg;
-    if let Some(snapshots) = config.snapshots.as_ref().filter(|_| is_possible) {
+    if let Some(snapshots) = config.snapshots.as_ref().filter(|_| vm.with_snapshots) {
         match prepare_snapshot(settings, config, snapshots, trusted).await {
             Ok(Ok(preparation)) => return preparation,
             Ok(Err(damage)) => note = damage,
@@ -307,6 +305,8 @@ mod tests {
 
     use super::*;
     use crate::config::VmmSettings;
+    use crate::disk::Disk;
+    use crate::run_dir::RunDir;
 
     /// A launch whose folder of snapshots is in `folder`.
     fn config(folder: &Path, accelerator: &str) -> LaunchConfig {
@@ -326,6 +326,28 @@ mod tests {
             VmmSettings::Qemu(settings) => settings,
             #[cfg(feature = "test-vmm")]
             VmmSettings::Test(_) => panic!("the name chooses QEMU"),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_vm_makes_a_snapshot_with_and_without_kvm() {
+        for accelerator in ["kvm", "tcg"] {
+            let folder = tempfile::tempdir().unwrap();
+            let config = config(folder.path(), accelerator);
+            let prepare = async |with_snapshots| {
+                let vm = NewVm {
+                    config: &config,
+                    dir: &RunDir::at(folder.path()),
+                    disk: &Disk::new("/", Duration::from_secs(1)),
+                    with_snapshots,
+                };
+                super::prepare(settings(&config), &vm).await
+            };
+            let saved = prepare(true).await;
+            assert_eq!(saved.note, None, "{accelerator}");
+            assert_eq!(saved.beginning, Beginning::BootToSave, "{accelerator}");
+            drop(saved);
+            assert_eq!(prepare(false).await.beginning, Beginning::Boot);
         }
     }
 
