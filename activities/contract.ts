@@ -126,8 +126,8 @@ export interface ScopeCall {
   readonly instance?: InstancePath;
   readonly generation: number;
   /**
-   * `acquireVm`: the VM replaces a lost one, and may begin with its newest checkpoint. `releaseVm`: such a VM follows.
-   * Absent: neither; checkpoints of the scope are not needed.
+   * `acquireVm`: the VM may begin with a checkpoint, because it replaces a lost VM, or because stages of its scope are
+   * given. `releaseVm`: a VM follows that replaces this one. Absent: neither.
    */
   readonly resumes?: true;
 }

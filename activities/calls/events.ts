@@ -83,7 +83,10 @@ function scopeRestarted(
     !isText(reason) ||
     !Array.isArray(stages) ||
     !Array.isArray(kept) ||
-    !isOfGeneration(plan, id, EVENT_ID.scopeRestarted, scope)
+    !(
+      isOfGeneration(plan, id, EVENT_ID.scopeRestarted, scope) ||
+      isOfGeneration(plan, id, EVENT_ID.scopeBegunAgain, scope)
+    )
   )
     return null;
   if (!areOpenAgain(plan, scope, stages) || !areKept(plan, scope, kept)) return null;

@@ -23,6 +23,13 @@ describe('events of a call', () => {
       reason: 'vm/lost: gone',
       stages: ['one'],
     }),
+    eventOf('run/scope-begun-again/_shared/0', {
+      type: 'scope-restarted',
+      scope: '_shared',
+      reason: 'its VM does not hold the work of the earlier run',
+      stages: ['one'],
+      attempts: [0],
+    }),
     eventOf('run/release-failed/own/0', {
       type: 'notice',
       level: 'warning',

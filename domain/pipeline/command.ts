@@ -25,7 +25,10 @@ export type Command =
       readonly type: 'acquire-vm';
       readonly scope: string;
       readonly generation: number;
-      /** The VM replaces a lost one, and may begin with its newest checkpoint. */
+      /**
+       * The VM may begin with a checkpoint: the newest one of the lost VM that it replaces, or the one with the work of the
+       * given stages.
+       */
       readonly resumes?: true;
     }
   /** Answer: `stage-finished`, `stage-lost`, `stage-broken` or `stage-cancelled`. */
@@ -83,7 +86,7 @@ export type Command =
       readonly generation: number;
       /** Null: a stage owned the VM, or `acquire-vm` failed and may have left a VM. */
       readonly lease: VmLease | null;
-      /** A VM follows that may begin with a checkpoint of this one. Absent: no checkpoint of the scope is needed. */
+      /** A VM follows that may begin with a checkpoint of this one. Absent: the run starts no VM with one. */
       readonly resumes?: true;
     }
   /** Answer: `timer-fired`. Timers that still run at `finish` may be dropped. */

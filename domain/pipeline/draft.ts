@@ -95,6 +95,20 @@ export class Draft {
     return state.phase === 'running' && execKeyOf(id, state.attempt) === execKey ? stage : null;
   }
 
+  /** The result is of an earlier run, and the stage has not run in this one. */
+  isGiven(stage: number): boolean {
+    const { phase, attempt, evaluations } = this.stage(stage);
+    return (phase === 'succeeded' || phase === 'passed') && attempt === 0 && evaluations === 0;
+  }
+
+  /** The first VM of the scope has to hold work that an earlier run did. */
+  hasGivenWork(scope: number): boolean {
+    return (
+      this.index.isSavedEachStep(scope) &&
+      this.index.stagesOf(scope).some((stage) => this.isGiven(stage) && this.stage(stage).phase === 'succeeded')
+    );
+  }
+
   /** The key of the stage's current attempt. */
   execKey(stage: number): string {
     return execKeyOf(this.plan.stages[stage]!.id, this.stage(stage).attempt);

@@ -167,3 +167,98 @@ test('a scope with one step left, because the others are mocked, resumes nothing
   const world = new World({ ...plan, scopes, stages }).answer('vm').answer('a', 'lost');
   expect(world.log.at(-1)).toBe('release _shared#0');
 });
+
+describe('a scope that is saved after each step, whose first steps are given', () => {
+  const DONE = { output: null, outputs: {} };
+  const GIVEN = { a: DONE, b: DONE, c: DONE, d: DONE };
+  const begin = (checkpointOf: World['checkpointOf'] = ({ length }) => length): World => {
+    const world = new World(machineOf(SIX, { shared: ALL, saved: true }), { given: GIVEN });
+    world.checkpointOf = checkpointOf;
+    return world;
+  };
+
+  test('runs the other steps in a VM that begins with the work of the given ones', () => {
+    const world = begin().answer('vm').answer('e').answer('f').answer('release');
+    expect(world.complaints).toEqual([]);
+    expect(world.log).toEqual([
+      'acquire _shared#0, resumes',
+      'run e/0/1 in _shared#0',
+      'run f/0/1 in _shared#0',
+      'release _shared#0',
+      'finish succeeded',
+    ]);
+    expect(world.events).toEqual([]);
+  });
+
+  test('runs all steps if its first VM holds no work', () => {
+    const world = begin(() => 0).answer('vm');
+    expect(world.running).toEqual(['a']);
+    expect(world.events).toEqual([
+      {
+        id: 'run/scope-begun-again/_shared/0',
+        body: {
+          type: 'scope-restarted',
+          scope: '_shared',
+          reason: 'its VM does not hold the work of the earlier run',
+          stages: ['a', 'b', 'c', 'd'],
+          attempts: [0, 0, 0, 0],
+        },
+      },
+    ]);
+    for (const stage of ALL.split(' ')) world.answer(stage);
+    world.answer('release');
+    expect(world.outcome?.state).toBe('succeeded');
+    expect(world.complaints).toEqual([]);
+  });
+
+  test('repeats only the interrupted step if its first VM is lost', () => {
+    const world = begin().answer('vm').answer('e', 'lost').answer('release').answer('vm');
+    expect(world.running).toEqual(['e']);
+    expect(world.events.map(({ id, body }) => [id, body])).toMatchObject([
+      ['run/scope-restarted/_shared/0', { stages: ['e'], attempts: [1], kept: ['a', 'b', 'c', 'd'] }],
+    ]);
+    expect(world.complaints).toEqual([]);
+  });
+
+  test('repeats all steps if its next VM holds no work', () => {
+    const world = begin().answer('vm').answer('e', 'lost').answer('release');
+    world.checkpointOf = () => 0;
+    world.answer('vm');
+    expect(world.running).toEqual(['a']);
+    expect(world.events[0]!.body).toMatchObject({ stages: ['a', 'b', 'c', 'd', 'e'], attempts: [0, 0, 0, 0, 1] });
+    expect(world.complaints).toEqual([]);
+  });
+
+  test('asks for the work again if its first VM does not start', () => {
+    const world = begin().answer('vm', 'acquire-lost').answer('release');
+    expect(world.log).toEqual([
+      'acquire _shared#0, resumes',
+      'release _shared#0, resumes',
+      'acquire _shared#1, resumes',
+    ]);
+  });
+
+  test('decides a passed step again only if the work before it is gone', () => {
+    const plan = machineOf('a x>a b>x', { shared: 'a x b', when: 'x', saved: true });
+    const given = { a: DONE, x: { ...DONE, passed: true as const } };
+    const held = new World(plan, { given }).answer('vm');
+    expect(held.phases).toEqual({ a: 'succeeded', x: 'passed', b: 'running' });
+    const empty = new World(plan, { given });
+    empty.checkpointOf = () => 0;
+    empty.answer('vm').answer('a');
+    expect(empty.log.at(-1)).toBe('evaluate x#1');
+  });
+
+  test('starts a VM without a checkpoint if only a passed step is given', () => {
+    const plan = machineOf('x b>x', { shared: 'x b', when: 'x', saved: true });
+    const world = new World(plan, { given: { x: { ...DONE, passed: true as const } } });
+    expect(world.log).toEqual(['acquire _shared#0']);
+  });
+});
+
+test('given stages of a scope without checkpoints stay as they are if its VM is lost', () => {
+  const given = { a: { output: null, outputs: {} } };
+  const world = new World(machineOf('a b>a', { shared: 'a b' }), { given }).answer('vm').answer('b', 'lost');
+  world.answer('release').answer('vm');
+  expect(world.running).toEqual(['b']);
+});

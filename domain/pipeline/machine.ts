@@ -20,7 +20,8 @@
  *   whole in a new generation, once the stages that still ran in the old one have ended. Its finished stages run again
  *   under new exec keys; its passed stages are decided again. Stages outside of the scope keep their results.
  * - In a scope that is saved after each step, the next VM is acquired first. Its answer names the attempts whose work its
- *   disk holds; stages that ended with one of these stay as they are.
+ *   disk holds; stages that ended with one of these stay as they are. The same is true for given stages of such a scope
+ *   and its first VM.
  * - An edge from a stage that runs again is open again. A stage that has started over this edge stays as it is; other
  *   stages wait again. A stage that was skipped because that stage did not fail may still be needed.
  * - The stage that ends a loop is decided after each visit. If its condition does not hold, the stages of the loop run
@@ -38,7 +39,7 @@ import { Draft } from './draft.ts';
 import { cancel, failOrRetry, failWithoutResult, give, pass, passUndone, settle, skip, succeed } from './ends.ts';
 import { beginFinally, stopFinally } from './finally.ts';
 import { failScope, loseOwnVm, loseSharedVm } from './lost-vms.ts';
-import { restartScope, visitAgain } from './reruns.ts';
+import { restartId, restartScope, runUnheldAgain, visitAgain } from './reruns.ts';
 import { execKeyOf, FINALLY_TIMER, timerId } from './stage-keys.ts';
 import { startReadyStages } from './starts.ts';
 import { noteAnswer, wake, withdraw } from './waits.ts';
@@ -56,8 +57,8 @@ export interface RunContext {
   /** A limit of the host in addition to the plan's own `maxParallel`. */
   readonly maxParallel?: number;
   /**
-   * Stages that have ended before the run starts, by id, with their results in an earlier run. No lost VM makes them
-   * run again.
+   * Stages that have ended before the run starts, by id, with their results in an earlier run. They run again only if
+   * they are in a scope that is saved after each step, and a VM of the scope does not hold their work.
    */
   readonly given?: Readonly<Record<string, GivenStage>>;
 }
@@ -188,6 +189,7 @@ function onVmAcquired(draft: Draft, acquired: Extract<MachineEvent, { type: 'vm-
   if (state.phase !== 'acquiring' || state.generation !== generation) return;
   draft.setScope(scope, { phase: 'ready', lease });
   if (state.lossReason !== null) resumeScope(draft, scope, holds);
+  else if (draft.hasGivenWork(scope)) runUnheldAgain(draft, scope, generation, holds);
   draft.releaseIfDone(scope);
 }
 
@@ -195,7 +197,8 @@ function onVmAcquired(draft: Draft, acquired: Extract<MachineEvent, { type: 'vm-
 function resumeScope(draft: Draft, scope: number, holds: readonly HeldAttempt[]): void {
   const { lossReason, generation, open } = draft.scope(scope);
   draft.setScope(scope, { lossReason: null });
-  if (lossReason !== null && open > 0) restartScope(draft, scope, generation - 1, lossReason, holds);
+  if (lossReason !== null && open > 0)
+    restartScope(draft, scope, { id: restartId(draft, scope, generation - 1), reason: lossReason, holds });
 }
 
 function onVmFailed(draft: Draft, scopeId: string, generation: number, failure: StageFailure): void {
@@ -224,7 +227,7 @@ function onVmReleased(draft: Draft, scopeId: string, generation: number): void {
   }
   draft.setScope(scope, { phase: 'idle', generation: generation + 1, lease: null, lossReason: null });
   if (state.lossReason !== null && state.open > 0 && draft.index.isShared(scope))
-    restartScope(draft, scope, generation, state.lossReason);
+    restartScope(draft, scope, { id: restartId(draft, scope, generation), reason: state.lossReason });
 }
 
 function onStageFinished(draft: Draft, result: StageResult): void {

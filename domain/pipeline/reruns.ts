@@ -7,47 +7,70 @@ import { failWithoutResult, settle } from './ends.ts';
 import type { HeldAttempt } from '../run/vm-lease.ts';
 import { isEnd } from './state.ts';
 
+interface Restart {
+  /** The id of the event. */
+  readonly id: string;
+  readonly reason: string;
+  /** The attempts whose work the next VM holds. Absent: its disk is empty. */
+  readonly holds?: readonly HeldAttempt[];
+}
+
+/** @param generation  of the lost VM */
+export function restartId(draft: Draft, scope: number, generation: number): string {
+  return EVENT_ID.scopeRestarted(draft.plan.scopes[scope]!.id, generation);
+}
+
+/** Runs the given stages of a scope again whose work is not on the disk of its first VM. */
+export function runUnheldAgain(draft: Draft, scope: number, generation: number, holds: readonly HeldAttempt[]): void {
+  const held = new Set(holds.flatMap(({ stage, attempt }) => (attempt === 0 ? [stage] : [])));
+  const areHeld = draft.index.stagesOf(scope).every((stage) => {
+    const isNeeded = draft.isGiven(stage) && draft.stage(stage).phase === 'succeeded';
+    return !isNeeded || held.has(draft.plan.stages[stage]!.id);
+  });
+  if (areHeld || draft.scope(scope).open === 0) return;
+  const id = EVENT_ID.scopeBegunAgain(draft.plan.scopes[scope]!.id, generation);
+  restartScope(draft, scope, { id, reason: 'its VM does not hold the work of the earlier run', holds });
+}
+
 /**
  * Runs the finished stages of a shared scope again, because their VM is gone. A stage that an edge from them has
  * started stays as it is. Stages that wait for them wait again, and so do stages that were skipped because they did not
  * fail. Failed stages stay failed. The event names all stages that run again, also those that the loss interrupted.
- * @param holds  the attempts whose work the next VM holds; null: its disk is empty
  */
-export function restartScope(
-  draft: Draft,
-  scope: number,
-  generation: number,
-  reason: string,
-  holds: readonly HeldAttempt[] | null = null,
-): void {
+export function restartScope(draft: Draft, scope: number, { id, reason, holds }: Restart): void {
   const held = new Set(holds?.map(({ stage, attempt }) => `${stage}/${attempt}`));
   const isHeld = (stage: number): boolean => held.has(`${draft.plan.stages[stage]!.id}/${draft.stage(stage).attempt}`);
   // Stages that have begun: ended in the VM, interrupted by its loss, or between two attempts. A passed stage is
   // decided again: stages that wait for it also need the files of the stages before it, which are gone.
   const again = draft.index.stagesOf(scope).filter((stage) => {
-    const { phase, attempt, evaluations } = draft.stage(stage);
-    if (phase === 'passed') return evaluations > 0 && held.size === 0;
-    return attempt > 0 && ((phase === 'succeeded' && !isHeld(stage)) || !isEnd(phase));
+    const { phase, attempt } = draft.stage(stage);
+    if (phase === 'passed') return mayBeDecidedAgain(draft, scope, stage) && held.size === 0;
+    if (phase === 'succeeded' && !isHeld(stage)) return attempt > 0 || draft.index.isSavedEachStep(scope);
+    return attempt > 0 && !isEnd(phase);
   });
   if (held.size > 0) again.push(...findPassedAfter(draft, scope, again));
   const ended = again.filter((stage) => isEnd(draft.stage(stage).phase));
   const revived: number[] = [];
   for (const stage of ended) reopen(draft, stage, revived);
   const kept = draft.index.stagesOf(scope).filter((stage) => isEnd(draft.stage(stage).phase) && isHeld(stage));
-  const { id } = draft.plan.scopes[scope]!;
   const idOf = (stage: number): string => draft.plan.stages[stage]!.id;
   draft.events.push({
-    id: EVENT_ID.scopeRestarted(id, generation),
+    id,
     body: {
       type: 'scope-restarted',
-      scope: id,
+      scope: draft.plan.scopes[scope]!.id,
       reason: clip(reason),
       stages: [...again, ...revived].map(idOf),
-      ...(holds === null ? {} : { attempts: [...again, ...revived].map((stage) => draft.stage(stage).attempt) }),
+      ...(holds === undefined ? {} : { attempts: [...again, ...revived].map((stage) => draft.stage(stage).attempt) }),
       ...(kept.length === 0 ? {} : { kept: kept.map(idOf) }),
     },
   });
   for (const stage of [...draft.index.stagesOf(scope), ...revived]) settle(draft, stage);
+}
+
+/** Its condition was decided in this run, or in the earlier run that gave the files of its scope. */
+function mayBeDecidedAgain(draft: Draft, scope: number, stage: number): boolean {
+  return draft.stage(stage).evaluations > 0 || (draft.isGiven(stage) && draft.index.isSavedEachStep(scope));
 }
 
 /**
@@ -56,10 +79,9 @@ export function restartScope(
  */
 function findPassedAfter(draft: Draft, scope: number, again: readonly number[]): readonly number[] {
   const open = new Set(again);
-  const passed = draft.index.stagesOf(scope).filter((stage) => {
-    const { phase, evaluations } = draft.stage(stage);
-    return phase === 'passed' && evaluations > 0;
-  });
+  const passed = draft.index
+    .stagesOf(scope)
+    .filter((stage) => draft.stage(stage).phase === 'passed' && mayBeDecidedAgain(draft, scope, stage));
   // A passed stage may come after another one, in any order of the plan.
   for (let before = -1; before !== open.size;) {
     before = open.size;

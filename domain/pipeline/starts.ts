@@ -15,7 +15,8 @@ function startInScope(draft: Draft, stage: number, scope: number): boolean {
   const shared = draft.index.isShared(scope);
   if (shared && phase === 'idle') {
     draft.setScope(scope, { phase: 'acquiring' });
-    draft.commands.push({ type: 'acquire-vm', scope: draft.plan.scopes[scope]!.id, generation });
+    const resumes = draft.hasGivenWork(scope) ? { resumes: true as const } : {};
+    draft.commands.push({ type: 'acquire-vm', scope: draft.plan.scopes[scope]!.id, generation, ...resumes });
   }
   if (phase !== (shared ? 'ready' : 'idle')) return false;
   draft.enter(scope);

@@ -11,6 +11,10 @@ export const EVENT_ID = {
   /** @param events  the number of events in the log afterwards */
   runRestored: (events: number): string => `run/restored/${events}`,
   scopeRestarted: (scope: string, generation: number): string => `run/scope-restarted/${scope}/${generation}`,
+  /** The VM does not hold the work that an earlier run had done in the scope. */
+  scopeBegunAgain: (scope: string, generation: number): string => `run/scope-begun-again/${scope}/${generation}`,
+  /** No checkpoint of the earlier run is used for the scope. */
+  noCheckpoint: (scope: string): string => `run/no-checkpoint/${scope}`,
   releaseFailed: (scope: string, generation: number): string => `run/release-failed/${scope}/${generation}`,
 
   /** @param number  of the notice about a signal or update without a handler, from 1 */

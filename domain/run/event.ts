@@ -126,7 +126,10 @@ export type RunEventBody =
       readonly startNote?: string;
       /** The step after which the checkpoint was made with which the VM's disk began; absent: its disk was empty. */
       readonly resumedAfter?: string;
-      /** The reason why the VM of a scope that is saved after each step began with an empty disk, after a lost VM. */
+      /**
+       * The reason why the VM of a scope that is saved after each step began with an empty disk, after a lost VM or with
+       * given stages.
+       */
       readonly resumeNote?: string;
     }
   /**
@@ -174,7 +177,8 @@ export type RunEventBody =
   | { readonly type: 'vm-stopped'; readonly vmKey: string; readonly scope: string; readonly generation: number }
   /**
    * The run machine tries a scope again whose VM was lost. `stages` are open again, whatever their results were: stages that the loss
-   * interrupted, stages that had ended in the VM, and stages that these need again. For the workflow. `vm-starting` of the next
+   * interrupted, stages that had ended in the VM, and stages that these need again. Or it runs given stages, because the first VM
+   * of the scope does not hold the work of the earlier run. For the workflow. `vm-starting` of the next
    * generation follows, or comes before it in a scope that is saved after each step, and `stage-started` under new keys.
    */
   | {

@@ -13,6 +13,7 @@ export interface VmLease {
 /** An attempt whose work is on the disk of a VM, within the instance of that VM. */
 export interface HeldAttempt {
   readonly stage: string;
+  /** From 1. 0: the stage is given, and its work was done in an earlier run. */
   readonly attempt: number;
 }
 

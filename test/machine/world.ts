@@ -59,6 +59,7 @@ export class World {
 
   constructor(plan: MachinePlan, context: RunContext = {}) {
     this.plan = plan;
+    this.#giveDisks(context.given ?? {});
     const first = start(plan, context);
     this.state = first.state;
     this.#take(first);
@@ -113,6 +114,18 @@ export class World {
 
   #write(vm: string, ended: HeldAttempt): void {
     this.#disks.set(vm, [...(this.#disks.get(vm) ?? []), ended]);
+  }
+
+  /** Before its first VM, a scope has the checkpoint of an earlier run, with the work of its given stages. */
+  #giveDisks(given: NonNullable<RunContext['given']>): void {
+    for (const scope of this.plan.scopes) {
+      const stages = scope.stages.filter((id) => given[id] !== undefined && given[id].passed !== true);
+      if (isSavedEachStep(scope))
+        this.#disks.set(
+          `${scope.id}/-1`,
+          stages.map((stage) => ({ stage, attempt: 0 })),
+        );
+    }
   }
 
   #resume({ scope, generation, resumes }: Command & { readonly type: 'acquire-vm' }): readonly HeldAttempt[] | null {
@@ -309,7 +322,7 @@ export class World {
     for (const { stage } of after) {
       const { phase, attempt } = stages[this.plan.stages.findIndex(({ id }) => id === stage)]!;
       const isHeld = disk.some((held) => held.stage === stage && held.attempt === attempt);
-      if (scope.stages.includes(stage) && phase === 'succeeded' && attempt > 0 && !isHeld)
+      if (scope.stages.includes(stage) && phase === 'succeeded' && !isHeld)
         this.complaints.push(`${execKey} runs without the files of ${stage}`);
     }
     const succeeded = this.#succeeded.get(stageId);
