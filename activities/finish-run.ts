@@ -30,7 +30,7 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
     { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
   ]);
   await deps.mounts.dropRun(runId);
-  await deps.checkpoints?.dropRun(runId);
+  await deps.checkpoints?.endRun(runId);
   return outcome;
 }
 
@@ -45,7 +45,7 @@ export async function finishAgain(
 ): Promise<RunOutcome> {
   await deps.hostVariables.drop(runId);
   await deps.mounts.dropRun(runId);
-  await deps.checkpoints?.dropRun(runId);
+  await deps.checkpoints?.endRun(runId);
   return outcome;
 }
 

@@ -3,13 +3,17 @@
  * the run, so prune removes both at once.
  */
 import { createHash } from 'node:crypto';
+import { readdirSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { escapeRunId, runIdProblem } from '../domain/run/run-id.ts';
+import { errnoOf } from './errno.ts';
 
 /** File systems allow 255 bytes; moving a folder aside adds to its name. */
 export const FOLDER_NAME_BYTES = 200;
+
+const CHECKPOINTS = 'checkpoints';
 
 export function runsDir(stateDir: string): string {
   return join(stateDir, 'runs');
@@ -45,7 +49,17 @@ export function mountsDir(stateDir: string, runId: string): string {
 
 /** The disks of shared VMs after finished steps. */
 export function findCheckpoints(stateDir: string, runId: string): string {
-  return join(runDir(stateDir, runId), 'checkpoints');
+  return join(runDir(stateDir, runId), CHECKPOINTS);
+}
+
+/** Returns the folders of all runs for the disks of their shared VMs, whether they exist or not. */
+export function listCheckpointFolders(stateDir: string): readonly string[] {
+  try {
+    return readdirSync(runsDir(stateDir)).map((name) => join(runsDir(stateDir), name, CHECKPOINTS));
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
 }
 
 /** Makes a folder for its owner only, because runs contain the output of commands. */

@@ -199,7 +199,7 @@ async function driveIn(
   );
   const ended = await performWork(work, vm);
   const kept = await keepPartialOutputs(vm, ended);
-  if (!life.cancelRequested.aborted) await saveAfterStep(vm, kept);
+  await saveAfterStep(vm, kept);
   const result = namingRedactedInputs(request, kept);
   await recordOutputRedaction(vm, result.output);
   life.detached.throwIfAborted();

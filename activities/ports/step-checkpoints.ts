@@ -1,26 +1,21 @@
 /** The checkpoints of shared VMs on this host: their disks after finished steps, in the folder of their run. */
 import type { HeldAttempt } from '../../domain/run/vm-lease.ts';
+import type { StepCheckpoint } from '../../domain/run/step-checkpoint.ts';
 import type { VmKey } from './sandbox.ts';
 
 /** The shared scope of a run, or of one of its items. */
 export type SavedScope = Omit<VmKey, 'generation'>;
 
-/** The limits of all checkpoints of a run together, and of one scope. */
-export const STEP_CHECKPOINT_LIMITS = { runBytes: 2 * 1024 ** 3, perScope: 2 } as const;
-
-export interface StepCheckpoint {
-  /** From 1, in the order in which they were made. */
-  readonly number: number;
-  /** The id of the checkpoint's own record. */
-  readonly id: string;
-  readonly usedBytes: number;
-  /** The step after which it was made. */
-  readonly after: string;
-  /** The VMs whose disk it continues: the one in which it was made, and each that began with it or with a later one. */
-  readonly generations: readonly number[];
-  /** The attempts whose work it holds, in the order of their ends. */
-  readonly holds: readonly HeldAttempt[];
-}
+export const STEP_CHECKPOINT_LIMITS = {
+  /** All checkpoints of a run together. */
+  runBytes: 2 * 1024 ** 3,
+  /** The newest ones of a scope, from which the next VM of a lost one may begin. */
+  newest: 2,
+  /** All of a scope of the run itself: from older ones, the VM of a later run may begin. */
+  perScope: 16,
+  /** All checkpoints together of the runs that have ended on this host. */
+  endedBytes: 4 * 1024 ** 3,
+} as const;
 
 export interface StepCheckpoints {
   /** The whole checkpoints of the scope, the newest first. Damaged ones are deleted, and their problems are returned. */
@@ -36,8 +31,9 @@ export interface StepCheckpoints {
   /** Returns the folder for the next checkpoint, which does not exist, and removes what a dead worker left. */
   prepare(scope: SavedScope): Promise<{ readonly number: number; readonly dir: string }>;
   /**
-   * Makes a checkpoint count, after its folder was written. Then deletes the oldest ones of its scope and of the run
-   * beyond the limits.
+   * Makes a checkpoint count, after its folder was written. Then deletes others of its scope and of the run beyond the
+   * limits: first those that are neither among the newest of their scope nor the newest after their step, then the
+   * oldest.
    * @throws CodedError `store/io`
    */
   keep(scope: SavedScope, checkpoint: StepCheckpoint): Promise<void>;
@@ -46,6 +42,23 @@ export interface StepCheckpoints {
   delete(scope: SavedScope, number: number): Promise<void>;
   /** Deletes all checkpoints of a scope. Idempotent. */
   dropScope(scope: SavedScope): Promise<void>;
-  /** Deletes all checkpoints of a run that has ended. Idempotent. */
+  /**
+   * Gives the checkpoint of another run to a scope, as its only one. `holds` replaces the attempts that it names. The
+   * other run may be deleted from then on.
+   * @returns the reason why it cannot be taken over; null: it was taken over
+   */
+  takeOver(
+    source: SavedScope & { readonly number: number },
+    scope: SavedScope,
+    holds: readonly HeldAttempt[],
+  ): Promise<string | null>;
+  /**
+   * Keeps the checkpoints of a run that has ended for later runs, except those of items. Deletes the checkpoints of the
+   * runs that ended first, beyond the limit. If the disk is nearly full, it keeps no checkpoint. Idempotent.
+   */
+  endRun(runId: string): Promise<void>;
+  /** Deletes checkpoints of runs that have ended while the disk is nearly full, those of the earliest run first. */
+  makeRoom(): Promise<void>;
+  /** Deletes all checkpoints of a run. Idempotent. */
   dropRun(runId: string): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** Chooses the checkpoint with which the VM that replaces a lost one begins. */
+/** Chooses the checkpoint with which a VM begins that replaces a lost one, or whose scope has given stages. */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { isLostVm } from '../../domain/errors/error-code.ts';
 import { formatAttempt } from '../../domain/run/attempt.ts';
@@ -8,7 +8,7 @@ import type { HeldAttempt } from '../../domain/run/vm-lease.ts';
 import { formatVmKey } from '../../domain/run/vm-key.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../ports/sandbox.ts';
-import type { StepCheckpoint } from '../ports/step-checkpoints.ts';
+import { isTakenOver, type StepCheckpoint } from '../../domain/run/step-checkpoint.ts';
 import { readResult } from '../attempt/record.ts';
 import { markHeldAttempts, readHeldAttempts } from './save-step.ts';
 
@@ -37,7 +37,10 @@ async function keepStart(deps: Deps, key: VmKey, start: VmStart): Promise<VmStar
   return start;
 }
 
-/** Chooses the newest checkpoint that continues the lost VM and whose attempts all have recorded results. */
+/**
+ * Chooses the newest checkpoint that continues the lost VM and whose attempts all have recorded results. The checkpoint
+ * that admission took over from an earlier run continues no VM of this run.
+ */
 export async function chooseStart(deps: Deps, key: VmKey): Promise<VmStart> {
   const earlier = (await deps.marks.getOfVm(key.runId, nameStart(key))) as StartMark | null | undefined;
   return earlier ?? (await chooseAmong(deps, key, []));
@@ -51,14 +54,15 @@ async function chooseAmong(deps: Deps, key: VmKey, before: readonly string[]): P
   const notes = [...before, ...problems];
   const usable: (StepCheckpoint & { readonly dir: string })[] = [];
   for (const each of whole) {
-    if (!each.generations.includes(key.generation - 1)) continue;
+    if (!isTakenOver(each) && !each.generations.includes(key.generation - 1)) continue;
     const open = await findUnrecorded(deps, key, each.holds);
     if (open === null) usable.push(each);
     else notes.push(`the checkpoint after ${each.after} holds ${open}, whose result was not recorded`);
   }
   const [newest] = usable;
   if (newest === undefined) {
-    const start = makeEmptyStart(notes.length === 0 ? 'the lost VM has no checkpoint on this host' : notes.join('; '));
+    const why = key.generation === 0 ? 'no checkpoint of the earlier run is' : 'the lost VM has no checkpoint';
+    const start = makeEmptyStart(notes.length === 0 ? `${why} on this host` : notes.join('; '));
     await keepStart(deps, key, start);
     await checkpoints.dropScope(key);
     return start;
@@ -81,8 +85,13 @@ async function findUnrecorded(
   { runId, instance }: VmKey,
   holds: readonly HeldAttempt[],
 ): Promise<string | null> {
-  for (const { stage, attempt } of holds.toReversed())
-    if ((await readResult(events, runId, formatAttempt({ stage, instance, attempt }))) === null) return stage;
+  for (const { stage, attempt } of holds.toReversed()) {
+    const recorded =
+      attempt === 0
+        ? await events.find(runId, EVENT_ID.given(stage))
+        : await readResult(events, runId, formatAttempt({ stage, instance, attempt }));
+    if (recorded === null) return stage;
+  }
   return null;
 }
 

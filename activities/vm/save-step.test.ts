@@ -155,6 +155,21 @@ describe('a step', () => {
     await releaseVm(deps, scoped(0));
   });
 
+  test('that is cancelled is not saved, and a step that is saved after it names it', async () => {
+    mayEnd = false;
+    const deps = rig.processDeps();
+    await acquire(deps, scoped(0));
+    const held = begin(deps, step('held', 'hold'));
+    await expect.poll(async () => (await bodiesOf('stage-started')).length).toBe(1);
+    held.cancel({ cancelRequested: true });
+    expect((await held.result).outcome).toBe('cancelled');
+    expect((await deps.checkpoints!.list(keyOf(0))).whole).toEqual([]);
+    await begin(deps, step('a')).result;
+    const named = (await deps.checkpoints!.list(keyOf(0))).whole.map(({ holds }) => holds.map(({ stage }) => stage));
+    expect(named).toEqual([['held', 'a']]);
+    await releaseVm(deps, scoped(0));
+  });
+
   test('is not saved beside a command of a person, and an event names it', async () => {
     mayEnd = false;
     const deps = rig.processDeps();
@@ -227,7 +242,8 @@ describe('the VM after a lost one', () => {
     expect((await acquire(rig.processDeps(), scoped(1, true))).holds).toEqual(held('a', 'b'));
     expect(await bodiesOf('vm-ready')).toMatchObject([{ generation: 0 }, { generation: 1, resumedAfter: 'b' }]);
     await releaseVm(deps, scoped(1));
-    expect((await deps.checkpoints!.list(keyOf(0))).whole).toEqual([]);
+    // A later run may begin with them.
+    expect((await deps.checkpoints!.list(keyOf(0))).whole.map(({ after }) => after)).toEqual(['b', 'a']);
   });
 
   test('begins with the checkpoint before, if the newest one holds a step without a result', async () => {
@@ -305,5 +321,86 @@ describe('the VM after a lost one', () => {
     expect(await acquire(deps, scoped(1))).not.toHaveProperty('holds');
     expect((await deps.checkpoints!.list(keyOf(0))).whole).toEqual([]);
     await releaseVm(deps, scoped(1));
+  });
+});
+
+describe('the first VM of a run that took a checkpoint over', () => {
+  const given = { type: 'stage-given', runId: 'earlier', outcome: 'succeeded', output: null, outputs: {} } as const;
+  const taken = (...stages: readonly string[]) => stages.map((stage) => ({ stage, attempt: 0 }));
+
+  /** Run `earlier` has saved its VM after `a` and `b`, and this run takes the newest checkpoint over. */
+  async function takeOver(deps: ActivityDeps, recorded: readonly string[] = ['a', 'b']): Promise<void> {
+    await acquire(deps, scoped(0));
+    await begin(deps, step('a')).result;
+    await begin(deps, step('b')).result;
+    await releaseVm(deps, scoped(0));
+    const scope = { runId: 'next', scope: '_shared', instance: [] };
+    const source = { runId: RUN, scope: '_shared', instance: [], number: 2 };
+    expect(await deps.checkpoints!.takeOver(source, scope, taken('a', 'b'))).toBeNull();
+    const events = recorded.map((stage) => ({ id: `stage/${stage}/given`, atMs: 1, body: { ...given, stage } }));
+    await deps.events.append('next', events);
+  }
+
+  const next = (generation: number): ScopeRequest => ({ ...scoped(generation, true), runId: 'next' });
+  const lose = (generation: number): void =>
+    rig.backend.lose({ runId: 'next', scope: '_shared', instance: [], generation });
+
+  async function readyOf(generation: number): Promise<RunEventBody | undefined> {
+    for await (const { body } of rig.stores.reader.read('next', 0))
+      if (body.type === 'vm-ready' && body.generation === generation) return body;
+    return undefined;
+  }
+
+  test('begins with it, and so does the next VM if the first one is lost before a step was saved', async () => {
+    const deps = rig.processDeps();
+    await takeOver(deps);
+    expect((await acquire(deps, next(0))).holds).toEqual(taken('a', 'b'));
+    expect(await readyOf(0)).toMatchObject({ resumedAfter: 'b' });
+    lose(0);
+    await releaseVm(deps, next(0));
+    expect((await acquire(deps, next(1))).holds).toEqual(taken('a', 'b'));
+    await releaseVm(deps, next(1));
+  });
+
+  test('adds its own steps to the work that it took over', async () => {
+    const deps = rig.processDeps();
+    await takeOver(deps);
+    await acquire(deps, next(0));
+    const own = { ...step('c'), runId: 'next', lease: { vmKey: 'next/_shared/0' } };
+    expect((await begin(deps, own).result).outcome).toBe('succeeded');
+    lose(0);
+    await releaseVm(deps, next(0));
+    expect((await acquire(deps, next(1))).holds).toEqual([...taken('a', 'b'), { stage: 'c', attempt: 1 }]);
+    await releaseVm(deps, next(1));
+  });
+
+  test('begins with an empty disk if it is gone, and the reason is in the event', async () => {
+    const deps = rig.processDeps();
+    await takeOver(deps);
+    await deps.checkpoints!.dropRun('next');
+    expect(await acquire(deps, next(0))).not.toHaveProperty('holds');
+    expect(await readyOf(0)).toMatchObject({ resumeNote: 'no checkpoint of the earlier run is on this host' });
+    await releaseVm(deps, next(0));
+  });
+
+  test('begins with an empty disk if it holds a stage that the run was not given', async () => {
+    const deps = rig.processDeps();
+    await takeOver(deps, ['a']);
+    expect(await acquire(deps, next(0))).not.toHaveProperty('holds');
+    expect(await readyOf(0)).toMatchObject({
+      resumeNote: 'the checkpoint after b holds b, whose result was not recorded',
+    });
+    await releaseVm(deps, next(0));
+  });
+
+  test('begins with an empty disk if no VM can start from it', async () => {
+    const deps = rig.processDeps();
+    await takeOver(deps);
+    const unfit = rig.processDeps(failing('launch', 'vm/checkpoint-unfit'));
+    await expect(acquire(unfit, next(0))).rejects.toMatchObject({ type: 'vm/lost' });
+    await releaseVm(unfit, next(0));
+    expect(await acquire(deps, next(1))).not.toHaveProperty('holds');
+    expect(await readyOf(1)).toMatchObject({ resumeNote: 'the lost VM has no checkpoint on this host' });
+    await releaseVm(deps, next(1));
   });
 });

@@ -50,15 +50,16 @@ export function markHeldAttempts(
 
 /**
  * Saves the disk, and notes that it holds the attempt. It does nothing for a VM that is not shared, and for an attempt
- * that was cancelled or whose step the condition passed. While another step runs in the VM, nothing is saved: the last
- * of them saves the work of all.
+ * whose step the condition passed. A cancelled attempt is only noted: no later run begins with half of its work. While
+ * another step runs in the VM, nothing is saved: the last of them saves the work of all.
  * @throws CodedError if the VM is lost, or the attempt was overtaken
  */
 export async function saveAfterStep(vm: AttemptVm, { outcome }: Pick<StageResult, 'outcome'>): Promise<void> {
   const { deps, request, life, sandbox, vmKey } = vm;
   const { checkpoints, marks } = deps;
   if (!isSavedEachStep(request.scope) || checkpoints === undefined) return;
-  if (outcome !== 'succeeded' && outcome !== 'failed') return;
+  if (outcome === 'passed') return;
+  const isCancelled = outcome === 'cancelled' || life.cancelRequested.aborted;
   life.phase('saving the disk');
   await deps.vms.exclusively(`checkpoint/${formatVmKey(vmKey)}`, life.detached, async () => {
     const held = await readHeldAttempts(marks, vmKey, sandbox.facts);
@@ -66,7 +67,7 @@ export async function saveAfterStep(vm: AttemptVm, { outcome }: Pick<StageResult
     // A worker that takes the attempt over finds it saved.
     if (held.some((each) => isSame(each, own))) return;
     const holds = [...held, own];
-    const event = await tryToSave(vm, checkpoints, holds);
+    const event = isCancelled ? null : await tryToSave(vm, checkpoints, holds);
     await Promise.all([
       markHeldAttempts(marks, vmKey, sandbox.facts, holds),
       event === null ? undefined : appendEvent(vm, event),

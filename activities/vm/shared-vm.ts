@@ -50,7 +50,9 @@ export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Prom
   }
   if (backend !== null) await recordNetwork({ deps, request, backend, vmKey: key });
   deps.vms.drop(key);
-  if (request.resumes !== true && isSavedEachStep(request.scope)) await deps.checkpoints?.dropScope(key);
+  // A later run may begin with checkpoints of the run itself.
+  const isLastOfItem = request.resumes !== true && request.instance.length > 0;
+  if (isLastOfItem && isSavedEachStep(request.scope)) await deps.checkpoints?.dropScope(key);
   await deps.leases.release(key);
   await deps.events.append(request.runId, [
     {

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, open, rename, rm } from 'node:fs/promises';
+import { link, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { CheckpointTarget, LaunchSpec } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
@@ -60,6 +60,27 @@ export async function writeCheckpoint(
     throw new CodedError('store/io', `cannot write the checkpoint ${target.dir}: ${(error as Error).message}`, {
       cause: error,
     });
+  }
+}
+
+/**
+ * Makes a second folder of a checkpoint. Its disk is a link to the same file, which is never written again, so it takes no
+ * room and stays when the first folder is deleted.
+ * @throws Error if the checkpoint does not exist or is not whole, or the file system has no such links
+ */
+export async function linkCheckpoint(dir: string, to: string): Promise<void> {
+  const partial = `${to}.${randomBytes(6).toString('hex')}.partial`;
+  try {
+    await mkdir(partial, { mode: 0o700 });
+    const record = readCheckpoint(dir);
+    await link(join(dir, CHECKPOINT_DISK), join(partial, CHECKPOINT_DISK));
+    await writeRecord(join(partial, CHECKPOINT_RECORD), record);
+    await syncFolder(partial);
+    await rename(partial, to);
+    await syncFolder(dirname(to));
+  } catch (error) {
+    await rm(partial, { recursive: true, force: true }).catch(() => undefined);
+    throw error;
   }
 }
 

@@ -1,8 +1,20 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { SavedScope, StepCheckpoint, StepCheckpoints } from '../../activities/ports/step-checkpoints.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { SavedScope, StepCheckpoints } from '../../activities/ports/step-checkpoints.ts';
+import type { StepCheckpoint } from '../../domain/run/step-checkpoint.ts';
 import { writeCheckpoint } from './folder.ts';
 import { createStepCheckpoints } from './step-checkpoints.ts';
 
@@ -12,15 +24,19 @@ const MIB = 1024 ** 2;
 
 let root: string;
 let availableBytes: number;
+let isLow: boolean;
 let checkpoints: StepCheckpoints;
 
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), 'voidbox-step-checkpoints-'));
   availableBytes = 1_000 * MIB;
+  isLow = false;
   checkpoints = createStepCheckpoints({
     folderOf: (runId) => join(root, runId),
-    readRoom: () => ({ availableBytes, sizeBytes: 10_000 * MIB, floorBytes: 500 * MIB, isLow: false }),
+    readRoom: () => ({ availableBytes, sizeBytes: 10_000 * MIB, floorBytes: 500 * MIB, isLow }),
+    listFolders: () => readdirSync(root).map((name) => join(root, name)),
     runBytes: 100,
+    endedBytes: 150,
   });
 });
 afterEach(() => rmSync(root, { recursive: true, force: true }));
@@ -41,15 +57,35 @@ async function numbersOf(scope: SavedScope): Promise<readonly number[]> {
   return (await checkpoints.list(scope)).whole.map(({ number }) => number);
 }
 
-test('the newest two checkpoints of a scope are kept, the newest first', async () => {
-  for (const after of ['a', 'b', 'c']) await make(SCOPE, 1, after);
-  const { whole, problems } = await checkpoints.list(SCOPE);
+test('the newest two checkpoints of an item are kept, the newest first', async () => {
+  for (const after of ['a', 'b', 'c']) await make(ITEM, 1, after);
+  const { whole, problems } = await checkpoints.list(ITEM);
+  const folder = join(root, 'run/_shared@each~3');
   expect(whole.map(({ after, number, dir }) => [after, number, dir])).toEqual([
-    ['c', 3, join(root, 'run/_shared/3')],
-    ['b', 2, join(root, 'run/_shared/2')],
+    ['c', 3, join(folder, '3')],
+    ['b', 2, join(folder, '2')],
   ]);
   expect(problems).toEqual([]);
-  expect(readdirSync(join(root, 'run/_shared')).toSorted()).toEqual(['2', '2.json', '3', '3.json']);
+  expect(readdirSync(folder).toSorted()).toEqual(['2', '2.json', '3', '3.json']);
+});
+
+test('a scope of the run itself keeps the newest checkpoint after each step, and the newest two in any case', async () => {
+  for (const after of ['a', 'b', 'b', 'c', 'c', 'c']) await make(SCOPE, 1, after);
+  const { whole } = await checkpoints.list(SCOPE);
+  expect(whole.map(({ after, number }) => `${after} ${number}`)).toEqual(['c 6', 'c 5', 'b 3', 'a 1']);
+});
+
+test('at most 16 checkpoints of a scope are kept', async () => {
+  for (let step = 1; step <= 18; step += 1) await make(SCOPE, 1, `s${step}`);
+  expect(await numbersOf(SCOPE)).toEqual(Array.from({ length: 16 }, (_, index) => 18 - index));
+});
+
+test('beyond the limit of the run, older checkpoints go before the newest two of another scope', async () => {
+  await make(ITEM, 20, 'oldest');
+  for (const after of ['a', 'b', 'c', 'd']) await make(SCOPE, 20, after);
+  expect([await numbersOf(ITEM), await numbersOf(SCOPE)]).toEqual([[1], [4, 3, 2, 1]]);
+  await make(SCOPE, 20, 'e');
+  expect([await numbersOf(ITEM), await numbersOf(SCOPE)]).toEqual([[1], [5, 4, 3, 2]]);
 });
 
 test('only the owner can read a checkpoint and its record', async () => {
@@ -145,4 +181,102 @@ test('the checkpoints of a scope, and of a run, are dropped as a whole, also twi
   await checkpoints.dropRun('run');
   await checkpoints.dropRun('run');
   expect(existsSync(join(root, 'run'))).toBe(false);
+});
+
+describe('a run that takes a checkpoint over', () => {
+  const NEXT: SavedScope = { runId: 'next', scope: 'other', instance: [] };
+  const HOLDS = [{ stage: 'b', attempt: 0 }];
+
+  test('has it as its only one, with the attempts of its own run', async () => {
+    await make(SCOPE, 1, 'a');
+    const made = await make(SCOPE, 2, 'b');
+    await make(NEXT, 1, 'x');
+    expect(await checkpoints.takeOver({ ...SCOPE, number: 2 }, NEXT, HOLDS)).toBeNull();
+    expect((await checkpoints.list(NEXT)).whole).toEqual([
+      { ...made, number: 1, generations: [], holds: HOLDS, dir: join(root, 'next/other/1') },
+    ]);
+    expect((await checkpoints.list(SCOPE)).whole).toHaveLength(2);
+  });
+
+  test('keeps it when the other run is deleted, and the disk takes no more room until then', async () => {
+    await make(SCOPE, 1);
+    await checkpoints.takeOver({ ...SCOPE, number: 1 }, NEXT, HOLDS);
+    expect(statSync(join(root, 'next/other/1/disk')).ino).toBe(statSync(join(root, 'run/_shared/1/disk')).ino);
+    rmSync(join(root, 'run'), { recursive: true });
+    expect(readFileSync(join(root, 'next/other/1/disk'), 'utf8')).toBe('disk');
+    expect((await checkpoints.list(NEXT)).problems).toEqual([]);
+  });
+
+  test.each<[string, () => void]>([
+    ['its run was deleted', () => rmSync(join(root, 'run'), { recursive: true })],
+    ['its disk is gone', () => rmSync(join(root, 'run/_shared/1/disk'))],
+    ['its record is damaged', () => writeFileSync(join(root, 'run/_shared/1.json'), '{')],
+  ])('gets the reason if %s, and nothing is left', async (_name, damage) => {
+    await make(SCOPE, 1);
+    damage();
+    expect(await checkpoints.takeOver({ ...SCOPE, number: 1 }, NEXT, HOLDS)).toMatch(
+      /^the checkpoint .*run\/_shared\/1 cannot be taken over: /,
+    );
+    expect(existsSync(join(root, 'next/other'))).toBe(false);
+  });
+
+  test('has it besides the checkpoints of its own steps', async () => {
+    await make(SCOPE, 1, 'b');
+    await checkpoints.takeOver({ ...SCOPE, number: 1 }, NEXT, HOLDS);
+    await make(NEXT, 1, 'c');
+    expect((await checkpoints.list(NEXT)).whole.map(({ after, number }) => `${after} ${number}`)).toEqual([
+      'c 2',
+      'b 1',
+    ]);
+  });
+});
+
+describe('a run that has ended', () => {
+  const run = (runId: string): SavedScope => ({ ...SCOPE, runId });
+
+  test('keeps the checkpoints of the run itself, and none of items', async () => {
+    await make(SCOPE, 1);
+    await make(ITEM, 1);
+    await checkpoints.endRun('run');
+    await checkpoints.endRun('run');
+    expect([await numbersOf(SCOPE), await numbersOf(ITEM)]).toEqual([[1], []]);
+  });
+
+  test('leaves no folder if it has no checkpoint', async () => {
+    await make(ITEM, 1);
+    await checkpoints.endRun('run');
+    await make({ ...SCOPE, runId: 'dropped' }, 1);
+    await checkpoints.dropScope({ ...SCOPE, runId: 'dropped' });
+    await checkpoints.endRun('dropped');
+    await checkpoints.endRun('never');
+    expect(readdirSync(root)).toEqual([]);
+  });
+
+  test('keeps none while the disk is nearly full', async () => {
+    await make(SCOPE, 1);
+    isLow = true;
+    await checkpoints.endRun('run');
+    expect(existsSync(join(root, 'run'))).toBe(false);
+  });
+
+  test('makes those go beyond the limit of the host that ended first, and none of a run that is open', async () => {
+    for (const [index, runId] of ['first', 'second', 'open', 'third'].entries()) {
+      await make(run(runId), 60);
+      if (runId === 'open') continue;
+      await checkpoints.endRun(runId);
+      if (runId !== 'third') utimesSync(join(root, runId, '.ended'), index, index);
+    }
+    expect(readdirSync(root).toSorted()).toEqual(['open', 'second', 'third']);
+  });
+
+  test('gives its room back while the disk is nearly full', async () => {
+    await make(run('ended'), 1);
+    await make(run('open'), 1);
+    await checkpoints.endRun('ended');
+    await checkpoints.makeRoom();
+    expect(readdirSync(root).toSorted()).toEqual(['ended', 'open']);
+    isLow = true;
+    await checkpoints.makeRoom();
+    expect(readdirSync(root)).toEqual(['open']);
+  });
 });

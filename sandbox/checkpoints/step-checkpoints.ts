@@ -1,50 +1,52 @@
 /**
  * Checkpoints of shared VMs in the folder of their run: `<scope>/<number>/` for the checkpoint and `<scope>/<number>.json`
  * for the attempts that it holds. A checkpoint counts once its file exists. For an item, `@` and the item follow the
- * scope.
+ * scope. `.ended` is there once the run has ended.
  */
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import {
   type SavedScope,
   STEP_CHECKPOINT_LIMITS,
-  type StepCheckpoint,
   type StepCheckpoints,
 } from '../../activities/ports/step-checkpoints.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { formatInstance } from '../../domain/run/instance.ts';
-import { aCount, aText, type Check, listOf, objectOf } from '../../domain/run/shape.ts';
+import {
+  formatStepCheckpoint,
+  parseStepCheckpoint,
+  STEP_CHECKPOINT_BYTES,
+  type StepCheckpoint,
+} from '../../domain/run/step-checkpoint.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
+import type { HeldAttempt } from '../../domain/run/vm-lease.ts';
 import { readFileWithin } from '../../files/open-file.ts';
-import { deleteCheckpoint, readCheckpoint } from './folder.ts';
+import { deleteCheckpoint, linkCheckpoint, readCheckpoint } from './folder.ts';
 
-/** A plan has at most 2,000 stages, each with a name of 64. */
-const RECORD_BYTES = 512 * 1024;
 const RECORD = /^([1-9]\d{0,8})\.json$/;
 const FOLDER = /^([1-9]\d{0,8})$/;
-
-const checkRecord: Check = objectOf({
-  v: (value, at) => (value === 1 ? null : `${at} is not 1`),
-  number: aCount,
-  id: aText,
-  usedBytes: aCount,
-  after: aText,
-  generations: listOf(aCount),
-  holds: listOf(objectOf({ stage: aText, attempt: aCount })),
-});
+/** No scope has this name. */
+const ENDED = '.ended';
+/** Separates the scope from its item. */
+const ITEM_MARK = '@';
 
 export interface StepCheckpointsOptions {
   /** Returns the folder of a run for its checkpoints. */
   readonly folderOf: (runId: string) => string;
+  /** Returns the folders of all runs for their checkpoints, whether they exist or not. */
+  readonly listFolders: () => readonly string[];
   readonly readRoom: () => DiskRoom;
   /** By default 2 GiB. */
   readonly runBytes?: number;
+  /** By default 4 GiB. */
+  readonly endedBytes?: number;
 }
 
 export function createStepCheckpoints(options: StepCheckpointsOptions): StepCheckpoints {
-  const { folderOf, readRoom, runBytes = STEP_CHECKPOINT_LIMITS.runBytes } = options;
+  const { folderOf, listFolders, readRoom, runBytes = STEP_CHECKPOINT_LIMITS.runBytes } = options;
+  const { endedBytes = STEP_CHECKPOINT_LIMITS.endedBytes } = options;
   const findScope = (scope: SavedScope): string => join(folderOf(scope.runId), nameScope(scope));
   return {
     list: (scope) => protect(findScope(scope), () => listWhole(findScope(scope))),
@@ -71,18 +73,78 @@ export function createStepCheckpoints(options: StepCheckpointsOptions): StepChec
     keep: (scope, checkpoint) =>
       protect(findScope(scope), async () => {
         await writeRecord(nameRecord(findScope(scope), checkpoint.number), checkpoint);
+        await dropSuperfluous(findScope(scope), isOfItem(scope));
         await dropOldest(folderOf(scope.runId), findScope(scope), checkpoint.number, runBytes);
       }),
     update: (scope, checkpoint) =>
       protect(findScope(scope), () => writeRecord(nameRecord(findScope(scope), checkpoint.number), checkpoint)),
     delete: (scope, number) => protect(findScope(scope), () => deleteNumber(findScope(scope), number)),
     dropScope: (scope) => protect(findScope(scope), () => rm(findScope(scope), { recursive: true, force: true })),
+    takeOver: (source, scope, holds) =>
+      protect(findScope(scope), () => takeOver(findScope(source), source.number, findScope(scope), holds)),
+    endRun: (runId) =>
+      protect(folderOf(runId), async () => {
+        const dir = folderOf(runId);
+        if (findEnd(dir) !== null) return;
+        for (const name of listNames(dir))
+          if (name.includes(ITEM_MARK)) await rm(join(dir, name), { recursive: true, force: true });
+        if (listKept(dir).length === 0 || readRoom().isLow) return await rm(dir, { recursive: true, force: true });
+        await (await open(join(dir, ENDED), 'w', 0o600)).close();
+        await dropEnded(listFolders(), (totalBytes) => totalBytes > endedBytes);
+      }),
+    makeRoom: () => protect('the runs that have ended', () => dropEnded(listFolders(), () => readRoom().isLow)),
     dropRun: (runId) => protect(folderOf(runId), () => rm(folderOf(runId), { recursive: true, force: true })),
   };
 }
 
 function nameScope({ scope, instance }: SavedScope): string {
-  return instance.length === 0 ? scope : `${scope}@${formatInstance(instance)}`;
+  return instance.length === 0 ? scope : `${scope}${ITEM_MARK}${formatInstance(instance)}`;
+}
+
+function isOfItem({ instance }: SavedScope): boolean {
+  return instance.length > 0;
+}
+
+async function takeOver(
+  from: string,
+  number: number,
+  dir: string,
+  holds: readonly HeldAttempt[],
+): Promise<string | null> {
+  // An earlier try of the same admission may have left one.
+  await rm(dir, { recursive: true, force: true });
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  try {
+    const checkpoint = readWhole(from, number);
+    await linkCheckpoint(join(from, String(number)), join(dir, '1'));
+    await writeRecord(nameRecord(dir, 1), { ...checkpoint, number: 1, generations: [], holds });
+    return null;
+  } catch (error) {
+    await rm(dir, { recursive: true, force: true });
+    return `the checkpoint ${from}/${number} cannot be taken over: ${(error as Error).message}`;
+  }
+}
+
+/** Returns when the run ended, in milliseconds since the epoch; null: it has not ended, or has no checkpoints. */
+function findEnd(dir: string): number | null {
+  return statSync(join(dir, ENDED), { throwIfNoEntry: false })?.mtimeMs ?? null;
+}
+
+/** Deletes the checkpoints of whole runs, those of the run that ended first before others. */
+async function dropEnded(folders: readonly string[], isTooMuch: (totalBytes: number) => boolean): Promise<void> {
+  const ended = folders
+    .flatMap((dir) => {
+      const endedAtMs = findEnd(dir);
+      const usedBytes = endedAtMs === null ? 0 : listKept(dir).reduce((sum, kept) => sum + kept.usedBytes, 0);
+      return endedAtMs === null ? [] : [{ dir, endedAtMs, usedBytes }];
+    })
+    .toSorted((a, b) => a.endedAtMs - b.endedAtMs);
+  let totalBytes = ended.reduce((sum, { usedBytes }) => sum + usedBytes, 0);
+  for (const { dir, usedBytes } of ended) {
+    if (!isTooMuch(totalBytes)) return;
+    await rm(dir, { recursive: true, force: true });
+    totalBytes -= usedBytes;
+  }
 }
 
 async function protect<T>(dir: string, work: () => Promise<T>): Promise<T> {
@@ -117,13 +179,8 @@ function readWhole(dir: string, number: number): StepCheckpoint {
 }
 
 function readRecord(dir: string, number: number): StepCheckpoint {
-  const text = readFileWithin(nameRecord(dir, number), { roots: [dir], mostBytes: RECORD_BYTES }).toString();
-  const value: unknown = JSON.parse(text);
-  const problem = checkRecord(value, 'the record');
-  if (problem !== null) throw new Error(problem);
-  const { v: _version, ...checkpoint } = value as StepCheckpoint & { readonly v: 1 };
-  if (checkpoint.number !== number) throw new Error(`the record is of checkpoint ${checkpoint.number}`);
-  return checkpoint;
+  const rule = { roots: [dir], mostBytes: STEP_CHECKPOINT_BYTES };
+  return parseStepCheckpoint(readFileWithin(nameRecord(dir, number), rule).toString(), number);
 }
 
 function nameRecord(dir: string, number: number): string {
@@ -138,10 +195,9 @@ async function deleteNumber(dir: string, number: number): Promise<void> {
 
 async function writeRecord(path: string, checkpoint: StepCheckpoint): Promise<void> {
   const partial = `${path}.partial`;
-  const { number, id, usedBytes, after, generations, holds } = checkpoint;
   const file = await open(partial, 'w', 0o600);
   try {
-    await file.writeFile(`${JSON.stringify({ v: 1, number, id, usedBytes, after, generations, holds })}\n`);
+    await file.writeFile(formatStepCheckpoint(checkpoint));
     await file.sync();
   } finally {
     await file.close();
@@ -150,19 +206,48 @@ async function writeRecord(path: string, checkpoint: StepCheckpoint): Promise<vo
   await rename(partial, path);
 }
 
+/**
+ * Deletes those that are neither among the newest of the scope nor the newest after their step. Only a run of its own, and
+ * no item, may be retried from an earlier step.
+ */
+async function dropSuperfluous(dir: string, isItem: boolean): Promise<void> {
+  const { newest, perScope } = STEP_CHECKPOINT_LIMITS;
+  const numbers = listNumbers(dir, RECORD).toSorted((a, b) => b - a);
+  const steps = new Set<string | null>([null]);
+  let kept = 0;
+  for (const [index, number] of numbers.entries()) {
+    const after = readAfter(dir, number);
+    const isKept = index < newest || (!isItem && kept < perScope && !steps.has(after));
+    steps.add(after);
+    if (isKept) kept += 1;
+    else await deleteNumber(dir, number);
+  }
+}
+
+/** Null: its record is damaged. */
+function readAfter(dir: string, number: number): string | null {
+  try {
+    return readRecord(dir, number).after;
+  } catch {
+    return null;
+  }
+}
+
 interface Kept {
   readonly dir: string;
   readonly number: number;
   readonly usedBytes: number;
   /** Milliseconds since the epoch. */
   readonly madeAtMs: number;
+  /** The next VM of a lost one may begin with it. */
+  readonly isAmongNewest: boolean;
 }
 
 /** @param newest  the checkpoint that has just been made: it goes last, and only if it is too large itself */
 async function dropOldest(runDir: string, dir: string, newest: number, runBytes: number): Promise<void> {
-  const old = listNumbers(dir, RECORD).toSorted((a, b) => b - a);
-  for (const number of old.slice(STEP_CHECKPOINT_LIMITS.perScope)) await deleteNumber(dir, number);
-  const all = listKept(runDir).toSorted((a, b) => a.madeAtMs - b.madeAtMs);
+  const all = listKept(runDir).toSorted(
+    (a, b) => Number(a.isAmongNewest) - Number(b.isAmongNewest) || a.madeAtMs - b.madeAtMs,
+  );
   const isNewest = (kept: Kept): boolean => kept.dir === dir && kept.number === newest;
   const order = [...all.filter((kept) => !isNewest(kept)), ...all.filter(isNewest)];
   let totalBytes = all.reduce((sum, { usedBytes }) => sum + usedBytes, 0);
@@ -176,13 +261,15 @@ async function dropOldest(runDir: string, dir: string, newest: number, runBytes:
 function listKept(runDir: string): readonly Kept[] {
   return listNames(runDir).flatMap((name) => {
     const dir = join(runDir, name);
-    return listNumbers(dir, RECORD).flatMap((number): readonly Kept[] => {
+    const numbers = listNumbers(dir, RECORD).toSorted((a, b) => b - a);
+    return numbers.map((number, index): Kept => {
+      const isAmongNewest = index < STEP_CHECKPOINT_LIMITS.newest;
       try {
         const { usedBytes, createdAtMs } = readCheckpoint(join(dir, String(number)));
-        return [{ dir, number, usedBytes, madeAtMs: createdAtMs }];
+        return { dir, number, usedBytes, madeAtMs: createdAtMs, isAmongNewest };
       } catch {
         // The VM that resumes from its scope reports the damage.
-        return [{ dir, number, usedBytes: 0, madeAtMs: 0 }];
+        return { dir, number, usedBytes: 0, madeAtMs: 0, isAmongNewest };
       }
     });
   });

@@ -88,14 +88,15 @@ async function endOf(runId: string, ...gated: readonly string[]): Promise<RunOut
   return runs.outcomeOf(runId);
 }
 
+const namesIn = (folder: string): readonly string[] => readdirSync(folder).toSorted();
 const folderOf = (runId: string): string => join(runs.stack.stateDir, 'runs', runId, 'checkpoints');
 
 describe('a workflow whose VM is lost', () => {
-  test('repeats only the fifth of six steps, and leaves no checkpoint behind', async () => {
+  test('repeats only the fifth of six steps, and keeps its checkpoints for a retry', async () => {
     await start('saved', workflow('saved', ['e']));
     await untilRunning('saved', 'e');
     const folder = join(folderOf('saved'), '_shared');
-    expect(readdirSync(folder).toSorted()).toEqual(['3', '3.json', '4', '4.json']);
+    expect(namesIn(folder)).toEqual(['1', '1.json', '2', '2.json', '3', '3.json', '4', '4.json']);
     for (const name of ['4.json', '4/disk', '4/checkpoint.json'])
       expect(statSync(join(folder, name)).mode & 0o777, name).toBe(0o600);
     lose('saved', 0);
@@ -128,7 +129,10 @@ describe('a workflow whose VM is lost', () => {
       ['e', 'succeeded', 2],
       ['f', 'succeeded', 1],
     ]);
-    expect(existsSync(folderOf('saved'))).toBe(false);
+    expect(namesIn(folder).filter((name) => name.endsWith('.json'))).toEqual(
+      SIX.map((_, index) => `${index + 1}.json`),
+    );
+    expect(namesIn(folderOf('saved'))).toEqual(['.ended', '_shared']);
     expect(backend.alive()).toEqual([]);
   });
 
@@ -202,7 +206,7 @@ describe('a workflow whose VM is lost', () => {
     expect(await runs.textOf(await endOf(runId, 'd'))).toBe('a\nb\nc\nd\ne\nf\n');
     expect(starts.get(runId)).toEqual(['a', 'b', 'c', 'd', ...repeated]);
     expect((await bodiesOf(runId, 'vm-ready'))[1]?.resumeNote).toContain(note);
-    expect(existsSync(folderOf(runId))).toBe(false);
+    expect(namesIn(join(folderOf(runId), '_shared')).filter((name) => name.endsWith('.partial'))).toEqual([]);
   });
 
   test('repeats all steps with `checkpoint: off`', async () => {
@@ -277,13 +281,12 @@ test('an item of a part resumes, and the other items continue', async () => {
   expect(existsSync(folderOf('saved-items'))).toBe(false);
 });
 
-test('a run that is cancelled leaves no checkpoint behind', async () => {
+test('a run that is cancelled keeps its checkpoints for a retry', async () => {
   await start('called-off', workflow('called-off', ['c']));
   await untilRunning('called-off', 'c');
-  expect(existsSync(folderOf('called-off'))).toBe(true);
   await cancelRun(runs.client, 'called-off');
   expect((await runs.outcomeOf('called-off')).state).toBe('cancelled');
-  expect(existsSync(folderOf('called-off'))).toBe(false);
+  expect(namesIn(join(folderOf('called-off'), '_shared'))).toEqual(['1', '1.json', '2', '2.json']);
 });
 
 test('another worker continues, and resumes with the checkpoint of the worker before it', async () => {

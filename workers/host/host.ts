@@ -21,7 +21,7 @@ import { ANY_STARTER, createMarkedStarters } from '../../activities/admission/st
 import { parentOf } from '../../client/temporal/workflow-run.ts';
 import type { Durability } from '../../setup/environment.ts';
 import { readDiskRoom } from '../../store/disk-room.ts';
-import { findCheckpoints, mountsDir } from '../../store/state-folder.ts';
+import { findCheckpoints, listCheckpointFolders, mountsDir } from '../../store/state-folder.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { announceResumed, cleanUp, type JanitorOptions } from './janitor.ts';
 import { leasesAtStart } from './leases-at-start.ts';
@@ -91,6 +91,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
   const mounts = createWritableMounts((runId) => mountsDir(stateDir, runId));
   const checkpoints = createStepCheckpoints({
     folderOf: (runId) => findCheckpoints(stateDir, runId),
+    listFolders: () => listCheckpointFolders(stateDir),
     readRoom: () => readDiskRoom(stateDir),
   });
   const { events, index, records } = stores;
@@ -103,7 +104,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     log,
     onEnded: async (runId) => {
       await mounts.dropRun(runId);
-      await checkpoints.dropRun(runId);
+      await checkpoints.endRun(runId);
     },
   });
   const placement = { hostId, hostQueue: options.hostQueue };
@@ -184,7 +185,7 @@ async function startCare(
     openRuns,
     dropMounts: async (runId) => {
       await deps.mounts.dropRun(runId);
-      await deps.checkpoints?.dropRun(runId);
+      await deps.checkpoints?.endRun(runId);
     },
     endSessions: (runId) => endSessionsOf({ client, reader }, runId),
     release: async (key) => {
@@ -205,6 +206,7 @@ async function startCare(
     busy = true;
     cleanUp(janitor)
       .then(giveBackRoom)
+      .then(() => deps.checkpoints?.makeRoom())
       .catch((error: unknown) => log('warning', `clean-up: ${textOf(error)}`))
       .finally(() => (busy = false));
   };

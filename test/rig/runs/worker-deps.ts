@@ -7,7 +7,7 @@ import { createVmPool } from '../../../activities/vm/pool.ts';
 import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
 import { isDiskFull, readDiskRoom } from '../../../store/disk-room.ts';
 import type { Stores } from '../../../store/stores.ts';
-import { findCheckpoints, mountsDir } from '../../../store/state-folder.ts';
+import { findCheckpoints, listCheckpointFolders, mountsDir } from '../../../store/state-folder.ts';
 import { createStepCheckpoints } from '../../../sandbox/checkpoints/step-checkpoints.ts';
 import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
 import { createPreparedSandboxes } from '../../../workers/host/prepared-sandboxes.ts';
@@ -32,6 +32,7 @@ export function createWorkerDeps(
     prepared: createPreparedSandboxes(stateDir),
     checkpoints: createStepCheckpoints({
       folderOf: (runId) => findCheckpoints(stateDir, runId),
+      listFolders: () => listCheckpointFolders(stateDir),
       readRoom: () => readDiskRoom(stateDir),
     }),
     repositories: createGitRepositories({
