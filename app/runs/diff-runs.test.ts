@@ -13,7 +13,7 @@ function refOf(text: string): DataRef {
 }
 
 function endOf(text: string, outputs: Readonly<Record<string, DataRef>> = {}): StageEnd {
-  return { state: 'succeeded', output: refOf(text), outputs, ranIn: 'r' };
+  return { state: 'succeeded', output: refOf(text), outputs, ranIn: 'r', attempt: 1 };
 }
 
 interface Told extends Partial<Omit<RecordedRun, 'view'>> {

@@ -45,7 +45,7 @@ function continued(
     cannot,
   } = continuingIn(
     plan,
-    { given: new Map(), again: new Map(Object.entries(again)) },
+    { given: new Map(), again: new Map(Object.entries(again)), firstDisks: new Map() },
     { attempts: new Map(Object.entries(attempts)), continued: before },
     request,
   );

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { planOf, type PlanOptions } from '../../test/machine/plan-of.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import type { StageEnd } from '../run/stage-ends.ts';
-import { findDifferingBefore, reuseOf } from './reuse.ts';
+import type { HeldAttempt } from '../run/vm-lease.ts';
+import { findDifferingBefore, reuseOf, type SavedVm } from './reuse.ts';
 
 /**
  * `a+ b! c-`: succeeded, failed, skipped; `c*` was cancelled, `d?` was passed. Stages that are not named have no end.
@@ -14,7 +15,7 @@ function endsOf(text: string): ReadonlyMap<string, StageEnd> {
       .split(' ')
       .map((word) => [
         word.slice(0, -1),
-        { state: states[word.slice(-1) as '+'], output: null, outputs: {}, ranIn: 'earlier' },
+        { state: states[word.slice(-1) as '+'], output: null, outputs: {}, ranIn: 'earlier', attempt: 1 },
       ]),
   );
 }
@@ -158,6 +159,183 @@ describe('a shared VM', () => {
       given: 'a',
       again: { c: { kind: 'ended', state: 'failed' } },
     });
+  });
+});
+
+describe('a shared VM that was saved after each step', () => {
+  const SIX = 'a b>a c>b d>c e>d f>e';
+  const saved = { shared: 'a b c d e f', saved: true };
+
+  /** `ab cd/2`: checkpoints that hold `a b` and `c`, `d` in its second attempt; the last one is the newest. */
+  const checkpointsOf = (text: string): ReadonlyMap<string, SavedVm> => {
+    const checkpoints = text
+      .split(' ')
+      .filter((word) => word !== '')
+      .map((word, index) => {
+        const holds = [...word.matchAll(/([a-z])(?:\/(\d))?/g)].map(([, stage, attempt = '1']): HeldAttempt => ({
+          stage: stage!,
+          attempt: Number(attempt),
+        }));
+        return { number: index + 1, after: holds.at(-1)!.stage, holds };
+      });
+    return new Map([['_shared', { checkpoints: checkpoints.reverse(), problem: 'nothing was saved' }]]);
+  };
+
+  interface SavedCase {
+    readonly plan?: string;
+    readonly ends: string;
+    readonly checkpoints: string;
+    readonly from?: string;
+    readonly change?: (plan: Plan) => Plan;
+    readonly more?: PlanOptions;
+  }
+
+  function resumed({ plan = SIX, ends, checkpoints, from, change = (same) => same, more = saved }: SavedCase) {
+    const earlier = planOf(plan, more);
+    const { given, again, firstDisks } = reuseOf(
+      { plan: change(earlier), input: null },
+      { plan: earlier, input: null, ends: endsOf(ends), saved: checkpointsOf(checkpoints) },
+      from ?? null,
+    );
+    const [, firstDisk] = [...firstDisks][0] ?? [null, null];
+    return {
+      given: [...given.keys()].join(' '),
+      again: Object.fromEntries(again),
+      after: firstDisk?.checkpoint.after ?? null,
+    };
+  }
+
+  const ALL = 'a+ b+ c+ d+ e! f-';
+
+  test('begins with the work of the steps before the one that failed', () => {
+    expect(resumed({ ends: ALL, checkpoints: 'abc abcd abcde' })).toEqual({
+      given: 'a b c d',
+      again: { e: { kind: 'ended', state: 'failed' }, f: { kind: 'after', stage: 'e' } },
+      after: 'd',
+    });
+  });
+
+  test('begins with the work of the steps before the one that a person names', () => {
+    expect(resumed({ ends: 'a+ b+ c+ d+ e+ f+', checkpoints: 'a ab abc abcd', from: 'c' })).toMatchObject({
+      given: 'a b',
+      again: { c: { kind: 'from' }, d: { kind: 'after', stage: 'c' } },
+      after: 'b',
+    });
+  });
+
+  test('repeats the steps that its newest usable checkpoint does not hold', () => {
+    expect(resumed({ ends: ALL, checkpoints: 'ab' })).toEqual({
+      given: 'a b',
+      again: {
+        c: { kind: 'not-saved', stage: 'b' },
+        d: { kind: 'not-saved', stage: 'b' },
+        e: { kind: 'ended', state: 'failed' },
+        f: { kind: 'after', stage: 'e' },
+      },
+      after: 'b',
+    });
+  });
+
+  test.each([
+    ['there is no checkpoint', '', 'nothing was saved'],
+    [
+      'each checkpoint holds work of the step that failed',
+      'abcde',
+      'each of its checkpoints holds work that is done again',
+    ],
+    ['its checkpoint holds another attempt', 'abcd/2', 'each of its checkpoints holds work that is done again'],
+  ])('starts at its first step if %s, and the reason is named', (_name, checkpoints, unsaved) => {
+    const { given, again, after } = resumed({ ends: ALL, checkpoints });
+    expect([given, after]).toEqual(['', null]);
+    expect(again['a']).toEqual({ kind: 'shares-vm', stage: 'e', unsaved });
+  });
+
+  test('counts the last attempt of a step that failed before it succeeded', () => {
+    const earlier = planOf('a b>a c>b', { shared: 'a b c', saved: true });
+    const ends = new Map([...endsOf('a+ b+ c!')].map(([id, end]) => [id, id === 'b' ? { ...end, attempt: 2 } : end]));
+    const run = { plan: earlier, input: null };
+    const { given } = reuseOf(run, { ...run, ends, saved: checkpointsOf('ab/1 ab/1b/2') }, null);
+    expect([...given.keys()]).toEqual(['a', 'b']);
+  });
+
+  test('is not needed if all of its steps are given', () => {
+    const plan = 'a b>a x>b';
+    const ends = 'a+ b+ x!';
+    expect(resumed({ plan, ends, checkpoints: 'a', more: { shared: 'a b', saved: true } })).toMatchObject({
+      given: 'a b',
+      after: null,
+    });
+  });
+
+  test('repeats a step beside the one that failed, if its work is in no checkpoint without it', () => {
+    const plan = 'a b>a c>a d>b,c';
+    const more = { shared: 'a b c d', saved: true };
+    expect(resumed({ plan, ends: 'a+ b+ c! d-', checkpoints: 'a acb', more })).toMatchObject({
+      given: 'a',
+      again: { b: { kind: 'not-saved', stage: 'a' }, c: { kind: 'ended', state: 'failed' } },
+    });
+    expect(resumed({ plan, ends: 'a+ b+ c! d-', checkpoints: 'a ab', more })).toMatchObject({ given: 'a b' });
+  });
+
+  test('makes stages outside of it run again that take data from a step which is not saved', () => {
+    const plan = 'a b>a c>b x>b';
+    const more = { shared: 'a b c', saved: true };
+    expect(resumed({ plan, ends: 'a+ b+ c! x+', checkpoints: 'a', more })).toMatchObject({
+      given: 'a',
+      again: { b: { kind: 'not-saved', stage: 'a' }, x: { kind: 'after', stage: 'b' } },
+    });
+  });
+
+  test('begins with an older checkpoint if work outside of it makes one of its steps run again', () => {
+    const plan = 'a x>a b>x c>b';
+    const more = { shared: 'a b c', saved: true };
+    expect(resumed({ plan, ends: 'a+ x! b+ c+', checkpoints: 'a ab', more })).toMatchObject({ given: 'a', after: 'a' });
+  });
+
+  test('keeps a passed step whose steps before it are given', () => {
+    const ends = 'a+ b? c+ d! e- f-';
+    expect(resumed({ ends, checkpoints: 'a ac acd' })).toMatchObject({ given: 'a b c', after: 'c' });
+  });
+
+  test('runs from the step that a fork changed', () => {
+    const change = withStage('d', { timeoutMs: 5 });
+    expect(resumed({ ends: ALL, checkpoints: 'a ab abc abcd', change })).toMatchObject({
+      given: 'a b c',
+      again: { d: { kind: 'differs', keys: ['timeoutMs'] }, e: { kind: 'ended', state: 'failed' } },
+      after: 'c',
+    });
+  });
+
+  test('runs only the step that a fork added', () => {
+    const change = (): Plan => planOf(`${SIX} g>f`, { shared: 'a b c d e f g', saved: true });
+    const ends = 'a+ b+ c+ d+ e+ f+';
+    expect(resumed({ ends, checkpoints: 'abcde abcdef', change })).toEqual({
+      given: 'a b c d e f',
+      again: { g: { kind: 'new' } },
+      after: 'f',
+    });
+    expect(resumed({ ends, checkpoints: '', change })).toMatchObject({ given: '', after: null });
+  });
+
+  test.each<[string, (plan: Plan) => Plan]>([
+    ['removed a step', () => planOf('a b>a c>b d>c e>d', { shared: 'a b c d e', saved: true })],
+    [
+      'changed its sandbox',
+      (plan) => ({
+        ...plan,
+        scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, diskMib: 65 } })),
+      }),
+    ],
+    ['changed its first step', withStage('a', { timeoutMs: 5 })],
+    ['no longer saves it', () => planOf(SIX, { shared: 'a b c d e f' })],
+  ])('starts at its first step if a fork %s', (_name, change) => {
+    expect(resumed({ ends: ALL, checkpoints: 'a ab abc abcd', change })).toMatchObject({ given: '', after: null });
+  });
+
+  test('starts at its first step if its checkpoints are not read', () => {
+    const earlier = planOf(SIX, saved);
+    const { again } = reuseOf({ plan: earlier, input: null }, { plan: earlier, input: null, ends: endsOf(ALL) }, null);
+    expect(again.get('a')).toEqual({ kind: 'shares-vm', stage: 'e' });
   });
 });
 

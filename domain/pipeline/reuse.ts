@@ -4,6 +4,8 @@
  *
  * - A stage is given if it succeeded (or was passed), its plan is the same, and every stage before it and in its VM is
  *   given. The VM matters because a command may leave files in it that are in no output.
+ * - If the VM was saved after each step, the stages are given whose work a checkpoint holds, if all work on its disk is
+ *   of given stages. The other stages of the VM run again. Without such a checkpoint, all of them run again.
  * - A loop runs again as a whole, from its first visit.
  * - A stage runs again if the run starts from it, its plan differs, it did not succeed, or a stage before it runs
  *   again.
@@ -13,8 +15,10 @@
 import { edgeState } from './edges.ts';
 import type { Plan, ScopePlan, StagePlan, WorkPlan } from '../plan/plan.ts';
 import { ownStageOf, ownStages } from '../plan/item-parts.ts';
+import { isSavedEachStep } from '../plan/scope.ts';
 import { partOf } from '../plan/work.ts';
 import type { StageEnd, StageEnds } from '../run/stage-ends.ts';
+import type { StepCheckpoint } from '../run/step-checkpoint.ts';
 import { toCanonicalJson } from '../units/canonical-json.ts';
 import { createMapping } from '../units/mapping.ts';
 
@@ -26,6 +30,28 @@ export interface PlannedRun {
 
 export interface EarlierRun extends PlannedRun {
   readonly ends: StageEnds;
+  /**
+   * The checkpoints of the VMs that were saved after each step, by scope of the earlier plan. Absent: no VM can begin
+   * with one, and no reason is reported.
+   */
+  readonly saved?: ReadonlyMap<string, SavedVm>;
+}
+
+/** The checkpoints of a VM of the earlier run. */
+export interface SavedVm {
+  /** The newest first. */
+  readonly checkpoints: readonly SavedDisk[];
+  /** Why there is no other checkpoint. */
+  readonly problem: string;
+}
+
+export type SavedDisk = Pick<StepCheckpoint, 'number' | 'after' | 'holds'>;
+
+/** The checkpoint with which the VM of a scope begins. */
+export interface FirstDisk {
+  /** The scope in the earlier plan. */
+  readonly scope: string;
+  readonly checkpoint: SavedDisk;
 }
 
 export type AgainBecause =
@@ -41,8 +67,10 @@ export type AgainBecause =
   | { readonly kind: 'after'; readonly stage: string }
   /** It has `finally`, so it runs after every run. */
   | { readonly kind: 'finally' }
-  /** It shares a VM with this stage, which runs again. */
-  | { readonly kind: 'shares-vm'; readonly stage: string }
+  /** It shares a VM with this stage, which runs again. `unsaved`: why no checkpoint of the VM is used. */
+  | { readonly kind: 'shares-vm'; readonly stage: string; readonly unsaved?: string }
+  /** Its VM begins with the checkpoint after this stage, which does not hold its work. */
+  | { readonly kind: 'not-saved'; readonly stage: string }
   /** It is in a loop with this stage, which runs again: no output contains the data that a visit found. */
   | { readonly kind: 'same-loop'; readonly stage: string };
 
@@ -54,6 +82,11 @@ export interface Reuse {
    * neither map.
    */
   readonly again: ReadonlyMap<string, AgainBecause>;
+  /**
+   * The checkpoints with which VMs begin, by scope of the plan. The disk of each holds the work of exactly the given
+   * stages of its scope.
+   */
+  readonly firstDisks: ReadonlyMap<string, FirstDisk>;
 }
 
 /** @param from  a stage of the plan, or null; the stage that ends a part includes all stages of the part */
@@ -67,13 +100,107 @@ export function reuseOf(run: PlannedRun, earlier: EarlierRun, from: string | nul
       isLast === true ? ({ kind: 'finally' } as const) : ownReason(id, after, { differing, ends: earlier.ends, first });
     if (because !== null) again.set(id, because);
   }
-  spread({ scopes: run.plan.scopes, stages }, again);
+  const firstDisks = spreadThroughVms(run.plan, stages, earlier, again);
   const inOrder = stages.flatMap(({ id }) => (again.has(id) ? [[id, again.get(id)!] as const] : []));
   const given = stages.flatMap(({ id }) => {
     const end = again.has(id) ? undefined : earlier.ends.get(id);
     return end !== undefined && isGiven(end) ? [[id, end] as const] : [];
   });
-  return { given: new Map(given), again: new Map(inOrder) };
+  return { given: new Map(given), again: new Map(inOrder), firstDisks };
+}
+
+/** A scope of which some stages may be given while others run. */
+interface SavedScope {
+  readonly id: string;
+  readonly stages: readonly string[];
+  readonly earlier: string;
+}
+
+/**
+ * Adds the stages that run again because of others. The choice of a checkpoint makes those stages run again that it
+ * does not hold. These may make the work of another checkpoint invalid, so the choices are made until none changes.
+ */
+function spreadThroughVms(
+  plan: Plan,
+  stages: readonly StagePlan[],
+  earlier: EarlierRun,
+  again: Map<string, AgainBecause>,
+): ReadonlyMap<string, FirstDisk> {
+  const saved = new Map(findSavedScopes(plan, stages, earlier).map((scope) => [scope.id, scope]));
+  const unsaved = new Map<string, string>();
+  for (;;) {
+    spread({ scopes: plan.scopes.filter(({ id }) => !saved.has(id)), stages }, again, unsaved);
+    const firstDisks = new Map<string, FirstDisk>();
+    let isSettled = true;
+    for (const scope of saved.values()) {
+      if (!scope.stages.some((id) => again.has(id))) continue;
+      const checkpoint = chooseCheckpoint(scope, earlier, again);
+      if (checkpoint === null) {
+        saved.delete(scope.id);
+        unsaved.set(scope.id, explainUnsaved(scope, earlier));
+        isSettled = false;
+        continue;
+      }
+      firstDisks.set(scope.id, { scope: scope.earlier, checkpoint });
+      const held = new Set(checkpoint.holds.map(({ stage }) => stage));
+      for (const id of scope.stages) {
+        if (again.has(id) || held.has(id) || earlier.ends.get(id)?.state !== 'succeeded') continue;
+        again.set(id, { kind: 'not-saved', stage: checkpoint.after });
+        isSettled = false;
+      }
+    }
+    if (isSettled) return firstDisks;
+  }
+}
+
+/** Items have VMs of their own, and their results can only be given together. */
+function findSavedScopes(
+  { scopes }: Plan,
+  stages: readonly StagePlan[],
+  { plan, saved }: EarlierRun,
+): readonly SavedScope[] {
+  if (saved === undefined) return [];
+  const own = new Set(stages.map(({ id }) => id));
+  const others = scopesByStage(plan);
+  return scopes.flatMap((scope) => {
+    if (!isSavedEachStep(scope) || !scope.stages.every((id) => own.has(id))) return [];
+    const earlier = scope.stages.map((id) => others.get(id)).find((other) => other !== undefined);
+    return earlier === undefined || !isSavedEachStep(earlier)
+      ? []
+      : [{ id: scope.id, stages: scope.stages, earlier: earlier.id }];
+  });
+}
+
+/** Returns the newest checkpoint whose disk holds only work that is given. */
+function chooseCheckpoint(
+  scope: SavedScope,
+  { ends, saved }: EarlierRun,
+  again: ReadonlyMap<string, AgainBecause>,
+): SavedDisk | null {
+  const found = saved?.get(scope.earlier)?.checkpoints.find(({ holds }) => {
+    // The last attempt of a stage counts: the work of failed attempts before it was on the disk when it succeeded.
+    const last = new Map(holds.map(({ stage, attempt }) => [stage, attempt]));
+    return [...last].every(([stage, attempt]) => {
+      const end = ends.get(stage);
+      const isSame = end?.state === 'succeeded' && end.attempt === attempt;
+      return isSame && scope.stages.includes(stage) && !again.has(stage);
+    });
+  });
+  return found ?? null;
+}
+
+function explainUnsaved({ earlier }: SavedScope, { saved }: EarlierRun): string {
+  const { checkpoints = [], problem = 'it was not saved' } = saved?.get(earlier) ?? {};
+  return checkpoints.length === 0 ? problem : 'each of its checkpoints holds work that is done again';
+}
+
+/**
+ * Returns the given stages that run in no case. A stage of a VM that begins with a checkpoint runs again if no VM starts
+ * from it.
+ */
+export function listSettled({ scopes }: Pick<Plan, 'scopes'>, { given, firstDisks }: Reuse): ReadonlySet<string> {
+  const open = new Set(scopes.flatMap(({ id, stages }) => (firstDisks.has(id) ? stages : [])));
+  return new Set([...given.keys()].filter((id) => !open.has(id)));
 }
 
 /**
@@ -131,10 +258,14 @@ function isGiven({ state }: StageEnd): boolean {
 }
 
 /** Adds the stages that wait for a stage that runs again, and the stages that share its VM or loop; nearest first. */
-function spread(plan: Pick<Plan, 'stages' | 'scopes'>, again: Map<string, AgainBecause>): void {
+function spread(
+  plan: Pick<Plan, 'stages' | 'scopes'>,
+  again: Map<string, AgainBecause>,
+  unsaved: ReadonlyMap<string, string>,
+): void {
   const behind = new Map<string, string[]>(plan.stages.map(({ id }) => [id, []]));
   for (const { id, after } of plan.stages) for (const { stage } of after) behind.get(stage)?.push(id);
-  const mates = new Map(plan.scopes.flatMap(({ stages }) => stages.map((id) => [id, stages] as const)));
+  const scopes = new Map(plan.scopes.flatMap((scope) => scope.stages.map((id) => [id, scope] as const)));
   const loops = plan.stages.flatMap(({ id, loop, work }) =>
     loop === undefined ? [] : [[id, ...(partOf(work)?.stages ?? [])]],
   );
@@ -145,7 +276,10 @@ function spread(plan: Pick<Plan, 'stages' | 'scopes'>, again: Map<string, AgainB
     queue.push(id);
   };
   for (const stage of queue) {
-    for (const id of mates.get(stage) ?? []) add(id, { kind: 'shares-vm', stage });
+    const scope = scopes.get(stage);
+    const why = unsaved.get(scope?.id ?? '');
+    for (const id of scope?.stages ?? [])
+      add(id, { kind: 'shares-vm', stage, ...(why === undefined ? {} : { unsaved: why }) });
     for (const loop of loops) if (loop.includes(stage)) for (const id of loop) add(id, { kind: 'same-loop', stage });
     for (const id of behind.get(stage) ?? []) add(id, { kind: 'after', stage });
   }
@@ -218,7 +352,11 @@ function workKeysThatDiffer(work: WorkPlan, other: WorkPlan): readonly string[] 
 
 function scopeKeysThatDiffer(scope: ScopePlan | undefined, other: ScopePlan | undefined): readonly string[] {
   if (scope === undefined || other === undefined) return scope === other ? [] : ['scope'];
-  const isOtherScope = toCanonicalJson(scope.stages) !== toCanonicalJson(other.stages);
+  // A checkpoint holds the work of stages that are in both plans. Without one, a new stage makes its VM start again.
+  const isOtherScope =
+    isSavedEachStep(scope) && isSavedEachStep(other)
+      ? other.stages.some((id) => !scope.stages.includes(id))
+      : toCanonicalJson(scope.stages) !== toCanonicalJson(other.stages);
   return [
     ...(isOtherScope ? ['stages of its VM'] : []),
     ...keysThatDiffer(scope.sandbox, other.sandbox).map((key) => `sandbox.${key}`),

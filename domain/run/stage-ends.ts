@@ -10,6 +10,8 @@ export interface StageEnd {
   readonly outputs: Readonly<Record<string, DataRef>>;
   /** The run in which the stage ran. */
   readonly ranIn: string;
+  /** The number of its last attempt. 0: it did not run here, such as a stage that this run took over. */
+  readonly attempt: number;
 }
 
 /** By stage. A stage that is missing has not ended. */
@@ -64,7 +66,7 @@ class StageEndFold {
         break;
       case 'stage-given': {
         const { stage, outcome, output, outputs, runId } = body;
-        this.ends.set(stage, { state: outcome, output, outputs, ranIn: runId });
+        this.ends.set(stage, { state: outcome, output, outputs, ranIn: runId, attempt: 0 });
         break;
       }
       case 'scope-restarted':
@@ -103,7 +105,8 @@ class StageEndFold {
   }
 
   #end(stage: string, state: StageEnd['state'], { output, outputs }: Pick<StageEnd, 'output' | 'outputs'>): void {
-    this.ends.set(stage, { state, output, outputs, ranIn: this.#runId });
+    const attempt = this.#attempts.get(stage) ?? 0;
+    this.ends.set(stage, { state, output, outputs, ranIn: this.#runId, attempt });
   }
 
   /** Whether the attempt is the latest one of the stage. Attempts of items are not attempts of the stage. */

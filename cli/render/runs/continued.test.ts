@@ -85,11 +85,15 @@ test('docs/reference/runs.md shows what is printed', () => {
     ],
     ended: { code: 'stage/timeout', message: 'stage fix ran past its deadline of 1200 s and was killed' },
   };
-  const given = { state: 'succeeded', output: null, outputs: {}, ranIn: 'fix-1' } as const;
+  const given = { state: 'succeeded', output: null, outputs: {}, ranIn: 'fix-1', attempt: 1 } as const;
   const lines = [
     ...renderReuse(
       { runId: 'fix-1', kind: 'retry', from: null, continue: {} },
-      { given: new Map([['build', given]]), again: new Map([['fix', { kind: 'ended', state: 'failed' }]]) },
+      {
+        given: new Map([['build', given]]),
+        again: new Map([['fix', { kind: 'ended', state: 'failed' }]]),
+        firstDisks: new Map(),
+      },
       PLAIN,
     ),
     ...renderContinued(

@@ -4,10 +4,14 @@ import { renderReuse, toOriginJson } from './reuse.ts';
 import { PLAIN } from '../text/style.ts';
 
 const ORIGIN = { runId: 'first', kind: 'retry', from: 'b' } as const;
-const END = { state: 'succeeded', output: null, outputs: {}, ranIn: 'first' } as const;
+const END = { state: 'succeeded', output: null, outputs: {}, ranIn: 'first', attempt: 1 } as const;
 
-function reuseOf(given: readonly string[], again: Readonly<Record<string, AgainBecause>>): Reuse {
-  return { given: new Map(given.map((stage) => [stage, END])), again: new Map(Object.entries(again)) };
+function reuseOf(
+  given: readonly string[],
+  again: Readonly<Record<string, AgainBecause>>,
+  firstDisks: Reuse['firstDisks'] = new Map(),
+): Reuse {
+  return { given: new Map(given.map((stage) => [stage, END])), again: new Map(Object.entries(again)), firstDisks };
 }
 
 test('each stage that runs again has its reason, and stages that only depend on others share a line', () => {
@@ -43,6 +47,34 @@ test('each stage that runs again has its reason, and stages that only depend on 
       { stage: 'g', because: 'shares-vm', of: 'f' },
       { stage: 'h', because: 'new' },
     ],
+  });
+});
+
+test('a VM that starts from a checkpoint is shown, and the reason why another one does not', () => {
+  const firstDisks = new Map([
+    ['_shared', { scope: '_shared', checkpoint: { number: 4, after: 'd', holds: [{ stage: 'd', attempt: 1 }] } }],
+  ]);
+  const reuse = reuseOf(
+    ['d'],
+    {
+      e: { kind: 'not-saved', stage: 'd' },
+      g: { kind: 'shares-vm', stage: 'f', unsaved: 'run first keeps no checkpoint of its VM on this host' },
+    },
+    firstDisks,
+  );
+  expect(renderReuse(ORIGIN, reuse, PLAIN)).toEqual([
+    'retry of first from b:',
+    '  taken over: d',
+    '  a VM starts from the checkpoint after d',
+    '  runs again: e, whose files are not in the checkpoint after d',
+    '  runs again: g, which shares its VM with f: its files in the VM must be created again (run first keeps no checkpoint of its VM on this host)',
+  ]);
+  expect(toOriginJson({ origin: ORIGIN, reuse })).toMatchObject({
+    again: [
+      { stage: 'e', because: 'not-saved', of: 'd', unsaved: null },
+      { stage: 'g', because: 'shares-vm', of: 'f', unsaved: 'run first keeps no checkpoint of its VM on this host' },
+    ],
+    checkpoints: [{ scope: '_shared', after: 'd' }],
   });
 });
 

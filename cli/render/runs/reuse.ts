@@ -7,13 +7,16 @@ import type { Style } from '../text/style.ts';
 /** The number of stages that one line names; further stages are counted. */
 const MOST_NAMED = 20;
 
-export function renderReuse(origin: RunOrigin, { given, again }: Reuse, style: Style): readonly string[] {
+export function renderReuse(origin: RunOrigin, { given, again, firstDisks }: Reuse, style: Style): readonly string[] {
   const named = [...given.keys()].map(sanitizeLine);
   const own = [...again].filter(([, because]) => because.kind !== 'after');
   const behind = [...again].filter(([, because]) => because.kind === 'after').map(([stage]) => sanitizeLine(stage));
   return [
     `${sanitizeLine(describeOrigin(origin))}:`,
     `  taken over: ${named.length === 0 ? 'nothing' : formatList(named)}`,
+    ...[...firstDisks.values()].map(
+      ({ checkpoint: { after } }) => `  a VM starts from the checkpoint after ${sanitizeLine(after)}`,
+    ),
     ...own
       .slice(0, MOST_NAMED)
       .map(
@@ -46,7 +49,9 @@ function becauseOf(because: AgainBecause): string {
     case 'finally':
       return 'which has `finally`';
     case 'shares-vm':
-      return `which shares its VM with ${because.stage}: its files in the VM must be created again`;
+      return `which shares its VM with ${because.stage}: its files in the VM must be created again${because.unsaved === undefined ? '' : ` (${because.unsaved})`}`;
+    case 'not-saved':
+      return `whose files are not in the checkpoint after ${because.stage}`;
     case 'same-loop':
       return `which is in a loop with ${because.stage}: a loop runs as a whole`;
   }
@@ -64,16 +69,26 @@ export function toOriginJson({ origin, reuse }: { readonly origin: RunOrigin; re
   readonly origin: RunOrigin;
   readonly given: readonly string[];
   readonly again: readonly ({ readonly stage: string } & Readonly<Record<string, unknown>>)[];
+  readonly checkpoints: readonly { readonly scope: string; readonly after: string }[];
 } {
   const again = [...reuse.again].map(([stage, { kind, ...why }]) => {
     const {
       stage: of = null,
       keys = [],
       state = null,
-    } = why as Partial<Record<'stage' | 'state', string>> & {
+      unsaved = null,
+    } = why as Partial<Record<'stage' | 'state' | 'unsaved', string>> & {
       readonly keys?: readonly string[];
     };
-    return { stage, because: kind, of, keys, state };
+    return { stage, because: kind, of, keys, state, unsaved };
   });
-  return { origin, given: [...reuse.given.keys()], again };
+  const checkpoints = [...reuse.firstDisks].map(
+    ([
+      scope,
+      {
+        checkpoint: { after },
+      },
+    ]) => ({ scope, after }),
+  );
+  return { origin, given: [...reuse.given.keys()], again, checkpoints };
 }
