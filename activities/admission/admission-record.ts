@@ -17,6 +17,8 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly mounts: Readonly<Record<string, string>>;
   /** The folder of each prepared sandbox at admission, by its text in the plan; absent: the plan names none. */
   readonly prepared?: Readonly<Record<string, string>>;
+  /** Why no checkpoint of the earlier run is used, by scope whose given stages run again for that; absent: no such scope. */
+  readonly unsaved?: Readonly<Record<string, string>>;
   /** Skills whose texts the plan contains; absent: no such skill. */
   readonly fetchedSkills?: readonly FetchedAgentSkill[];
   /** The saves that agents of a retry with `continue` resume, by series of attempts (`seriesOf`). Absent: no save. */

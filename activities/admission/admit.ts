@@ -2,7 +2,7 @@
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { type AnyErrorCode, retryOf } from '../../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../../domain/pipeline/machine-plan.ts';
-import type { Reuse } from '../../domain/pipeline/reuse.ts';
+import { listSettled, type Reuse } from '../../domain/pipeline/reuse.ts';
 import { listMockedStages, type MockRequest, findMocksToRepeat, withMocks } from '../../domain/plan-rules/mocks.ts';
 import { selectAgentStages, listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
@@ -13,17 +13,17 @@ import { hostVariablesOf } from '../../domain/plan-rules/variables.ts';
 import { describeUnsupported, findUnsupportedParts } from '../../domain/plan-rules/unsupported.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
-import { claimGiven, type EarlierRecords, createGivenEvents, originIn, readEarlier, reuseFrom } from './earlier-run.ts';
+import { createUnsavedEvents, reuseWithCheckpoints, findUnsaved } from './earlier-checkpoints.ts';
+import { claimGiven, createGivenEvents, originIn, readEarlier } from './earlier-run.ts';
 import { continueAgents } from './continued-agents.ts';
-import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement } from '../contract.ts';
+import type { Admission, AdmitRequest, HistoryLimit, Placement } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { toActivityFailure } from '../failure.ts';
 import { requireVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
-import { behaviourFor, refuseNewer, removeNewer } from './plan-behaviour.ts';
+import { behaviourFor, mayBeginWithCheckpoint, refuseNewer, removeNewer } from './plan-behaviour.ts';
 import { selectAllowedRoots, resolveMounts, specFolderOf } from './mount-policy.ts';
 import { resolvePreparedSandboxes } from './prepared-sandboxes.ts';
 import { createFetchEvents, withRemoteAgentSkills } from './remote-skills.ts';
@@ -150,7 +150,17 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const { plan: fetched, skills: fetchedSkills } = await withRemoteAgentSkills(deps.fetchSkill, asked);
   const written = await withStepMachineCodes(deps, fetched);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
-  const reuse = origin === null || earlier === null ? null : findReuse(origin, { plan: written, input }, earlier);
+  const prepared = await resolvePreparedSandboxes(written, deps.prepared);
+  const reuse =
+    origin === null || earlier === null
+      ? null
+      : await reuseWithCheckpoints(
+          deps,
+          origin,
+          { runId, plan: written, input, prepared },
+          earlier,
+          mayBeginWithCheckpoint(behaviour),
+        );
   const { plan, continued } =
     origin === null || earlier === null || reuse === null
       ? { plan: written, continued: {} }
@@ -161,13 +171,14 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseRetention(plan.scopes, deps.allowsRetention);
   await refuseRepositories(deps, runId, plan);
   const mounts = await resolveMounts(plan, selectAllowedRoots(starter, deps.mountPolicy), baseDir);
-  const prepared = await resolvePreparedSandboxes(plan, deps.prepared);
   const given = reuse?.given ?? NOTHING_GIVEN;
-  // Stages that are taken over do not read their variables again.
+  // Stages that are taken over do not read their variables again, unless their VM may lose their files.
   const ownOf = ownStageOf(plan);
-  const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
+  const settled = reuse === null ? NOTHING_SETTLED : listSettled(plan, reuse);
+  const left = plan.stages.filter(({ id }) => !settled.has(ownOf(id)));
   await requireVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
   const taken = origin === null ? {} : { origin, given: await claimGiven(deps, origin, given) };
+  const unsaved = reuse === null ? {} : findUnsaved(plan, reuse);
   const wire = toWire(plan);
   const admission = {
     ...placementOf(deps.placement),
@@ -186,6 +197,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     mounts,
     ...(Object.keys(prepared).length === 0 ? {} : { prepared }),
     ...continued,
+    ...(Object.keys(unsaved).length === 0 ? {} : { unsaved }),
     ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
   } satisfies AdmissionRecord;
   if (!(await deps.records.create(runId, 'admission', record))) return null;
@@ -201,15 +213,7 @@ function startIn({ startedAtMs }: AdmitRequest, nowMs: number): Pick<AdmissionRe
 }
 
 const NOTHING_GIVEN: Reuse['given'] = new Map();
-
-/** Returns the stages of the earlier run that the new run takes over. */
-function findReuse(
-  origin: RunOrigin,
-  run: { readonly plan: Plan; readonly input: InlineOrRef | null },
-  earlier: EarlierRecords,
-): Reuse {
-  return reuseFrom(origin, run, { ...earlier, plan: fromWire(earlier.wire) });
-}
+const NOTHING_SETTLED: ReadonlySet<string> = new Set();
 
 function refuseTooLarge(plan: Plan): void {
   const bytes = countPlanBytes(plan);
@@ -279,6 +283,7 @@ function admissionEvents(deps: ActivityDeps, admission: AdmissionRecord): readon
     createAdmissionEvent(admission, atMs),
     ...createFetchEvents(admission.fetchedSkills ?? [], atMs),
     ...createGivenEvents(admission, atMs),
+    ...createUnsavedEvents(admission, atMs),
   ];
 }
 
@@ -340,6 +345,7 @@ async function recordRefusal(deps: ActivityDeps, runId: string, executionId: str
       message: error.message,
     } satisfies RefusalRecord);
     await deps.hostVariables.drop(runId);
+    await deps.checkpoints?.dropRun(runId);
     await deps.events.append(runId, [
       { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
     ]);

@@ -3,7 +3,7 @@
  * the records and the log on this host.
  */
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { findDifferingBefore, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
+import { type EarlierRun, findDifferingBefore, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
 import { ownStageOf } from '../../domain/plan/item-parts.ts';
 import type { DataRef, Plan } from '../../domain/plan/plan.ts';
 import type { PlanWire } from '../../domain/plan/wire.ts';
@@ -29,6 +29,8 @@ export interface EarlierRecords {
   /** The saves from which the earlier run's own agents continued. */
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
   readonly limits?: ChangedLimits;
+  /** The folder of each prepared sandbox at its admission, by its text in the plan. */
+  readonly prepared: Readonly<Record<string, string>>;
 }
 
 /** @throws CodedError `admit/invalid` */
@@ -78,6 +80,7 @@ export async function readEarlier(
     input: record.input,
     ends: await readStageEnds(runId, reader.read(runId, 0, { output: false })),
     continued: record.continued ?? {},
+    prepared: record.prepared ?? {},
     ...(record.limits === undefined ? {} : { limits: record.limits }),
   };
 }
@@ -89,7 +92,7 @@ export async function readEarlier(
 export function reuseFrom(
   { kind, runId, from }: RunOrigin,
   run: { readonly plan: Plan; readonly input: InlineOrRef | null },
-  { input, ends, plan }: Pick<EarlierRecords, 'input' | 'ends'> & { readonly plan: Plan },
+  { input, ends, plan, saved }: Pick<EarlierRecords, 'input' | 'ends'> & Pick<EarlierRun, 'plan' | 'saved'>,
 ): Reuse {
   if (from !== null && !run.plan.stages.some(({ id }) => id === from))
     throw new CodedError('admit/invalid', `the plan has no stage ${quote(from)} to start from`);
@@ -102,7 +105,7 @@ export function reuseFrom(
       'origin/differs',
       `a fork of ${quote(runId)} cannot start from ${from}: stage ${stage} before it ${keys.length === 0 ? 'is not in that run' : `has another ${keys.join(', ')}`}`,
     );
-  return reuseOf(run, { plan, input, ends }, from);
+  return reuseOf(run, { plan, input, ends, ...(saved === undefined ? {} : { saved }) }, from);
 }
 
 /**

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { planOf } from '../../test/machine/plan-of.ts';
-import { type Need, refuseNewer, removeNewer } from './plan-behaviour.ts';
+import { mayBeginWithCheckpoint, type Need, refuseNewer, removeNewer } from './plan-behaviour.ts';
 
 /** An invented need: no stage of current plans needs more than the first behaviour. */
 const NEEDS: readonly Need[] = [{ behaviour: 7, what: 'flies', isNeeded: ({ id }) => id === 'bird' }];
@@ -21,4 +21,8 @@ test('a workflow that cannot resume gets a plan without checkpoints, and a later
   expect(plan.scopes[0]!.checkpoint).toBe('each-step');
   expect(removeNewer(plan, 1)).toEqual(planOf('a b>a', { shared: 'a b' }));
   expect(removeNewer(plan, 2)).toBe(plan);
+});
+
+test('the first VM of a run begins with a checkpoint only if its workflow knows how', () => {
+  expect([2, 3, 4].map(mayBeginWithCheckpoint)).toEqual([false, true, true]);
 });

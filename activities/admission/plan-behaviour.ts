@@ -42,6 +42,14 @@ export function removeNewer(plan: Plan, behaviour: number): Plan {
   return { ...plan, scopes: plan.scopes.map(({ checkpoint: _saved, ...scope }) => scope) };
 }
 
+/** The behaviour that gives some stages of a scope, and starts its first VM from a checkpoint. */
+const BEGINS_WITH_GIVEN = 3;
+
+/** An earlier workflow would run the other stages in a VM without the files of the given ones. */
+export function mayBeginWithCheckpoint(behaviour: number): boolean {
+  return behaviour >= BEGINS_WITH_GIVEN;
+}
+
 /** @throws CodedError `admit/invalid` */
 export function refuseNewer({ stages }: Plan, behaviour: number, needs = NEEDS): void {
   for (const { behaviour: needed, what, isNeeded } of needs) {
