@@ -126,7 +126,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         usage: 'retry RUN',
         summary: 'run the stages again that did not succeed, in a new run',
         about:
-          'Start a new run of the same spec: it reuses the outputs of the stages that succeeded in an earlier run, and runs the others. Stages that share a VM run again together.',
+          'Start a new run of the same spec: it reuses the outputs of the stages that succeeded in an earlier run, and runs the others. Stages that share a VM run again together, unless the VM was saved after each step.',
         load: () => import('./commands/start/retry.ts'),
       },
       {

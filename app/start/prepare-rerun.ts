@@ -1,12 +1,19 @@
 /** Retries and forks: runs that use the results of an earlier run. */
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import type { SourceRecord } from '../../client/runs/client-record.ts';
-import { findDifferingBefore, type EarlierRun, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
+import {
+  findDifferingBefore,
+  type EarlierRun,
+  type Reuse,
+  reuseOf,
+  type SavedVm,
+} from '../../domain/pipeline/reuse.ts';
 import { findMocksToRepeat, type MockRequest } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages } from '../../domain/plan-rules/mock-agents.ts';
 import { withLimits } from '../../domain/plan-rules/agent-limits.ts';
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
+import { isSavedEachStep } from '../../domain/plan/scope.ts';
 import type { ContinueRequest, RunOrigin } from '../../domain/run/origin.ts';
 import { findNearest } from '../../domain/language/text/suggest.ts';
 import { AppError, createUsageError } from '../app-error.ts';
@@ -22,6 +29,7 @@ import { formatRunId, renderCommand } from '../runs/run-id.ts';
 import { type LimitOptions, limitPlan } from './run-limits.ts';
 import type { ImagePlaces } from './plan-images.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
+import { readStepCheckpoints } from '../../store/step-checkpoints.ts';
 
 export interface RerunRequest {
   /** The earlier run, as a person names it: an id, the beginning of an id, or `latest`. */
@@ -72,7 +80,8 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
   };
   // The input is read when the run starts, and admission compares it. Until then a new input counts as a different one.
   const input: unknown = hasInput ? { kind: 'given' } : earlier.input;
-  const reuse = reuseIn(origin, { plan: compiled.plan, input }, earlier);
+  const saved = readSavedVms(earlier, context);
+  const reuse = reuseIn(origin, { plan: compiled.plan, input }, { ...earlier, saved });
   const continued =
     continueRequest === null
       ? null
@@ -80,6 +89,16 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
   const plan = continued === null ? compiled.plan : withLimits(compiled.plan, continued.changed);
   const isSamePlan = file === null && params === null && limits.timeout === undefined && limits.deadline === undefined;
   return { compiled, plan, origin, reuse, continued, isSamePlan };
+}
+
+/** Returns the checkpoints of the run that are on this host. Admission reads them again. */
+function readSavedVms({ runId, plan }: RecordedRun, { env }: Machine): ReadonlyMap<string, SavedVm> {
+  const problem = `run ${formatRunId(runId)} keeps no checkpoint of its VM on this host`;
+  return new Map(
+    plan.scopes
+      .filter(isSavedEachStep)
+      .map(({ id }) => [id, { checkpoints: readStepCheckpoints(env.stateDir, runId, id), problem }]),
+  );
 }
 
 /** @throws AppError when the run has not ended, or was never admitted */

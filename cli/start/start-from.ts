@@ -2,6 +2,7 @@
 import { createUsageError } from '../../app/app-error.ts';
 import { continueRequest, type ContinueOptions } from '../../app/start/continue-run.ts';
 import { prepareRerun } from '../../app/start/prepare-rerun.ts';
+import { listSettled } from '../../domain/pipeline/reuse.ts';
 import type { CliContext } from '../context.ts';
 import type { ExitCode } from '../exit-code.ts';
 import { renderContinued } from '../render/runs/continued.ts';
@@ -38,7 +39,7 @@ export async function startFrom(
     },
     context,
   );
-  const taken = await resolveRunOptions(compiled.plan, options, context, new Set(reuse.given.keys()));
+  const taken = await resolveRunOptions(compiled.plan, options, context, listSettled(compiled.plan, reuse));
   if (!json) {
     const { style } = context.stderr;
     const lines = [

@@ -31,6 +31,10 @@ workflow:
     - { name: first, run: { program: echo, args: [hello] } }
     - { name: last, depends_on: [first], run: { program: "false" } }
 `;
+const SAVED = SHARED.replace('name: shared', 'name: saved').replace(
+  'workflow:\n',
+  'workflow:\n  checkpoint: each-step\n',
+);
 const SECRETS = `
 kind: pipeline
 name: secrets
@@ -62,6 +66,7 @@ beforeAll(() => {
   writeFileSync(join(dir, 'shop.yaml'), specOf('A-Z'));
   writeFileSync(join(dir, 'other.yaml'), specOf('b-za'));
   writeFileSync(join(dir, 'shared.yaml'), SHARED);
+  writeFileSync(join(dir, 'saved.yaml'), SAVED);
   writeFileSync(join(dir, 'secrets.yaml'), SECRETS);
   writeFileSync(join(dir, 'ask.yaml'), ASK);
 });
@@ -102,6 +107,35 @@ test('a run that fails says what failed, where, how to retry it, and where all o
   expect(failed.stderr).toContain('  voidbox retry shop-1\n');
   expect(failed.stderr).toContain(`All of it: ${join(dir, 'state', 'runs', 'shop-1')}\n`);
   expect(failed.stderr).toContain("│ cat: can't open '/none'");
+}, 120_000);
+
+test('a retry of a workflow that was saved after each step takes over the steps of its shared VM', async () => {
+  expect((await voidbox('run', 'saved.yaml', '--run-id', 'saved-1')).code).toBe(1);
+  const retried = await voidbox('retry', 'saved-1', '--run-id', 'saved-2');
+  expect(retried.code, retried.stderr).toBe(1);
+  expect(retried.stderr).toContain(
+    'retry of saved-1:\n  taken over: first\n  a VM starts from the checkpoint after first\n  runs again: last, which failed\n',
+  );
+  const { stages } = await statusOf('saved-2');
+  expect(stages).toMatchObject([
+    { id: 'first', state: 'succeeded', givenBy: 'saved-1', attempt: 0 },
+    { id: 'last', state: 'failed', attempt: 1 },
+  ]);
+  rmSync(join(dir, 'state/runs/saved-1/checkpoints'), { recursive: true });
+  const whole = await voidbox('retry', 'saved-1', '--run-id', 'saved-3', '--detach', '--json');
+  expect(JSON.parse(whole.stdout), whole.stderr).toMatchObject({
+    given: [],
+    again: [
+      {
+        stage: 'first',
+        because: 'shares-vm',
+        of: 'last',
+        unsaved: 'run saved-1 keeps no checkpoint of its VM on this host',
+      },
+      { stage: 'last', because: 'ended', unsaved: null },
+    ],
+    checkpoints: [],
+  });
 }, 120_000);
 
 test('a retry says what it takes over and what runs again, and runs that', async () => {
