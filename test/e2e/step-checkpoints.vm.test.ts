@@ -1,5 +1,5 @@
-/** The VM of a workflow that is saved after each step is killed: only later steps run again. */
-import { existsSync } from 'node:fs';
+/** The VM of a workflow that is saved after each step is killed, or its run is retried: only later steps run again. */
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { Rig } from './rig.ts';
@@ -46,7 +46,7 @@ test('the VM is killed in the fifth of six steps: only the fifth runs again', as
   expect(await rig.output('saved', 'f')).toBe('a\nb\nc\nd\ne\nf\n');
   const ready = (await rig.events('saved')).flatMap(({ body }) => (body.type === 'vm-ready' ? [body] : []));
   expect(ready).toMatchObject([{ generation: 0 }, { generation: 1, resumedAfter: 'd' }]);
-  expect(existsSync(join(rig.stateDir, 'runs/saved/checkpoints'))).toBe(false);
+  expect(existsSync(join(rig.stateDir, 'runs/saved/checkpoints/.ended'))).toBe(true);
 });
 
 test('worker, keeper and VM are killed in the fifth step: the next worker repeats only the fifth', async () => {
@@ -58,4 +58,47 @@ test('worker, keeper and VM are killed in the fifth step: the next worker repeat
   expect((await rig.finish('both')).outcome.state).toBe('succeeded');
   expect(await startsOf(rig, 'both')).toEqual([...ONCE, 'e 1', 'e 2', 'f 1']);
   expect(await rig.output('both', 'f')).toBe('a\nb\nc\nd\ne\nf\n');
+});
+
+/** Six steps that each add a line to files outside of the workspace; the fifth fails unless `ok` is `yes`. */
+const failing = (third = 'c'): string => `api_version: v1
+kind: workflow
+name: bad
+params: { ok: "no" }
+sandbox: { memory_mb: 256 }
+workflow:
+  checkpoint: each-step
+  steps:
+${['a', 'b', 'c', 'd', 'e', 'f']
+  .map((step, index, steps) => {
+    const after = index === 0 ? '' : `, depends_on: [${steps[index - 1]!}]`;
+    const line = step === 'c' ? third : step;
+    const work = `echo ${line} >> /tmp/steps; echo ${line} >> $HOME/steps; cat /tmp/steps; cmp /tmp/steps $HOME/steps`;
+    const check = step === 'e' ? `; test "\${{ params.ok }}" = yes` : '';
+    return `    - { name: ${step}${after}, run: { program: sh, args: [-c, '${work}${check}'] } }`;
+  })
+  .join('\n')}
+`;
+
+test('a retry and a fork of a run whose fifth of six steps failed begin with its checkpoints', async () => {
+  const rig = theRig();
+  const spec = rig.spec('bad.yaml', failing());
+  expect((await rig.cli('run', spec, '--run-id', 'bad')).code).toBe(1);
+  expect(await startsOf(rig, 'bad')).toEqual([...ONCE, 'e 1']);
+
+  const retried = await rig.cli('retry', 'bad', '--from', 'e', '--param', 'ok=yes', '--run-id', 'good');
+  expect([retried.code, retried.stdout], retried.stderr).toEqual([0, 'a\nb\nc\nd\ne\nf\n']);
+  expect(retried.stderr).toContain('  taken over: a, b, c, d\n  a VM starts from the checkpoint after d\n');
+  expect(await startsOf(rig, 'good')).toEqual(['e 1', 'f 1']);
+
+  const other = rig.spec('other.yaml', failing('changed'));
+  const forked = await rig.cli('fork', 'bad', other, '--param', 'ok=yes', '--run-id', 'forked');
+  expect([forked.code, forked.stdout], forked.stderr).toEqual([0, 'a\nb\nchanged\nd\ne\nf\n']);
+  expect(await startsOf(rig, 'forked')).toEqual(['c 1', 'd 1', 'e 1', 'f 1']);
+
+  rmSync(join(rig.stateDir, 'runs/bad/checkpoints'), { recursive: true });
+  const whole = await rig.cli('retry', 'bad', '--from', 'e', '--param', 'ok=yes', '--run-id', 'whole');
+  expect([whole.code, whole.stdout], whole.stderr).toEqual([0, 'a\nb\nc\nd\ne\nf\n']);
+  expect(whole.stderr).toContain('(run bad keeps no checkpoint of its VM on this host)');
+  expect(await startsOf(rig, 'whole')).toEqual([...ONCE, 'e 1', 'f 1']);
 });

@@ -117,6 +117,8 @@ export const PATHS: Readonly<Record<string, Path>> = {
   'a retry': { histories: ['origin-retried'] },
   'a retry that runs nothing': { histories: ['origin-all-given'] },
   'a retry, continued by another worker': { histories: ['origin-retried-worker-change'] },
+  'a retry whose first VM begins with a checkpoint': { histories: ['origin-saved', 'origin-saved-lost'] },
+  'a retry whose first VM does not hold the work that is given': { histories: ['origin-saved-empty'] },
   'a fork': { histories: ['origin-forked'] },
   'a retry of an unknown run': { histories: ['origin-unknown'] },
   'boots as markers': { histories: ['boots'] },
