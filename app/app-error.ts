@@ -14,8 +14,8 @@ export class AppError extends Error {
   /** The repair; shown on lines of its own. */
   readonly remedy: string | null;
 
-  constructor(fault: Fault, code: AnyErrorCode, message: string, remedy: string | null = null) {
-    super(message);
+  constructor(fault: Fault, code: AnyErrorCode, message: string, remedy: string | null = null, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
     this.name = 'AppError';
     this.fault = fault;
     this.code = code;

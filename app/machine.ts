@@ -1,3 +1,4 @@
+import type { ServerLink } from '../client/temporal/server-link.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/stores.ts';
 
@@ -13,6 +14,11 @@ export interface Machine {
   /** The stores of runs: opened at the first call, the same at each later call. */
   stores(): Promise<Stores>;
   now(): Date;
+  /**
+   * The connection of a process that belongs to the embedded stack; null while the server of the stack does not answer.
+   * Absent: the process is a command, which may start the stack and restart it.
+   */
+  stackLink?(): Promise<ServerLink | null>;
   /**
    * Warns the person of a problem that limits the answer, such as a server that does not respond. One line, already
    * sanitized.

@@ -3,6 +3,7 @@ import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { RunView } from '../../store/run-view.ts';
 import type { Machine } from '../machine.ts';
+import { openRunsLink } from '../server-link.ts';
 import { readWhatIsThere } from './run-lookup.ts';
 
 /**
@@ -42,9 +43,9 @@ function isRefusal(error: unknown): boolean {
 const links = new WeakMap<Machine, Promise<ServerLink | null>>();
 
 async function linkOf(context: Machine): Promise<ServerLink | null> {
-  // Loaded here, so that commands show ended runs without the Temporal SDK.
-  const { openServerLink } = await import('../../client/temporal/server-link.ts');
-  const link = links.get(context) ?? openServerLink(context, { start: false });
+  // The stack of such a process may get another address.
+  if (context.stackLink !== undefined) return await context.stackLink();
+  const link = links.get(context) ?? openRunsLink(context, { start: false });
   links.set(context, link);
   return await link;
 }

@@ -1,8 +1,11 @@
 import { readHostId } from '../../client/vms/this-host.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { quoteRunId } from '../../domain/run/run-id.ts';
+import { isRunId, quoteRunId } from '../../domain/run/run-id.ts';
+import { openRunsLink } from '../server-link.ts';
+import { formatRunId } from './run-id.ts';
 import { findRunId } from './run-lookup.ts';
+import { shorten } from '../../domain/units/quote.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /**
@@ -41,6 +44,21 @@ export async function findRunOrElsewhere(text: string, context: Machine): Promis
 }
 
 /**
+ * Like `findRunOrElsewhere`, for a caller that knows the whole id. `latest` and the beginning of an id name no run here.
+ * @throws AppError `api/no-run` when neither the store nor Temporal knows it
+ */
+export async function findExactRun(runId: string, context: Machine): Promise<string | RunElsewhere> {
+  if (await (await context.stores()).index.has(runId)) return runId;
+  const elsewhere = isRunId(runId) ? await askTemporal(runId, context) : null;
+  if (elsewhere === null) throw createNoRunError(runId);
+  return elsewhere;
+}
+
+export function createNoRunError(runId: string): AppError {
+  return new AppError('usage', 'api/no-run', `there is no run \`${shorten(formatRunId(runId))}\``);
+}
+
+/**
  * Like `findRunOrElsewhere`, for a command that needs the run's data.
  * @throws AppError that names the host with the data, or says that it is gone
  */
@@ -76,11 +94,10 @@ export async function findRunHere(
 }
 
 async function askTemporal(runId: string, context: Machine): Promise<RunElsewhere | null> {
-  const { openServerLink } = await import('../../client/temporal/server-link.ts');
   const { describeRun } = await import('../../client/runs/runs.ts');
   const { readHostOfRun } = await import('../../client/runs/run-host.ts');
   const { describeMissingWorker } = await import('./missing-worker.ts');
-  const link = await openServerLink(context, { start: false });
+  const link = await openRunsLink(context, { start: false });
   if (link === null) return null;
   const { state } = await link.briefly((client) => describeRun(client, runId));
   if (state === 'missing') return null;

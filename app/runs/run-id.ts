@@ -37,7 +37,7 @@ export function findCommonRunId(runIds: readonly (string | null)[]): string {
 }
 
 /** The word of the command line for the last started run. */
-const LATEST = 'latest';
+export const LATEST = 'latest';
 
 /** @throws AppError for an id that commands would read as another run */
 export function refuseReservedRunId(runId: string): void {

@@ -82,15 +82,17 @@ const KINDS = [CLAUDE, CODEX];
  * Returns values for variables that are not set, and replacements for variables that are set to a whole login. Each
  * value has its expiry next to it (`loginEndKey`), if the expiry is known.
  * @param stages  those that are to run
+ * @param lent  the variables that the run may read; by default those of this process
  * @throws AppError `host/login-expires`, `host/login-invalid`
  */
 export function readLogins(
   stages: Plan['stages'],
   { env, now }: Pick<Machine, 'env' | 'now'>,
+  lent: Env['variables'] = env.variables,
 ): Readonly<Record<string, string>> {
   const taken: Record<string, string> = createMapping();
   for (const stage of stages.toSorted((a, b) => b.timeoutMs - a.timeoutMs)) {
-    for (const [variable, login, kind] of loginsOf(stage, env)) {
+    for (const [variable, login, kind] of loginsOf(stage, env, lent)) {
       if (taken[variable] !== undefined) continue;
       requireLoginTime(login, kind, stage, now().getTime());
       taken[variable] = login.value;
@@ -123,7 +125,11 @@ export function loginCommandsFor(variables: readonly string[]): readonly string[
 }
 
 /** Returns the login of a stage's agent, by the variable of the host. */
-function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variable: string, Login, LoginKind])[] {
+function loginsOf(
+  { id, work }: StagePlan,
+  env: Env,
+  lent: Env['variables'],
+): readonly (readonly [variable: string, Login, LoginKind])[] {
   const agent = answeringOf(work);
   const kind = KINDS.find(({ provider }) => provider === agent?.llm?.provider);
   if (agent === null || kind === undefined) return [];
@@ -132,7 +138,7 @@ function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variab
   return read.flatMap(({ name, value }) => {
     if (value.kind !== 'from-host' || name !== kind.variable) return [];
     const { fromHost } = value;
-    const set = env.variables[fromHost];
+    const set = lent[fromHost];
     // A plain token is passed on unchanged.
     if (set !== undefined && (!isFile || set === '')) return [];
     const found = set === undefined ? (fromHost === kind.variable ? readFile(kind, env) : null) : kind.read(set);

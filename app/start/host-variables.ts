@@ -34,13 +34,19 @@ export function refuseUndecodable(names: readonly string[], { undecodable }: Mac
  * The values of variables and logins of this machine that the plan names. On your own server the worker may have the rest;
  * admission demands it.
  * @param given  stages whose outputs the run takes from an earlier run, so it does not need their values
+ * @param lent  the variables that the run may read; by default those of this process
  * @throws AppError for variables that are not set, or whose bytes are not text
  */
-export function selectHostVariables(plan: Plan, given: ReadonlySet<string>, context: Machine): Record<string, string> {
+export function selectHostVariables(
+  plan: Plan,
+  given: ReadonlySet<string>,
+  context: Machine,
+  lent: Machine['env']['variables'] = context.env.variables,
+): Record<string, string> {
   const { env } = context;
   const ownOf = ownStageOf(plan);
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
-  const values = { ...env.variables, ...readLogins(left, context) };
+  const values = { ...lent, ...readLogins(left, context, lent) };
   const demanded = env.temporalConfigured ? [] : demandedVariablesOf(left);
   const missing = demanded.filter(({ name }) => valueAt(values, name) === undefined);
   if (missing.length > 0) {
@@ -50,10 +56,12 @@ export function selectHostVariables(plan: Plan, given: ReadonlySet<string>, cont
     throw createEnvironmentError(
       'host/variable-missing',
       `the spec reads ${names} from the environment, where ${missing.length === 1 ? 'it is' : 'they are'} not set`,
-      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${otherwise}${remedyOfAgents(left)}`,
+      lent !== env.variables
+        ? `Add ${missing.length === 1 ? 'it' : 'them'} to \`variables\` of the request`
+        : `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${otherwise}${remedyOfAgents(left)}`,
     );
   }
-  refuseUndecodable(plan.hostVariables, env);
+  if (lent === env.variables) refuseUndecodable(plan.hostVariables, env);
   return createMapping(
     [...plan.hostVariables, ...plan.hostVariables.map(loginEndKey)].flatMap((name) => {
       const value = valueAt(values, name);

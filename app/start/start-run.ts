@@ -3,10 +3,10 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../../activities/contract.ts';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
-import { rememberSkillPaths } from '../../client/embedded/skill-paths.ts';
+import { isKnownEntry, rememberSkillPaths, skillPaths } from '../../client/embedded/skill-paths.ts';
 import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
 import { describeRun, RunExistsError, startRun as startWorkflow } from '../../client/runs/runs.ts';
-import { openServerLink, type ServerLink } from '../../client/temporal/server-link.ts';
+import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { openStateFolder } from '../../client/vms/state-folder.ts';
 import { readHostId } from '../../client/vms/this-host.ts';
 import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
@@ -15,13 +15,15 @@ import { skillOf } from '../../domain/plan/work.ts';
 import { listMockedStages, type MockRequest } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages } from '../../domain/plan-rules/mock-agents.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 import { describeOrigin, type RunOrigin } from '../../domain/run/origin.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
 import { entryNamed } from '../../skill-kit/bundle/find-entry.ts';
 import type { Stores } from '../../store/stores.ts';
-import { createUsageError } from '../app-error.ts';
+import { AppError, createEnvironmentError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
+import { openRunsLink } from '../server-link.ts';
 import { loginsTaken } from './agent-logins.ts';
 import type { ContinuedPlan } from './continue-run.ts';
 import { passVariables } from './hand-over.ts';
@@ -130,13 +132,14 @@ export async function startRun(
       if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
         await resolveHostPieces(env, { install: true, onProgress });
       await resolveOptionalPieces(env, extrasOf(plan), { install: true, onProgress });
-      rememberSkillPaths(env.stateDir, skillEntriesOf(plan), 'add');
+      loadSkills(plan, context);
     }
     await makeDisks(images, env, onProgress);
     for (const { owner, file } of loginsTaken(hostVariables, env))
       onProgress(`agents use the login of ${owner} on this machine (${file}), without its refresh token`);
-    const link = await openServerLink(context, { start: true, onProgress });
-    if (link === null) throw new Error('the embedded stack was not started');
+    const link = await openRunsLink(context, { start: true, onProgress });
+    if (link === null)
+      throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
     // The worker of an existing run may not have read its variables yet, and ours must not overwrite them.
     if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing')
       throw new RunExistsError(runId);
@@ -153,7 +156,7 @@ export async function startRun(
     );
     return link;
   } catch (error) {
-    if (error instanceof RunExistsError) throw createUsageError(error.message);
+    if (error instanceof RunExistsError) throw new AppError('usage', 'cli/usage', error.message, null, error);
     await stores.records.drop(runId, INPUT_RECORD);
     await stores.records.drop(runId, SOURCE_RECORD);
     throw error;
@@ -180,6 +183,23 @@ function readsHostFolders({ scopes, stages }: Plan): boolean {
 function skillEntriesOf({ stages }: Plan): readonly string[] {
   const paths = stages.flatMap(({ work }) => skillOf(work)?.source.path ?? []);
   return [...new Set(paths.map(entryNamed))];
+}
+
+/**
+ * Adds the step machines of the plan to those that the embedded worker loads. With further ones the stack restarts.
+ * @throws AppError in a process of the stack, which would end with the restart
+ */
+function loadSkills(plan: Plan, { env, stackLink }: Machine): void {
+  const entries = skillEntriesOf(plan);
+  if (stackLink === undefined) return rememberSkillPaths(env.stateDir, entries, 'add');
+  const missing = entries.filter((entry) => !isKnownEntry(env.stateDir, entry));
+  if (missing.length === 0) return;
+  const folders = [...skillPaths(env.stateDir), ...missing].map(quoteArgument).join(' ');
+  throw createEnvironmentError(
+    'api/skill-not-loaded',
+    `the embedded stack has not loaded ${missing.length === 1 ? 'the step machine' : 'the step machines'} ${missing.join(', ')}`,
+    `Load it: voidbox up --skills ${folders}`,
+  );
 }
 
 function summaryOf(plan: Plan, from: StartFrom | null): string {

@@ -4,13 +4,12 @@ import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { createUsageError } from '../../app/app-error.ts';
+import { readUpTo } from '../../app/runs/result-text.ts';
 import type { CliContext } from '../context.ts';
 import { sanitize } from '../../domain/security/sanitize.ts';
 
 /** More than this is not for reading on a terminal. */
 const TERMINAL_BYTES = 64 * 1024;
-/** The largest text result that `--json` contains as text. */
-export const JSON_TEXT_BYTES = 1024 * 1024;
 
 /**
  * Writes a result to standard output: as it is into a pipe or a file, made safe and cut on a terminal.
@@ -42,19 +41,6 @@ export async function printBytes(
     await context.stderr.write(`… ${formatBytes(sizeBytes - TERMINAL_BYTES)} more. All of it: ${hint}\n`);
 }
 
-/** The result as text, for `--json`; null when it is larger than 1 MiB or is not UTF-8. */
-export async function resultText(ref: DataRef, artifacts: ArtifactStore): Promise<string | null> {
-  if (ref.sizeBytes > JSON_TEXT_BYTES) return null;
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(
-      await readUpTo(artifacts.open(ref), JSON_TEXT_BYTES),
-    );
-  } catch (error) {
-    if (error instanceof TypeError) return null;
-    throw error;
-  }
-}
-
 /** @throws AppError when the file cannot be written */
 export async function saveResult(
   ref: DataRef,
@@ -71,15 +57,4 @@ export async function saveResult(
   } finally {
     await handle.close();
   }
-}
-
-async function readUpTo(bytes: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of bytes) {
-    chunks.push(chunk.subarray(0, maxBytes - size));
-    size += chunk.byteLength;
-    if (size >= maxBytes) break;
-  }
-  return Buffer.concat(chunks);
 }

@@ -13,11 +13,12 @@ export type Retry = 'temporal' | 'new-vm' | 'never';
  * - `outcome`: a stage ended in a way that the plan foresees; the run machine decides about the consequences.
  * - `world`: something outside broke.
  * - `command`: a command of the command line could not do what was typed.
+ * - `request`: the HTTP API could not do what was requested.
  *
  * `retry` is the only place that sets which program tries again.
  */
 export interface ErrorCodeInfo {
-  readonly kind: 'author' | 'outcome' | 'world' | 'command';
+  readonly kind: 'author' | 'outcome' | 'world' | 'command' | 'request';
   readonly retry: Retry;
   readonly summary: string;
   readonly remedy: string;

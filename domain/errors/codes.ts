@@ -1,4 +1,5 @@
 import { AGENT_CODES } from './agent-codes.ts';
+import { API_CODES } from './api-codes.ts';
 import { CLI_CODES } from './cli-codes.ts';
 import type { ErrorCodeInfo } from './code-info.ts';
 import { SPEC_CODES } from './spec-codes.ts';
@@ -614,6 +615,7 @@ export const ERROR_CODES = {
     remedy: 'Pass large data as files, such as named outputs or mounts.',
   },
   ...CLI_CODES,
+  ...API_CODES,
 } as const satisfies Record<string, ErrorCodeInfo>;
 
 export type ErrorCode = keyof typeof ERROR_CODES;

@@ -23,6 +23,11 @@ const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: st
     title: 'Errors of the command line',
     text: 'A command failed; no run ends with one of these. Exit code 2: the caller can fix it; 3: the machine or the server lacks something; 1: a bug.',
   },
+  {
+    kind: 'request',
+    title: 'Errors of the HTTP API',
+    text: 'The API refused a request; no run ends with one of these.',
+  },
 ];
 
 const AGAIN: Readonly<Record<Retry, string>> = {

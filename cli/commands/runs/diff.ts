@@ -3,7 +3,7 @@ import type { DataRef } from '../../../domain/plan/plan.ts';
 import { defineCommand } from '../../command.ts';
 import { compareRuns } from '../../../app/runs/diff-runs.ts';
 import { EXIT } from '../../exit-code.ts';
-import { resultText } from '../../runs/print-result.ts';
+import { resultText } from '../../../app/runs/result-text.ts';
 import { readRecordedRun } from '../../../app/runs/recorded-run.ts';
 import { renderRunDiff } from '../../render/runs/run-diff.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';

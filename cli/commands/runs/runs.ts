@@ -1,8 +1,8 @@
 import { Option } from 'commander';
-import type { IndexedRun, RunPosition } from '../../../activities/ports/run-index.ts';
+import type { RunPosition } from '../../../activities/ports/run-index.ts';
 import { readDiskRoom } from '../../../store/disk-room.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
-import { emptyView, type RunView, withDamage } from '../../../store/run-view.ts';
+import type { RunView } from '../../../store/run-view.ts';
 import type { AskingRuns } from '../../../client/runs/asking-runs.ts';
 import type { WaitingAdmissions } from '../../../client/runs/waiting-admissions.ts';
 import { parseSinceTime } from '../../runs/log-filter.ts';
@@ -11,8 +11,9 @@ import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
 import { explainUnknownAdmissions, explainStalledRuns } from '../../runs/open-runs.ts';
-import { repairRuns, readRepairedViews } from '../../../app/runs/repair-runs.ts';
-import { toRunJson } from '../../render/runs/run-json.ts';
+import { readViewsOf } from '../../../app/runs/list-runs.ts';
+import { repairRuns } from '../../../app/runs/repair-runs.ts';
+import { toRunJson } from '../../../app/json/run-json.ts';
 import { describeRoom, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderRuns } from '../../render/runs/runs-table.ts';
 import { renderWaitingAdmissions, toAdmittingJson } from '../../render/runs/waiting-admissions.ts';
@@ -175,21 +176,9 @@ async function select(
       ...(before === null ? {} : { before }),
       limit: Math.min(enough, MOST_PER_PAGE),
     });
-    const views = await viewsOf(page.runs, context);
+    const views = await readViewsOf(page.runs, context);
     chosen.push(...views.filter(isWanted));
     before = page.next;
   } while (before !== null && chosen.length < enough);
   return { views: chosen.slice(0, enough - 1), hasMore: chosen.length >= enough };
-}
-
-async function viewsOf(runs: readonly IndexedRun[], context: CliContext): Promise<readonly RunView[]> {
-  const views = await readRepairedViews(
-    runs.flatMap(({ runId }) => (runId === null ? [] : [runId])),
-    context,
-  );
-  const next = views.values();
-  return runs.map(({ runId, label, problem }) => {
-    const view = runId === null ? undefined : next.next().value;
-    return view ?? withDamage(emptyView(label), problem ?? '');
-  });
 }

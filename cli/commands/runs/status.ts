@@ -5,7 +5,7 @@ import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
 import { explainStalledRuns } from '../../runs/open-runs.ts';
 import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
-import { toRunJson, withStageFacts } from '../../render/runs/run-json.ts';
+import { toRunJson, withStageFacts } from '../../../app/json/run-json.ts';
 import { describeDisk, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderStatus } from '../../render/runs/status.ts';
 import { formatRunId } from '../../../app/runs/run-id.ts';

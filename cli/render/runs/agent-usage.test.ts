@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { run, stage, START_MS } from '../../../test/rig/runs/run-view.ts';
-import { toRunJson } from './run-json.ts';
+import { toRunJson } from '../../../app/json/run-json.ts';
 import { renderStatus } from './status.ts';
 import { PLAIN } from '../text/style.ts';
 

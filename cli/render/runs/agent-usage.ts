@@ -1,31 +1,9 @@
 /** Renders the tokens and the cost of agents, for a stage and for a run. */
+import { type AgentTotals, agentTotals } from '../../../app/json/agent-totals.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { RunView, StageView } from '../../../store/run-view.ts';
 
-export interface AgentTotals {
-  readonly inputTokens: number;
-  readonly outputTokens: number;
-  /** Null: no stream reports a cost. */
-  readonly costUsd: number | null;
-  /** An agent was interrupted before its stream reported its whole usage, so the figures are minimums. */
-  readonly isIncomplete: boolean;
-}
-
 const MOST_NAMES = 8;
-
-/** Sums the usage of all agents; null if no agent has reported usage. */
-export function agentTotals({ stages }: Pick<RunView, 'stages'>): AgentTotals | null {
-  const used = stages.map(({ usage }) => usage).filter(({ turns }) => turns !== undefined);
-  if (used.length === 0) return null;
-  const sum = (name: string): number => used.reduce((total, usage) => total + (usage[name] ?? 0), 0);
-  const isPriced = used.some(({ costUsd }) => costUsd !== undefined);
-  return {
-    inputTokens: sum('inputTokens'),
-    outputTokens: sum('outputTokens'),
-    costUsd: isPriced ? sum('costUsd') : null,
-    isIncomplete: sum('partlyCounted') > 0,
-  };
-}
 
 /** `12,345 in, 678 out · $0.0123`; `at least …` or `unknown` for an agent that was cut off. */
 export function renderTotals({

@@ -12,7 +12,7 @@ import {
 } from '../../../store/run-view.ts';
 import { renderBudget } from './budget.ts';
 import { renderPlanGraph } from '../spec/plan-graph.ts';
-import { toRunJson, withStageFacts } from './run-json.ts';
+import { toRunJson, withStageFacts } from '../../../app/json/run-json.ts';
 import { renderStatus } from './status.ts';
 import { PLAIN } from '../text/style.ts';
 

@@ -1,14 +1,8 @@
 /** Renders the result of a cancel. */
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
+import type { CancelFact } from '../../../app/runs/cancel-run.ts';
 import { formatRunId } from '../../../app/runs/run-id.ts';
-
-export interface CancelFact {
-  readonly runId: string;
-  /** `cancelling`: it has not ended yet. */
-  readonly state: string;
-  readonly wasRunning: boolean;
-}
 
 /** @param last  its stages with `finally`, which a first cancel lets run */
 export function renderCancel(

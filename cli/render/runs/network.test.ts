@@ -6,7 +6,7 @@ import { project } from '../../../store/projection.ts';
 import { createEventPrinter } from './event-lines.ts';
 import { renderNetworkLine } from './network.ts';
 import { renderFailures, renderRunEnd } from './run-end.ts';
-import { toRunJson } from './run-json.ts';
+import { toRunJson } from '../../../app/json/run-json.ts';
 import { renderStatus } from './status.ts';
 import { PLAIN } from '../text/style.ts';
 

@@ -1,9 +1,10 @@
-import type { ApprovalField, DataRef, TimeoutAnswer } from '../../../domain/plan/plan.ts';
-import type { FieldValues } from '../../../domain/run/approval-answer.ts';
-import type { Question } from '../../../domain/run/event.ts';
-import type { RunOrigin } from '../../../domain/run/origin.ts';
-import type { StageFailure } from '../../../domain/run/stage-result.ts';
-import { listAgents } from '../../../store/item-agents.ts';
+import type { ApprovalField, DataRef, TimeoutAnswer } from '../../domain/plan/plan.ts';
+import type { FieldValues } from '../../domain/run/approval-answer.ts';
+import type { Question } from '../../domain/run/event.ts';
+import type { RunOrigin } from '../../domain/run/origin.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
+import { listAgents } from '../../store/item-agents.ts';
+import { sumNetwork } from '../../store/network-view.ts';
 import {
   type AnswerView,
   type ItemAgent,
@@ -12,11 +13,10 @@ import {
   type RunView,
   type StageView,
   startOfRun,
-} from '../../../store/run-view.ts';
-import { type AgentTotals, agentTotals } from './agent-usage.ts';
-import { type BudgetJson, budgetOfItem, budgetOfRun, budgetOfStage } from './budget.ts';
-import { networkOfRun } from './network.ts';
-import type { StageFacts } from '../../../app/runs/stage-facts.ts';
+} from '../../store/run-view.ts';
+import { type AgentTotals, agentTotals } from './agent-totals.ts';
+import { type BudgetJson, budgetOfItem, budgetOfRun, budgetOfStage } from './budget-json.ts';
+import type { StageFacts } from '../runs/stage-facts.ts';
 
 /** The `--json` form of a run. Stable: fields are added, never renamed or removed. */
 export interface RunJson {
@@ -257,7 +257,7 @@ function toStageJson(stage: StageView): StageJson {
 }
 
 function toNetworkJson(view: RunView): NetworkJson | null {
-  const totals = networkOfRun(view);
+  const totals = sumNetwork(view.vms.map(({ network }) => network));
   if (totals === null) return null;
   const refusals = totals.refusals.map(({ target, cause, reason, count }) => ({ target, cause, reason, count }));
   return { ...totals, refusals };

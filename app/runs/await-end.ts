@@ -1,0 +1,37 @@
+/** Reads a run, after its end or after a limit of time. */
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { RunView } from '../../store/run-view.ts';
+import { type RunJson, toRunJson } from '../json/run-json.ts';
+import type { Machine } from '../machine.ts';
+import { readRepairedViews } from './repair-runs.ts';
+import { resultText } from './result-text.ts';
+
+export interface RunResult {
+  readonly hasEnded: boolean;
+  /** As `voidbox result --json` prints it. */
+  readonly run: RunJson & { readonly outputText: string | null };
+}
+
+/**
+ * Waits for the end of a run, and returns the run with the text of its output. After `waitMs` it returns the run as it
+ * is.
+ */
+export async function awaitResult(
+  runId: string,
+  { waitMs, signal }: { readonly waitMs: number; readonly signal: AbortSignal },
+  context: Machine,
+): Promise<RunResult> {
+  const stores = await context.stores();
+  const isOpen = (await stores.events.find(runId, EVENT_ID.runFinished)) === null;
+  if (isOpen && waitMs > 0) await waitForEnd(runId, AbortSignal.any([signal, AbortSignal.timeout(waitMs)]), context);
+  const [view] = (await readRepairedViews([runId], context)) as readonly [RunView];
+  const output = view.outcome?.output ?? null;
+  const outputText = output === null ? null : await resultText(output, stores.artifacts);
+  return { hasEnded: view.outcome !== null, run: { ...toRunJson(view), outputText } };
+}
+
+async function waitForEnd(runId: string, signal: AbortSignal, context: Machine): Promise<void> {
+  const { reader } = await context.stores();
+  for await (const event of reader.follow(runId, 0, signal, { output: false }))
+    if (event.body.type === 'run-finished') return;
+}

@@ -1,0 +1,83 @@
+/** Asks a run to stop, and waits for its end. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
+import { createEnvironmentError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { openRunsLink } from '../server-link.ts';
+import { refuseCommandRun } from './command-run.ts';
+import { readRepairedViews } from './repair-runs.ts';
+import { isElsewhere, type RunElsewhere } from './run-elsewhere.ts';
+import { readWhatIsThere } from './run-lookup.ts';
+
+const POLL_MS = 200;
+
+/** The `--json` form of a cancel. Stable. */
+export interface CancelFact {
+  readonly runId: string;
+  /** `cancelling`: it has not ended yet. */
+  readonly state: string;
+  readonly wasRunning: boolean;
+}
+
+export interface CancelledRun {
+  readonly fact: CancelFact;
+  /** Its stages with `finally`, which a first cancel lets run. */
+  readonly last: readonly string[];
+}
+
+export interface CancelOptions {
+  /** How long the run's end is waited for before the caller leaves it to the worker. */
+  readonly waitMs: number;
+  readonly onProgress: (line: string) => void;
+}
+
+/**
+ * Cancels a run; the second cancel also ends its stages with `finally`.
+ * @throws AppError for the run of a command, and if no server answers
+ */
+export async function cancelFoundRun(
+  found: string | RunElsewhere,
+  { waitMs, onProgress }: CancelOptions,
+  context: Machine,
+): Promise<CancelledRun> {
+  const runId = isElsewhere(found) ? found.runId : found;
+  const conclude = (state: string, wasRunning: boolean, last: readonly string[] = []): CancelledRun => ({
+    fact: { runId, state, wasRunning },
+    last,
+  });
+  const before = isElsewhere(found) ? undefined : (await readRepairedViews([runId], context))[0];
+  if (before !== undefined && before.outcome !== null) return conclude(before.outcome.state, false);
+  if (isElsewhere(found) && found.state !== 'running') return conclude(found.state, false);
+  let last: readonly string[] = [];
+  if (!isElsewhere(found)) {
+    const { records } = await context.stores();
+    const admission = (await records.get(runId, 'admission').catch(() => null)) as AdmissionRecord | null | undefined;
+    refuseCommandRun(runId, admission, 'cancel');
+    last = admission?.plan?.stages.flatMap((stage) => (stage.finally === true ? [stage.id] : [])) ?? [];
+  }
+  const { cancelRunOrRest, describeRun } = await import('../../client/runs/runs.ts');
+  // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.
+  const link = await openRunsLink(context, { start: true, onProgress });
+  if (link === null) throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
+  const wasRunning = await link.briefly((client) => cancelRunOrRest(client, runId));
+  if (before?.damage !== undefined && before.damage !== null) {
+    // The events of a damaged run may lack the end, but the server knows it.
+    const { state } = await link.briefly((client) => describeRun(client, runId));
+    return conclude(wasRunning ? 'cancelling' : state, wasRunning);
+  }
+  if (isElsewhere(found)) return conclude('cancelling', true);
+  return conclude(await stateInTime(runId, waitMs, context), true, last);
+}
+
+async function stateInTime(runId: string, waitMs: number, context: Machine): Promise<string> {
+  const stores = await context.stores();
+  const until = Date.now() + waitMs;
+  while (Date.now() < until) {
+    const view = await readWhatIsThere(stores, runId);
+    if (view.outcome !== null) return view.outcome.state;
+    if (view.damage !== null) return 'cancelling';
+    await sleep(POLL_MS);
+  }
+  const [view] = await readRepairedViews([runId], context);
+  return view === undefined || view.outcome === null ? 'cancelling' : view.outcome.state;
+}

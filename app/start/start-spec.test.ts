@@ -1,0 +1,87 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { readEnvironment } from '../../setup/environment.ts';
+import type { Machine } from '../machine.ts';
+import { SpecRefusal, type SpecRequest, startSpec } from './start-spec.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'voidbox-start-spec-'));
+writeFileSync(join(dir, 'file'), '');
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+const CALLER: Machine = {
+  env: readEnvironment({
+    VOIDBOX_STATE_DIR: join(dir, 'state'),
+    SECRET_OF_THE_PROCESS: 'x',
+    VOIDBOX_LLM_PROVIDER: 'no such provider',
+  }),
+  cwd: '/',
+  readStdin: () => Promise.reject(new Error('nothing to read')),
+  confirm: () => Promise.reject(new Error('no person')),
+  stores: () => Promise.reject(new Error('the run would start')),
+  now: () => new Date(),
+  warn: () => Promise.resolve(),
+};
+
+const REQUEST: SpecRequest = {
+  spec: 'kind: workflow\nname: a\nworkflow: { steps: [{ name: a, run: ls }] }\n',
+  baseDir: dir,
+  params: {},
+  input: null,
+  runId: null,
+  mock: null,
+  variables: {},
+  allowMounts: [],
+};
+
+const start = (change: Partial<SpecRequest>): Promise<unknown> =>
+  startSpec({ ...REQUEST, ...change }, () => undefined, CALLER);
+
+test('a spec that compiles reaches the start, and no setting of the process changes it', async () => {
+  await expect(start({})).rejects.toThrow('the run would start');
+});
+
+test('a spec with mistakes is refused with all of them, under the name `spec`', async () => {
+  const refusal = await start({
+    spec: 'kind: workflow\nname: a\nworkflow: { steps: [{ name: a, rum: ls }] }\nx: 1\n',
+  }).catch((error: unknown) => error);
+  expect(refusal).toBeInstanceOf(SpecRefusal);
+  const { diagnostics, code } = refusal as SpecRefusal;
+  expect(code).toBe('spec/invalid');
+  expect(diagnostics.filter(({ severity }) => severity === 'error').length).toBeGreaterThan(0);
+  expect(new Set(diagnostics.map(({ file }) => file))).toEqual(new Set(['spec']));
+  expect(diagnostics.map(({ line }) => line)).toContain(3);
+});
+
+test('a spec gets no variable of the process, and the refusal names `variables`', async () => {
+  const spec =
+    'kind: workflow\nname: a\nworkflow: { steps: [{ name: a, run: ls, secrets: [SECRET_OF_THE_PROCESS] }] }\n';
+  await expect(start({ spec })).rejects.toMatchObject({
+    code: 'host/variable-missing',
+    remedy: expect.stringContaining('`variables` of the request'),
+  });
+  await expect(start({ spec, variables: { SECRET_OF_THE_PROCESS: 'y' } })).rejects.toThrow('the run would start');
+});
+
+test('a setting in the variables of the request is read', async () => {
+  await expect(start({ variables: { VOIDBOX_LLM_PROVIDER: 'none' } })).rejects.toMatchObject({
+    code: 'cli/variable-invalid',
+  });
+});
+
+test.each([
+  ['a relative folder', { baseDir: 'here' }, 'absolute'],
+  ['a folder that is missing', { baseDir: join(dir, 'none') }, 'does not exist'],
+  ['a file', { baseDir: join(dir, 'file') }, 'not a folder'],
+  ['a further folder that is relative', { allowMounts: ['x'] }, 'absolute'],
+  ['the id `..`', { runId: '..' }, 'no URL'],
+  ['the id `latest`', { runId: 'latest' }, 'last started'],
+  ['an id of 1,001 bytes', { runId: 'x'.repeat(1_001) }, '1001 bytes'],
+  ['an id with a lone surrogate', { runId: '\ud800' }, 'Unicode'],
+])('%s is refused', async (_what, change, reason) => {
+  await expect(start(change)).rejects.toMatchObject({
+    code: 'api/invalid-request',
+    message: expect.stringContaining(reason),
+  });
+});

@@ -1,0 +1,144 @@
+/** Starts a run from the text of a spec, for a caller without a command line. */
+import { statSync } from 'node:fs';
+import { isAbsolute } from 'node:path';
+import { createRunId } from '../../client/runs/new-id.ts';
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { MockRequest } from '../../domain/plan-rules/mocks.ts';
+import { runIdProblem } from '../../domain/run/run-id.ts';
+import { shorten } from '../../domain/units/quote.ts';
+import { AppError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { compileRun, type CompiledRun } from './compile-run.ts';
+import { readSettings } from './host-settings.ts';
+import { selectHostVariables } from './host-variables.ts';
+import { resolveFolders } from './plan-mounts.ts';
+import { LATEST } from '../runs/run-id.ts';
+import { startRun, waitUntilAdmitted } from './start-run.ts';
+
+/** The name of the spec in diagnostics. */
+const SPEC_NAME = 'spec';
+
+export interface SpecRequest {
+  /** YAML or JSON. */
+  readonly spec: string;
+  /** The absolute path of the folder where relative paths of the spec start; the run may mount it and folders below. */
+  readonly baseDir: string;
+  readonly params: Readonly<Record<string, string>>;
+  /** The text that the first stages get; null: none. */
+  readonly input: string | null;
+  /** Null: a generated id. */
+  readonly runId: string | null;
+  /** The stages that return their `mock`; null: none. */
+  readonly mock: MockRequest | null;
+  /** The only variables that the run may read. */
+  readonly variables: Readonly<Record<string, string>>;
+  /** Absolute paths of further folders that the run may mount. */
+  readonly allowMounts: readonly string[];
+}
+
+export interface StartedSpec {
+  readonly runId: string;
+  /** Warnings of the spec. */
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+/** A spec with mistakes, all of them. */
+export class SpecRefusal extends AppError {
+  readonly diagnostics: readonly Diagnostic[];
+
+  constructor(diagnostics: readonly Diagnostic[]) {
+    const mistakes = diagnostics.filter(({ severity }) => severity === 'error').length;
+    super('usage', 'spec/invalid', `the spec has ${mistakes === 1 ? 'a mistake' : `${mistakes} mistakes`}`);
+    this.name = 'SpecRefusal';
+    this.diagnostics = diagnostics;
+  }
+}
+
+/**
+ * Compiles a spec and starts it. The run gets the variables of the request, and none of this process.
+ * @param caller  its working folder and its standard input are not used
+ * @throws SpecRefusal, AppError
+ */
+export async function startSpec(
+  request: SpecRequest,
+  onProgress: (line: string) => void,
+  caller: Machine,
+): Promise<StartedSpec> {
+  const { spec, baseDir, runId: wanted, variables, input } = request;
+  requireFolder('baseDir', baseDir);
+  for (const folder of request.allowMounts) requireFolder('allowMounts', folder);
+  refuseRunId(wanted);
+  const allowMounts = resolveFolders(request.allowMounts, baseDir);
+  const context: Machine = { ...caller, cwd: baseDir, readStdin: () => Promise.resolve(Buffer.from(spec)) };
+  const { compiled, diagnostics } = await compile(request, allowMounts, context);
+  const { plan } = compiled;
+  const runId = wanted ?? createRunId(plan.name, context.now());
+  const link = await startRun(
+    {
+      ...compiled,
+      from: null,
+      runId,
+      hostVariables: selectHostVariables(plan, new Set(), context, variables),
+      allowMounts,
+      allowGit: [],
+      input: input === null ? null : Buffer.from(input),
+      mayAsk: false,
+    },
+    context,
+    onProgress,
+  );
+  await waitUntilAdmitted(runId, link, context);
+  return { runId, diagnostics };
+}
+
+async function compile(
+  { params, variables, mock }: SpecRequest,
+  allow: readonly string[],
+  context: Machine,
+): Promise<{ readonly compiled: CompiledRun; readonly diagnostics: readonly Diagnostic[] }> {
+  let diagnostics: readonly Diagnostic[] = [];
+  const options = {
+    params,
+    settings: readSettings({ env: { ...context.env, variables } }),
+    baseDir: context.cwd,
+    mode: null,
+    mock: () => mock,
+    mockAgents: false,
+    allow,
+    images: { given: {}, allow },
+    onNotice: (notice) => {
+      if (notice.kind !== 'diagnostics') return Promise.resolve();
+      diagnostics = notice.diagnostics.map((each) => (each.file === STDIN ? { ...each, file: SPEC_NAME } : each));
+      return notice.isRefused ? Promise.reject(new SpecRefusal(diagnostics)) : Promise.resolve();
+    },
+  } satisfies Parameters<typeof compileRun>[1];
+  return { compiled: await compileRun('-', options, context), diagnostics };
+}
+
+/** The name that the compiler gives a spec without a path. */
+const STDIN = '<stdin>';
+
+/** @throws AppError `api/invalid-request` */
+function requireFolder(key: string, path: string): void {
+  const found = isAbsolute(path) ? statSync(path, { throwIfNoEntry: false }) : undefined;
+  if (found?.isDirectory() === true) return;
+  const problem = !isAbsolute(path)
+    ? 'is not an absolute path'
+    : found === undefined
+      ? 'does not exist'
+      : 'is not a folder';
+  throw new AppError('usage', 'api/invalid-request', `\`${key}\`: \`${shorten(path)}\` ${problem}`);
+}
+
+/** URLs cannot contain `.` and `..` as an id, and clients remove both from paths. */
+function refuseRunId(runId: string | null): void {
+  if (runId === null) return;
+  const problem =
+    runId === LATEST
+      ? 'commands read it as the last started run'
+      : ['.', '..'].includes(runId)
+        ? 'no URL can name it'
+        : runIdProblem(runId);
+  if (problem !== null)
+    throw new AppError('usage', 'api/invalid-request', `\`runId\`: \`${shorten(runId)}\` is not valid: ${problem}`);
+}

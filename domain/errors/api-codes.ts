@@ -1,0 +1,45 @@
+import type { ErrorCodeInfo } from './code-info.ts';
+
+/** Codes of the HTTP API, in `code` of its problems. No run and no stage ends with one. Part of `ERROR_CODES`. */
+export const API_CODES = {
+  'api/no-route': defineRequestCode(
+    'The API has no route with this path and method.',
+    'Read `/openapi.json`, which lists the routes.',
+  ),
+  'api/no-run': defineRequestCode(
+    'No run of this state folder has the id. A request names the whole id, percent-encoded.',
+    'List the runs with `GET /api/v1/runs`.',
+  ),
+  'api/run-exists': defineRequestCode('A run with the id of the request already exists.', 'Choose another `runId`.'),
+  'api/invalid-request': defineRequestCode(
+    'The body, a parameter or a header of the request does not have the form that the route demands.',
+    'Follow the message; `/openapi.json` describes each route.',
+  ),
+  'api/unsupported-body': defineRequestCode(
+    'The body of the request is not JSON by its `Content-Type`, or it has a `Content-Encoding`.',
+    'Send the body as it is, with `Content-Type: application/json`.',
+  ),
+  'api/too-large': defineRequestCode(
+    'The request is larger than the API accepts: 4 MiB and 100 levels of JSON, 16 KiB of headers.',
+    'Send less; large files belong in a mount.',
+  ),
+  'api/too-slow': defineRequestCode(
+    'The request did not arrive in time: its headers within 10 seconds, its body within 30 seconds.',
+    'Send the request at once.',
+  ),
+  'api/skill-not-loaded': defineRequestCode(
+    'The spec has a step machine that the embedded stack has not loaded. The API does not restart the stack.',
+    'Load it with `voidbox up --skills FOLDER`, or start the spec with `voidbox run`, which loads it.',
+  ),
+  'api/bug': defineRequestCode(
+    'A bug in the API.',
+    'Report it with the last lines of `logs/api.log` in the state folder.',
+  ),
+} as const satisfies Record<string, ErrorCodeInfo>;
+
+function defineRequestCode(
+  summary: string,
+  remedy: string,
+): ErrorCodeInfo & { readonly kind: 'request'; readonly retry: 'never' } {
+  return { kind: 'request', retry: 'never', summary, remedy };
+}
