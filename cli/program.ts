@@ -3,7 +3,7 @@ import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderHelp } from './help.ts';
 import { printError } from './print-error.ts';
-import { readVersion } from './version.ts';
+import { readVersion } from '../setup/package-version.ts';
 
 /** Runs what was typed and returns the exit code. Never throws: it prints every error. */
 export async function runCli(argv: readonly string[], context: CliContext): Promise<ExitCode> {

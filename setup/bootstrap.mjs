@@ -42,6 +42,7 @@ const PRODUCT = [
   'client',
   'workers',
   'app',
+  'server',
   'cli',
   'sdk',
   'skill-kit',

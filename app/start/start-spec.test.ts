@@ -33,6 +33,7 @@ const REQUEST: SpecRequest = {
   mock: null,
   variables: {},
   allowMounts: [],
+  allowGit: [],
 };
 
 const start = (change: Partial<SpecRequest>): Promise<unknown> =>

@@ -11,6 +11,7 @@ import type { Machine } from '../machine.ts';
 import { compileRun, type CompiledRun } from './compile-run.ts';
 import { readSettings } from './host-settings.ts';
 import { selectHostVariables } from './host-variables.ts';
+import { parsePlaces } from './plan-addresses.ts';
 import { resolveFolders } from './plan-mounts.ts';
 import { LATEST } from '../runs/run-id.ts';
 import { startRun, waitUntilAdmitted } from './start-run.ts';
@@ -34,6 +35,8 @@ export interface SpecRequest {
   readonly variables: Readonly<Record<string, string>>;
   /** Absolute paths of further folders that the run may mount. */
   readonly allowMounts: readonly string[];
+  /** Repositories of the network that the run may fetch with the git login of this user, as HOST/PATH. */
+  readonly allowGit: readonly string[];
 }
 
 export interface StartedSpec {
@@ -80,7 +83,7 @@ export async function startSpec(
       runId,
       hostVariables: selectHostVariables(plan, new Set(), context, variables),
       allowMounts,
-      allowGit: [],
+      allowGit: parsePlaces(request.allowGit),
       input: input === null ? null : Buffer.from(input),
       mayAsk: false,
     },

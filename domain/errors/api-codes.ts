@@ -27,6 +27,10 @@ export const API_CODES = {
     'The request did not arrive in time: its headers within 10 seconds, its body within 30 seconds.',
     'Send the request at once.',
   ),
+  'api/too-many-connections': defineRequestCode(
+    'The API has 1,000 open connections and accepts no further one.',
+    'Close connections that are not used, and try again.',
+  ),
   'api/skill-not-loaded': defineRequestCode(
     'The spec has a step machine that the embedded stack has not loaded. The API does not restart the stack.',
     'Load it with `voidbox up --skills FOLDER`, or start the spec with `voidbox run`, which loads it.',

@@ -30,7 +30,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'cli/runs/print-result.ts': 'writes to the file that the user names',
   'cli/init/templates.ts': 'templates of the package',
   'app/runs/unpack.ts': 'makes new files (O_EXCL)',
-  'cli/version.ts': 'package.json of the package',
+  'setup/package-version.ts': 'package.json of the package',
   'client/embedded/': 'the state folder of the user, and files of the package',
   'client/vms/this-host.ts': 'the state folder of the user',
   'files/named-file.ts': 'descriptors of the process; other paths by open-file.ts',

@@ -1,6 +1,6 @@
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { readVersion } from '../../version.ts';
+import { readVersion } from '../../../setup/package-version.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   takesAnyStateFormat: true,

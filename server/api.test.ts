@@ -1,0 +1,430 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Machine } from '../app/machine.ts';
+import type { Stores } from '../store/stores.ts';
+import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
+import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
+import { readEnvironment } from '../setup/environment.ts';
+import { openStores } from '../store/open-stores.ts';
+import { type Api, createApi } from './api.ts';
+import { API_LIMITS, type ApiLimits } from './limits.ts';
+import { ProblemSchema, ResultSchema, RunListSchema, RunSchema } from './schemas.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'voidbox-api-'));
+const env = readEnvironment({ VOIDBOX_STATE_DIR: join(dir, 'state'), VOIDBOX_CACHE_DIR: join(dir, 'cache') });
+let stores: Stores;
+const logged: string[] = [];
+
+beforeAll(async () => {
+  await leaveFinishedRuns(env.stateDir);
+  stores = await openStores(env);
+});
+afterAll(async () => {
+  await stores.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+/** Makes stores with one run, which was admitted and has not ended. */
+async function leaveOpenRun(runId: string): Promise<Stores> {
+  const memory = openMemoryStores(new MemoryPlace());
+  for await (const { id, atMs, body } of stores.reader.read('sales-good', 0)) {
+    await memory.events.append(runId, [{ id, atMs, body }]);
+    break;
+  }
+  return memory;
+}
+
+function apiOf(change: Partial<Machine> = {}, limits: Partial<ApiLimits> = {}): Api {
+  const machine: Machine = {
+    env,
+    cwd: '/',
+    readStdin: () => Promise.reject(new Error('nothing to read')),
+    confirm: () => Promise.resolve(null),
+    stores: () => Promise.resolve(stores),
+    now: () => new Date(),
+    stackLink: () => Promise.resolve(null),
+    warn: () => Promise.resolve(),
+    ...change,
+  };
+  return createApi({
+    machine,
+    version: '1.2.3',
+    limits: { ...API_LIMITS, ...limits },
+    log: (line) => logged.push(line),
+  });
+}
+
+async function get(path: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+  return await apiOf().request(path, { headers });
+}
+
+async function post(body: unknown, headers: Readonly<Record<string, string>> = {}, path = 'runs'): Promise<Response> {
+  return await apiOf().request(`/api/v1/${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
+  });
+}
+
+async function problemOf(response: Response): Promise<ReturnType<typeof ProblemSchema.parse>> {
+  expect(response.headers.get('content-type')).toBe('application/problem+json');
+  const problem = ProblemSchema.parse(await response.json());
+  expect(problem.status).toBe(response.status);
+  return problem;
+}
+
+/** Returns the fields of an event stream, an object for each event. */
+function parseSse(text: string): readonly Readonly<Record<string, string>>[] {
+  return text
+    .split('\n\n')
+    .filter((block) => block !== '')
+    .map((block) => Object.fromEntries(block.split('\n').map((line) => line.split(/: ?(.*)/s).slice(0, 2))));
+}
+
+describe('reads of runs', () => {
+  test('the list has a page of runs and a cursor for the next one', async () => {
+    const first = RunListSchema.parse(await (await get('/api/v1/runs?limit=1')).json());
+    const second = RunListSchema.parse(await (await get(`/api/v1/runs?limit=1&cursor=${first.next}`)).json());
+    expect([...first.runs, ...second.runs].map(({ runId }) => runId).toSorted()).toEqual(['sales-bad', 'sales-good']);
+    expect(second.next).toBeNull();
+    const failed = RunListSchema.parse(await (await get('/api/v1/runs?state=failed&name=sales')).json());
+    expect(failed.runs.map(({ runId }) => runId)).toEqual(['sales-bad']);
+    const later = RunListSchema.parse(await (await get('/api/v1/runs?since=2099-01-01T00:00:00Z')).json());
+    expect(later.runs).toEqual([]);
+  });
+
+  test('a run has the fields that the document promises, and those of the command line', async () => {
+    const run: unknown = await (await get('/api/v1/runs/sales-bad')).json();
+    expect(RunSchema.parse(run)).toMatchObject({ state: 'failed', failedStage: 'check' });
+    expect(run).toHaveProperty('stages.0.vmm');
+  });
+
+  test('the result of a run that has ended has the text of its output', async () => {
+    const response = await get('/api/v1/runs/sales-good/result?wait=60');
+    expect(response.status).toBe(200);
+    expect(ResultSchema.parse(await response.json())).toMatchObject({ state: 'succeeded', outputText: 'the result\n' });
+  });
+
+  test('the result of an open run is there after the wait, with the status 202', async () => {
+    const memory = await leaveOpenRun('open');
+    const api = apiOf({ stores: () => Promise.resolve(memory) });
+    const before = Date.now();
+    const response = await api.request('/api/v1/runs/open/result?wait=1');
+    expect(Date.now() - before).toBeGreaterThan(900);
+    expect(response.status).toBe(202);
+    expect(ResultSchema.parse(await response.json())).toMatchObject({ state: 'running', outputText: null });
+  });
+
+  test('a cancel of a run that has ended changes nothing and needs no server', async () => {
+    const response = await post('', {}, 'runs/sales-bad/cancel');
+    expect(await response.json()).toEqual({ runId: 'sales-bad', state: 'failed', wasRunning: false });
+  });
+});
+
+describe('events', () => {
+  test('lines of JSON have every event, or those after a `seq`', async () => {
+    const response = await get('/api/v1/runs/sales-good/events');
+    expect(response.headers.get('content-type')).toBe('application/jsonl');
+    const seqs = (text: string): number[] =>
+      text
+        .trimEnd()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { seq: number }).seq);
+    const all = seqs(await response.text());
+    expect(all).toEqual(all.map((_seq, index) => index + 1));
+    expect(seqs(await (await get('/api/v1/runs/sales-good/events?after=3')).text())).toEqual(all.slice(3));
+  });
+
+  test('an event stream has `seq` as its id, and ends with the event `end`', async () => {
+    const response = await get('/api/v1/runs/sales-good/events', { accept: 'text/event-stream' });
+    expect(response.headers.get('content-type')).toBe('text/event-stream');
+    const events = parseSse(await response.text());
+    const end = events.at(-1)!;
+    expect(end).toEqual({ event: 'end', data: '{"state":"succeeded"}' });
+    const rest = events.slice(0, -1);
+    expect(rest.map(({ id }) => Number(id))).toEqual(rest.map((_event, index) => index + 1));
+    expect(rest.map(({ data }) => (JSON.parse(data!) as { seq: number }).seq)).toEqual(
+      rest.map(({ id }) => Number(id)),
+    );
+  });
+
+  test('an event stream resumes after `Last-Event-ID`, also after the last event', async () => {
+    const idsAfter = async (seq: number): Promise<readonly (string | undefined)[]> =>
+      parseSse(
+        await (
+          await get('/api/v1/runs/sales-good/events?after=1', {
+            accept: 'text/event-stream',
+            'last-event-id': String(seq),
+          })
+        ).text(),
+      ).map(({ id, event }) => id ?? event);
+    const all = await idsAfter(0);
+    expect(await idsAfter(4)).toEqual(all.slice(4));
+    expect(await idsAfter(all.length - 1)).toEqual(['end']);
+  });
+
+  test('a silent event stream sends comments, and ends when its reader leaves', async () => {
+    const memory = await leaveOpenRun('open');
+    const signals: AbortSignal[] = [];
+    const { reader } = memory;
+    const watched: Stores = {
+      ...memory,
+      reader: {
+        read: reader.read.bind(reader),
+        follow: (runId, after, signal, options) => {
+          signals.push(signal);
+          return reader.follow(runId, after, signal, options);
+        },
+      },
+    };
+    const api = apiOf({ stores: () => Promise.resolve(watched) }, { heartbeatMs: 20 });
+    const response = await api.request('/api/v1/runs/open/events', { headers: { accept: 'text/event-stream' } });
+    const stream = response.body!.getReader();
+    const texts: string[] = [];
+    for (let count = 0; count < 3; count += 1) texts.push(Buffer.from((await stream.read()).value!).toString());
+    expect(texts[0]).toMatch(/^id: 1\n/);
+    expect(texts.slice(1)).toEqual([':\n\n', ':\n\n']);
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false]);
+    await stream.cancel();
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
+  });
+
+  test('a run whose log is damaged ends the stream with the event `problem`', async () => {
+    const damaged: Stores = {
+      ...stores,
+      reader: {
+        ...stores.reader,
+        follow: () => {
+          throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
+        },
+      },
+    };
+    const api = apiOf({ stores: () => Promise.resolve(damaged) });
+    const response = await api.request('/api/v1/runs/sales-good/events', { headers: { accept: 'text/event-stream' } });
+    const [event] = parseSse(await response.text());
+    expect(event!['event']).toBe('problem');
+    expect(JSON.parse(event!['data']!)).toMatchObject({ status: 503, code: 'host/disk-full' });
+  });
+});
+
+describe('ids', () => {
+  const IDS = ['a/b', 'a b', '../../etc/passwd', '%2e%2e', 'ü✓', 'a?b#c', '-x', '.hidden', 'x'.repeat(1_000)];
+  test.each(IDS)('the run %j is found under its percent-encoded id', async (runId) => {
+    const memory = await leaveOpenRun(runId);
+    const api = apiOf({ stores: () => Promise.resolve(memory) });
+    const response = await api.request(`/api/v1/runs/${encodeURIComponent(runId)}`);
+    expect(await response.json()).toMatchObject({ runId });
+  });
+
+  test.each([
+    ['a beginning of an id', 'sales', 404, 'api/no-run'],
+    ['`latest`', 'latest', 404, 'api/no-run'],
+    ['an id of 1,001 bytes', 'x'.repeat(1_001), 404, 'api/no-run'],
+    ['a path', encodeURIComponent('../runs/sales-good'), 404, 'api/no-run'],
+    ['a zero byte', '%00', 404, 'api/no-run'],
+    ['a byte that is not UTF-8', '%ff', 400, 'api/invalid-request'],
+    ['a lone percent sign', '%', 400, 'api/invalid-request'],
+  ])('%s names no run', async (_what, id, status, code) => {
+    for (const route of ['', '/events', '/result']) {
+      const response = await get(`/api/v1/runs/${id}${route}`);
+      expect(await problemOf(response)).toMatchObject({ status, code });
+    }
+  });
+});
+
+describe('requests that are refused', () => {
+  const SPEC = 'kind: workflow\nname: a\nworkflow: { steps: [{ name: a, run: ls }] }\n';
+
+  test.each([
+    ['/', 'GET'],
+    ['/api/v1/runs/sales-good/stages', 'GET'],
+    ['/api/v1/runs/sales-good', 'DELETE'],
+    ['/api/v2/runs', 'GET'],
+    ['/v1/runs', 'GET'],
+  ])('%s with %s is no route', async (path, method) => {
+    expect(await problemOf(await apiOf().request(path, { method }))).toMatchObject({
+      status: 404,
+      code: 'api/no-route',
+    });
+  });
+
+  test('a spec with mistakes is refused with all diagnostics and their places', async () => {
+    const spec =
+      'kind: workflow\nname: a\nworkflow:\n  steps:\n    - { name: a, run: ls, depends_on: [gone] }\n    - { name: b, run: ls, depends_on: [none] }\n';
+    const problem = await problemOf(await post({ spec, baseDir: dir }));
+    expect(problem).toMatchObject({ status: 422, code: 'spec/invalid' });
+    const errors = problem.diagnostics!.filter(({ severity }) => severity === 'error');
+    expect(new Set(errors.map(({ line }) => line))).toEqual(new Set([5, 6]));
+    expect(errors.every(({ file, column }) => file === 'spec' && column > 0)).toBe(true);
+  });
+
+  test.each([
+    ['no spec', { baseDir: '/' }, '`spec`'],
+    ['no folder', { spec: SPEC }, '`baseDir`'],
+    ['a relative folder', { spec: SPEC, baseDir: 'here' }, 'absolute'],
+    ['a further key', { spec: SPEC, baseDir: '/', by: 'x' }, 'by'],
+    ['a parameter that is a number', { spec: SPEC, baseDir: '/', params: { a: 1 } }, '`params.a`'],
+    ['a lone surrogate', { spec: SPEC, baseDir: '/', input: '\ud800' }, 'Unicode'],
+    ['an id of 1,001 bytes', { spec: SPEC, baseDir: '/', runId: 'x'.repeat(1_001) }, '1001 bytes'],
+    [
+      'variables of 64 KiB and a byte',
+      { spec: SPEC, baseDir: '/', variables: { a: 'x'.repeat(65_536) } },
+      '65536 bytes',
+    ],
+    ['a list', [], 'request'],
+  ])('a start with %s is refused', async (_what, body, reason) => {
+    const problem = await problemOf(await post(body));
+    expect(problem).toMatchObject({ status: 400, code: 'api/invalid-request' });
+    expect(problem.detail).toContain(reason);
+  });
+
+  test('variables of exactly 64 KiB are accepted', async () => {
+    const variables = { a: 'x'.repeat(65_535) };
+    expect(await problemOf(await post({ spec: 'x: 1', baseDir: dir, variables }))).toMatchObject({
+      code: 'spec/invalid',
+    });
+  });
+
+  test.each([
+    ['a wait of 61 s', 'runs/sales-good/result?wait=61'],
+    ['a negative wait', 'runs/sales-good/result?wait=-1'],
+    ['an unknown parameter', 'runs/sales-good/result?weit=1'],
+    ['a page of 201 runs', 'runs?limit=201'],
+    ['a page of no runs', 'runs?limit=0'],
+    ['an unknown state', 'runs?state=done'],
+    ['a forged cursor', 'runs?cursor=x'],
+    ['a cursor of another shape', `runs?cursor=${Buffer.from('{"a":1}').toString('base64url')}`],
+    ['a time without a zone', 'runs?since=2026-01-01T00:00:00'],
+    ['a position that is no number', 'runs/sales-good/events?after=x'],
+  ])('%s is refused', async (_what, path) => {
+    expect(await problemOf(await get(`/api/v1/${path}`))).toMatchObject({ status: 400, code: 'api/invalid-request' });
+  });
+
+  test('a `Last-Event-ID` that is no number is refused', async () => {
+    const response = await get('/api/v1/runs/sales-good/events', { 'last-event-id': 'x' });
+    expect(await problemOf(response)).toMatchObject({ status: 400, code: 'api/invalid-request' });
+  });
+
+  test.each([
+    ['compressed', { 'content-encoding': 'gzip' }],
+    ['compressed by nothing', { 'content-encoding': 'identity' }],
+    ['a form', { 'content-type': 'application/x-www-form-urlencoded' }],
+    ['plain text', { 'content-type': 'text/plain' }],
+  ])('a body that is %s is refused', async (_what, headers) => {
+    const problem = await problemOf(await post({ spec: SPEC, baseDir: '/' }, headers));
+    expect(problem).toMatchObject({ status: 415, code: 'api/unsupported-body' });
+  });
+
+  test('a `Content-Encoding` without a body is refused, too', async () => {
+    const problem = await problemOf(await get('/api/v1/health', { 'content-encoding': 'gzip' }));
+    expect(problem).toMatchObject({ status: 415, code: 'api/unsupported-body' });
+  });
+
+  test('a body has at most 4 MiB', async () => {
+    const bodyOf = (bytes: number): string => JSON.stringify({ x: 'x'.repeat(bytes - '{"x":""}'.length) });
+    expect(await problemOf(await post(bodyOf(4 * 1024 * 1024 + 1)))).toMatchObject({
+      status: 413,
+      code: 'api/too-large',
+    });
+    expect(await problemOf(await post(bodyOf(4 * 1024 * 1024)))).toMatchObject({ code: 'api/invalid-request' });
+  });
+
+  test('a body that arrives in pieces has at most 4 MiB, too', async () => {
+    let left = 64;
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        if (left-- === 0) controller.close();
+        else controller.enqueue(new Uint8Array(1024 * 1024));
+      },
+    });
+    const request = new Request('http://localhost/api/v1/runs', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body,
+      duplex: 'half',
+    } as RequestInit);
+    expect(await problemOf(await apiOf().request(request))).toMatchObject({ status: 413, code: 'api/too-large' });
+    // It is not read to its end.
+    expect(left).toBeGreaterThan(50);
+  });
+
+  test('a body has at most 100 levels; brackets in texts do not count', async () => {
+    const levels = (count: number): string => '['.repeat(count) + ']'.repeat(count);
+    expect(await problemOf(await post(levels(101)))).toMatchObject({ status: 413, code: 'api/too-large' });
+    expect(await problemOf(await post(levels(100)))).toMatchObject({ code: 'api/invalid-request' });
+    expect(await problemOf(await post({ x: `\\"${'['.repeat(200)}` }))).toMatchObject({ code: 'api/invalid-request' });
+    expect(await problemOf(await post('['.repeat(1_000_000)))).toMatchObject({ status: 413, code: 'api/too-large' });
+  });
+
+  test.each([
+    ['text that is not JSON', '{"spec":'],
+    ['bytes that are not UTF-8', Uint8Array.from([0x22, 0xff, 0x22])],
+  ])('%s is refused', async (_what, body) => {
+    expect(await problemOf(await post(body))).toMatchObject({ status: 400, code: 'api/invalid-request' });
+  });
+
+  test('a mount outside of the folder of the spec is refused', async () => {
+    const spec = `kind: workflow\nname: a\nsandbox: { mounts: [{ host: /etc, guest: /x }] }\nworkflow: { steps: [{ name: a, run: ls }] }\n`;
+    expect(await problemOf(await post({ spec, baseDir: dir }))).toMatchObject({
+      status: 403,
+      code: 'cli/mount-refused',
+    });
+  });
+
+  test('an id that a run has is refused', async () => {
+    const problem = await problemOf(await post({ spec: SPEC, baseDir: dir, runId: 'sales-good' }));
+    expect(problem).toMatchObject({ status: 409, code: 'api/run-exists' });
+    expect(problem.detail).not.toContain('--run-id');
+  });
+
+  test('a cancel of an unknown run is refused', async () => {
+    expect(await problemOf(await post('', {}, 'runs/none/cancel'))).toMatchObject({ status: 404, code: 'api/no-run' });
+  });
+
+  test('a bug is logged, and its answer shows nothing of it', async () => {
+    const api = apiOf({ stores: () => Promise.reject(new TypeError('secret of the process')) });
+    const problem = await problemOf(await api.request('/api/v1/runs'));
+    expect(problem).toMatchObject({ status: 500, code: 'api/bug' });
+    expect(JSON.stringify(problem)).not.toContain('secret');
+    expect(logged.join('\n')).toContain('secret of the process');
+  });
+});
+
+describe('answers about the API', () => {
+  test('health and version answer without a store', async () => {
+    const api = apiOf({ stores: () => Promise.reject(new Error('no store')) });
+    expect(await (await api.request('/api/v1/health')).json()).toEqual({ status: 'ok' });
+    expect(await (await api.request('/api/v1/version')).json()).toEqual({ version: '1.2.3', api: 'v1' });
+  });
+
+  test('no answer is stored or sniffed', async () => {
+    for (const path of ['/api/v1/health', '/api/v1/runs/none', '/none', '/api/v1/runs/sales-good/events']) {
+      const { headers } = await get(path);
+      expect(headers.get('cache-control')).toBe('no-store');
+      expect(headers.get('x-content-type-options')).toBe('nosniff');
+    }
+  });
+
+  test('the OpenAPI document has every route that answers', async () => {
+    const document = (await (await get('/openapi.json')).json()) as {
+      readonly openapi: string;
+      readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+    };
+    expect(document.openapi).toBe('3.1.0');
+    const routes = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    expect(routes.toSorted()).toEqual([
+      'GET /api/v1/health',
+      'GET /api/v1/runs',
+      'GET /api/v1/runs/{runId}',
+      'GET /api/v1/runs/{runId}/events',
+      'GET /api/v1/runs/{runId}/result',
+      'GET /api/v1/version',
+      'POST /api/v1/runs',
+      'POST /api/v1/runs/{runId}/cancel',
+    ]);
+  });
+});

@@ -1,0 +1,52 @@
+/** The HTTP API: its routes, the checks around them, and its OpenAPI document. */
+import { OpenAPIHono } from '@hono/zod-openapi';
+import type { ApiOptions } from './api-options.ts';
+import { checkBody } from './json-body.ts';
+import { createProblem, createRequestError, toProblem, toProblemResponse } from './problems.ts';
+import { addEventRoutes } from './routes/events.ts';
+import { addInfoRoutes } from './routes/info.ts';
+import { addRunRoutes } from './routes/runs.ts';
+import { addStartRoute } from './routes/start.ts';
+
+export type Api = OpenAPIHono;
+
+const ROOT = '/api/v1';
+
+export function createApi(options: ApiOptions): Api {
+  const { version, limits, log } = options;
+  const api: Api = new OpenAPIHono({
+    defaultHook: (result) => {
+      if (result.success) return;
+      const [issue] = result.error.issues;
+      const place = issue?.path.join('.') ?? '';
+      const where = place === '' ? `the ${result.target} of the request` : `\`${place}\``;
+      throw createRequestError('api/invalid-request', `${where}: ${issue?.message ?? 'it is not valid'}`);
+    },
+  });
+  api.use(async (context, next) => {
+    await next();
+    context.header('cache-control', 'no-store');
+    context.header('x-content-type-options', 'nosniff');
+  });
+  api.use(checkBody(limits));
+  api.onError(async (error, { req }) => {
+    const problem = await toProblem(error);
+    if (problem !== null) return toProblemResponse(problem);
+    log(`${req.method} ${req.routePath}: ${error.stack ?? error.message}`);
+    return toProblemResponse(createProblem('api/bug', 'this is a bug in voidbox'));
+  });
+  api.notFound(({ req }) =>
+    toProblemResponse(createProblem('api/no-route', `there is no route ${req.method} ${req.path}`)),
+  );
+  const routes = new OpenAPIHono({ defaultHook: api.defaultHook! });
+  addInfoRoutes(routes, options);
+  addStartRoute(routes, options);
+  addRunRoutes(routes, options);
+  addEventRoutes(routes, options);
+  api.route(ROOT, routes);
+  api.doc31('/openapi.json', {
+    openapi: '3.1.0',
+    info: { title: 'Voidbox', version, description: 'Starts, follows and cancels runs of this state folder.' },
+  });
+  return api;
+}

@@ -1,0 +1,162 @@
+/** The limits of connections, with real sockets: a request in any form ends within them. */
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Hono } from 'hono';
+import { type Connections, serveConnections } from './connections.ts';
+import { streamTexts } from './event-stream.ts';
+import { API_LIMITS, type ApiLimits } from './limits.ts';
+
+const MIB = 1024 * 1024;
+
+let dir: string;
+let server: Server;
+let connections: Connections;
+let closed: number;
+/** The bytes that the endless stream has read from its source. */
+let readBytes: number;
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'voidbox-connections-'));
+  closed = 0;
+  readBytes = 0;
+});
+afterEach(() => {
+  connections.close();
+  server.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+async function listen(change: Partial<ApiLimits> = {}): Promise<void> {
+  const limits = { ...API_LIMITS, ...change };
+  const app = new Hono();
+  app.get('/', (context) => context.text('hello'));
+  app.post('/', async (context) => context.text(`${(await context.req.text()).length} characters`));
+  app.get('/endless', () => {
+    const source = (async function* () {
+      for (;;) {
+        readBytes += MIB / 4;
+        yield 'x'.repeat(MIB / 4);
+      }
+    })();
+    return new Response(
+      streamTexts(source, {
+        stalledMs: limits.stalledMs,
+        pieceBytes: limits.pieceBytes,
+        heartbeat: null,
+        onGone: () => undefined,
+      }),
+    );
+  });
+  connections = serveConnections({ fetch: (request) => app.fetch(request), limits, onClosed: () => (closed += 1) });
+  server = createServer({ pauseOnConnect: true }, (socket) => connections.accept(socket));
+  server.listen(join(dir, 's'));
+  await once(server, 'listening');
+}
+
+function open(): Socket {
+  return connect(join(dir, 's')).on('error', () => undefined);
+}
+
+/** Sends the text, and returns all that arrives until the end of the connection. */
+async function exchange(text: string): Promise<string> {
+  const socket = open();
+  let answer = '';
+  socket.setEncoding('utf8').on('data', (part: string) => (answer += part));
+  socket.write(text);
+  await once(socket, 'close');
+  return answer;
+}
+
+test('a request is answered, and the end of its connection is reported', async () => {
+  await listen();
+  expect(await exchange('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')).toMatch(
+    /^HTTP\/1\.1 200 [\s\S]*hello$/,
+  );
+  await expect.poll(() => closed).toBe(1);
+});
+
+test('two requests of one connection are answered', async () => {
+  await listen();
+  const request = 'GET / HTTP/1.1\r\nHost: a\r\n';
+  const answer = await exchange(`${request}\r\n${request}Connection: close\r\n\r\n`);
+  expect(answer.match(/hello/g)).toHaveLength(2);
+});
+
+test('headers of more than 16 KiB are refused', async () => {
+  await listen();
+  const answer = await exchange(`GET / HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(16 * 1024)}\r\n\r\n`);
+  expect(answer).toMatch(/^HTTP\/1\.1 431 [\s\S]*application\/problem\+json[\s\S]*"code":"api\/too-large"/);
+  expect(
+    await exchange(`GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: ${'x'.repeat(15 * 1024)}\r\n\r\n`),
+  ).toContain('hello');
+});
+
+test.each([
+  ['headers', 'GET / HTTP/1.1\r\nHost: a\r\n'],
+  ['a second line of headers', 'GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n'],
+  ['a body', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab'],
+])('a request whose %s do not end is refused after its time', async (_what, text) => {
+  await listen({ headersMs: 200, requestMs: 400 });
+  const begun = Date.now();
+  expect(await exchange(text)).toMatch(/^HTTP\/1\.1 408 [\s\S]*"code":"api\/too-slow"/);
+  expect(Date.now() - begun).toBeLessThan(5_000);
+});
+
+test('the product waits 10 s for headers, and 30 s for a request', () => {
+  expect(API_LIMITS).toMatchObject({ headersMs: 10_000, requestMs: 30_000, headerBytes: 16_384, connections: 1_000 });
+});
+
+test.each([
+  ['no HTTP', 'hello\r\n\r\n'],
+  ['no `Host`', 'GET / HTTP/1.1\r\n\r\n'],
+  ['two lengths', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab'],
+  [
+    'a length and pieces',
+    'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+  ],
+  ['a folded header', 'GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n z\r\nno colon\r\n\r\n'],
+  ['a `Host` that is no host', 'GET / HTTP/1.1\r\nHost: a b/\r\nConnection: close\r\n\r\n'],
+])('a request with %s is refused', async (_what, text) => {
+  await listen();
+  expect(await exchange(text)).toMatch(/^HTTP\/1\.1 400 /);
+});
+
+test('a connection above the limit is refused, and a later one is accepted', async () => {
+  await listen({ connections: 2 });
+  const held = [open(), open()];
+  await Promise.all(held.map((socket) => once(socket, 'connect')));
+  await sleep(50);
+  const request = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+  expect(await exchange(request)).toMatch(/^HTTP\/1\.1 503 [\s\S]*"code":"api\/too-many-connections"/);
+  for (const socket of held) socket.destroy();
+  await expect.poll(() => closed).toBe(3);
+  expect(await exchange(request)).toContain('hello');
+});
+
+test('a client that does not read an endless stream keeps at most 1 MiB here, and is disconnected', async () => {
+  await listen({ stalledMs: 300 });
+  const socket = open();
+  socket.pause();
+  socket.write('GET /endless HTTP/1.1\r\nHost: a\r\n\r\n');
+  await expect.poll(() => closed, { timeout: 10_000 }).toBe(1);
+  // The kernel's buffer of the connection has another part.
+  expect(readBytes).toBeGreaterThan(0);
+  expect(readBytes).toBeLessThanOrEqual(MIB);
+  socket.destroy();
+});
+
+test('a client that reads an endless stream is not disconnected', async () => {
+  await listen({ stalledMs: 100 });
+  const socket = open();
+  let received = 0;
+  socket.on('data', (part: Buffer) => (received += part.byteLength));
+  socket.write('GET /endless HTTP/1.1\r\nHost: a\r\n\r\n');
+  await expect.poll(() => received, { timeout: 10_000 }).toBeGreaterThan(20 * MIB);
+  expect(closed).toBe(0);
+  socket.destroy();
+});

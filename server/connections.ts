@@ -1,0 +1,92 @@
+/** Serves HTTP on connections that another process has accepted. */
+import { createServer, type Server } from 'node:http';
+import type { Socket } from 'node:net';
+import { getRequestListener } from '@hono/node-server';
+import type { ApiLimits } from './limits.ts';
+import { createProblem, type Problem, PROBLEM_TYPE, toProblemResponse } from './problems.ts';
+
+const CHECK_EVERY_MS = 1_000;
+/** A connection without a request ends soon, so that an unused API ends too. */
+const KEEP_ALIVE_MS = 5_000;
+
+export interface ConnectionsOptions {
+  readonly fetch: (request: Request) => Response | Promise<Response>;
+  readonly limits: ApiLimits;
+  /** Called when a connection has ended. */
+  readonly onClosed: () => void;
+}
+
+export interface Connections {
+  accept(socket: Socket): void;
+  /** Ends every connection. */
+  close(): void;
+}
+
+export function serveConnections({ fetch, limits, onClosed }: ConnectionsOptions): Connections {
+  const open = new Set<Socket>();
+  const server = createHttpServer(fetch, limits);
+  return {
+    accept(socket) {
+      open.add(socket);
+      socket.once('close', () => {
+        open.delete(socket);
+        onClosed();
+      });
+      if (open.size > limits.connections) {
+        const detail = `the API has ${limits.connections} open connections`;
+        return writeProblem(socket, createProblem('api/too-many-connections', detail));
+      }
+      server.emit('connection', socket);
+      socket.resume();
+    },
+    close() {
+      for (const socket of open) socket.destroy();
+    },
+  };
+}
+
+function createHttpServer(fetch: ConnectionsOptions['fetch'], limits: ApiLimits): Server {
+  const listener = getRequestListener(fetch, {
+    overrideGlobalObjects: false,
+    // A request whose `Host` or path cannot be part of a URL.
+    errorHandler: () => toProblemResponse(createProblem('api/invalid-request', 'the request is not valid HTTP')),
+  });
+  const server = createServer(
+    {
+      maxHeaderSize: limits.headerBytes,
+      headersTimeout: limits.headersMs,
+      requestTimeout: limits.requestMs,
+      connectionsCheckingInterval: Math.min(CHECK_EVERY_MS, limits.headersMs),
+      keepAliveTimeout: KEEP_ALIVE_MS,
+    },
+    (incoming, outgoing) => void listener(incoming, outgoing),
+  );
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+    writeProblem(socket, describeClientError(error, limits));
+  });
+  // Node checks the times of requests after this event only, and this server does not listen.
+  server.emit('listening');
+  return server;
+}
+
+function describeClientError({ code }: NodeJS.ErrnoException, limits: ApiLimits): Problem {
+  if (code === 'HPE_HEADER_OVERFLOW')
+    return createProblem('api/too-large', `the headers have more than ${limits.headerBytes} bytes`, 431);
+  return code === 'ERR_HTTP_REQUEST_TIMEOUT'
+    ? createProblem('api/too-slow', 'the request did not arrive in time')
+    : createProblem('api/invalid-request', 'the request is not valid HTTP');
+}
+
+/** Writes an answer to a connection on which no request could be read. */
+function writeProblem(socket: Socket, problem: Problem): void {
+  const body = `${JSON.stringify(problem)}\n`;
+  const head = [
+    `HTTP/1.1 ${problem.status} ${problem.title}`,
+    `Content-Type: ${PROBLEM_TYPE}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Connection: close',
+  ];
+  socket.on('error', () => socket.destroy());
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy());
+}

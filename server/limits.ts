@@ -1,0 +1,38 @@
+/** The limits of the API. docs/reference/api-http.md lists them. */
+export interface ApiLimits {
+  /** The largest body of JSON, in bytes. */
+  readonly bodyBytes: number;
+  /** The most levels of objects and lists in a body. */
+  readonly bodyDepth: number;
+  readonly headerBytes: number;
+  /** The time in which all headers of a request arrive. */
+  readonly headersMs: number;
+  /** The time in which a request arrives, with its body. */
+  readonly requestMs: number;
+  readonly connections: number;
+  /** The pause after which a silent stream sends a comment. */
+  readonly heartbeatMs: number;
+  /** A reader of a stream that accepts no byte for this long is disconnected. */
+  readonly stalledMs: number;
+  /** The bytes of a stream that are written at once, so that they are all that a reader who does not read keeps here. */
+  readonly pieceBytes: number;
+}
+
+export const API_LIMITS: ApiLimits = {
+  bodyBytes: 4 * 1024 * 1024,
+  bodyDepth: 100,
+  headerBytes: 16 * 1024,
+  headersMs: 10_000,
+  requestMs: 30_000,
+  connections: 1_000,
+  heartbeatMs: 15_000,
+  stalledMs: 30_000,
+  pieceBytes: 64 * 1024,
+};
+
+/** The most seconds of `?wait=`. */
+export const MOST_WAIT_SECONDS = 60;
+/** The most runs of a page. */
+export const MOST_RUNS = 200;
+/** All names and values of `variables` together. */
+export const VARIABLES_BYTES = 64 * 1024;

@@ -1,0 +1,48 @@
+/**
+ * Entry of the process that serves the HTTP API: `node dist/server/main.js`, started by the supervisor at the first
+ * connection. It opens no socket: the supervisor sends it each connection, and ends it when it is not used.
+ */
+import { Socket } from 'node:net';
+import { parseArgs } from 'node:util';
+import { API_READY, type ApiNews } from '../client/embedded/api-messages.ts';
+import { readEnvironment } from '../setup/environment.ts';
+import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
+import { readVersion } from '../setup/package-version.ts';
+
+exitWithoutOpenFiles('The API');
+const { values } = parseArgs({ options: { 'state-dir': { type: 'string' }, 'cache-dir': { type: 'string' } } });
+const read = readEnvironment();
+const env = { ...read, stateDir: values['state-dir'] ?? read.stateDir, cacheDir: values['cache-dir'] ?? read.cacheDir };
+const log = (line: string): void => void process.stderr.write(`${line.replaceAll('\n', '\n  ')}\n`);
+const send = (news: ApiNews): void => void process.send?.(news, () => undefined);
+
+const { createApi } = await import('./api.ts');
+const { createApiMachine } = await import('./machine.ts');
+const { serveConnections } = await import('./connections.ts');
+const { API_LIMITS } = await import('./limits.ts');
+
+const machine = createApiMachine(env, log);
+// The folder of another format is refused at once, and not by each request.
+const stores = await machine.stores();
+let closed = 0;
+const api = createApi({ machine, version: readVersion(), limits: API_LIMITS, log });
+const connections = serveConnections({
+  fetch: (request) => api.fetch(request),
+  limits: API_LIMITS,
+  onClosed: () => send({ closed: (closed += 1) }),
+});
+process.on('message', (_message, handle) => {
+  if (handle instanceof Socket) connections.accept(handle);
+});
+
+let isStopping = false;
+async function stop(): Promise<void> {
+  if (isStopping) return;
+  isStopping = true;
+  connections.close();
+  await stores.close();
+  process.exit(0);
+}
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void stop());
+process.on('disconnect', () => void stop());
+send(API_READY);

@@ -1,0 +1,102 @@
+/** Answers to requests that fail: problem+json (RFC 9457) with a code of `domain/errors/`. */
+import { STATUS_CODES } from 'node:http';
+import { AppError, type Fault } from '../app/app-error.ts';
+import { describeError } from '../app/describe-error.ts';
+import { SpecRefusal } from '../app/start/start-spec.ts';
+import { RunExistsError } from '../client/runs/runs.ts';
+import type { API_CODES } from '../domain/errors/api-codes.ts';
+import type { Diagnostic } from '../domain/errors/diagnostic.ts';
+import { type AnyErrorCode, remedyOf } from '../domain/errors/error-code.ts';
+import { cutText } from '../domain/units/cut-text.ts';
+
+export interface Problem {
+  readonly status: number;
+  /** The text of the status. */
+  readonly title: string;
+  readonly code: AnyErrorCode;
+  readonly detail: string;
+  readonly remedy: string | null;
+  /** The mistakes and warnings of a spec, with their places. */
+  readonly diagnostics?: readonly Diagnostic[];
+}
+
+export const PROBLEM_TYPE = 'application/problem+json';
+
+type ApiCode = keyof typeof API_CODES;
+
+const API_STATUS: Readonly<Record<ApiCode, number>> = {
+  'api/no-route': 404,
+  'api/no-run': 404,
+  'api/run-exists': 409,
+  'api/invalid-request': 400,
+  'api/unsupported-body': 415,
+  'api/too-large': 413,
+  'api/too-slow': 408,
+  'api/too-many-connections': 503,
+  'api/skill-not-loaded': 409,
+  'api/bug': 500,
+};
+
+/** Other codes have the status of their fault. */
+const OTHER_STATUS: ReadonlyMap<string, number> = new Map([
+  ['spec/invalid', 422],
+  ['admit/unsupported-work', 422],
+  ['cli/variable-invalid', 422],
+  ['host/variable-missing', 422],
+  ['cli/mount-missing', 422],
+  ['cli/skill-missing', 422],
+  ['cli/image-missing', 422],
+  ['cli/image-unfit', 422],
+  ['cli/workspace-subfolder', 422],
+  ['cli/mount-refused', 403],
+  ['cli/skill-refused', 403],
+  ['cli/image-refused', 403],
+  ['cli/git-refused', 403],
+  ['cli/mount-git', 403],
+  ['cli/command-run', 409],
+  ['cli/run-elsewhere', 409],
+  ['cli/run-pruned', 410],
+]);
+
+const FAULT_STATUS: Readonly<Record<Fault, number>> = { usage: 400, environment: 503, failed: 409 };
+
+/** Creates the error of a request that the API itself refuses. */
+export function createRequestError(code: ApiCode, message: string): AppError {
+  return new AppError('usage', code, message);
+}
+
+/** Makes the problem of an API code, for answers that no route gives. */
+export function createProblem(code: ApiCode, detail: string, status: number = API_STATUS[code]): Problem {
+  return { status, title: describeStatus(status), code, detail, remedy: remedyOf(code) };
+}
+
+/** @returns null for a bug */
+export async function toProblem(error: unknown): Promise<Problem | null> {
+  if (error instanceof AppError && error.cause instanceof RunExistsError)
+    return createProblem('api/run-exists', error.cause.message.replace(/: choose another --run-id$/, ''));
+  const facts = await describeError(error);
+  if (facts === null) return null;
+  const { fault, code, message, remedy } = facts;
+  const apiStatus = (API_STATUS as Readonly<Record<string, number>>)[code];
+  const status = apiStatus ?? OTHER_STATUS.get(code) ?? FAULT_STATUS[fault];
+  return {
+    status,
+    title: describeStatus(status),
+    code,
+    // A message may quote a part of the request.
+    detail: cutText(message),
+    remedy: remedy ?? (apiStatus === undefined ? null : remedyOf(code)),
+    ...(error instanceof SpecRefusal ? { diagnostics: error.diagnostics } : {}),
+  };
+}
+
+export function toProblemResponse(problem: Problem, headers: Readonly<Record<string, string>> = {}): Response {
+  return new Response(`${JSON.stringify(problem)}\n`, {
+    status: problem.status,
+    headers: { ...headers, 'content-type': PROBLEM_TYPE },
+  });
+}
+
+function describeStatus(status: number): string {
+  return STATUS_CODES[status] ?? 'Error';
+}

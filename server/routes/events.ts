@@ -1,0 +1,73 @@
+import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import { type EventsOfRun, readEndState, readEvents } from '../../app/runs/follow-events.ts';
+import type { Machine } from '../../app/machine.ts';
+import type { ApiOptions } from '../api-options.ts';
+import { streamTexts } from '../event-stream.ts';
+import { createProblem, toProblem } from '../problems.ts';
+import { EventsHeaders, EventSchema, EventsQuery, RunPath } from '../schemas.ts';
+import { PROBLEM } from './answers.ts';
+import { readKnownRunId } from './run-id.ts';
+
+const LINES_TYPE = 'application/jsonl';
+const SSE_TYPE = 'text/event-stream';
+/** A line that clients of event streams skip. */
+const COMMENT = ':\n\n';
+
+const EVENTS = createRoute({
+  method: 'get',
+  path: '/runs/{runId}/events',
+  summary: 'Reads the events of a run, or follows them',
+  description:
+    'With `Accept: text/event-stream`, the events are followed until the end of the run: `id` is `seq`, `data` is the event. The event `end` closes the stream. Otherwise the events until now are lines of JSON.',
+  request: { params: RunPath, query: EventsQuery, headers: EventsHeaders },
+  responses: {
+    200: {
+      description: 'The events.',
+      content: {
+        [LINES_TYPE]: { schema: EventSchema },
+        [SSE_TYPE]: { schema: z.string() },
+      },
+    },
+    ...PROBLEM,
+  },
+});
+
+export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: ApiOptions): void {
+  routes.openapi(EVENTS, async (context) => {
+    const runId = await readKnownRunId(context, machine);
+    const after = context.req.valid('header')['last-event-id'] ?? context.req.valid('query').after ?? 0;
+    const follow = isEventStream(context.req.header('accept'));
+    const gone = new AbortController();
+    const wanted: EventsOfRun = { runId, after, follow, signal: gone.signal };
+    const texts = follow ? writeSse(wanted, machine, log) : writeLines(wanted, machine);
+    const body = streamTexts(texts, {
+      stalledMs: limits.stalledMs,
+      pieceBytes: limits.pieceBytes,
+      heartbeat: follow ? { text: COMMENT, everyMs: limits.heartbeatMs } : null,
+      onGone: () => gone.abort(),
+    });
+    return new Response(body, { headers: { 'content-type': follow ? SSE_TYPE : LINES_TYPE } });
+  });
+}
+
+function isEventStream(accept = ''): boolean {
+  return accept.split(',').some((type) => type.split(';')[0]!.trim().toLowerCase() === SSE_TYPE);
+}
+
+async function* writeLines(wanted: EventsOfRun, machine: Machine): AsyncGenerator<string> {
+  for await (const event of readEvents(wanted, machine)) yield `${JSON.stringify(event)}\n`;
+}
+
+async function* writeSse(wanted: EventsOfRun, machine: Machine, log: (line: string) => void): AsyncGenerator<string> {
+  try {
+    for await (const event of readEvents(wanted, machine)) yield `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
+    if (wanted.signal.aborted) return;
+    yield `event: end\ndata: ${JSON.stringify({ state: await readEndState(wanted.runId, machine) })}\n\n`;
+  } catch (error) {
+    // The status has been sent, so the problem is an event.
+    const problem = await toProblem(error);
+    if (problem === null) log(`events: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
+    const shown = problem ?? createProblem('api/bug', 'this is a bug in voidbox');
+    yield `event: problem\ndata: ${JSON.stringify(shown)}\n\n`;
+  }
+}

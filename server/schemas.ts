@@ -1,0 +1,207 @@
+/** The shapes of requests and answers. The OpenAPI document is made of them. */
+import { z } from '@hono/zod-openapi';
+import type { RunJson } from '../app/json/run-json.ts';
+import type { CancelFact } from '../app/runs/cancel-run.ts';
+import type { RunEvent } from '../domain/run/event.ts';
+import { RUN_ID_BYTES } from '../domain/run/run-id.ts';
+import { countUtf8Bytes } from '../domain/units/utf8.ts';
+import { MOST_RUNS, MOST_WAIT_SECONDS, VARIABLES_BYTES } from './limits.ts';
+import type { Problem } from './problems.ts';
+
+/** A text that can be stored as UTF-8 without a change. */
+const Text = z.string().refine((text) => !/\p{Surrogate}/u.test(text), 'it is not Unicode text');
+const Texts = z.record(Text, Text);
+
+export const StartBody = z
+  .strictObject({
+    spec: Text.min(1).openapi({ description: 'The spec, as YAML or JSON.' }),
+    baseDir: Text.openapi({
+      description:
+        'The absolute path of the folder where relative paths of the spec start. The run may mount it and the folders below it.',
+    }),
+    params: Texts.default({}).openapi({ description: 'Parameters of the spec.' }),
+    input: Text.optional().openapi({ description: 'The input of the first stages.' }),
+    runId: Text.optional().openapi({ description: `At most ${RUN_ID_BYTES} bytes. Absent: a generated id.` }),
+    mock: z
+      .union([z.literal('all'), z.array(Text).min(1)])
+      .optional()
+      .openapi({ description: 'Stages that return their `mock`: `all`, or their names.' }),
+    variables: Texts.default({})
+      .refine(
+        (variables) =>
+          Object.entries(variables).reduce(
+            (size, [name, value]) => size + countUtf8Bytes(name) + countUtf8Bytes(value),
+            0,
+          ) <= VARIABLES_BYTES,
+        `names and values have more than ${VARIABLES_BYTES} bytes`,
+      )
+      .openapi({ description: 'The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL.' }),
+    allowMounts: z
+      .array(Text)
+      .default([])
+      .openapi({ description: 'Absolute paths of further folders that this run may mount.' }),
+    allowGit: z
+      .array(Text)
+      .default([])
+      .openapi({ description: 'Repositories that this run may fetch with your git login, as HOST/PATH.' }),
+  })
+  .openapi('StartRun');
+
+export const RunPath = z.object({
+  runId: z.string().openapi({
+    param: { name: 'runId', in: 'path' },
+    description: `The whole id, percent-encoded; at most ${RUN_ID_BYTES} bytes.`,
+  }),
+});
+
+const Seconds = z
+  .string()
+  .regex(/^\d{1,2}$/, 'it is not a number of seconds')
+  .transform(Number)
+  .refine((seconds) => seconds <= MOST_WAIT_SECONDS, `it is more than ${MOST_WAIT_SECONDS}`);
+
+export const WaitQuery = z.strictObject({
+  wait: Seconds.optional().openapi({
+    type: 'string',
+    description: `Seconds to wait for the end of the run; at most ${MOST_WAIT_SECONDS}, by default 0.`,
+  }),
+});
+
+export const ListQuery = z.strictObject({
+  state: z.enum(['running', 'succeeded', 'failed', 'cancelled', 'terminated', 'damaged']).optional(),
+  name: Text.optional().openapi({ description: 'The name of the spec.' }),
+  since: z.iso
+    .datetime({ offset: true })
+    .optional()
+    .openapi({ description: 'Only runs that started at this time or later, as ISO 8601.' }),
+  limit: z
+    .string()
+    .regex(/^\d{1,3}$/, 'it is not a number')
+    .transform(Number)
+    .refine((limit) => limit >= 1 && limit <= MOST_RUNS, `it is not between 1 and ${MOST_RUNS}`)
+    .optional()
+    .openapi({ type: 'string', description: `The runs of a page; at most ${MOST_RUNS}, by default 50.` }),
+  cursor: z.string().optional().openapi({ description: '`next` of the previous page.' }),
+});
+
+const Sequence = z
+  .string()
+  .regex(/^\d{1,15}$/, 'it is not the `seq` of an event')
+  .transform(Number);
+
+export const EventsQuery = z.strictObject({
+  after: Sequence.optional().openapi({ type: 'string', description: 'Only events after this `seq`.' }),
+});
+
+export const EventsHeaders = z.object({
+  'last-event-id': Sequence.optional().openapi({
+    type: 'string',
+    description: 'As `after`, and takes precedence. Browsers and clients of event streams set it when they resume.',
+  }),
+});
+
+const Data = z.object({ sha256: z.string(), sizeBytes: z.number(), mediaType: z.string() });
+const Failure = z.object({ code: z.string(), message: z.string(), stderrTail: z.string() });
+const Names = z.array(z.string()).readonly();
+
+const StageSchema = z
+  .object({
+    id: z.string(),
+    state: z.string(),
+    attempt: z.number(),
+    exitCode: z.number().nullable(),
+    durationMs: z.number().nullable(),
+    failure: Failure.nullable(),
+  })
+  .openapi('Stage', { description: 'Has further fields: those of `voidbox status --json`.' });
+
+const RUN_FIELDS = {
+  runId: z.string(),
+  name: z.string(),
+  kind: z.string(),
+  state: z.string(),
+  host: z.string(),
+  mocked: Names,
+  mockAgents: Names,
+  startedAt: z.string().nullable(),
+  finishedAt: z.string().nullable(),
+  stages: z.array(StageSchema).readonly(),
+  failedStage: z.string().nullable(),
+  failure: Failure.nullable(),
+  tolerated: Names,
+  output: Data.nullable(),
+  damage: z.string().nullable(),
+};
+const DESCRIPTION = 'Has further fields: those of `voidbox status --json`.';
+
+export const RunSchema = z.object(RUN_FIELDS).openapi('Run', { description: DESCRIPTION });
+
+export const ResultSchema = z
+  .object({
+    ...RUN_FIELDS,
+    outputText: z
+      .string()
+      .nullable()
+      .openapi({ description: 'Null if the output has more than 1 MiB or is not text.' }),
+  })
+  .openapi('Result', { description: DESCRIPTION });
+
+export const RunListSchema = z
+  .object({
+    runs: z.array(RunSchema).readonly(),
+    next: z.string().nullable().openapi({ description: 'The `cursor` of the next page; null if no run follows.' }),
+  })
+  .openapi('RunList');
+
+const DiagnosticSchema = z
+  .object({
+    code: z.string(),
+    severity: z.enum(['error', 'warning']),
+    message: z.string(),
+    remedy: z.string(),
+    file: z.string(),
+    line: z.number(),
+    column: z.number(),
+  })
+  .openapi('Diagnostic');
+
+export const StartedSchema = z
+  .object({ runId: z.string(), diagnostics: z.array(DiagnosticSchema).readonly() })
+  .openapi('StartedRun');
+
+export const CancelSchema = z
+  .object({
+    runId: z.string(),
+    state: z.string().openapi({ description: '`cancelling`: it has not ended yet.' }),
+    wasRunning: z.boolean(),
+  })
+  .openapi('CancelledRun');
+
+export const EventSchema = z
+  .object({ seq: z.number(), id: z.string(), atMs: z.number(), body: z.object({ type: z.string() }) })
+  .openapi('Event', { description: '`body` has further fields, by its type.' });
+
+export const ProblemSchema = z
+  .object({
+    status: z.number(),
+    title: z.string(),
+    code: z.string(),
+    detail: z.string(),
+    remedy: z.string().nullable(),
+    diagnostics: z.array(DiagnosticSchema).readonly().optional(),
+  })
+  .openapi('Problem');
+
+export const HealthSchema = z.object({ status: z.literal('ok') }).openapi('Health');
+export const VersionSchema = z.object({ version: z.string(), api: z.literal('v1') }).openapi('Version');
+
+/** The compiler proves here that answers have the fields which the document promises. */
+export type PromisedShapes = [
+  Promised<RunJson, z.input<typeof RunSchema>>,
+  Promised<RunJson & { readonly outputText: string | null }, z.input<typeof ResultSchema>>,
+  Promised<CancelFact, z.input<typeof CancelSchema>>,
+  Promised<RunEvent, z.input<typeof EventSchema>>,
+  Promised<Problem, z.input<typeof ProblemSchema>>,
+];
+
+type Promised<Given extends Wanted, Wanted> = [Given, Wanted];
