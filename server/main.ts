@@ -25,14 +25,17 @@ const machine = createApiMachine(env, log);
 // The folder of another format is refused at once, and not by each request.
 const stores = await machine.stores();
 let closed = 0;
+const reportClosed = (): void => send({ closed: (closed += 1) });
 const api = createApi({ machine, version: readVersion(), limits: API_LIMITS, log });
 const connections = serveConnections({
   fetch: (request) => api.fetch(request),
   limits: API_LIMITS,
-  onClosed: () => send({ closed: (closed += 1) }),
+  onClosed: reportClosed,
 });
 process.on('message', (_message, handle) => {
-  if (handle instanceof Socket) connections.accept(handle);
+  if (handle instanceof Socket) return connections.accept(handle);
+  // The client has gone before its connection arrived here.
+  reportClosed();
 });
 
 let isStopping = false;

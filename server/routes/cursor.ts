@@ -12,7 +12,7 @@ export function readCursor(text: string): RunPosition {
     const [startedAtMs, label] = JSON.parse(Buffer.from(text, 'base64url').toString('utf8')) as readonly unknown[];
     if (typeof startedAtMs === 'number' && typeof label === 'string') return { startedAtMs, label };
   } catch {
-    // Refused below, as any other text.
+    // Refused below, like every other text.
   }
   throw createRequestError('api/invalid-request', '`cursor` is not the `next` of a page');
 }

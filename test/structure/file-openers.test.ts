@@ -57,7 +57,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'skill-kit/prompt/reference-loader.ts': 'references of a skill whose code runs in the same process',
   'store/': 'the state folder of the user',
   'workers/conditions/threads.ts': '/proc',
-  'workers/embedded/control-server.ts': 'the state folder of the user',
+  'workers/embedded/folder-socket.ts': 'the state folder of the user',
   'workers/checkout/plan-checkout.ts': 'a private folder of the worker',
   'workers/skills/child.ts': 'references of a skill whose code runs in the same process',
   'workers/skills/identity-file.ts': 'the state folder of the user',

@@ -1,5 +1,6 @@
 /** A child process that is started again when it ends, later and later while it keeps failing. */
-import { spawn, type ChildProcess, type ChildProcessByStdio } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
+import type { Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 
@@ -23,6 +24,8 @@ export interface RestartingProcessOptions {
   readonly onLine: (line: string) => void;
   readonly onStart: (pid: number) => void;
   readonly onEnd: (how: string, nextStartMs: number) => void;
+  /** Called for each message of the child. Absent: the child gets no channel for messages. */
+  readonly onMessage?: (message: unknown) => void;
 }
 
 export interface RestartingProcess {
@@ -31,6 +34,8 @@ export interface RestartingProcess {
   restart(): void;
   /** SIGTERM, then SIGKILL after `graceMs`; it is not started again. Settles when it has ended. */
   stop(graceMs: number): Promise<void>;
+  /** Sends a connection to the running child. @throws Error if no child runs, or if it ends before it has it */
+  send(socket: Socket): Promise<void>;
 }
 
 export function startRestarting(options: RestartingProcessOptions): RestartingProcess {
@@ -39,6 +44,7 @@ export function startRestarting(options: RestartingProcessOptions): RestartingPr
   let timer: NodeJS.Timeout | undefined;
   let delayMs = FIRST_DELAY_MS;
   let ended: Promise<void> = Promise.resolve();
+  const sending = new Set<(error: Error | null) => void>();
 
   const startAgain = (afterMs: number): void => {
     if (!stopped) timer = setTimeout(() => void launch(), afterMs);
@@ -56,16 +62,20 @@ export function startRestarting(options: RestartingProcessOptions): RestartingPr
     }
     if (stopped) return;
     const startedAt = Date.now();
-    const mine = spawnChild(command, options.env);
+    const mine = spawnChild(command, options);
     child = mine;
+    if (options.onMessage !== undefined) mine.on('message', options.onMessage);
     // Without a descriptor left there are no pipes; the child then ends by its 'error'.
-    for (const stream of [mine.stdout, mine.stderr] as (Readable | undefined)[]) {
-      if (stream !== undefined) createInterface({ input: stream, crlfDelay: Infinity }).on('line', options.onLine);
+    for (const stream of [mine.stdout, mine.stderr] as (Readable | null | undefined)[]) {
+      if (stream !== undefined && stream !== null)
+        createInterface({ input: stream, crlfDelay: Infinity }).on('line', options.onLine);
     }
     ended = new Promise((resolve) => {
       const onEnd = (how: string): void => {
         if (child !== mine) return;
         child = null;
+        // Node does not call back for a connection that was on its way.
+        for (const settle of sending) settle(new Error('the process has ended'));
         if (Date.now() - startedAt >= HEALTHY_MS) delayMs = FIRST_DELAY_MS;
         if (!stopped) options.onEnd(how, delayMs);
         startAgain(delayMs);
@@ -91,16 +101,33 @@ export function startRestarting(options: RestartingProcessOptions): RestartingPr
       await ended;
       clearTimeout(kill);
     },
+    send: (socket) =>
+      new Promise((resolve, reject) => {
+        const settle = (error: Error | null): void => {
+          sending.delete(settle);
+          if (error === null) resolve();
+          else reject(error);
+        };
+        if (child === null) return settle(new Error('the process has ended'));
+        sending.add(settle);
+        child.send('connection', socket, settle);
+      }),
   };
 }
 
-type ChildWithPipes = ChildProcessByStdio<null, Readable, Readable>;
-
 /** Node has no option for a child's umask; it is inherited, and `spawn` forks before it returns. */
-function spawnChild({ file, args, cwd, umask }: ChildCommand, env: RestartingProcessOptions['env']): ChildWithPipes {
+function spawnChild(
+  { file, args, cwd, umask }: ChildCommand,
+  { env, onMessage }: RestartingProcessOptions,
+): ChildProcess {
   const before = umask === undefined ? null : process.umask(umask);
   try {
-    return spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], env, ...(cwd === undefined ? {} : { cwd }) });
+    const channel = onMessage === undefined ? [] : (['ipc'] as const);
+    return spawn(file, args, {
+      stdio: ['ignore', 'pipe', 'pipe', ...channel],
+      env,
+      ...(cwd === undefined ? {} : { cwd }),
+    });
   } finally {
     if (before !== null) process.umask(before);
   }

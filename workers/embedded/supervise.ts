@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { durabilityOf, readEnvironment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
+import { listApiArgs } from '../../setup/api-command.ts';
 import { workerArgs } from '../../setup/worker-command.ts';
 import { hostId } from '../host/host-id.ts';
 import { createLog, textOf, type Log } from '../log.ts';
@@ -24,6 +25,7 @@ import { secretHostName, serverCommand, type ServerPorts } from './server-proces
 import { skillPaths } from '../../client/embedded/skill-paths.ts';
 import { keepStackFile, logsDir, removeStackFile, type StackInfo } from '../../client/embedded/stack-info.ts';
 import { keepStackPorts, readStackPorts, type StackPorts } from '../../client/embedded/stack-ports.ts';
+import { type ApiDoor, openApiDoor } from './api-door.ts';
 import { openUiDoor, type UiDoor } from './ui-door.ts';
 import { createUiPages, type UiPages } from './ui-pages.ts';
 
@@ -64,6 +66,7 @@ class Supervisor {
   #worker: RestartingProcess | null = null;
   #ui: UiDoor | null = null;
   #control: { close(): void } | null = null;
+  #api: ApiDoor | null = null;
   #timers: readonly NodeJS.Timeout[] = [];
   #ports: ServerPorts | null = null;
   readonly #portsBefore: StackPorts | null;
@@ -118,15 +121,35 @@ class Supervisor {
     });
     if (this.#stopping) return control.close();
     this.#control = control;
+    const api = await this.#openApi();
+    if (this.#stopping) return await api.close();
+    this.#api = api;
     const idle = watchIdle({
       idleLimitMs: this.#options.idleLimitMs,
       namespace: NAMESPACE,
       address: () => (this.#ports === null ? null : addressOf(this.#ports)),
-      lastUsedMs: () => this.#lastUsedMs,
+      lastUsedMs: () => Math.max(this.#lastUsedMs, api.lastUsedMs()),
       log: this.#log,
       stop: (why) => this.#stop(why),
     });
     this.#timers = [idle, setInterval(() => this.#keepFile(), FILE_CHECK_MS)];
+  }
+
+  async #openApi(): Promise<ApiDoor> {
+    const { stateDir, cacheDir, pieces } = this.#options;
+    const log = openCappedLog(join(logsDir(stateDir), 'api.log'));
+    const folders = ['--state-dir', stateDir, '--cache-dir', cacheDir];
+    return await openApiDoor({
+      stateDir,
+      command: () => ({
+        file: pieces.keeper,
+        args: ['tie', '--', process.execPath, ...listApiArgs(), ...folders],
+        cwd: '/',
+      }),
+      env: readEnvironment().variables,
+      onLine: (line) => log.write(`${line}\n`),
+      onProblem: (message) => this.#log('warning', `API: ${message}`),
+    });
   }
 
   #keepServer(): RestartingProcess {
@@ -278,7 +301,7 @@ class Supervisor {
     if (!this.#folder.isGone()) removeStackFile(this.#options.stateDir);
     this.#folder.stop();
     this.#ui?.close();
-    await Promise.all([this.#worker?.stop(WORKER_GRACE_MS), this.#pages.stop()]);
+    await Promise.all([this.#worker?.stop(WORKER_GRACE_MS), this.#pages.stop(), this.#api?.close()]);
     await this.#server?.stop(SERVER_GRACE_MS);
     this.#log('info', 'stopped');
     this.#control?.close();

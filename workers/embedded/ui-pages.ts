@@ -5,7 +5,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
-import { startRestarting, type RestartingProcess } from './restarting-process.ts';
+import { createOnDemandProcess } from './on-demand-process.ts';
+import { startRestarting } from './restarting-process.ts';
 import { freePorts, isFree } from './ports.ts';
 import { pagesCommand } from './server-process.ts';
 
@@ -30,40 +31,31 @@ export interface UiPages {
 }
 
 export function createUiPages({ pieces, env, onLine, idleLimitMs = IDLE_LIMIT_MS }: UiPagesOptions): UiPages {
-  let server: RestartingProcess | null = null;
   let port = 0;
-  let idle: NodeJS.Timeout | undefined;
-
-  const stop = async (): Promise<void> => {
-    clearTimeout(idle);
-    const ending = server;
-    server = null;
-    port = 0;
-    await ending?.stop(STOP_GRACE_MS);
-  };
-
-  const start = (): RestartingProcess =>
-    startRestarting({
-      // Without a home: a server in memory would write a name for itself into its user's settings.
-      env: { ...env, HOME: undefined, XDG_CONFIG_HOME: undefined },
-      async command() {
-        const [grpc, ui] = (await freePorts(2)) as [number, number];
-        port = ui;
-        return pagesCommand(pieces, { grpc, ui });
-      },
-      onLine,
-      onStart: () => undefined,
-      onEnd: (how) => {
-        port = 0;
-        onLine(`ended: ${how}`);
-      },
-    });
-
+  const server = createOnDemandProcess({
+    start: () =>
+      startRestarting({
+        // Without a home: a server in memory would write a name for itself into its user's settings.
+        env: { ...env, HOME: undefined, XDG_CONFIG_HOME: undefined },
+        async command() {
+          const [grpc, ui] = (await freePorts(2)) as [number, number];
+          port = ui;
+          return pagesCommand(pieces, { grpc, ui });
+        },
+        onLine,
+        onStart: () => undefined,
+        onEnd: (how) => {
+          port = 0;
+          onLine(`ended: ${how}`);
+        },
+      }),
+    idleLimitMs,
+    graceMs: STOP_GRACE_MS,
+    onStop: () => (port = 0),
+  });
   return {
     async port() {
-      clearTimeout(idle);
-      idle = setTimeout(() => void stop(), idleLimitMs).unref();
-      server ??= start();
+      server.use();
       const until = Date.now() + START_LIMIT_MS;
       // A port that is free has no server yet, or none any more.
       while (port === 0 || (await isFree(port))) {
@@ -72,7 +64,7 @@ export function createUiPages({ pieces, env, onLine, idleLimitMs = IDLE_LIMIT_MS
       }
       return port;
     },
-    pid: () => server?.pid() ?? null,
-    stop,
+    pid: () => server.pid(),
+    stop: () => server.stop(),
   };
 }

@@ -1,5 +1,6 @@
 import { resolveStackPieces } from '../../../setup/resolve.ts';
 import { readAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { findApiSocket } from '../../../client/embedded/api-socket.ts';
 import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
 import { readStack, type StackInfo } from '../../../client/embedded/stack.ts';
 import { readDiskState } from '../../../client/vms/disk-state.ts';
@@ -37,9 +38,10 @@ export const command = defineCommand<Options>({
     // In another format the file may have another meaning.
     const allowed = problem === null ? readAllowedMounts(env.stateDir) : [];
     const schedules = await schedulesOf(stack);
+    const apiSocket = stack === null ? null : findApiSocket(env.stateDir);
     if (options.json) {
       await stdout.write(
-        `${JSON.stringify({ stack, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
+        `${JSON.stringify({ stack, apiSocket, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
       );
       return EXIT.success;
     }
@@ -47,7 +49,12 @@ export const command = defineCommand<Options>({
       stack === null
         ? [context.advise(describeNoStack(env.temporalConfigured, problem !== null))]
         : [
-            ...renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir, allowedMounts: allowed }),
+            ...renderStack(stack, {
+              nowMs: context.now().getTime(),
+              stateDir: env.stateDir,
+              allowedMounts: allowed,
+              apiSocket,
+            }),
             ...renderSchedules(schedules, context.now().getTime()),
           ];
     if (problem !== null)

@@ -1,5 +1,6 @@
 import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
 import { readAllowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { findApiSocket } from '../../../client/embedded/api-socket.ts';
 import { ensureStack } from '../../../client/embedded/stack.ts';
 import { createUsageError } from '../../../app/app-error.ts';
 import { rememberSkillPaths } from '../../../client/embedded/skill-paths.ts';
@@ -61,13 +62,14 @@ export const command = defineCommand<Options>({
     const allowed = readAllowedMounts(context.env.stateDir);
     const { findHoldingSchedules } = await import('../../../client/embedded/schedules.ts');
     const schedules = await findHoldingSchedules(stack);
+    const apiSocket = findApiSocket(context.env.stateDir);
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ stack, allowedMounts: allowed, schedules })}\n`);
+      await context.stdout.write(`${JSON.stringify({ stack, apiSocket, allowedMounts: allowed, schedules })}\n`);
       return EXIT.success;
     }
     const nowMs = context.now().getTime();
     const lines = [
-      ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed }),
+      ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed, apiSocket }),
       ...renderSchedules(schedules, nowMs),
       context.advise(
         'It stops automatically after 10 minutes without open runs, sessions and Temporal Schedules that have a next time. Stop it now: voidbox down',

@@ -5,11 +5,17 @@ import type { StackInfo } from '../../../client/embedded/stack.ts';
 /** The processes of the embedded stack and where they answer. */
 export function renderStack(
   stack: StackInfo,
-  options: { readonly nowMs: number; readonly stateDir: string; readonly allowedMounts: readonly string[] },
+  options: {
+    readonly nowMs: number;
+    readonly stateDir: string;
+    readonly allowedMounts: readonly string[];
+    readonly apiSocket: string | null;
+  },
 ): string[] {
   return [
     `Temporal    ${stack.address} (namespace ${stack.namespace})`,
     `UI          ${stack.uiUrl}`,
+    ...(options.apiSocket === null ? [] : [`API         ${sanitizeLine(options.apiSocket)}`]),
     `processes   supervisor ${stack.supervisorPid}, server ${stack.serverPid}, worker ${stack.workerPid}; started ${formatAge(options.nowMs - stack.startedAtMs)}`,
     `host        ${stack.hostId}`,
     `state       ${options.stateDir}`,

@@ -1,0 +1,166 @@
+/** The socket of the API, with a small server in place of the API. */
+import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { once } from 'node:events';
+import { expect, onTestFinished, test } from 'vitest';
+import { locateApiSocket } from '../../client/embedded/api-socket.ts';
+import { type ApiDoor, type ApiDoorOptions, openApiDoor } from './api-door.ts';
+
+const IDLE_MS = 300;
+
+/** Answers each request with its pid and path; `/exit` ends it, `/hold` is never answered. */
+const SERVER = `
+import { createServer } from 'node:http';
+let closed = 0;
+const server = createServer({ keepAliveTimeout: 50 }, (incoming, outgoing) => {
+  if (incoming.url === '/exit') process.exit(7);
+  if (incoming.url !== '/hold') outgoing.end(process.pid + ' ' + incoming.url);
+});
+process.on('message', (_message, socket) => {
+  socket.once('close', () => process.send({ closed: (closed += 1) }));
+  server.emit('connection', socket);
+  socket.resume();
+});
+process.on('disconnect', () => process.exit());
+setTimeout(() => process.send({ ready: true }), 50);
+`;
+
+interface Door {
+  readonly door: ApiDoor;
+  readonly stateDir: string;
+  readonly problems: string[];
+  readonly lines: string[];
+  get(path: string): Promise<string>;
+  hold(): Promise<Socket>;
+}
+
+async function openDoor(change: Partial<ApiDoorOptions> = {}, depth = 0): Promise<Door> {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-api-door-'));
+  const stateDir = join(dir, ...Array.from({ length: depth }, () => 'a long name of a folder'));
+  mkdirSync(stateDir, { recursive: true });
+  const script = join(dir, 'server.mjs');
+  writeFileSync(script, SERVER);
+  const [problems, lines]: [string[], string[]] = [[], []];
+  const door = await openApiDoor({
+    stateDir,
+    command: () => ({ file: process.execPath, args: [script] }),
+    env: process.env,
+    onLine: (line) => lines.push(line),
+    onProblem: (message) => problems.push(message),
+    idleLimitMs: IDLE_MS,
+    ...change,
+  });
+  onTestFinished(async () => {
+    await door.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+  // As a client whose working folder is the state folder: its path to the socket is short.
+  const folder = openSync(stateDir, 'r');
+  onTestFinished(() => closeSync(folder));
+  const socketPath = `/proc/self/fd/${folder}/api.sock`;
+  const get = async (path: string): Promise<string> =>
+    await new Promise((resolve, reject) => {
+      request({ socketPath, path, agent: false }, (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (part: string) => (text += part));
+        response.on('end', () => resolve(text));
+      })
+        .on('error', reject)
+        .end();
+    });
+  const hold = async (): Promise<Socket> => {
+    const socket = connect(socketPath).on('error', () => undefined);
+    await once(socket, 'connect');
+    socket.write('GET /hold HTTP/1.1\r\nHost: a\r\n\r\n');
+    return socket;
+  };
+  return { door, stateDir, problems, lines, get, hold };
+}
+
+function pidIn(answer: string): number {
+  return Number(answer.split(' ')[0]);
+}
+
+test('only the owner may connect, and no process runs before the first connection', async () => {
+  const { door, stateDir } = await openDoor();
+  const { mode } = statSync(locateApiSocket(stateDir));
+  expect((mode & 0o777).toString(8)).toBe('600');
+  expect(door.pid()).toBeNull();
+});
+
+test('connections that arrive during the start are answered by one process', async () => {
+  const { door, get } = await openDoor();
+  const answers = await Promise.all(['/a', '/b', '/c'].map(get));
+  expect(answers.map((answer) => answer.split(' ')[1])).toEqual(['/a', '/b', '/c']);
+  expect(new Set(answers.map(pidIn))).toEqual(new Set([door.pid()]));
+});
+
+test('the process ends after a time without a connection, and the next connection starts another one', async () => {
+  const { door, get } = await openDoor();
+  const first = pidIn(await get('/a'));
+  await expect.poll(() => door.pid()).toBeNull();
+  expect(() => readFileSync(`/proc/${first}/environ`)).toThrow(/ENOENT|ESRCH/);
+  expect(pidIn(await get('/b'))).not.toBe(first);
+});
+
+test('an open connection keeps the process, and its end counts as a use', async () => {
+  const { door, get, hold } = await openDoor();
+  const held = await hold();
+  const pid = pidIn(await get('/a'));
+  const before = Date.now();
+  await expect.poll(() => Date.now() - before).toBeGreaterThan(3 * IDLE_MS);
+  expect(door.pid()).toBe(pid);
+  expect(door.lastUsedMs()).toBeGreaterThan(before + 2 * IDLE_MS);
+  held.destroy();
+  await expect.poll(() => door.pid()).toBeNull();
+  expect(door.lastUsedMs()).toBeLessThan(Date.now() - IDLE_MS + 50);
+});
+
+test('a process that crashes is followed by another one at the next connection', async () => {
+  const { door, lines, get, hold } = await openDoor({ idleLimitMs: 60_000 });
+  const first = pidIn(await get('/a'));
+  const held = await hold();
+  await expect(get('/exit')).rejects.toThrow(/socket hang up|ECONNRESET/);
+  await once(held, 'close');
+  await expect.poll(() => door.pid()).toBeNull();
+  expect(lines).toContain('ended: exit code 7');
+  expect(pidIn(await get('/b'))).not.toBe(first);
+});
+
+test('a process that does not start closes its connections with the reason, and is not started again', async () => {
+  const { door, problems, lines, get } = await openDoor({
+    command: () => ({ file: process.execPath, args: ['-e', 'process.exit(3)'] }),
+  });
+  await expect(get('/a')).rejects.toThrow(/socket hang up|ECONNRESET/);
+  await expect.poll(() => problems).toEqual(['a connection was closed: the API ended: exit code 3']);
+  expect(door.pid()).toBeNull();
+  expect(lines).toEqual(['ended: exit code 3']);
+});
+
+test('a process that is not ready in time closes its connections and ends', async () => {
+  const { door, problems, get } = await openDoor({
+    command: () => ({ file: process.execPath, args: ['-e', 'setInterval(() => undefined, 1000)'] }),
+    startLimitMs: 200,
+    idleLimitMs: 60_000,
+  });
+  await expect(get('/a')).rejects.toThrow(/socket hang up|ECONNRESET/);
+  await expect.poll(() => problems).toEqual(['a connection was closed: the API did not start in time']);
+  await expect.poll(() => door.pid()).toBeNull();
+});
+
+test('the socket is there again after it was removed', async () => {
+  const { stateDir, get } = await openDoor();
+  rmSync(locateApiSocket(stateDir));
+  await expect.poll(() => statSync(locateApiSocket(stateDir), { throwIfNoEntry: false })).toBeDefined();
+  expect(await get('/a')).toContain('/a');
+});
+
+test('a state folder with a path of more than 107 bytes has the socket, too', async () => {
+  const { stateDir, get } = await openDoor({}, 5);
+  const path = locateApiSocket(stateDir);
+  expect(path.length).toBeGreaterThan(107);
+  expect(await get('/a')).toContain('/a');
+});

@@ -1,0 +1,158 @@
+/**
+ * The socket of the HTTP API. The supervisor accepts each connection and sends it to the process of the API, which it
+ * starts at the first connection and ends when no connection has been open for a while.
+ */
+import type { Socket } from 'node:net';
+import { parseApiNews } from '../../client/embedded/api-messages.ts';
+import { locateApiSocket } from '../../client/embedded/api-socket.ts';
+import { openFolderSocket } from './folder-socket.ts';
+import { createOnDemandProcess } from './on-demand-process.ts';
+import { type ChildCommand, type RestartingProcess, startRestarting } from './restarting-process.ts';
+
+const IDLE_LIMIT_MS = 10 * 60_000;
+const START_LIMIT_MS = 20_000;
+const STOP_GRACE_MS = 5_000;
+const BACKLOG = 511;
+/** The API answers connections above its own limit. Above this one, a connection is closed without an answer. */
+const MOST_CONNECTIONS = 1_100;
+
+export interface ApiDoorOptions {
+  readonly stateDir: string;
+  readonly command: () => ChildCommand;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly onLine: (line: string) => void;
+  readonly onProblem: (message: string) => void;
+  readonly idleLimitMs?: number;
+  readonly startLimitMs?: number;
+}
+
+export interface ApiDoor {
+  /** The pid of the API; null while it does not run. */
+  pid(): number | null;
+  /** The time of the last connection; now, while a connection is open. */
+  lastUsedMs(): number;
+  close(): Promise<void>;
+}
+
+/** One process of the API, from its start to its end. */
+interface ApiProcess {
+  readonly process: RestartingProcess;
+  /** Settles when it accepts connections. Rejects when it ends before. */
+  readonly ready: Promise<void>;
+  /** Connections that it got, or will get when it is ready. */
+  given: number;
+  /** As the process counts them. */
+  closed: number;
+}
+
+/** @throws Error if the socket cannot be opened */
+export async function openApiDoor(options: ApiDoorOptions): Promise<ApiDoor> {
+  const { stateDir, onProblem, idleLimitMs = IDLE_LIMIT_MS } = options;
+  let api: ApiProcess | null = null;
+  let lastUsedMs = 0;
+  const countOpen = (): number => (api === null ? 0 : api.given - api.closed);
+  const onDemand = createOnDemandProcess({
+    start() {
+      const own = startApi(options, {
+        onUsed() {
+          lastUsedMs = Date.now();
+          onDemand.postpone();
+        },
+        // A process that failed is not started again until it is needed.
+        onEnd: () => (api === own ? void onDemand.stop() : undefined),
+      });
+      api = own;
+      return own.process;
+    },
+    idleLimitMs,
+    graceMs: STOP_GRACE_MS,
+    isBusy: () => countOpen() > 0,
+    onStop: () => (api = null),
+  });
+
+  const give = async (socket: Socket): Promise<void> => {
+    socket.on('error', () => socket.destroy());
+    lastUsedMs = Date.now();
+    if (countOpen() >= MOST_CONNECTIONS) return void socket.destroy();
+    onDemand.use();
+    const to = api;
+    if (to === null) throw new Error('the process was not started');
+    to.given += 1;
+    try {
+      await to.ready;
+      await to.process.send(socket);
+    } catch (error) {
+      // The process counts only connections that it got.
+      to.given -= 1;
+      socket.destroy();
+      throw error;
+    }
+  };
+
+  const socket = await openFolderSocket({
+    file: locateApiSocket(stateDir),
+    backlog: BACKLOG,
+    pauseOnConnect: true,
+    onConnection: (connection) =>
+      void give(connection).catch((error: unknown) =>
+        onProblem(`a connection was closed: ${(error as Error).message}`),
+      ),
+    onProblem,
+  });
+  return {
+    pid: () => onDemand.pid(),
+    lastUsedMs: () => (countOpen() > 0 ? Date.now() : lastUsedMs),
+    async close() {
+      socket.close();
+      await onDemand.stop();
+    },
+  };
+}
+
+interface ApiEvents {
+  /** A connection has ended. */
+  readonly onUsed: () => void;
+  /** It has ended, or must end because it does not start. */
+  readonly onEnd: () => void;
+}
+
+function startApi(
+  { command, env, onLine, startLimitMs = START_LIMIT_MS }: ApiDoorOptions,
+  { onUsed, onEnd }: ApiEvents,
+): ApiProcess {
+  let settle: { resolve(): void; reject(error: Error): void } = { resolve: () => undefined, reject: () => undefined };
+  const ready = new Promise<void>((resolve, reject) => (settle = { resolve, reject }));
+  ready.catch(() => undefined);
+  const limit = setTimeout(() => {
+    settle.reject(new Error('the API did not start in time'));
+    onEnd();
+  }, startLimitMs).unref();
+  const own = {
+    ready,
+    given: 0,
+    closed: 0,
+    process: startRestarting({
+      command: () => Promise.resolve(command()),
+      env,
+      onLine,
+      onStart: () => undefined,
+      onMessage(message) {
+        const news = parseApiNews(message);
+        if (news === null) return;
+        if ('ready' in news) {
+          clearTimeout(limit);
+          return settle.resolve();
+        }
+        own.closed = news.closed;
+        onUsed();
+      },
+      onEnd(how) {
+        clearTimeout(limit);
+        onLine(`ended: ${how}`);
+        settle.reject(new Error(`the API ended: ${how}`));
+        onEnd();
+      },
+    }),
+  };
+  return own;
+}
