@@ -191,17 +191,17 @@ describe('events', () => {
     expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
   });
 
-  test('a run whose log is damaged ends the stream with the event `problem`', async () => {
-    const damaged: Stores = {
+  test('a run whose log cannot be read ends the stream with the event `problem`', async () => {
+    const unreadable: Stores = {
       ...stores,
       reader: {
         ...stores.reader,
-        follow: () => {
+        read: () => {
           throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
         },
       },
     };
-    const api = apiOf({ stores: () => Promise.resolve(damaged) });
+    const api = apiOf({ stores: () => Promise.resolve(unreadable) });
     const response = await api.request('/api/v1/runs/sales-good/events', { headers: { accept: 'text/event-stream' } });
     const [event] = parseSse(await response.text());
     expect(event!['event']).toBe('problem');
@@ -371,6 +371,11 @@ describe('requests that are refused', () => {
       status: 403,
       code: 'cli/mount-refused',
     });
+  });
+
+  test('a repository that the request does not allow is refused', async () => {
+    const spec = `kind: workflow\nname: a\nworkflow: { steps: [{ name: a, run: ls, workspace: { git: 'https://example.org/a/b' } }] }\n`;
+    expect(await problemOf(await post({ spec, baseDir: dir }))).toMatchObject({ status: 403, code: 'cli/git-refused' });
   });
 
   test('an id that a run has is refused', async () => {

@@ -1,6 +1,7 @@
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
-import { type EventsOfRun, readEndState, readEvents } from '../../app/runs/follow-events.ts';
-import type { Machine } from '../../app/machine.ts';
+import { readEndState, readEvents } from '../../app/runs/read-events.ts';
+import { createRunFeeds, type RunFeeds } from '../../app/runs/run-feeds.ts';
+import type { RunEvent } from '../../domain/run/event.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { streamTexts } from '../event-stream.ts';
 import { createProblem, toProblem } from '../problems.ts';
@@ -32,21 +33,40 @@ const EVENTS = createRoute({
   },
 });
 
+interface WantedEvents {
+  readonly runId: string;
+  /** The `seq` of the last event that the reader has. */
+  readonly after: number;
+  readonly signal: AbortSignal;
+}
+
+/** Writes an event once for all readers of its feed. */
+type WriteEvent = (event: RunEvent) => string;
+
 export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: ApiOptions): void {
+  const feeds = createRunFeeds(async () => (await machine.stores()).reader);
+  const written = new WeakMap<RunEvent, string>();
+  const write: WriteEvent = (event) => {
+    const text = written.get(event) ?? `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
+    written.set(event, text);
+    return text;
+  };
   routes.openapi(EVENTS, async (context) => {
     const runId = await readKnownRunId(context, machine);
     const after = context.req.valid('header')['last-event-id'] ?? context.req.valid('query').after ?? 0;
-    const follow = isEventStream(context.req.header('accept'));
+    const isFollowed = isEventStream(context.req.header('accept'));
     const gone = new AbortController();
-    const wanted: EventsOfRun = { runId, after, follow, signal: gone.signal };
-    const texts = follow ? writeSse(wanted, machine, log) : writeLines(wanted, machine);
+    const wanted: WantedEvents = { runId, after, signal: gone.signal };
+    const texts = isFollowed
+      ? writeSse(wanted, { feeds, write, machine, log })
+      : writeLines(readEvents(runId, after, machine));
     const body = streamTexts(texts, {
       stalledMs: limits.stalledMs,
       pieceBytes: limits.pieceBytes,
-      heartbeat: follow ? { text: COMMENT, everyMs: limits.heartbeatMs } : null,
+      heartbeat: isFollowed ? { text: COMMENT, everyMs: limits.heartbeatMs } : null,
       onGone: () => gone.abort(),
     });
-    return new Response(body, { headers: { 'content-type': follow ? SSE_TYPE : LINES_TYPE } });
+    return new Response(body, { headers: { 'content-type': isFollowed ? SSE_TYPE : LINES_TYPE } });
   });
 }
 
@@ -54,15 +74,23 @@ function isEventStream(accept = ''): boolean {
   return accept.split(',').some((type) => type.split(';')[0]!.trim().toLowerCase() === SSE_TYPE);
 }
 
-async function* writeLines(wanted: EventsOfRun, machine: Machine): AsyncGenerator<string> {
-  for await (const event of readEvents(wanted, machine)) yield `${JSON.stringify(event)}\n`;
+async function* writeLines(events: AsyncIterable<RunEvent>): AsyncGenerator<string> {
+  for await (const event of events) yield `${JSON.stringify(event)}\n`;
 }
 
-async function* writeSse(wanted: EventsOfRun, machine: Machine, log: (line: string) => void): AsyncGenerator<string> {
+interface SseOptions extends Pick<ApiOptions, 'machine' | 'log'> {
+  readonly feeds: RunFeeds;
+  readonly write: WriteEvent;
+}
+
+async function* writeSse(
+  { runId, after, signal }: WantedEvents,
+  { feeds, write, machine, log }: SseOptions,
+): AsyncGenerator<string> {
   try {
-    for await (const event of readEvents(wanted, machine)) yield `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
-    if (wanted.signal.aborted) return;
-    yield `event: end\ndata: ${JSON.stringify({ state: await readEndState(wanted.runId, machine) })}\n\n`;
+    for await (const event of feeds.follow(runId, after, signal)) yield write(event);
+    if (signal.aborted) return;
+    yield `event: end\ndata: ${JSON.stringify({ state: await readEndState(runId, machine) })}\n\n`;
   } catch (error) {
     // The status has been sent, so the problem is an event.
     const problem = await toProblem(error);
