@@ -66,6 +66,16 @@ test('other providers, mocked agents and agents whose variable is set do not rea
   expect(logins([stage('claude-personal')], { CLAUDE_CODE_OAUTH_TOKEN: 'mine' })).toEqual({});
 });
 
+test('a run with variables of its own gets the login in the home, and no variable of the process', () => {
+  login({ claudeAiOauth: { ...TOKENS, expiresAt: NOW_MS * 2 } });
+  const env = readEnvironment({ HOME: home, CLAUDE_CODE_OAUTH_TOKEN: 'of the process' });
+  const machine = { env, now: () => new Date(NOW_MS) };
+  const stages = [stage('claude-personal')];
+  expect(readLogins(stages, machine, {})).toMatchObject({ CLAUDE_CODE_OAUTH_TOKEN: TOKENS.accessToken });
+  expect(readLogins(stages, machine, { CLAUDE_CODE_OAUTH_TOKEN: 'of the request' })).toEqual({});
+  expect(readLogins(stages, machine)).toEqual({});
+});
+
 test.each([
   ['no file', null],
   ['no JSON', '{'],
