@@ -26,7 +26,7 @@ const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: st
   {
     kind: 'request',
     title: 'Errors of the HTTP API',
-    text: 'The API refused a request; no run ends with one of these.',
+    text: 'The API refused a request; no run ends with one of these. [The HTTP API](api-http.md#errors) lists the status codes.',
   },
 ];
 
