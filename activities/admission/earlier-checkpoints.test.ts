@@ -36,7 +36,7 @@ const held = (...stages: readonly string[]): readonly HeldAttempt[] => stages.ma
 
 /** Checkpoints after `b` and `c`. `taken` collects what is taken over; those in `gone` cannot be. */
 function checkpointsOf(gone: readonly number[] = [], problem: Error | null = null) {
-  const taken: unknown[] = [];
+  const taken: string[] = [];
   const make = (number: number, ...stages: readonly string[]): StepCheckpoint & { readonly dir: string } => ({
     number,
     id: `${number}`,
@@ -56,7 +56,8 @@ function checkpointsOf(gone: readonly number[] = [], problem: Error | null = nul
     },
     async takeOver({ runId, number }, scope, holds) {
       if (gone.includes(number)) return `checkpoint ${number} is gone`;
-      taken.push(`${runId} ${number} for ${scope.runId}: ${holds.map(({ stage, attempt }) => `${stage}/${attempt}`)}`);
+      const work = holds.map(({ stage, attempt }) => `${stage}/${attempt}`).join(',');
+      taken.push(`${runId} ${number} for ${scope.runId}: ${work}`);
       return null;
     },
   };
