@@ -1,4 +1,4 @@
-/** The socket of the API, with a small server in place of the API. */
+/** The socket of the API, with a small server instead of the API. */
 import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect, type Socket } from 'node:net';
