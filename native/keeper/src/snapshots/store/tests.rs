@@ -3,8 +3,8 @@
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::Duration;
 
-use super::super::key::file_identity;
 use super::*;
+use crate::snapshots::key::file_identity;
 
 struct Rig {
     _folder: tempfile::TempDir,
