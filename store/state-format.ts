@@ -33,6 +33,7 @@ const MOST_TRIES = 5;
  * depend on it, and may be in a folder that has no number yet.
  */
 export const STATE_CONTENTS: ReadonlySet<string> = new Set([
+  'api.sock',
   'applies',
   'artifacts',
   'ballast',
@@ -40,6 +41,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'git',
   'host-id',
   'mounts.json',
+  'prepared',
   'runs',
   'sessions',
   'skills',
