@@ -5,9 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::thread;
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fcntl_get_seals,
@@ -56,56 +54,20 @@ pub fn seal_copy(from: &File, bytes: u64) -> io::Result<File> {
     Ok(sealed)
 }
 
-/// Reads the file of a memory into sealed memory. The VM waits for it, so two threads read.
+/// Reads the file of a memory into sealed memory. The kernel copies, so each byte is copied once.
 pub fn load(file: &File, bytes: u64) -> io::Result<File> {
     let sealed = create_memfd(SEALED_NAME, bytes)?;
-    let (one, other) = halve(find_data(file, bytes)?);
-    thread::scope(|scope| {
-        let reading = scope.spawn(|| read_parts(file, &sealed, &other));
-        read_parts(file, &sealed, &one)?;
-        reading
-            .join()
-            .map_err(|_| io::Error::other("its reader panicked"))?
-    })?;
-    fcntl_add_seals(&sealed, ALL_SEALS)?;
-    Ok(sealed)
-}
-
-/// Copies parts of a file to the same offsets. The kernel copies, so each byte is copied once.
-fn read_parts(file: &File, memory: &File, parts: &[(u64, u64)]) -> io::Result<()> {
-    // Each thread needs an offset of its own.
-    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    let memory = File::options().write(true).open(path)?;
-    for &(mut offset, end) in parts {
-        seek(&memory, SeekFrom::Start(offset))?;
+    for (mut offset, end) in find_data(file, bytes)? {
+        seek(&sealed, SeekFrom::Start(offset))?;
         while offset < end {
             let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
-            if sendfile(&memory, file, Some(&mut offset), left)? == 0 {
+            if sendfile(&sealed, file, Some(&mut offset), left)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     }
-    Ok(())
-}
-
-type Parts = Vec<(u64, u64)>;
-
-/// Splits parts into two lists of the same size in bytes, give or take a page.
-fn halve(parts: Parts) -> (Parts, Parts) {
-    let total: u64 = parts.iter().map(|(begin, end)| end - begin).sum();
-    let mut left = (total / 2).next_multiple_of(PAGE_BYTES as u64);
-    let (mut one, mut other) = (Vec::new(), Vec::new());
-    for (begin, end) in parts {
-        let middle = end.min(begin + left);
-        left -= middle - begin;
-        if begin < middle {
-            one.push((begin, middle));
-        }
-        if middle < end {
-            other.push((middle, end));
-        }
-    }
-    (one, other)
+    fcntl_add_seals(&sealed, ALL_SEALS)?;
+    Ok(sealed)
 }
 
 /// Takes the room on the disk that `write_file` needs. A file system that cannot take room ahead is left as it is.
@@ -217,6 +179,7 @@ fn runs_of_data(chunk: &[u8]) -> Vec<(&[u8], usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
@@ -264,33 +227,6 @@ mod tests {
         let third = tempfile::tempfile().unwrap();
         let changed = write_file(&memory, BYTES, &third).unwrap();
         assert_ne!(changed.sha256, pages.sha256);
-    }
-
-    #[test]
-    fn halves_contain_each_part_once_and_have_the_same_size() {
-        let page = PAGE_BYTES as u64;
-        for parts in [
-            vec![],
-            vec![(0, page)],
-            vec![(0, 9 * page)],
-            vec![(0, page), (3 * page, 7 * page), (8 * page, 9 * page)],
-            vec![
-                (page, 2 * page),
-                (100 * page, 2000 * page),
-                (3000 * page, 3001 * page),
-            ],
-        ] {
-            let (one, other) = halve(parts.clone());
-            let pages = |parts: &Parts| -> Vec<u64> {
-                let each = parts
-                    .iter()
-                    .flat_map(|&(begin, end)| begin / page..end / page);
-                each.collect()
-            };
-            let (first, second) = (pages(&one), pages(&other));
-            assert!(first.len().abs_diff(second.len()) <= 1, "{parts:?}");
-            assert_eq!([first, second].concat(), pages(&parts));
-        }
     }
 
     #[test]
