@@ -55,6 +55,22 @@ test('a reader that is slower than the source is not disconnected', async () => 
   expect(texts).toEqual(['1111', '2222', '3333']);
 });
 
+test('a silent stream adds nothing to the read that it waits for', async () => {
+  let reactions = 0;
+  const pending = new Promise<IteratorResult<string>>(() => undefined);
+  const source: AsyncIterator<string> = {
+    next() {
+      const then = pending.then.bind(pending);
+      // oxlint-disable-next-line unicorn/no-thenable
+      return Object.assign(pending, { then: (...args: Parameters<typeof then>) => ((reactions += 1), then(...args)) });
+    },
+  };
+  const reader = streamTexts(source, { ...OPTIONS, heartbeat: { text: ':', everyMs: 1 } }).getReader();
+  for (let count = 0; count < 20; count += 1) expect(Buffer.from((await reader.read()).value!).toString()).toBe(':');
+  expect(reactions).toBe(1);
+  await reader.cancel();
+});
+
 test('a source that fails ends the stream with its error', async () => {
   let gone = 0;
   const source = (async function* (): AsyncGenerator<string> {

@@ -17,7 +17,7 @@ export function streamTexts(
   source: AsyncIterator<string>,
   { stalledMs, pieceBytes, heartbeat, onGone }: StreamOptions,
 ): ReadableStream<Uint8Array> {
-  let reading: Promise<IteratorResult<string>> | null = null;
+  let reading: PendingRead<IteratorResult<string>> | null = null;
   let rest = new Uint8Array(0);
   let stalled: NodeJS.Timeout | undefined;
   let isOver = false;
@@ -26,14 +26,12 @@ export function streamTexts(
     isOver = true;
     clearTimeout(stalled);
     onGone();
-    // A read that waits for the next text settles by the signal of its caller.
-    void reading?.catch(() => undefined);
     source.return?.().catch(() => undefined);
   };
   const giveNext = async (): Promise<Uint8Array | null> => {
     if (rest.byteLength === 0) {
-      reading ??= source.next();
-      const next = heartbeat === null ? await reading : await raceWithPause(reading, heartbeat.everyMs);
+      reading ??= createPendingRead(source.next());
+      const next = await reading.wait(heartbeat?.everyMs ?? null);
       if (next === null) return Buffer.from(heartbeat!.text);
       reading = null;
       if (next.done === true) return null;
@@ -71,13 +69,35 @@ export function streamTexts(
   );
 }
 
-/** @returns null if the pause is over first */
-async function raceWithPause<T>(value: Promise<T>, pauseMs: number): Promise<T | null> {
-  let timer: NodeJS.Timeout | undefined;
-  const pause = new Promise<null>((resolve) => (timer = setTimeout(() => resolve(null), pauseMs)));
-  try {
-    return await Promise.race([value, pause]);
-  } finally {
-    clearTimeout(timer);
-  }
+interface PendingRead<T> {
+  /**
+   * @param pauseMs  null: as long as the read takes
+   * @returns null if the pause is over first
+   */
+  wait(pauseMs: number | null): Promise<T | null>;
+}
+
+/** Each `Promise.race` would leave a reaction at the read, which an idle run keeps for hours. So the read has one. */
+function createPendingRead<T>(read: Promise<T>): PendingRead<T> {
+  let isSettled = false;
+  let wake = (): void => undefined;
+  const settle = (): void => {
+    isSettled = true;
+    wake();
+  };
+  read.then(settle, settle);
+  return {
+    async wait(pauseMs) {
+      if (!isSettled) {
+        await new Promise<void>((resolve) => {
+          const timer = pauseMs === null ? undefined : setTimeout(resolve, pauseMs);
+          wake = () => {
+            clearTimeout(timer);
+            resolve();
+          };
+        });
+      }
+      return isSettled ? await read : null;
+    },
+  };
 }
