@@ -1,0 +1,56 @@
+/** Tokens and an audit log in memory, for tests of what uses them. */
+import type { AccessStore, AuditRow, FoundToken, TokenRow } from '../../../store/access.ts';
+
+export function createMemoryAccess(): AccessStore {
+  const tokens = new Map<string, FoundToken>();
+  const rows: AuditRow[] = [];
+  return {
+    tokens: {
+      create(token) {
+        if (tokens.has(token.name)) return Promise.resolve(false);
+        tokens.set(token.name, { ...token, lastUsedAtMs: null, revokedAtMs: null });
+        return Promise.resolve(true);
+      },
+      list: () => Promise.resolve([...tokens.values()].map(hideHash).toSorted(compareNames)),
+      find: (hash) =>
+        Promise.resolve([...tokens.values()].find((token) => Buffer.compare(token.hash, hash) === 0) ?? null),
+      revoke(name, nowMs) {
+        const token = tokens.get(name);
+        if (token === undefined) return Promise.resolve(null);
+        const revoked = { ...token, revokedAtMs: token.revokedAtMs ?? nowMs };
+        tokens.set(name, revoked);
+        return Promise.resolve(hideHash(revoked));
+      },
+      touch(name, nowMs) {
+        const token = tokens.get(name);
+        if (token !== undefined)
+          tokens.set(name, { ...token, lastUsedAtMs: Math.max(token.lastUsedAtMs ?? nowMs, nowMs) });
+        return Promise.resolve();
+      },
+    },
+    audit: {
+      add(entry) {
+        rows.push({ ...entry, id: rows.length + 1 });
+        return Promise.resolve();
+      },
+      list: ({ limit, before = Number.POSITIVE_INFINITY, token, runId }) =>
+        Promise.resolve(
+          rows
+            .filter((row) => row.id < before)
+            .filter((row) => token === undefined || row.token === token)
+            .filter((row) => runId === undefined || row.runId === runId)
+            .toReversed()
+            .slice(0, limit),
+        ),
+    },
+    close: () => Promise.resolve(),
+  };
+}
+
+function hideHash({ hash: _hash, ...row }: FoundToken): TokenRow {
+  return row;
+}
+
+function compareNames(one: TokenRow, other: TokenRow): number {
+  return one.name < other.name ? -1 : 1;
+}
