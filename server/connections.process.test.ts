@@ -53,7 +53,9 @@ async function listen(change: Partial<ApiLimits> = {}): Promise<void> {
     );
   });
   connections = serveConnections({ fetch: (request) => app.fetch(request), limits, onClosed: () => (closed += 1) });
-  server = createServer({ pauseOnConnect: true }, (socket) => connections.accept(socket));
+  server = createServer({ pauseOnConnect: true }, (socket) =>
+    connections.accept(socket, { listener: 'unix', address: null }),
+  );
   server.listen(join(dir, 's'));
   await once(server, 'listening');
 }

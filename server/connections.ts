@@ -1,8 +1,9 @@
 /** Serves HTTP on connections that another process has accepted. */
 import { createServer, type Server } from 'node:http';
 import type { Socket } from 'node:net';
-import { getRequestListener } from '@hono/node-server';
+import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { ApiLimits } from './limits.ts';
+import { type Connection, setConnection } from './listener.ts';
 import { createProblem, type Problem, PROBLEM_TYPE, toProblemResponse } from './problems.ts';
 
 const CHECK_EVERY_MS = 1_000;
@@ -10,14 +11,15 @@ const CHECK_EVERY_MS = 1_000;
 const KEEP_ALIVE_MS = 5_000;
 
 export interface ConnectionsOptions {
-  readonly fetch: (request: Request) => Response | Promise<Response>;
+  /** @param bindings  contain the connection of the request; see `getConnection` */
+  readonly fetch: (request: Request, bindings: HttpBindings) => Response | Promise<Response>;
   readonly limits: ApiLimits;
   /** Called when a connection has ended. */
   readonly onClosed: () => void;
 }
 
 export interface Connections {
-  accept(socket: Socket): void;
+  accept(socket: Socket, connection: Omit<Connection, 'end'>): void;
   /** Ends every connection. */
   close(): void;
 }
@@ -26,8 +28,9 @@ export function serveConnections({ fetch, limits, onClosed }: ConnectionsOptions
   const open = new Set<Socket>();
   const server = createHttpServer(fetch, limits);
   return {
-    accept(socket) {
+    accept(socket, connection) {
       open.add(socket);
+      setConnection(socket, { ...connection, end: () => socket.destroy() });
       socket.once('close', () => {
         open.delete(socket);
         onClosed();
@@ -46,7 +49,7 @@ export function serveConnections({ fetch, limits, onClosed }: ConnectionsOptions
 }
 
 function createHttpServer(fetch: ConnectionsOptions['fetch'], limits: ApiLimits): Server {
-  const listener = getRequestListener(fetch, {
+  const listener = getRequestListener((request, bindings) => fetch(request, bindings as HttpBindings), {
     overrideGlobalObjects: false,
     // A request whose `Host` or path cannot be part of a URL.
     errorHandler: () => toProblemResponse(createProblem('api/invalid-request', 'the request is not valid HTTP')),

@@ -28,12 +28,12 @@ let closed = 0;
 const reportClosed = (): void => send({ closed: (closed += 1) });
 const api = createApi({ machine, version: readVersion(), limits: API_LIMITS, log });
 const connections = serveConnections({
-  fetch: (request) => api.fetch(request),
+  fetch: (request, bindings) => api.fetch(request, bindings),
   limits: API_LIMITS,
   onClosed: reportClosed,
 });
 process.on('message', (_message, handle) => {
-  if (handle instanceof Socket) return connections.accept(handle);
+  if (handle instanceof Socket) return connections.accept(handle, { listener: 'unix', address: null });
   // The client has gone before its connection arrived here.
   reportClosed();
 });
