@@ -49,13 +49,18 @@ export function mountsDir(stateDir: string, runId: string): string {
 
 /** The disks of shared VMs after finished steps. */
 export function findCheckpoints(stateDir: string, runId: string): string {
-  return join(runDir(stateDir, runId), CHECKPOINTS);
+  return findCheckpointsIn(runDir(stateDir, runId));
+}
+
+/** Like `findCheckpoints`, by the folder of the run. */
+export function findCheckpointsIn(runFolder: string): string {
+  return join(runFolder, CHECKPOINTS);
 }
 
 /** Returns the folders of all runs for the disks of their shared VMs, whether they exist or not. */
 export function listCheckpointFolders(stateDir: string): readonly string[] {
   try {
-    return readdirSync(runsDir(stateDir)).map((name) => join(runsDir(stateDir), name, CHECKPOINTS));
+    return readdirSync(runsDir(stateDir)).map((name) => findCheckpointsIn(join(runsDir(stateDir), name)));
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return [];
     throw error;

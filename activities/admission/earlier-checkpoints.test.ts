@@ -6,6 +6,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import type { StepCheckpoint } from '../../domain/run/step-checkpoint.ts';
 import type { HeldAttempt } from '../../domain/run/vm-lease.ts';
+import type { ActivityDeps } from '../deps.ts';
 import type { StepCheckpoints } from '../ports/step-checkpoints.ts';
 import { createUnsavedEvents, findUnsaved, type NewRun, reuseWithCheckpoints } from './earlier-checkpoints.ts';
 import type { EarlierRecords } from './earlier-run.ts';
@@ -34,6 +35,13 @@ const next = (prepared: NewRun['prepared'] = {}, plan: Plan = PLAN): NewRun => (
 
 const held = (...stages: readonly string[]): readonly HeldAttempt[] => stages.map((stage) => ({ stage, attempt: 1 }));
 
+/** Records of the new run. `isAdmitted`: another try of its admission was recorded. */
+function recordsOf(isAdmitted = false): ActivityDeps['records'] {
+  const get = (runId: string, name: string) =>
+    Promise.resolve(isAdmitted && runId === 'next' && name === 'admission' ? {} : null);
+  return { get } as Partial<ActivityDeps['records']> as ActivityDeps['records'];
+}
+
 /** Checkpoints after `b` and `c`. `taken` collects what is taken over; those in `gone` cannot be. */
 function checkpointsOf(gone: readonly number[] = [], problem: Error | null = null) {
   const taken: string[] = [];
@@ -61,7 +69,7 @@ function checkpointsOf(gone: readonly number[] = [], problem: Error | null = nul
       return null;
     },
   };
-  return { deps: { checkpoints: checkpoints as StepCheckpoints }, taken };
+  return { deps: { checkpoints: checkpoints as StepCheckpoints, records: recordsOf() }, taken };
 }
 
 describe('the VM of a retry', () => {
@@ -70,6 +78,13 @@ describe('the VM of a retry', () => {
     const { given, again } = await reuseWithCheckpoints(deps, ORIGIN, next(), earlier(), true);
     expect([[...given.keys()], [...again.keys()]]).toEqual([['a', 'b', 'c'], ['d']]);
     expect(taken).toEqual(['drop next', 'first 3 for next: a/0,b/0,c/0']);
+  });
+
+  test('keeps the checkpoints of a run that is admitted already: a late try of admission drops none', async () => {
+    const { deps, taken } = checkpointsOf();
+    const late = { ...deps, records: recordsOf(true) };
+    const { given } = await reuseWithCheckpoints(late, ORIGIN, next(), earlier(), true);
+    expect([[...given.keys()], taken]).toEqual([['a', 'b', 'c'], []]);
   });
 
   test('begins with the checkpoint before, if the newest one is gone when it is taken over', async () => {
@@ -112,7 +127,7 @@ describe('the VM of a retry', () => {
   });
 
   test('starts at its first step if the worker keeps no checkpoints', async () => {
-    const reuse = await reuseWithCheckpoints({}, ORIGIN, next(), earlier(), true);
+    const reuse = await reuseWithCheckpoints({ records: recordsOf() }, ORIGIN, next(), earlier(), true);
     expect(findUnsaved(PLAN, reuse)).toEqual({ _shared: 'this worker keeps no checkpoints' });
   });
 

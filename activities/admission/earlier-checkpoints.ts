@@ -33,7 +33,7 @@ export interface NewRun {
  * @throws CodedError `admit/invalid`, `origin/differs`
  */
 export async function reuseWithCheckpoints(
-  deps: Pick<ActivityDeps, 'checkpoints'>,
+  deps: Pick<ActivityDeps, 'checkpoints' | 'records'>,
   origin: RunOrigin,
   run: NewRun,
   earlier: EarlierRecords,
@@ -100,13 +100,15 @@ interface TakeOverFailure {
   readonly reason: string;
 }
 
-/** Returns the first that fails; null: all are taken over. */
+/** Returns the first that fails; null: all are taken over, or the run is admitted already. */
 async function takeOverAll(
-  { checkpoints }: Pick<ActivityDeps, 'checkpoints'>,
+  { checkpoints, records }: Pick<ActivityDeps, 'checkpoints' | 'records'>,
   earlierId: string,
   runId: string,
   firstDisks: Reuse['firstDisks'],
 ): Promise<TakeOverFailure | null> {
+  // The checkpoints of an admitted run are its own: this try of admission is late, and changes nothing.
+  if (((await records.get(runId, 'admission')) ?? null) !== null) return null;
   // An earlier try of this admission may have taken others over.
   await checkpoints?.dropRun(runId);
   for (const [scope, firstDisk] of firstDisks) {

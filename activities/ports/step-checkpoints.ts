@@ -28,7 +28,10 @@ export interface StepCheckpoints {
    * @param diskBytes  the room that the disk of the VM uses; null: not known
    */
   findObstacle(diskBytes: number | null): string | null;
-  /** Returns the folder for the next checkpoint, which does not exist, and removes what a dead worker left. */
+  /**
+   * Returns the folder for the next checkpoint, which does not exist, and removes what a dead worker left. The run does not
+   * count as ended any longer.
+   */
   prepare(scope: SavedScope): Promise<{ readonly number: number; readonly dir: string }>;
   /**
    * Makes a checkpoint count, after its folder was written. Then deletes others of its scope and of the run beyond the
@@ -54,7 +57,7 @@ export interface StepCheckpoints {
   ): Promise<string | null>;
   /**
    * Keeps the checkpoints of a run that has ended for later runs, except those of items. Deletes the checkpoints of the
-   * runs that ended first, beyond the limit. If the disk is nearly full, it keeps no checkpoint. Idempotent.
+   * runs that ended first, beyond the limit. If the disk is nearly full, it keeps no checkpoint. Each call does all of this.
    */
   endRun(runId: string): Promise<void>;
   /** Deletes checkpoints of runs that have ended while the disk is nearly full, those of the earliest run first. */

@@ -8,6 +8,7 @@ import {
   statSync,
   symlinkSync,
   utimesSync,
+  watch,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -250,6 +251,59 @@ describe('a run that has ended', () => {
     await checkpoints.endRun('dropped');
     await checkpoints.endRun('never');
     expect(readdirSync(root)).toEqual([]);
+  });
+
+  test('has not ended any longer while it makes checkpoints, so the limit of the host deletes none of them', async () => {
+    await make(run('continued'), 60);
+    await checkpoints.endRun('continued');
+    utimesSync(join(root, 'continued/.ended'), 1, 1);
+    await make(run('continued'), 30);
+    expect(existsSync(join(root, 'continued/.ended'))).toBe(false);
+    for (const runId of ['first', 'second']) {
+      await make(run(runId), 70);
+      await checkpoints.endRun(runId);
+    }
+    expect(await numbersOf(run('continued'))).toEqual([2, 1]);
+  });
+
+  test('loses its items also at a second end, and keeps the time of the first', async () => {
+    await make(SCOPE, 1);
+    await checkpoints.endRun('run');
+    utimesSync(join(root, 'run/.ended'), 1, 1);
+    // A worker that was suspended wrote it.
+    const item = join(root, 'run/_shared@each~3');
+    mkdirSync(item);
+    await checkpoints.endRun('run');
+    expect([existsSync(item), statSync(join(root, 'run/.ended')).mtimeMs]).toEqual([false, 1_000]);
+  });
+
+  test('obeys the limit of the host also at a second end', async () => {
+    await make(run('first'), 60);
+    await make(run('second'), 100);
+    // The worker died after it marked the end of both.
+    for (const [index, runId] of ['first', 'second'].entries()) {
+      writeFileSync(join(root, runId, '.ended'), '');
+      utimesSync(join(root, runId, '.ended'), index + 1, index + 1);
+    }
+    await checkpoints.endRun('second');
+    expect(readdirSync(root)).toEqual(['second']);
+  });
+
+  test('counts as ended until all else of it is deleted', async () => {
+    for (const scope of ['a', 'b', 'c']) await make({ ...SCOPE, scope }, 1);
+    await checkpoints.endRun('run');
+    const gone: (string | null)[] = [];
+    const watcher = watch(join(root, 'run'), (_kind, name) => {
+      if (name !== 'run') gone.push(name);
+    });
+    try {
+      await checkpoints.dropRun('run');
+      await expect.poll(() => gone, { timeout: 5_000 }).toContain('.ended');
+      await expect.poll(() => new Set(gone).size, { timeout: 5_000 }).toBe(4);
+      expect(gone.at(-1)).toBe('.ended');
+    } finally {
+      watcher.close();
+    }
   });
 
   test('keeps none while the disk is nearly full', async () => {

@@ -60,6 +60,8 @@ export function createStepCheckpoints(options: StepCheckpointsOptions): StepChec
     prepare: (scope) =>
       protect(findScope(scope), async () => {
         const dir = findScope(scope);
+        // A run that makes checkpoints continues, so the limit of runs that have ended must not delete them.
+        await rm(join(folderOf(scope.runId), ENDED), { force: true });
         await mkdir(dir, { recursive: true, mode: 0o700 });
         const numbers = listNumbers(dir, RECORD);
         const counted = new Set(numbers);
@@ -85,15 +87,15 @@ export function createStepCheckpoints(options: StepCheckpointsOptions): StepChec
     endRun: (runId) =>
       protect(folderOf(runId), async () => {
         const dir = folderOf(runId);
-        if (findEnd(dir) !== null) return;
         for (const name of listNames(dir))
           if (name.includes(ITEM_MARK)) await rm(join(dir, name), { recursive: true, force: true });
-        if (listKept(dir).length === 0 || readRoom().isLow) return await rm(dir, { recursive: true, force: true });
-        await (await open(join(dir, ENDED), 'w', 0o600)).close();
+        if (listKept(dir).length === 0 || readRoom().isLow) return await deleteRun(dir);
+        // The time of an earlier mark stays.
+        await (await open(join(dir, ENDED), 'a', 0o600)).close();
         await dropEnded(listFolders(), (totalBytes) => totalBytes > endedBytes);
       }),
     makeRoom: () => protect('the runs that have ended', () => dropEnded(listFolders(), () => readRoom().isLow)),
-    dropRun: (runId) => protect(folderOf(runId), () => rm(folderOf(runId), { recursive: true, force: true })),
+    dropRun: (runId) => protect(folderOf(runId), () => deleteRun(folderOf(runId))),
   };
 }
 
@@ -142,9 +144,15 @@ async function dropEnded(folders: readonly string[], isTooMuch: (totalBytes: num
   let totalBytes = ended.reduce((sum, { usedBytes }) => sum + usedBytes, 0);
   for (const { dir, usedBytes } of ended) {
     if (!isTooMuch(totalBytes)) return;
-    await rm(dir, { recursive: true, force: true });
+    await deleteRun(dir);
     totalBytes -= usedBytes;
   }
+}
+
+/** The mark goes last: a run whose removal was interrupted still counts as ended. */
+async function deleteRun(dir: string): Promise<void> {
+  for (const name of listNames(dir)) if (name !== ENDED) await rm(join(dir, name), { recursive: true, force: true });
+  await rm(dir, { recursive: true, force: true });
 }
 
 async function protect<T>(dir: string, work: () => Promise<T>): Promise<T> {

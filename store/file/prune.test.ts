@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { mkdtemp, readdir, rename, mkdir, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { artifactPath } from './artifact-store.ts';
 import { openStores } from '../open-stores.ts';
+import { findCheckpoints } from '../state-folder.ts';
 import type { Stores } from '../stores.ts';
 import type { PruneOptions } from '../../activities/ports/run-pruner.ts';
 import { prune } from './prune.ts';
@@ -199,6 +200,20 @@ test('removes variables and half files of a run that was never started after a d
   await writeFile(join(run, young), '{');
   await prune(dir, options({}));
   expect((await readdir(run, { recursive: true })).toSorted()).toEqual(['records', 'records/client.json', young]);
+});
+
+test('removes the checkpoints of a run that was never started after a day, and keeps those of other runs', async () => {
+  await finishedRun('finished', HOUR_MS);
+  const at = new Date(nowMs - 25 * HOUR_MS);
+  for (const runId of ['never', 'finished', 'soon']) {
+    const checkpoints = findCheckpoints(dir, runId);
+    await mkdir(join(checkpoints, '_shared/1'), { recursive: true });
+    await writeFile(join(checkpoints, '_shared/1/disk'), 'disk');
+    if (runId !== 'soon') await utimes(checkpoints, at, at);
+  }
+  await prune(dir, options({}));
+  const left = ['never', 'finished', 'soon'].filter((runId) => existsSync(findCheckpoints(dir, runId)));
+  expect(left).toEqual(['finished', 'soon']);
 });
 
 test('two prunes at once remove each run once, and each reports only the runs that it removed', async () => {

@@ -15,7 +15,7 @@ import { createFileRunIndex } from './run-index.ts';
 import { artifactsDir, damagedDir, createStoreFailure } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 import { listHalfFilesIn } from '../half-files.ts';
-import { makePrivateDir, runsDir, runDir } from '../state-folder.ts';
+import { findCheckpointsIn, makePrivateDir, runDir, runsDir } from '../state-folder.ts';
 import { listRunFolders } from './run-folder.ts';
 
 /** @throws CodedError `store/io` */
@@ -116,7 +116,9 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
     if ((await statOrNull(join(path, 'events.jsonl'))) !== null) continue;
     const records = join(path, 'records');
     const left = LEFT_BY_CLIENTS.map((name) => join(path, name));
-    await removeOld([...left, ...listHalfFilesIn(path), ...listHalfFilesIn(records)], nowMs);
+    const half = [...listHalfFilesIn(path), ...listHalfFilesIn(records)];
+    // Its admission may have taken checkpoints over.
+    await removeOld([...left, ...half, findCheckpointsIn(path)], nowMs);
   }
   const partial = partialDir(artifactsDir(stateDir));
   await removeOld(
@@ -125,10 +127,11 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   );
 }
 
-async function removeOld(files: readonly string[], nowMs: number): Promise<void> {
-  for (const file of files) {
-    const facts = await statOrNull(file);
-    if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(file, { force: true });
+/** @param paths  files, and folders with all they contain */
+async function removeOld(paths: readonly string[], nowMs: number): Promise<void> {
+  for (const path of paths) {
+    const facts = await statOrNull(path);
+    if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(path, { recursive: true, force: true });
   }
 }
 
