@@ -33,6 +33,12 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/too-large': 413,
   'api/too-slow': 408,
   'api/too-many-connections': 503,
+  'api/no-token': 401,
+  'api/not-allowed': 403,
+  'api/too-many-requests': 429,
+  'api/no-such-token': 404,
+  'api/token-exists': 409,
+  'api/access-unavailable': 503,
   'api/skill-not-loaded': 409,
   'api/bug': 500,
 };

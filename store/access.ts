@@ -78,7 +78,7 @@ export interface AuditLog {
   list(query: AuditQuery): Promise<readonly AuditRow[]>;
 }
 
-/** All methods throw CodedError `access/unavailable`, or `host/disk-full`, if the database cannot answer. */
+/** All methods throw CodedError `api/access-unavailable`, or `host/disk-full`, if the database cannot answer. */
 export interface AccessStore {
   readonly tokens: TokenStore;
   readonly audit: AuditLog;

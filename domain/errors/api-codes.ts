@@ -31,6 +31,27 @@ export const API_CODES = {
     'The API has 1,000 open connections and accepts no further one.',
     'Close connections that are not used, and try again.',
   ),
+  'api/no-token': defineRequestCode(
+    'The request arrived over TCP without a valid token: it has none, or the token is unknown, expired or revoked.',
+    'Send `Authorization: Bearer TOKEN`; `voidbox token create NAME` on the machine of the API creates a token.',
+  ),
+  'api/not-allowed': defineRequestCode(
+    'The token does not have the scope that the route demands, or may not see the run.',
+    'Use a token with the scope and the run; `voidbox token list` on the machine of the API shows both.',
+  ),
+  'api/too-many-requests': defineRequestCode(
+    'A token sent more than 50 requests a second, or an address more than 50 requests a second without a valid token.',
+    'Wait for the seconds in `Retry-After`, and try again.',
+  ),
+  'api/no-such-token': defineRequestCode('No token has the name.', 'List the tokens: voidbox token list'),
+  'api/token-exists': defineRequestCode(
+    'A token with the name exists, or existed. The audit log names tokens, so each name is used once.',
+    'Choose another name.',
+  ),
+  'api/access-unavailable': defineRequestCode(
+    'The database of tokens and of the audit log does not answer. Runs continue.',
+    'Try again. Look at the state of the service with `voidbox ps`.',
+  ),
   'api/skill-not-loaded': defineRequestCode(
     'The spec has a step machine that the embedded stack has not loaded. The API does not restart the stack.',
     'Load it with `voidbox up --skills FOLDER`, or start the spec with `voidbox run`, which loads it.',
