@@ -50,7 +50,7 @@ export const API_CODES = {
   ),
   'api/access-unavailable': defineRequestCode(
     'The database of tokens and of the audit log does not answer. Runs continue.',
-    'Try again. Look at the state of the service with `voidbox ps`.',
+    'Try again. `voidbox ps` shows the state of the service.',
   ),
   'api/skill-not-loaded': defineRequestCode(
     'The spec has a step machine that the embedded stack has not loaded. The API does not restart the stack.',
