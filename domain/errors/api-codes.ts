@@ -32,7 +32,7 @@ export const API_CODES = {
     'Close connections that are not used, and try again.',
   ),
   'api/no-token': defineRequestCode(
-    'The request arrived over TCP without a valid token: it has none, or the token is unknown, expired or revoked.',
+    'The request arrived over TCP without a valid token: the token is missing, unknown, expired or revoked.',
     'Send `Authorization: Bearer TOKEN`; `voidbox token create NAME` on the machine of the API creates a token.',
   ),
   'api/not-allowed': defineRequestCode(
