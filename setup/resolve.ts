@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { hashInputs, OBSOLETE_AFTER_MS } from './cache/cache.ts';
+import { isRoot } from './pieces/apt.ts';
 import { findUncompressed } from './pieces/debian-kernel.ts';
 import { installPackages, createPackagesError } from './pieces/distribution-packages.ts';
 import type { Environment } from './environment.ts';
@@ -102,6 +103,29 @@ export async function resolveOptionalPieces(
   );
 }
 
+/** The pieces of the embedded database. */
+export interface DatabasePieces {
+  /** The folder with `bin/postgres`. */
+  readonly postgres: string;
+  /** Null for an ordinary user. PostgreSQL refuses to run as root, so root runs it in a jail. */
+  readonly bwrap: string | null;
+}
+
+/** @throws SetupError that names the missing piece and the command that gets it */
+export async function resolveDatabasePieces(
+  env: Environment,
+  options: Pick<ResolveOptions, 'install' | 'onProgress'>,
+): Promise<DatabasePieces> {
+  refuseForeignCache(env);
+  const context = await makeContext(env, options.onProgress);
+  const names: readonly PieceName[] = isRoot() ? ['postgres', 'bwrap'] : ['postgres'];
+  if (options.install) await checkBeforeGetting(context, names);
+  await resolvePackaged(context, options.install, names);
+  const need = pieceSource(context, options.install);
+  const { path } = await need('postgres');
+  return { postgres: path, bwrap: names.includes('bwrap') ? (await need('bwrap')).path : null };
+}
+
 /** Rejects a cache that other users may write, because Voidbox runs programs from it. */
 function refuseForeignCache({ cacheDir }: Environment): void {
   refuseForeignFolder(cacheFolderOf(cacheDir));
@@ -147,8 +171,12 @@ function kernelOf({ kernelKind: kind }: SetupContext, found: FoundPiece | undefi
 }
 
 /** Installs, or asks for, all missing programs that only the distribution provides, in one command. */
-async function resolvePackaged(context: SetupContext, install: boolean): Promise<void> {
-  const packaged = RUN_PIECES.map(findPiece).filter((piece) => piece.packages !== null && piece.get === null);
+async function resolvePackaged(
+  context: SetupContext,
+  install: boolean,
+  names: readonly PieceName[] = RUN_PIECES,
+): Promise<void> {
+  const packaged = names.map(findPiece).filter((piece) => piece.packages !== null && piece.get === null);
   const found = await Promise.all(packaged.map((piece) => piece.find(context)));
   const missing = packaged.filter((_, index) => found[index] === null);
   if (missing.length === 0) return;

@@ -246,6 +246,7 @@ it('a run without the command line gets the command to install it, and the docto
     { name: 'claude', path: null },
     { name: 'codex', path: null },
     { name: 'dev', path: null },
+    { name: 'postgres', path: null },
   ]);
   const needed = pieces.filter((piece) => !piece.isOptional && piece.problem !== null).map(({ name }) => name);
   expect(needed).toContain('kernel');

@@ -5,6 +5,7 @@ import { findDebianKernelBlocker, findDebianKernel, getDebianKernel } from './de
 import { devDisk } from '../dev-disk/dev-disk.ts';
 import { makeInitramfs } from './guest-image.ts';
 import type { FoundPiece, OptionalPieceName, Piece, PieceName, SetupContext } from './piece.ts';
+import { POSTGRES, definePostgresPiece } from './postgres.ts';
 import { bwrap, busybox, mke2fs, qemu } from './programs.ts';
 import { AGENT_BINARY, binariesFolder, findBinary, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
 import { findRustBlocker } from './rust-toolchain.ts';
@@ -98,6 +99,7 @@ const OPTIONAL_PIECES: Readonly<Record<OptionalPieceName, Piece>> = {
   claude: agentCliPiece(CLAUDE),
   codex: agentCliPiece(CODEX),
   dev: devDisk,
+  postgres: definePostgresPiece(POSTGRES),
 };
 
 export const OPTIONAL_PIECE_NAMES = Object.keys(OPTIONAL_PIECES) as readonly OptionalPieceName[];

@@ -117,6 +117,9 @@ test('an optional piece that is not here is no problem', () => {
     '  - codex  not here (the codex command line): only runs that need it fetch it. Fetch it now: npx voidbox up --with codex\n',
   );
   expect(lines).not.toContain('✗');
+  expect(linesOf({ pieces: [{ ...missing, name: 'postgres', isOptional: true }] })).toContain(
+    ': the first token fetches it. Fetch it now: ',
+  );
   expect(linesOf({ pieces: [{ ...missing, isOptional: false }] })).toMatch(
     / {2}✗ codex {2}none .*\n {4}fix: npx voidbox up --with codex\n/,
   );

@@ -105,7 +105,8 @@ function renderPiece(
     ];
   }
   if (piece.isOptional) {
-    const how = `only runs that need it fetch it. Fetch it now: ${sanitizeLine(style.advise(piece.remedy ?? ''))}`;
+    const when = piece.name === 'postgres' ? 'the first token fetches it' : 'only runs that need it fetch it';
+    const how = `${when}. Fetch it now: ${sanitizeLine(style.advise(piece.remedy ?? ''))}`;
     return [`  ${style.dim(`- ${name}  not here (${piece.purpose}): ${how}`)}`];
   }
   return [
