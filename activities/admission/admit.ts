@@ -24,7 +24,7 @@ import { toActivityFailure } from '../failure.ts';
 import { requireVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
 import { behaviourFor, mayBeginWithCheckpoint, refuseNewer, removeNewer } from './plan-behaviour.ts';
-import { selectAllowedRoots, resolveMounts, specFolderOf } from './mount-policy.ts';
+import { refuseWritableMounts, selectAllowedRoots, resolveMounts, specFolderOf } from './mount-policy.ts';
 import { resolvePreparedSandboxes } from './prepared-sandboxes.ts';
 import { createFetchEvents, withRemoteAgentSkills } from './remote-skills.ts';
 import { withStepMachineCodes } from './skill-policy.ts';
@@ -148,7 +148,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseLongWaits(asked, deps.now());
   refuseUnsupported(asked);
   const { plan: fetched, skills: fetchedSkills } = await withRemoteAgentSkills(deps.fetchSkill, asked);
-  const written = await withStepMachineCodes(deps, fetched);
+  const written = await withStepMachineCodes(deps, fetched, starter);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
   const prepared = await resolvePreparedSandboxes(written, deps.prepared);
   const reuse =
@@ -167,9 +167,10 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
       : await continueAgents(deps, origin, written, { reuse, earlier });
   refuseTooLarge(plan);
   await refuseBadSchemas(deps, plan);
-  refuseServices(plan.scopes, deps.servicePolicy);
+  refuseServices(plan.scopes, deps.servicePolicy, starter);
   refuseRetention(plan.scopes, deps.allowsRetention);
   await refuseRepositories(deps, runId, plan);
+  refuseWritableMounts(starter, plan.scopes);
   const mounts = await resolveMounts(plan, selectAllowedRoots(starter, deps.mountPolicy), baseDir);
   const given = reuse?.given ?? NOTHING_GIVEN;
   // Stages that are taken over do not read their variables again, unless their VM may lose their files.

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { MountPlan, MountSource, Plan } from '../../domain/plan/plan.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
-import { selectAllowedRoots, resolveMounts } from './mount-policy.ts';
+import { confirmMounts, refuseWritableMounts, selectAllowedRoots, resolveMounts } from './mount-policy.ts';
 import { createMarkedStarters } from './starters.ts';
 
 let base: string;
@@ -62,6 +62,7 @@ test.each([
   [{ kind: 'owner', baseDir: '/spec', allow: ['/data'], allowGit: [] }, ['/shared', '/spec', '/data']],
   [{ kind: 'any' }, ['/shared']],
   [{ kind: 'unknown' }, []],
+  [{ kind: 'token', name: 'ci', baseDir: '/uploads', allowGit: [] }, ['/uploads']],
 ] as const)('the starter %o may use the folders %j', (starter, folders) => {
   expect(selectAllowedRoots(starter, { allowedRoots: ['/shared'] })).toEqual(folders);
 });
@@ -71,9 +72,56 @@ test('only a mark in the state folder proves the owner of a run', async () => {
     ['marked', { baseDir: '/spec', allow: ['/data', 7], allowGit: 'example.com/app' }],
     ['forged', { baseDir: 7, allow: ['/'] }],
     ['list', ['/']],
+    ['of-a-token', { baseDir: '/up', allow: ['/'], allowGit: ['a.b/c'], starter: { kind: 'token', name: 'ci' } }],
+    ['of-a-later-build', { baseDir: '/', allow: ['/'], starter: { kind: 'robot', name: 'ci' } }],
+    ['without-a-name', { baseDir: '/', starter: { kind: 'token' } }],
+    ['without-a-starter', { baseDir: '/', starter: null }],
   ]);
   const { starterOf } = createMarkedStarters({ get: (run) => Promise.resolve(marks.get(run) ?? null) });
   expect(await starterOf('marked')).toEqual({ kind: 'owner', baseDir: '/spec', allow: ['/data'], allowGit: [] });
-  for (const run of ['forged', 'list', 'by-a-temporal-client'])
-    expect(await starterOf(run)).toEqual({ kind: 'unknown' });
+  expect(await starterOf('of-a-token')).toEqual({ kind: 'token', name: 'ci', baseDir: '/up', allowGit: ['a.b/c'] });
+  const unproven = [
+    'forged',
+    'list',
+    'of-a-later-build',
+    'without-a-name',
+    'without-a-starter',
+    'by-a-temporal-client',
+  ];
+  for (const run of unproven) expect(await starterOf(run)).toEqual({ kind: 'unknown' });
+});
+
+const TOKEN = (baseDir: string) => ({ kind: 'token', name: 'ci', baseDir, allowGit: [] }) as const;
+
+test('a token mounts its uploads, and neither another folder nor a link out of them', async () => {
+  symlinkSync(join(base, 'other'), join(base, 'spec', 'away'));
+  const uploads = join(base, 'spec');
+  const find = (path: MountSource) =>
+    resolveMounts(
+      withMounts([path, 'ro']),
+      selectAllowedRoots(TOKEN(uploads), { allowedRoots: [join(base, 'other')] }),
+      uploads,
+    );
+  expect(await find(beside('in'))).toEqual({ in: join(uploads, 'in') });
+  for (const path of [host('/etc'), host(join(base, 'other')), beside('../other'), beside('away'), host('/')])
+    await expect(find(path), path.path).rejects.toMatchObject({ code: 'admit/mount-refused' });
+});
+
+test('a token mounts only `ro`: at admission, and at each launch of a VM', async () => {
+  const refusal = 'mode: rw';
+  const { scopes } = withMounts([beside('in'), 'rw']);
+  expect(() => refuseWritableMounts(TOKEN('/up'), scopes)).toThrow(refusal);
+  expect(() => refuseWritableMounts({ kind: 'owner', baseDir: '/up', allow: [], allowGit: [] }, scopes)).not.toThrow();
+  const confirm = (mode: MountPlan['mode'], hostPath: string) => {
+    const [scope] = withMounts([beside('in'), mode]).scopes;
+    const mounts = [{ hostPath, guestPath: '/in', mode }];
+    const deps = {
+      starters: { starterOf: () => Promise.resolve(TOKEN(join(base, 'spec'))) },
+      mountPolicy: { allowedRoots: [join(base, 'other')] },
+    };
+    return confirmMounts(deps, 'r', { ...scope!, sandbox: { ...scope!.sandbox, mounts } });
+  };
+  await confirm('ro', join(base, 'spec', 'in'));
+  await expect(confirm('rw', join(base, 'spec', 'in'))).rejects.toThrow(refusal);
+  await expect(confirm('ro', join(base, 'other'))).rejects.toMatchObject({ code: 'admit/mount-refused' });
 });

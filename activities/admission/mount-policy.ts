@@ -2,7 +2,7 @@
 import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import type { MountSource, Plan, ScopePlan } from '../../domain/plan/plan.ts';
+import type { MountMode, MountSource, Plan, ScopePlan } from '../../domain/plan/plan.ts';
 import type { ActivityDeps, MountPolicy } from '../deps.ts';
 import type { Starter } from '../ports/starters.ts';
 import type { AdmittedScope } from '../calls/requests.ts';
@@ -74,7 +74,9 @@ export async function confirmMounts(
   scope: AdmittedScope,
 ): Promise<void> {
   if (scope.sandbox.mounts.length === 0) return;
-  const allowedRoots = selectAllowedRoots(await deps.starters.starterOf(runId), deps.mountPolicy);
+  const starter = await deps.starters.starterOf(runId);
+  refuseWritableMounts(starter, [scope]);
+  const allowedRoots = selectAllowedRoots(starter, deps.mountPolicy);
   const roots = await resolveRoots(allowedRoots);
   for (const { hostPath } of scope.sandbox.mounts) {
     const real = await requireAllowed(scope.id, hostPath, allowedRoots, roots);
@@ -98,12 +100,33 @@ export function selectAllowedRoots(starter: Starter, { allowedRoots }: MountPoli
       return [];
     case 'owner':
       return [...allowedRoots, starter.baseDir, ...starter.allow];
+    case 'token':
+      return [starter.baseDir];
   }
 }
 
-/** Returns the spec's folder on this host; null if no mark proves it. */
+/**
+ * A token's run changes no folder of this host, not even that of its uploads.
+ * @throws CodedError `admit/mount-refused`
+ */
+export function refuseWritableMounts(starter: Starter, scopes: readonly MountingScope[]): void {
+  if (starter.kind !== 'token') return;
+  for (const { id, sandbox } of scopes)
+    if (sandbox.mounts.some(({ mode }) => mode !== 'ro'))
+      throw new CodedError(
+        'admit/mount-refused',
+        `scope ${id} has a mount with \`mode: rw\`, and a run of a token mounts only \`ro\``,
+      );
+}
+
+interface MountingScope {
+  readonly id: string;
+  readonly sandbox: { readonly mounts: readonly { readonly mode: MountMode }[] };
+}
+
+/** Returns the spec's folder on this host, for a token the folder of its uploads; null if no mark proves it. */
 export function specFolderOf(starter: Starter): string | null {
-  return starter.kind === 'owner' ? starter.baseDir : null;
+  return starter.kind === 'owner' || starter.kind === 'token' ? starter.baseDir : null;
 }
 
 export async function resolveRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {

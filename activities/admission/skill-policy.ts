@@ -3,6 +3,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Plan, StepMachineCodePlan, StagePlan } from '../../domain/plan/plan.ts';
 import { skillOf } from '../../domain/plan/work.ts';
 import type { ActivityDeps } from '../deps.ts';
+import type { Starter } from '../ports/starters.ts';
 
 type Deps = Pick<ActivityDeps, 'stageSessions'>;
 
@@ -10,7 +11,7 @@ type Deps = Pick<ActivityDeps, 'stageSessions'>;
  * Sets the code of each step machine, and ignores code that the plan itself names.
  * @throws CodedError `skill/unknown`, `skill/unusable`
  */
-export async function withStepMachineCodes(deps: Deps, plan: Plan): Promise<Plan> {
+export async function withStepMachineCodes(deps: Deps, plan: Plan, starter: Starter): Promise<Plan> {
   if (!plan.stages.some(({ work }) => skillOf(work) !== null)) return plan;
   const codes = new Map<string, StepMachineCodePlan>();
   const stages: StagePlan[] = [];
@@ -21,6 +22,11 @@ export async function withStepMachineCodes(deps: Deps, plan: Plan): Promise<Plan
       continue;
     }
     const { path } = skill.source;
+    if (starter.kind === 'token')
+      throw new CodedError(
+        'skill/unknown',
+        `stage ${stage.id} runs the step machine ${path}, and the runs of a token have no step machines`,
+      );
     const code = codes.get(path) ?? (await codeOf(deps, stage.id, path));
     codes.set(path, code);
     stages.push({ ...stage, work: { ...skill, code } });

@@ -16,9 +16,13 @@ export function createMarkedStarters(marks: Pick<HostMarks, 'get'>): Starters {
 }
 
 function starterIn(mark: unknown): Starter {
-  const { baseDir, allow, allowGit } = (mark ?? {}) as Readonly<Record<string, unknown>>;
+  const { baseDir, allow, allowGit, starter } = (mark ?? {}) as Readonly<Record<string, unknown>>;
   if (typeof baseDir !== 'string') return { kind: 'unknown' };
-  return { kind: 'owner', baseDir, allow: textsIn(allow), allowGit: textsIn(allowGit) };
+  if (starter === undefined) return { kind: 'owner', baseDir, allow: textsIn(allow), allowGit: textsIn(allowGit) };
+  const { kind, name } = (starter ?? {}) as Readonly<Record<string, unknown>>;
+  // A starter of a later build gets no permission of the owner.
+  if (kind !== 'token' || typeof name !== 'string') return { kind: 'unknown' };
+  return { kind: 'token', name, baseDir, allowGit: textsIn(allowGit) };
 }
 
 function textsIn(value: unknown): readonly string[] {

@@ -80,3 +80,33 @@ test("a relative folder is found in the spec's folder, and files outside the all
     code: 'admit/mount-refused',
   });
 });
+
+function token(baseDir: string, allowGit: readonly string[] = []): Starters {
+  return { starterOf: () => Promise.resolve({ kind: 'token', name: 'ci', baseDir, allowGit }) };
+}
+
+test('URLs are fetched for a token only if the token itself allows them', async () => {
+  const mountPolicy = { allowedRoots: [folder], allowedGit: ['example.com/app'] };
+  expect(await repositoryOf({ starters: token(folder, ['example.com/app']), mountPolicy }, 'r', 's', URL)).toEqual(URL);
+  await expect(repositoryOf({ starters: token(folder), mountPolicy }, 'r', 's', URL)).rejects.toMatchObject({
+    code: 'admit/mount-refused',
+    message: expect.stringContaining('create one with --allow-git example.com/app'),
+  });
+});
+
+test('a token works in an uploaded repository, and in none of the host', async () => {
+  for (const name of ['app/.git', 'app/uploads/own', 'shared']) mkdirSync(join(folder, name), { recursive: true });
+  const mountPolicy = { allowedRoots: [join(folder, 'shared')] };
+  const find = (path: string) =>
+    repositoryOf({ starters: token(join(folder, 'app/uploads')), mountPolicy }, 'r', 's', {
+      kind: 'folder',
+      source: { kind: 'host', path },
+      ref: null,
+      includeDirty: false,
+    });
+  const found = await find(join(folder, 'app/uploads/own'));
+  if (found.kind !== 'folder') throw new Error('it is no folder');
+  expect([join(folder, 'app/uploads/own/.git'), join(folder, 'app/.git')].map(found.mayRead)).toEqual([true, false]);
+  for (const path of [join(folder, 'app'), join(folder, 'shared'), join(folder, 'app/uploads/../../shared'), '/etc'])
+    await expect(find(path), path).rejects.toMatchObject({ code: 'admit/mount-refused' });
+});

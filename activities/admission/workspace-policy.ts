@@ -6,9 +6,10 @@ import type { Plan, WorkspaceSource } from '../../domain/plan/plan.ts';
 import { allowsGitPlace, toGitPlace } from '../../domain/plan/git-place.ts';
 import { findRepositoryAround } from '../../files/find-repository.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { ActivityDeps } from '../deps.ts';
+import type { ActivityDeps, MountPolicy } from '../deps.ts';
 import { selectAllowedRoots, isInside, resolveRoots, specFolderOf } from './mount-policy.ts';
 import type { RepositoryToPack } from '../ports/repositories.ts';
+import type { Starter } from '../ports/starters.ts';
 
 type PolicyDeps = Pick<ActivityDeps, 'starters' | 'mountPolicy'>;
 
@@ -27,10 +28,7 @@ export async function repositoryOf(
   const starter = await deps.starters.starterOf(runId);
   const { ref } = source;
   if (source.kind === 'url') {
-    refuseAddress(source.url, stage, [
-      ...(deps.mountPolicy.allowedGit ?? []),
-      ...(starter.kind === 'owner' ? starter.allowGit : []),
-    ]);
+    refuseAddress(source.url, stage, selectAllowedGit(starter, deps.mountPolicy), starter);
     return { kind: 'url', url: source.url, ref };
   }
   const baseDir = specFolderOf(starter);
@@ -45,22 +43,37 @@ export async function repositoryOf(
   const folder = await realpath(written).catch(() => null);
   if (folder === null) throw createRefusal(stage, written, 'it is not on the host that runs it');
   const allowedRoots = selectAllowedRoots(starter, deps.mountPolicy);
-  const repository = baseDir === null ? null : findRepositoryAround(baseDir);
+  // The repository around a token's uploads is the owner's.
+  const repository = baseDir === null || starter.kind === 'token' ? null : findRepositoryAround(baseDir);
   const roots = await resolveRoots(repository === null ? allowedRoots : [...allowedRoots, repository]);
   const mayRead = (found: string): boolean => roots.some((root) => isInside(found, root));
   if (!mayRead(folder))
     throw createRefusal(
       stage,
       written,
-      allowedRoots.length === 0
-        ? 'this worker allows no host folders'
-        : `this worker allows ${allowedRoots.join(', ')}; allow it with --allow-mounts`,
+      starter.kind === 'token'
+        ? 'a run of a token works in uploaded repositories only'
+        : allowedRoots.length === 0
+          ? 'this worker allows no host folders'
+          : `this worker allows ${allowedRoots.join(', ')}; allow it with --allow-mounts`,
     );
   return { kind: 'folder', folder, ref, includeDirty: source.includeDirty, mayRead };
 }
 
+function selectAllowedGit(starter: Starter, { allowedGit = [] }: MountPolicy): readonly string[] {
+  switch (starter.kind) {
+    case 'any':
+    case 'unknown':
+      return allowedGit;
+    case 'owner':
+      return [...allowedGit, ...starter.allowGit];
+    case 'token':
+      return starter.allowGit;
+  }
+}
+
 /** Rejects a URL that nothing allows: git would fetch it with the credentials of the worker's user. */
-function refuseAddress(url: string, stage: string, allowed: readonly string[]): void {
+function refuseAddress(url: string, stage: string, allowed: readonly string[], { kind }: Starter): void {
   const place = toGitPlace(url);
   if (place !== null && allowsGitPlace(allowed, place)) return;
   throw createRefusal(
@@ -68,7 +81,9 @@ function refuseAddress(url: string, stage: string, allowed: readonly string[]): 
     url,
     place === null
       ? 'it has `..`, an encoded dot or slash, or a query, so the server could serve another repository'
-      : `git would fetch it with the login of the worker's user; allow it with \`voidbox run FILE --allow-git ${place}\`, or on your own server with \`voidbox worker --allow-git ${place}\`; or clone it, and name the folder`,
+      : kind === 'token'
+        ? `git would fetch it with the login of the worker's user, and the token does not allow it: create one with --allow-git ${place}`
+        : `git would fetch it with the login of the worker's user; allow it with \`voidbox run FILE --allow-git ${place}\`, or on your own server with \`voidbox worker --allow-git ${place}\`; or clone it, and name the folder`,
   );
 }
 

@@ -30,7 +30,7 @@ import { toActivityFailure } from '../failure.ts';
 import { finishRun } from '../finish-run.ts';
 import { requireVariables } from './host-variables.ts';
 import { type AttemptLife, withHeartbeat } from '../heartbeat.ts';
-import { selectAllowedRoots, resolveMounts } from '../admission/mount-policy.ts';
+import { refuseWritableMounts, selectAllowedRoots, resolveMounts } from '../admission/mount-policy.ts';
 import { resolvePreparedSandboxes } from '../admission/prepared-sandboxes.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
 import { refuseServices } from '../admission/service-policy.ts';
@@ -122,13 +122,11 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
   const runId = runIdOf(caller, wanted.name);
   const earlier = (await deps.records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   if (earlier === null || earlier === undefined) {
-    refuseServices(checked.plan.scopes, deps.servicePolicy);
+    const starter = await deps.starters.starterOf(runId);
+    refuseServices(checked.plan.scopes, deps.servicePolicy, starter);
     refuseRetention(checked.plan.scopes, deps.allowsRetention);
-    const mounts = await resolveMounts(
-      checked.plan,
-      selectAllowedRoots(await deps.starters.starterOf(runId), deps.mountPolicy),
-      null,
-    );
+    refuseWritableMounts(starter, checked.plan.scopes);
+    const mounts = await resolveMounts(checked.plan, selectAllowedRoots(starter, deps.mountPolicy), null);
     const prepared = await resolvePreparedSandboxes(checked.plan, deps.prepared);
     await requireVariables(deps, runId, checked.plan);
     const plan = toWire(checked.plan);

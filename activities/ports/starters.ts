@@ -15,7 +15,9 @@ export type Starter =
   /**
    * The owner of this host's state folder: a run may use everything that the worker's options allow, and the following.
    */
-  | ({ readonly kind: 'owner' } & OwnerPermissions);
+  | ({ readonly kind: 'owner' } & OwnerPermissions)
+  /** A holder of a token of the service: a run may use the following, and nothing that the worker's options allow. */
+  | ({ readonly kind: 'token' } & TokenPermissions);
 
 export interface OwnerPermissions {
   /** The absolute path of the spec's folder. */
@@ -23,5 +25,14 @@ export interface OwnerPermissions {
   /** Absolute paths of folders that the owner allowed for this run. */
   readonly allow: readonly string[];
   /** Repositories of the network, as HOST/PATH, that the owner allowed this run to fetch. */
+  readonly allowGit: readonly string[];
+}
+
+export interface TokenPermissions {
+  /** The name of the token. */
+  readonly name: string;
+  /** The absolute path of the folder with the run's uploads. The run may mount it and folders below it, only `ro`. */
+  readonly baseDir: string;
+  /** Repositories of the network, as HOST/PATH, that the token's runs may fetch. */
   readonly allowGit: readonly string[];
 }

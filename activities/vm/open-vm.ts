@@ -48,7 +48,7 @@ export async function openVm(
   });
 
   await confirmMounts(deps, request.runId, request.scope);
-  refuseServices([request.scope], deps.servicePolicy);
+  refuseServices([request.scope], deps.servicePolicy, await deps.starters.starterOf(request.runId));
   let start = request.resumes === true ? await chooseStart(deps, key) : null;
   const lease = await makeRoomAndRetry(deps, key, () => leaseOf(deps, key, request, backend, start));
   if (lease.host !== deps.placement.hostId) return { lease, vm: null, start: null };

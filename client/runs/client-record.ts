@@ -13,6 +13,11 @@ export interface ClientMark {
   readonly allow?: readonly string[];
   /** Repositories of the network that the user let this run fetch, as HOST/PATH. Absent: none. */
   readonly allowGit?: readonly string[];
+  /**
+   * The token that started the run: the run may mount only `baseDir`, the folder of its uploads, and only `ro`. Absent:
+   * the owner of the state folder.
+   */
+  readonly starter?: { readonly kind: 'token'; readonly name: string };
 }
 
 /** The name of a record on this machine, for runs of the embedded stack: the source that a run was compiled from. */
