@@ -7,6 +7,11 @@ test('a token has a prefix that scanners of secrets find, and 256 bits', () => {
   expect(isTokenText(text)).toBe(true);
 });
 
+test('a token is the base64url of its bytes', () => {
+  const random = Uint8Array.from({ length: 32 }, (_, index) => (index * 37 + 11) % 256);
+  expect(formatToken(random)).toBe(`voidbox_${Buffer.from(random).toString('base64url')}`);
+});
+
 test('a token of another length is not made', () => {
   expect(() => formatToken(new Uint8Array(16))).toThrow('32 bytes');
 });
