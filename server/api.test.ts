@@ -423,9 +423,16 @@ describe('answers about the API', () => {
     );
     expect(routes.toSorted()).toEqual([
       'GET /api/v1/health',
+      'GET /api/v1/run-ids',
+      'GET /api/v1/run-index',
       'GET /api/v1/runs',
       'GET /api/v1/runs/{runId}',
+      'GET /api/v1/runs/{runId}/artifacts',
+      'GET /api/v1/runs/{runId}/artifacts/{stage}',
+      'GET /api/v1/runs/{runId}/artifacts/{stage}/{name}',
+      'GET /api/v1/runs/{runId}/data/{sha256}',
       'GET /api/v1/runs/{runId}/events',
+      'GET /api/v1/runs/{runId}/records/{record}',
       'GET /api/v1/runs/{runId}/result',
       'GET /api/v1/version',
       'POST /api/v1/runs',

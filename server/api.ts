@@ -3,10 +3,12 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import type { ApiOptions } from './api-options.ts';
 import { checkBody } from './json-body.ts';
 import { createProblem, createRequestError, toProblem, toProblemResponse } from './problems.ts';
+import { addArtifactRoutes } from './routes/artifacts.ts';
 import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
 import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
+import { addStoredRoutes } from './routes/stored.ts';
 
 export type Api = OpenAPIHono;
 
@@ -43,6 +45,8 @@ export function createApi(options: ApiOptions): Api {
   addStartRoute(routes, options);
   addRunRoutes(routes, options);
   addEventRoutes(routes, options);
+  addArtifactRoutes(routes, options);
+  addStoredRoutes(routes, options);
   api.route(ROOT, routes);
   api.doc31('/openapi.json', {
     openapi: '3.1.0',

@@ -1,4 +1,4 @@
-/** Texts of a stream, as fast as its reader reads them. */
+/** Texts or bytes of a stream, as fast as its reader reads them. */
 export interface StreamOptions {
   /** A reader that accepts no byte for this long is disconnected. */
   readonly stalledMs: number;
@@ -14,11 +14,11 @@ export interface StreamOptions {
  * piece waits in its connection.
  */
 export function streamTexts(
-  source: AsyncIterator<string>,
+  source: AsyncIterator<string | Uint8Array>,
   { stalledMs, pieceBytes, heartbeat, onGone }: StreamOptions,
 ): ReadableStream<Uint8Array> {
-  let reading: PendingRead<IteratorResult<string>> | null = null;
-  let rest = new Uint8Array(0);
+  let reading: PendingRead<IteratorResult<string | Uint8Array>> | null = null;
+  let rest: Uint8Array = new Uint8Array(0);
   let stalled: NodeJS.Timeout | undefined;
   let isOver = false;
   const end = (): void => {
@@ -35,7 +35,7 @@ export function streamTexts(
       if (next === null) return Buffer.from(heartbeat!.text);
       reading = null;
       if (next.done === true) return null;
-      rest = Buffer.from(next.value);
+      rest = typeof next.value === 'string' ? Buffer.from(next.value) : next.value;
     }
     const piece = rest.subarray(0, pieceBytes);
     rest = rest.subarray(piece.byteLength);

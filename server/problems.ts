@@ -27,6 +27,7 @@ type ApiCode = keyof typeof API_CODES;
 const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/no-route': 404,
   'api/no-run': 404,
+  'api/no-artifact': 404,
   'api/run-exists': 409,
   'api/invalid-request': 400,
   'api/unsupported-body': 415,

@@ -67,6 +67,13 @@ export const WaitQuery = z.strictObject({
   }),
 });
 
+export const CancelQuery = WaitQuery.extend({
+  finally: z
+    .literal('keep')
+    .optional()
+    .openapi({ description: '`keep`: a second cancel does not end stages with `finally`.' }),
+});
+
 export const ListQuery = z.strictObject({
   state: z.enum(['running', 'succeeded', 'failed', 'cancelled', 'terminated', 'damaged']).optional(),
   name: Text.optional().openapi({ description: 'The name of the spec.' }),
@@ -91,6 +98,11 @@ const Sequence = z
 
 export const EventsQuery = z.strictObject({
   after: Sequence.optional().openapi({ type: 'string', description: 'Only events after this `seq`.' }),
+  output: z
+    .enum(['true', 'false'])
+    .transform((text) => text === 'true')
+    .optional()
+    .openapi({ type: 'string', description: '`false`: without the output of stages.' }),
 });
 
 export const EventsHeaders = z.object({

@@ -28,16 +28,18 @@ export interface CancelledRun {
 export interface CancelOptions {
   /** How long the run's end is waited for before the caller leaves it to the worker. */
   readonly waitMs: number;
+  /** Stages with `finally` run, however often the run was cancelled before. */
+  readonly keepsFinally?: boolean;
   readonly onProgress: (line: string) => void;
 }
 
 /**
- * Cancels a run; the second cancel also ends its stages with `finally`.
+ * Cancels a run; the second cancel also ends its stages with `finally`, unless the options keep them.
  * @throws AppError for the run of a command, and if no server answers
  */
 export async function cancelFoundRun(
   found: string | RunElsewhere,
-  { waitMs, onProgress }: CancelOptions,
+  { waitMs, keepsFinally = false, onProgress }: CancelOptions,
   context: Machine,
 ): Promise<CancelledRun> {
   const runId = isElsewhere(found) ? found.runId : found;
@@ -55,11 +57,11 @@ export async function cancelFoundRun(
     refuseCommandRun(runId, admission, 'cancel');
     last = admission?.plan?.stages.flatMap((stage) => (stage.finally === true ? [stage.id] : [])) ?? [];
   }
-  const { cancelRunOrRest, describeRun } = await import('../../client/runs/runs.ts');
+  const { cancelRun, cancelRunOrRest, describeRun } = await import('../../client/runs/runs.ts');
   // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.
   const link = await openRunsLink(context, { start: true, onProgress });
   if (link === null) throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
-  const wasRunning = await link.briefly((client) => cancelRunOrRest(client, runId));
+  const wasRunning = await link.briefly((client) => (keepsFinally ? cancelRun : cancelRunOrRest)(client, runId));
   if (before?.damage !== undefined && before.damage !== null) {
     // The events of a damaged run may lack the end, but the server knows it.
     const { state } = await link.briefly((client) => describeRun(client, runId));

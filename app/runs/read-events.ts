@@ -4,8 +4,12 @@ import type { RunEvent, RunOutcome } from '../../domain/run/event.ts';
 import type { Machine } from '../machine.ts';
 
 /** Yields the events after a cursor that exist now; `run-feeds.ts` follows a run. */
-export async function* readEvents(runId: string, after: number, context: Machine): AsyncGenerator<RunEvent> {
-  yield* (await context.stores()).reader.read(runId, after);
+export async function* readEvents(
+  runId: string,
+  { after, output }: { readonly after: number; readonly output: boolean },
+  context: Machine,
+): AsyncGenerator<RunEvent> {
+  yield* (await context.stores()).reader.read(runId, after, { output });
 }
 
 /** Returns the state of a run that has ended; null for another one. */

@@ -10,6 +10,10 @@ export const API_CODES = {
     'No run of this state folder has the id. A request names the whole id, percent-encoded.',
     'List the runs with `GET /api/v1/runs`.',
   ),
+  'api/no-artifact': defineRequestCode(
+    'The run has no output with this name, or names no artifact with this hash.',
+    'List its outputs with `GET /api/v1/runs/ID/artifacts`.',
+  ),
   'api/run-exists': defineRequestCode('A run with the id of the request already exists.', 'Choose another `runId`.'),
   'api/invalid-request': defineRequestCode(
     'The body, a parameter or a header of the request does not have the form that the route demands.',

@@ -37,6 +37,8 @@ interface WantedEvents {
   readonly runId: string;
   /** The `seq` of the last event that the reader has. */
   readonly after: number;
+  /** Whether it also wants the output of stages. */
+  readonly output: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -53,13 +55,15 @@ export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: Ap
   };
   routes.openapi(EVENTS, async (context) => {
     const runId = await readKnownRunId(context, machine);
-    const after = context.req.valid('header')['last-event-id'] ?? context.req.valid('query').after ?? 0;
+    const query = context.req.valid('query');
+    const after = context.req.valid('header')['last-event-id'] ?? query.after ?? 0;
+    const output = query.output ?? true;
     const isFollowed = isEventStream(context.req.header('accept'));
     const gone = new AbortController();
-    const wanted: WantedEvents = { runId, after, signal: gone.signal };
+    const wanted: WantedEvents = { runId, after, output, signal: gone.signal };
     const texts = isFollowed
       ? writeSse(wanted, { feeds, write, machine, log })
-      : writeLines(readEvents(runId, after, machine));
+      : writeLines(readEvents(runId, { after, output }, machine));
     const body = streamTexts(texts, {
       stalledMs: limits.stalledMs,
       pieceBytes: limits.pieceBytes,
@@ -84,11 +88,12 @@ interface SseOptions extends Pick<ApiOptions, 'machine' | 'log'> {
 }
 
 async function* writeSse(
-  { runId, after, signal }: WantedEvents,
+  { runId, after, output, signal }: WantedEvents,
   { feeds, write, machine, log }: SseOptions,
 ): AsyncGenerator<string> {
   try {
-    for await (const event of feeds.follow(runId, after, signal)) yield write(event);
+    for await (const event of feeds.follow(runId, after, signal))
+      if (output || event.body.type !== 'output') yield write(event);
     if (signal.aborted) return;
     yield `event: end\ndata: ${JSON.stringify({ state: await readEndState(runId, machine) })}\n\n`;
   } catch (error) {

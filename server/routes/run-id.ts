@@ -5,22 +5,26 @@ import { isRunId } from '../../domain/run/run-id.ts';
 import { createRequestError } from '../problems.ts';
 
 /** The segment of the id in a path: `/api/v1/runs/ID`. */
-const SEGMENT = 4;
+const RUN_SEGMENT = 4;
 
-/**
- * Reads the id of the path. Hono's own value would take an id with a wrong percent code for another id.
- * @throws AppError `api/invalid-request`, `api/no-run`
- */
-export function readRunId({ req }: Context): string {
-  const segment = new URL(req.url).pathname.split('/')[SEGMENT] ?? '';
-  let runId: string;
-  try {
-    runId = decodeURIComponent(segment);
-  } catch {
-    throw createRequestError('api/invalid-request', 'the id of the run in the path is not percent-encoded UTF-8');
-  }
+/** @throws AppError `api/invalid-request`, `api/no-run` */
+export function readRunId(context: Context): string {
+  const runId = readSegment(context, RUN_SEGMENT, 'the id of the run');
   if (!isRunId(runId)) throw createNoRunError(runId);
   return runId;
+}
+
+/**
+ * Reads a text of the path. Hono's own value would take a text with a wrong percent code for another text.
+ * @param at  its segment: that of the run is 4
+ * @throws AppError `api/invalid-request`
+ */
+export function readSegment({ req }: Context, at: number, what: string): string {
+  try {
+    return decodeURIComponent(new URL(req.url).pathname.split('/')[at] ?? '');
+  } catch {
+    throw createRequestError('api/invalid-request', `${what} in the path is not percent-encoded UTF-8`);
+  }
 }
 
 /** Like `readRunId`, for a run with events in the store. */

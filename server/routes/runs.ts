@@ -6,7 +6,16 @@ import { listRuns } from '../../app/runs/list-runs.ts';
 import { readRepairedViews } from '../../app/runs/repair-runs.ts';
 import { createNoRunError, findExactRun } from '../../app/runs/run-elsewhere.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { CancelSchema, ListQuery, ResultSchema, RunListSchema, RunPath, RunSchema, WaitQuery } from '../schemas.ts';
+import {
+  CancelQuery,
+  CancelSchema,
+  ListQuery,
+  ResultSchema,
+  RunListSchema,
+  RunPath,
+  RunSchema,
+  WaitQuery,
+} from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import { readKnownRunId, readRunId } from './run-id.ts';
@@ -45,7 +54,7 @@ const CANCEL = createRoute({
   method: 'post',
   path: '/runs/{runId}/cancel',
   summary: 'Cancels a run; the second cancel also ends its stages with `finally`',
-  request: { params: RunPath, query: WaitQuery },
+  request: { params: RunPath, query: CancelQuery },
   responses: { 200: describeJson('The run has ended, or is asked to stop.', CancelSchema), ...PROBLEM },
 });
 
@@ -79,8 +88,9 @@ export function addRunRoutes(routes: OpenAPIHono, { machine, log }: ApiOptions):
   });
   routes.openapi(CANCEL, async (context) => {
     const found = await findExactRun(readRunId(context), machine);
-    const { wait = 0 } = context.req.valid('query');
-    const { fact } = await cancelFoundRun(found, { waitMs: wait * 1_000, onProgress: log }, machine);
+    const { wait = 0, finally: rest } = context.req.valid('query');
+    const options = { waitMs: wait * 1_000, keepsFinally: rest === 'keep', onProgress: log };
+    const { fact } = await cancelFoundRun(found, options, machine);
     return context.json(fact, 200);
   });
 }

@@ -1,14 +1,10 @@
 import { resolve } from 'node:path';
 import type { ArtifactStore } from '../../../activities/ports/artifacts.ts';
 import { CodedError, isCodedError } from '../../../domain/errors/coded-error.ts';
-import { fromWire, type PlanWire } from '../../../domain/plan/wire.ts';
-import type { Plan } from '../../../domain/plan/plan.ts';
 import { outputNamesOf } from '../../../domain/plan/workspace.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { readOutputs, type StageOutput } from '../../../store/run-outputs.ts';
-import type { Stores } from '../../../store/stores.ts';
-import type { RunView } from '../../../store/run-view.ts';
+import type { StageOutput } from '../../../store/run-outputs.ts';
 import { streamTar } from '../../../tar/stream.ts';
 import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
@@ -17,25 +13,24 @@ import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { findOutput, formatOutputName } from '../../runs/output-name.ts';
 import { printBytes } from '../../runs/print-result.ts';
 import { renderTable } from '../../render/text/table.ts';
-import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
+import {
+  isDamage,
+  readKind,
+  listArtifacts,
+  listShownOutputs,
+  type OutputKind,
+  readRunOutputs,
+  type RunOutputs,
+} from '../../../app/runs/artifacts.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { formatRunId, renderCommand } from '../../../app/runs/run-id.ts';
-import { fileNameOf, saveFile, type Unpacked, unpackTar } from '../../../app/runs/unpack.ts';
+import { saveFile, type Unpacked, unpackTar } from '../../../app/runs/unpack.ts';
 
 interface Options {
   readonly output?: string;
   readonly force?: boolean;
   readonly json?: boolean;
-}
-
-/** The outputs of a run, and those that its plan declares. */
-interface Found {
-  readonly view: RunView;
-  readonly outputs: readonly StageOutput[];
-  /** Null if the plan cannot be read. */
-  readonly plan: Plan | null;
-  readonly artifacts: ArtifactStore;
 }
 
 export const command = defineCommand<Options>({
@@ -56,8 +51,12 @@ export const command = defineCommand<Options>({
   async execute([text = '', verb, name], options, context) {
     checkUsage(text, verb, name, options);
     const runId = await findRunHere('artifacts', text, context);
-    const found = await readRun(runId, await context.stores(), context);
-    if (name === undefined) return await list(found, options, context);
+    if (name === undefined && options.json === true) {
+      await context.stdout.write(`${JSON.stringify(await listArtifacts(runId, context))}\n`);
+      return EXIT.success;
+    }
+    const found = await readRunOutputs(runId, context);
+    if (name === undefined) return await list(found, context);
     return await get(name, found, options, context).catch((error: unknown) => {
       throw isDamage(error) && !isCodedError(error)
         ? new CodedError(
@@ -92,41 +91,11 @@ function checkUsage(run: string, verb: string | undefined, name: string | undefi
     throw createUsageError('-o - and --json cannot be combined', 'Write to a folder: -o FOLDER');
 }
 
-async function readRun(runId: string, { reader, records, artifacts }: Stores, context: CliContext): Promise<Found> {
-  const [view] = await readRepairedViews([runId], context);
-  if (view === undefined) throw createUsageError(`there is no run \`${formatRunId(runId)}\``);
-  if (view.damage !== null) throw new CodedError('store/damaged', view.damage);
-  const wire = await records.get(runId, 'plan').catch(() => null);
-  return {
-    view,
-    outputs: await readOutputs(reader, runId),
-    plan: wire === null ? null : fromWire(wire as PlanWire),
-    artifacts,
-  };
-}
-
-async function list(
-  { view, outputs, plan, artifacts }: Found,
-  options: Options,
-  context: CliContext,
-): Promise<ExitCode> {
-  const rows: { readonly output: StageOutput; readonly kind: Kind }[] = [];
-  const listedOutputs = outputs.filter((output) => !isInList(output));
-  const shown = options.json ? listedOutputs : listedOutputs.slice(0, MOST_ROWS);
-  for (const output of shown) rows.push({ output, kind: await kindOf(output, plan, artifacts) });
-  if (options.json) {
-    const listed = rows.map(({ output: { label, name, ref, isPartial = false }, kind }) => ({
-      stage: label,
-      name,
-      kind,
-      partial: isPartial,
-      sizeBytes: ref.sizeBytes,
-      sha256: ref.sha256,
-      mediaType: ref.mediaType,
-    }));
-    await context.stdout.write(`${JSON.stringify({ runId: view.runId, state: view.state, artifacts: listed })}\n`);
-    return EXIT.success;
-  }
+async function list(found: RunOutputs, context: CliContext): Promise<ExitCode> {
+  const { view } = found;
+  const rows: { readonly output: StageOutput; readonly kind: OutputKind }[] = [];
+  const listedOutputs = listShownOutputs(found);
+  for (const output of listedOutputs.slice(0, MOST_ROWS)) rows.push({ output, kind: await readKind(output, found) });
   if (rows.length === 0) {
     const open = view.outcome === null ? ' yet' : '';
     await context.stderr.write(`run ${formatRunId(view.runId)} (${view.state}) has no outputs${open}\n`);
@@ -154,12 +123,7 @@ async function list(
 /** The row limit of a table on a terminal. */
 const MOST_ROWS = 500;
 
-/** The result of an item: the output of its list has it. */
-function isInList({ stage, name, instance }: StageOutput): boolean {
-  return name === null && instance.at(-1)?.part === stage;
-}
-
-async function get(name: string, found: Found, options: Options, context: CliContext): Promise<ExitCode> {
+async function get(name: string, found: RunOutputs, options: Options, context: CliContext): Promise<ExitCode> {
   const { view, outputs, plan, artifacts } = found;
   const declared = (plan?.stages ?? []).map((stage) => ({
     stage: stage.id,
@@ -167,7 +131,7 @@ async function get(name: string, found: Found, options: Options, context: CliCon
     of: stage.of,
   }));
   const output = findOutput(name, outputs, declared, view);
-  const kind = await kindOf(output, plan, artifacts);
+  const kind = await readKind(output, found);
   if (options.output === '-') return await print(output, kind, artifacts, context);
   const fallback = kind === 'file' ? '.' : sanitizeLine(output.name ?? output.label);
   const folder = resolve(context.cwd, options.output ?? fallback);
@@ -192,7 +156,7 @@ async function get(name: string, found: Found, options: Options, context: CliCon
 
 async function printSaved(
   output: StageOutput,
-  kind: Kind,
+  kind: OutputKind,
   folder: string,
   { entries, bytes, gitData }: Unpacked,
   options: Options,
@@ -214,7 +178,7 @@ async function printSaved(
 
 async function print(
   output: StageOutput,
-  kind: Kind,
+  kind: OutputKind,
   artifacts: ArtifactStore,
   context: CliContext,
 ): Promise<ExitCode> {
@@ -231,45 +195,3 @@ async function print(
       await printBytes(body, sizeBytes, context, hint);
   return EXIT.success;
 }
-
-/** `damaged`: its bytes are missing or are no tar. Bytes with a wrong hash are detected when they are fetched. */
-type Kind = 'file' | 'folder' | 'damaged';
-
-async function kindOf(output: StageOutput, plan: Plan | null, artifacts: ArtifactStore): Promise<Kind> {
-  try {
-    return await readKind(output, plan, artifacts);
-  } catch (error) {
-    if (isDamage(error)) return 'damaged';
-    throw error;
-  }
-}
-
-function isDamage(error: unknown): error is Error {
-  return isCodedError(error)
-    ? error.code === 'store/damaged'
-    : error instanceof Error && error.message.startsWith('tar: ');
-}
-
-/**
- * Reads the kind of an output. A tar does not contain it, so one file with the name of the plan is a file, and anything
- * else is a folder.
- */
-async function readKind(
-  { stage, name, isFile, ref }: StageOutput,
-  plan: Plan | null,
-  artifacts: ArtifactStore,
-): Promise<Kind> {
-  if (name === null || isFile) {
-    for await (const _ of artifacts.open(ref)) break;
-    return 'file';
-  }
-  const declared = plan?.stages.find(({ id }) => id === stage)?.outputs.find((output) => output.name === name);
-  for await (const entry of streamTar(artifacts.open(ref), 'latin1')) {
-    const isNamed =
-      declared === undefined || Buffer.from(entry.path, 'latin1').equals(Buffer.from(fileNameOf(declared.guestPath)));
-    return entry.kind === 'file' && isNamed && ref.sizeBytes - entry.nextOffset <= END_MARKER_BYTES ? 'file' : 'folder';
-  }
-  return 'folder';
-}
-
-const END_MARKER_BYTES = 1_024;
