@@ -312,9 +312,24 @@ describe('requests that are refused', () => {
     ['compressed by nothing', { 'content-encoding': 'identity' }],
     ['a form', { 'content-type': 'application/x-www-form-urlencoded' }],
     ['plain text', { 'content-type': 'text/plain' }],
+    ['another kind of JSON', { 'content-type': 'application/problem+json' }],
+    ['lines of JSON', { 'content-type': 'application/jsonl' }],
   ])('a body that is %s is refused', async (_what, headers) => {
     const problem = await problemOf(await post({ spec: SPEC, baseDir: '/' }, headers));
     expect(problem).toMatchObject({ status: 415, code: 'api/unsupported-body' });
+  });
+
+  test.each([
+    ['a type that is no JSON', { 'content-type': 'text/plain' }, { status: 415, code: 'api/unsupported-body' }],
+    ['no type', {}, { status: 400, code: 'api/invalid-request' }],
+  ])('a start without a body and with %s is refused', async (_what, headers, expected) => {
+    const response = await apiOf().request('/api/v1/runs', { method: 'POST', headers });
+    expect(await problemOf(response)).toMatchObject(expected);
+  });
+
+  test('a body has the type `application/json` with any parameters', async () => {
+    for (const type of ['application/json; charset=utf-8', 'Application/JSON; x=y', 'application/json'])
+      expect(await problemOf(await post('[]', { 'content-type': type }))).toMatchObject({ status: 400 });
   });
 
   test('a `Content-Encoding` without a body is refused, too', async () => {
@@ -381,7 +396,7 @@ describe('requests that are refused', () => {
   test('an id that a run has is refused', async () => {
     const problem = await problemOf(await post({ spec: SPEC, baseDir: dir, runId: 'sales-good' }));
     expect(problem).toMatchObject({ status: 409, code: 'api/run-exists' });
-    expect(problem.detail).not.toContain('--run-id');
+    expect(problem.detail).toBe('run sales-good already exists');
   });
 
   test('a cancel of an unknown run is refused', async () => {

@@ -152,6 +152,24 @@ test('a client that does not read an endless stream keeps at most 1 MiB here, an
   socket.destroy();
 });
 
+test('an answer that has begun ends without a problem in it when its client sends no HTTP', async () => {
+  await listen();
+  const socket = open();
+  let received = '';
+  let isSent = false;
+  socket.setEncoding('latin1').on('data', (part: string) => {
+    received = (received + part).slice(-MIB);
+    if (isSent) return;
+    isSent = true;
+    socket.write('hello\r\n\r\n');
+  });
+  socket.write('GET /endless HTTP/1.1\r\nHost: a\r\n\r\n');
+  await once(socket, 'close');
+  expect(received).toContain('x');
+  expect(received).not.toContain('HTTP/1.1 400');
+  await expect.poll(() => closed).toBe(1);
+});
+
 test('a client that reads an endless stream is not disconnected', async () => {
   await listen({ stalledMs: 100 });
   const socket = open();

@@ -1,5 +1,5 @@
 /** Serves HTTP on connections that another process has accepted. */
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { ApiLimits } from './limits.ts';
@@ -54,6 +54,7 @@ function createHttpServer(fetch: ConnectionsOptions['fetch'], limits: ApiLimits)
     // A request whose `Host` or path cannot be part of a URL.
     errorHandler: () => toProblemResponse(createProblem('api/invalid-request', 'the request is not valid HTTP')),
   });
+  const answers = new WeakMap<Socket, Set<ServerResponse>>();
   const server = createServer(
     {
       maxHeaderSize: limits.headerBytes,
@@ -62,10 +63,17 @@ function createHttpServer(fetch: ConnectionsOptions['fetch'], limits: ApiLimits)
       connectionsCheckingInterval: Math.min(CHECK_EVERY_MS, limits.headersMs),
       keepAliveTimeout: KEEP_ALIVE_MS,
     },
-    (incoming, outgoing) => void listener(incoming, outgoing),
+    (incoming, outgoing) => {
+      const own = answers.get(incoming.socket) ?? new Set();
+      answers.set(incoming.socket, own.add(outgoing));
+      outgoing.once('close', () => own.delete(outgoing));
+      void listener(incoming, outgoing);
+    },
   );
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+    // A problem in the middle of an answer would be a part of it.
+    const hasBegun = [...(answers.get(socket) ?? [])].some((answer) => answer.headersSent && !answer.writableEnded);
+    if (error.code === 'ECONNRESET' || !socket.writable || hasBegun) return void socket.destroy();
     writeProblem(socket, describeClientError(error, limits));
   });
   // Node checks the times of requests after this event only, and this server does not listen.

@@ -3,7 +3,8 @@ import type { HonoRequest, MiddlewareHandler } from 'hono';
 import type { ApiLimits } from './limits.ts';
 import { createRequestError } from './problems.ts';
 
-const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json(?:\s*;|$)/i;
+/** With or without parameters. */
+const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 
 /** Checks each body before a route reads it. The route then gets the checked text. */
 export function checkBody(limits: ApiLimits): MiddlewareHandler {

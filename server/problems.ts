@@ -1,9 +1,10 @@
 /** Answers to requests that fail: problem+json (RFC 9457) with a code of `domain/errors/`. */
 import { STATUS_CODES } from 'node:http';
+import { HTTPException } from 'hono/http-exception';
 import { AppError, type Fault } from '../app/app-error.ts';
 import { describeError } from '../app/describe-error.ts';
+import { findTakenId } from '../app/start/start-run.ts';
 import { SpecRefusal } from '../app/start/start-spec.ts';
-import { RunExistsError } from '../client/runs/runs.ts';
 import type { API_CODES } from '../domain/errors/api-codes.ts';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import { type AnyErrorCode, remedyOf } from '../domain/errors/error-code.ts';
@@ -79,8 +80,9 @@ export function createProblem(code: ApiCode, detail: string, status: number = AP
 
 /** @returns null for a bug */
 export async function toProblem(error: unknown): Promise<Problem | null> {
-  if (error instanceof AppError && error.cause instanceof RunExistsError)
-    return createProblem('api/run-exists', error.cause.message.replace(/: choose another --run-id$/, ''));
+  if (error instanceof HTTPException) return toRequestProblem(error);
+  const taken = findTakenId(error);
+  if (taken !== null) return createProblem('api/run-exists', cutText(`run ${taken} already exists`));
   const facts = await describeError(error);
   if (facts === null) return null;
   const { fault, code, message, remedy } = facts;
@@ -95,6 +97,14 @@ export async function toProblem(error: unknown): Promise<Problem | null> {
     remedy: remedy ?? (apiStatus === undefined ? null : remedyOf(code)),
     ...(error instanceof SpecRefusal ? { diagnostics: error.diagnostics } : {}),
   };
+}
+
+/** The packages of the routes refuse some requests themselves. */
+function toRequestProblem({ status, message }: HTTPException): Problem | null {
+  if (status >= 500) return null;
+  if (status === API_STATUS['api/unsupported-body'])
+    return createProblem('api/unsupported-body', 'the route does not accept the `Content-Type` of the body');
+  return createProblem('api/invalid-request', cutText(message === '' ? describeStatus(status) : message), status);
 }
 
 export function toProblemResponse(problem: Problem, headers: Readonly<Record<string, string>> = {}): Response {

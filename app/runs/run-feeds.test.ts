@@ -105,6 +105,32 @@ test('a reader that has the last event already, or a later cursor, ends without 
   expect(await collect(feeds.follow('a', 99, signal))).toEqual([]);
 });
 
+test('a reader whose cursor is ahead of the run takes no event from others, and gets those after its cursor', async () => {
+  const { stores, feeds, followed } = watch();
+  const { signal } = new AbortController();
+  await stores.events.append('a', [skipped(1), skipped(2)]);
+  const ahead = collect(feeds.follow('a', 4, signal));
+  await sleep(5);
+  const others = [0, 1, 2].map((after) => collect(feeds.follow('a', after, signal)));
+  await sleep(5);
+  for (let count = 3; count <= 5; count += 1) await stores.events.append('a', [skipped(count)]);
+  await stores.events.append('a', [FINISHED]);
+  expect(await Promise.all(others)).toEqual([range(1, 6), range(2, 6), range(3, 6)]);
+  expect(await ahead).toEqual([5, 6]);
+  expect(followed).toHaveLength(2);
+});
+
+test('a reader whose cursor is ahead of the run ends with its signal', async () => {
+  const { stores, feeds, followed } = watch();
+  await stores.events.append('a', [skipped(1)]);
+  const leaving = new AbortController();
+  const ahead = collect(feeds.follow('a', 999_999_999_999_999, leaving.signal));
+  await sleep(5);
+  leaving.abort();
+  expect(await ahead).toEqual([]);
+  expect(followed).toHaveLength(1);
+});
+
 test('the reader of the store ends with the last reader, and another one starts for the next', async () => {
   const { stores, feeds, followed } = watch();
   await stores.events.append('a', [skipped(1)]);

@@ -40,13 +40,18 @@ export function createRunFeeds(openReader: () => Promise<RunReader>, keptBytes: 
     async *follow(runId, after, signal) {
       const reader = await openReader();
       let last = after;
-      // Events that exist already come from a reader of its own, which ends with them.
-      for await (const event of reader.read(runId, last)) {
+      let isAhead = after > 0;
+      // Events that exist already come from a reader of its own, which ends with them. The event of the cursor shows
+      // that the run has it.
+      for await (const event of reader.read(runId, Math.max(0, after - 1))) {
         if (signal.aborted) return;
-        yield event;
+        isAhead = false;
+        if (event.seq > after) yield event;
         last = event.seq;
         if (isLast(event)) return;
       }
+      // A feed that began at such a cursor would lack events for other readers.
+      if (isAhead) return yield* reader.follow(runId, after, signal);
       const feed = join(runId, last, reader);
       try {
         while (!signal.aborted) {
@@ -57,12 +62,15 @@ export function createRunFeeds(openReader: () => Promise<RunReader>, keptBytes: 
             if (isLast(event)) return;
           } else if (last + 1 < feed.firstSeq) {
             // The feed does not have the event any longer.
+            const before = last;
             for await (const missed of reader.read(runId, last)) {
               if (signal.aborted) return;
               yield missed;
               last = missed.seq;
               if (isLast(missed)) return;
             }
+            // The store does not have it any longer, either: the run was deleted.
+            if (last === before) return;
           } else if (feed.end !== null) {
             if ('error' in feed.end) throw feed.end.error;
             return;

@@ -1,8 +1,16 @@
-import { expect, test } from 'vitest';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Client } from '@temporalio/client';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { ServerLink } from '../../client/temporal/server-link.ts';
+import { readEnvironment } from '../../setup/environment.ts';
+import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
+import type { Machine } from '../machine.ts';
 import { compileText } from '../../domain/language/load.ts';
 import type { Stores } from '../../store/stores.ts';
 import type { CliContext } from '../../cli/context.ts';
-import { requestOf } from './start-run.ts';
+import { findTakenId, requestOf, startRun, type StartRequest } from './start-run.ts';
 
 const { plan } = compileText('kind: workflow\nname: shop\nworkflow: { steps: [{ name: a, run: ls }] }\n', 'x.yaml', {
   baseDir: null,
@@ -21,4 +29,55 @@ test('the input of another run has its plan, which has the name', async () => {
   const request = await requestOf({ ...OPTIONS, from: null }, STORES, CONTEXT);
   expect(request).toMatchObject({ plan: { name: 'shop' } });
   expect(request).not.toHaveProperty('name');
+});
+
+describe('an id that a run on the server has, which is not admitted yet', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-start-run-'));
+  afterAll(() => rmSync(dir, { recursive: true, force: true }));
+  const describeTaken = (): Promise<object> =>
+    Promise.resolve({ status: { name: 'RUNNING' }, startTime: new Date(), closeTime: undefined });
+  const client = { workflow: { getHandle: () => ({ describe: describeTaken }) } } as unknown as Client;
+  const LINK = { client: () => client } as Partial<ServerLink> as ServerLink;
+
+  async function start(stackLink: Machine['stackLink']) {
+    const stores = openMemoryStores(new MemoryPlace());
+    await stores.records.put('taken', 'input', { of: 'the other run' });
+    await stores.records.put('taken', 'source', { of: 'the other run' });
+    const context = {
+      env: readEnvironment({ VOIDBOX_STATE_DIR: join(dir, 'state'), VOIDBOX_CACHE_DIR: join(dir, 'cache') }),
+      stores: () => Promise.resolve(stores),
+      stackLink,
+    } as unknown as Machine;
+    const request = {
+      ...OPTIONS,
+      plan: { ...plan!, scopes: [] },
+      from: null,
+      runId: 'taken',
+      source: { path: null, text: 'kind: workflow', params: {}, mode: null },
+      hostVariables: {},
+      baseDir: dir,
+      places: new Map(),
+      images: [],
+      allowMounts: [],
+      allowGit: [],
+      input: Buffer.alloc(100_000),
+      mayAsk: false,
+    } as unknown as StartRequest;
+    const error: unknown = await startRun(request, context, () => undefined).catch((thrown: unknown) => thrown);
+    const left = [await stores.records.get('taken', 'input'), await stores.records.get('taken', 'source')];
+    return { error, left };
+  }
+
+  test('is refused, and the records of that run stay', async () => {
+    const { error, left } = await start(() => Promise.resolve(LINK));
+    expect(error).toMatchObject({ code: 'cli/usage', message: 'run taken already exists: choose another --run-id' });
+    expect(findTakenId(error)).toBe('taken');
+    expect(left).toEqual([{ of: 'the other run' }, { of: 'the other run' }]);
+  });
+
+  test('keeps its records also if the start fails before the server is asked', async () => {
+    const { error, left } = await start(() => Promise.resolve(null));
+    expect(error).toMatchObject({ code: 'cli/no-server' });
+    expect(left).toEqual([{ of: 'the other run' }, { of: 'the other run' }]);
+  });
 });

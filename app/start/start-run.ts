@@ -35,7 +35,7 @@ import { settleMounts } from './plan-mounts.ts';
 import { toStream, storeRunInput } from './run-input.ts';
 
 /** How long `waitUntilAdmitted` waits; a worker needs a second or two to start. */
-const ADMISSION_MS = 10_000;
+export const ADMISSION_MS = 10_000;
 const ADMISSION_POLL_MS = 20;
 /** The limit for an id in a summary. Temporal accepts 400 bytes for a summary. */
 const MOST_ID_CHARACTERS = 40;
@@ -114,14 +114,15 @@ export async function startRun(
   const { env } = context;
   openStateFolder(env.stateDir);
   const stores = await context.stores();
+  let isOwnId = false;
   try {
     // Mistakes in the command are reported before anything is fetched or started.
     if (await stores.index.has(runId)) throw new RunExistsError(runId);
+    if (from?.isSamePlan !== true) refuseLongPlan(written, env.temporalConfigured);
     await stores.inspector.refuseSetAside(runId);
     // Another spec, as a fork has, gets no permission of the earlier one.
     const earlier = from?.origin.kind === 'retry' ? await readEarlierMark(from.origin.runId, stores) : null;
     const allow = [...new Set([...allowMounts, ...(earlier?.allow ?? [])])];
-    const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
     let mark: ClientMark = { baseDir };
     if (!env.temporalConfigured) {
@@ -140,9 +141,10 @@ export async function startRun(
     const link = await openRunsLink(context, { start: true, onProgress });
     if (link === null)
       throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
-    // The worker of an existing run may not have read its variables yet, and ours must not overwrite them.
-    if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing')
-      throw new RunExistsError(runId);
+    // An existing run may not be admitted yet: records and variables of this one must not overwrite those of the other.
+    if ((await describeRun(link.client(), runId)).state !== 'missing') throw new RunExistsError(runId);
+    isOwnId = true;
+    const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
     // With a configured server the run may live on another host, and these records would never be removed.
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
     // A fork compiles the text again, and starts relative paths there.
@@ -156,11 +158,21 @@ export async function startRun(
     );
     return link;
   } catch (error) {
-    if (error instanceof RunExistsError) throw new AppError('usage', 'cli/usage', error.message, null, error);
-    await stores.records.drop(runId, INPUT_RECORD);
-    await stores.records.drop(runId, SOURCE_RECORD);
+    if (error instanceof RunExistsError) throw createExistsError(error);
+    if (isOwnId) await stores.records.drop(runId, INPUT_RECORD);
+    if (isOwnId) await stores.records.drop(runId, SOURCE_RECORD);
     throw error;
   }
+}
+
+/** Creates the error of a start whose id is taken. */
+export function createExistsError(cause: RunExistsError): AppError {
+  return new AppError('usage', 'cli/usage', cause.message, null, cause);
+}
+
+/** Returns the id that is taken; null for another error. */
+export function findTakenId(error: unknown): string | null {
+  return error instanceof AppError && error.cause instanceof RunExistsError ? error.cause.runId : null;
 }
 
 /** Reads the permissions that the user gave to the origin of this run. Null: this host has no record of them. */
@@ -230,7 +242,7 @@ export async function requestOf(
   context: Machine,
 ): Promise<RunRequest> {
   const { env } = context;
-  const planPart = from?.isSamePlan === true ? {} : await planPartOf(written, artifacts, env.temporalConfigured);
+  const planPart = from?.isSamePlan === true ? {} : await planPartOf(written, artifacts);
   const read = input === null ? null : await storeRunInput(input, artifacts);
   const refs = [
     ...(planPart.planRef === undefined ? [] : [planPart.planRef]),
@@ -249,19 +261,20 @@ export async function requestOf(
 }
 
 /** Stores a plan that is too large for the history where the worker of this machine finds it. */
-async function planPartOf(
-  plan: Plan,
-  artifacts: ArtifactStore,
-  isElsewhere: boolean,
-): Promise<Pick<RunRequest, 'plan' | 'planRef'>> {
+async function planPartOf(plan: Plan, artifacts: ArtifactStore): Promise<Pick<RunRequest, 'plan' | 'planRef'>> {
   const wire = toWire(plan);
   const json = Buffer.from(JSON.stringify(wire));
   if (json.byteLength <= PLAN_LIMITS.inlinePlanBytes) return { plan: wire };
-  if (isElsewhere)
-    throw createUsageError(
-      `the plan has ${json.byteLength} bytes; a plan sent to another machine may have at most ${PLAN_LIMITS.inlinePlanBytes}: keep long texts in mounted files`,
-    );
   return { planRef: await artifacts.put(toStream(json), 'application/json') };
+}
+
+/** @throws AppError for a plan that cannot be sent to another machine */
+function refuseLongPlan(plan: Plan, isElsewhere: boolean): void {
+  const bytes = isElsewhere ? Buffer.byteLength(JSON.stringify(toWire(plan))) : 0;
+  if (bytes > PLAN_LIMITS.inlinePlanBytes)
+    throw createUsageError(
+      `the plan has ${bytes} bytes; a plan sent to another machine may have at most ${PLAN_LIMITS.inlinePlanBytes}: keep long texts in mounted files`,
+    );
 }
 
 /** Waits for the first event of a run, which the worker stores at admission: until then, other commands do not know the run. */

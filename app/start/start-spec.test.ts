@@ -1,10 +1,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import type { Machine } from '../machine.ts';
-import { SpecRefusal, type SpecRequest, startSpec } from './start-spec.ts';
+import { RunExistsError } from '../../client/runs/runs.ts';
+import type { ServerLink } from '../../client/temporal/server-link.ts';
+import { createExistsError } from './start-run.ts';
+import { SpecRefusal, type SpecRequest, startOnce, startSpec } from './start-spec.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'voidbox-start-spec-'));
 writeFileSync(join(dir, 'file'), '');
@@ -84,5 +87,43 @@ test.each([
   await expect(start(change)).rejects.toMatchObject({
     code: 'api/invalid-request',
     message: expect.stringContaining(reason),
+  });
+});
+
+describe('a generated id', () => {
+  const LINK = {} as ServerLink;
+  /** Starts with the ids 1, 2 and so on; runs have those below `free`. */
+  async function startAt(free: number): Promise<{ readonly result: unknown; readonly tried: readonly string[] }> {
+    const tried: string[] = [];
+    let next = 0;
+    const result = await startOnce(
+      () => String((next += 1)),
+      async (runId) => {
+        tried.push(runId);
+        if (Number(runId) < free) throw createExistsError(new RunExistsError(runId));
+        return LINK;
+      },
+    ).catch((error: unknown) => error);
+    return { result, tried };
+  }
+
+  test('that a run has already is replaced by another one', async () => {
+    expect(await startAt(3)).toEqual({ result: { runId: '3', link: LINK }, tried: ['1', '2', '3'] });
+  });
+
+  test('is tried five times', async () => {
+    expect(await startAt(5)).toMatchObject({ result: { runId: '5' } });
+    const { result, tried } = await startAt(6);
+    expect([(result as Error).message, tried.length]).toEqual(['run 5 already exists: choose another --run-id', 5]);
+  });
+
+  test('is not replaced after another error', async () => {
+    let tries = 0;
+    const start = (): Promise<ServerLink> => {
+      tries += 1;
+      return Promise.reject(new Error('no server'));
+    };
+    await expect(startOnce(() => 'a', start)).rejects.toThrow('no server');
+    expect(tries).toBe(1);
   });
 });

@@ -2,6 +2,7 @@
 import { statSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
 import { createRunId } from '../../client/runs/new-id.ts';
+import type { ServerLink } from '../../client/temporal/server-link.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { MockRequest } from '../../domain/plan-rules/mocks.ts';
 import { runIdProblem } from '../../domain/run/run-id.ts';
@@ -14,10 +15,12 @@ import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
 import { resolveFolders } from './plan-mounts.ts';
 import { LATEST } from '../runs/run-id.ts';
-import { startRun, waitUntilAdmitted } from './start-run.ts';
+import { findTakenId, startRun, waitUntilAdmitted } from './start-run.ts';
 
 /** The name of the spec in diagnostics. */
 const SPEC_NAME = 'spec';
+/** The most generated ids that are tried. */
+const MOST_IDS = 5;
 
 export interface SpecRequest {
   /** YAML or JSON. */
@@ -75,23 +78,43 @@ export async function startSpec(
   const context: Machine = { ...caller, cwd: baseDir, readStdin: () => Promise.resolve(Buffer.from(spec)) };
   const { compiled, diagnostics } = await compile(request, allowMounts, context);
   const { plan } = compiled;
-  const runId = wanted ?? createRunId(plan.name, context.now());
-  const link = await startRun(
-    {
-      ...compiled,
-      from: null,
-      runId,
-      hostVariables: selectHostVariables(plan, new Set(), context, variables),
-      allowMounts,
-      allowGit: parsePlaces(request.allowGit),
-      input: input === null ? null : Buffer.from(input),
-      mayAsk: false,
-    },
-    context,
-    onProgress,
-  );
+  const hostVariables = selectHostVariables(plan, new Set(), context, variables);
+  const allowGit = parsePlaces(request.allowGit);
+  const start = async (runId: string): Promise<ServerLink> =>
+    await startRun(
+      {
+        ...compiled,
+        from: null,
+        runId,
+        hostVariables,
+        allowMounts,
+        allowGit,
+        input: input === null ? null : Buffer.from(input),
+        mayAsk: false,
+      },
+      context,
+      onProgress,
+    );
+  const makeId = (): string => createRunId(plan.name, context.now());
+  const { runId, link } =
+    wanted === null ? await startOnce(makeId, start) : { runId: wanted, link: await start(wanted) };
   await waitUntilAdmitted(runId, link, context);
   return { runId, diagnostics };
+}
+
+/** Starts with a generated id. The client did not choose the id, so another one is tried if a run has it already. */
+export async function startOnce(
+  makeId: () => string,
+  start: (runId: string) => Promise<ServerLink>,
+): Promise<{ readonly runId: string; readonly link: ServerLink }> {
+  for (let tries = 1; ; tries += 1) {
+    const runId = makeId();
+    try {
+      return { runId, link: await start(runId) };
+    } catch (error) {
+      if (findTakenId(error) !== runId || tries === MOST_IDS) throw error;
+    }
+  }
 }
 
 async function compile(

@@ -32,9 +32,12 @@ export interface StartOptions {
 
 /** The id was used before, by a run that is still open or by one that has ended. */
 export class RunExistsError extends Error {
+  readonly runId: string;
+
   constructor(runId: string) {
     super(`run ${runId} already exists: choose another --run-id`);
     this.name = 'RunExistsError';
+    this.runId = runId;
   }
 }
 

@@ -1,0 +1,42 @@
+/** The table of docs/reference/api-http.md names the limits that the code has. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { ADMISSION_MS } from '../app/start/start-run.ts';
+import { EVENT_LIMITS } from '../domain/run/event-limits.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
+import { API_LIMITS, MOST_RUNS, MOST_WAIT_SECONDS, VARIABLES_BYTES } from './limits.ts';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const PAGE = readFileSync(join(findPackageRoot(), 'docs/reference/api-http.md'), 'utf8');
+
+function readTable(heading: string): Readonly<Record<string, string>> {
+  const section = PAGE.split(`\n## ${heading}\n`)[1]!.split('\n## ')[0]!;
+  const rows = [...section.matchAll(/^\| (.+?) \| (.+?) \|$/gm)];
+  return Object.fromEntries(rows.map(([, what, limit]) => [what!, limit!]));
+}
+
+test('the page names the limits of the code', () => {
+  const { bodyBytes, bodyDepth, requestMs, headerBytes, headersMs, connections, stalledMs } = API_LIMITS;
+  expect(readTable('Limits')).toMatchObject({
+    'a body': `${bodyBytes / MIB} MiB, ${bodyDepth} levels of JSON, within ${requestMs / 1_000} s`,
+    headers: `${headerBytes / KIB} KiB, within ${headersMs / 1_000} s`,
+    connections: connections.toLocaleString('en'),
+    '`wait`': `${MOST_WAIT_SECONDS} s`,
+    '`variables`': `${VARIABLES_BYTES / KIB} KiB`,
+    'a page of runs': `${MOST_RUNS}`,
+    'a stream whose client does not read': `one event, at most ${EVENT_LIMITS.bytes / MIB} MiB, for ${stalledMs / 1_000} s`,
+  });
+});
+
+test.each([
+  ['the pause of a silent stream', `A silent stream sends a comment each ${API_LIMITS.heartbeatMs / 1_000} seconds.`],
+  ['the patience with a reader', `accepts no byte for ${API_LIMITS.stalledMs / 1_000} seconds is disconnected`],
+  ['the wait for admission', `or ${ADMISSION_MS / 1_000} seconds after the start`],
+  ['the longest wait for an end', `\`wait=SECONDS\`, at most ${MOST_WAIT_SECONDS}, waits`],
+  ['the size of a page', `at most ${MOST_RUNS} and by default 50`],
+  ['the size of variables', `at most ${VARIABLES_BYTES / KIB} KiB together`],
+])('the page names %s', (_what, text) => {
+  expect(PAGE).toContain(text);
+});
