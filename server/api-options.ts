@@ -1,9 +1,12 @@
 import type { Machine } from '../app/machine.ts';
+import type { AccessStore } from '../store/access.ts';
 import type { ApiLimits } from './limits.ts';
 
 export interface ApiOptions {
   readonly machine: Machine;
   readonly version: string;
+  /** Opens the tokens and the audit log at the first call. */
+  readonly access: () => Promise<AccessStore>;
   readonly limits: ApiLimits;
   readonly log: (line: string) => void;
 }

@@ -1,5 +1,7 @@
 /** The HTTP API: its routes, the checks around them, and its OpenAPI document. */
 import { OpenAPIHono } from '@hono/zod-openapi';
+import { createAccessCheck } from './access/check-access.ts';
+import { TooManyRequests } from './access/too-many-requests.ts';
 import type { ApiOptions } from './api-options.ts';
 import { checkBody } from './json-body.ts';
 import { createProblem, createRequestError, toProblem, toProblemResponse } from './problems.ts';
@@ -9,13 +11,14 @@ import { addInfoRoutes } from './routes/info.ts';
 import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
 import { addStoredRoutes } from './routes/stored.ts';
+import { addTokenRoutes } from './routes/tokens.ts';
 
 export type Api = OpenAPIHono;
 
 const ROOT = '/api/v1';
 
 export function createApi(options: ApiOptions): Api {
-  const { version, limits, log } = options;
+  const { version, limits, machine, access, log } = options;
   const api: Api = new OpenAPIHono({
     defaultHook: (result) => {
       if (result.success) return;
@@ -30,10 +33,20 @@ export function createApi(options: ApiOptions): Api {
     context.header('cache-control', 'no-store');
     context.header('x-content-type-options', 'nosniff');
   });
+  // Before the body is read: a stranger sends no 4 MiB.
+  api.use(
+    createAccessCheck({
+      access,
+      nowMs: () => machine.now().getTime(),
+      requestsPerSecond: limits.requestsPerSecond,
+      checkTokensEveryMs: limits.checkTokensEveryMs,
+      log,
+    }),
+  );
   api.use(checkBody(limits));
   api.onError(async (error, { req }) => {
     const problem = await toProblem(error);
-    if (problem !== null) return toProblemResponse(problem);
+    if (problem !== null) return toProblemResponse(problem, describeRefusal(error, problem.status));
     log(`${req.method} ${req.routePath}: ${error.stack ?? error.message}`);
     return toProblemResponse(createProblem('api/bug', 'this is a bug in voidbox'));
   });
@@ -47,10 +60,17 @@ export function createApi(options: ApiOptions): Api {
   addEventRoutes(routes, options);
   addArtifactRoutes(routes, options);
   addStoredRoutes(routes, options);
+  addTokenRoutes(routes, options);
   api.route(ROOT, routes);
   api.doc31('/openapi.json', {
     openapi: '3.1.0',
     info: { title: 'Voidbox', version, description: 'Starts, follows and cancels runs of this state folder.' },
   });
   return api;
+}
+
+/** Returns the headers that tell a client how to repeat its request. */
+function describeRefusal(error: Error, status: number): Readonly<Record<string, string>> {
+  if (error instanceof TooManyRequests) return { 'retry-after': String(error.retryAfterSeconds) };
+  return status === 401 ? { 'www-authenticate': 'Bearer realm="voidbox"' } : {};
 }

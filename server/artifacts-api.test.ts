@@ -11,6 +11,7 @@ import { writeTar } from '../tar/write.ts';
 import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
 import { chunksOf } from '../test/conformance/store.ts';
 import { stageResult } from '../test/rig/runs/stage-results.ts';
+import { openAsOwner, refuseAccess } from '../test/rig/access/owner.ts';
 import { type Api, createApi } from './api.ts';
 import { API_LIMITS } from './limits.ts';
 
@@ -55,6 +56,7 @@ beforeAll(async () => {
       stackLink: () => Promise.resolve(null),
       warn: () => Promise.resolve(),
     },
+    access: refuseAccess,
     version: '1.2.3',
     limits: API_LIMITS,
     log: () => undefined,
@@ -68,7 +70,7 @@ afterAll(async () => {
 const STAGE = encodeURIComponent('a/b "ü"');
 
 async function get(path: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
-  return await api.request(`/api/v1/${path}`, { headers });
+  return await openAsOwner(api).request(`/api/v1/${path}`, { headers });
 }
 
 async function bytesOf(response: Response): Promise<Buffer> {

@@ -10,6 +10,10 @@ export interface ApiLimits {
   /** The time in which a request arrives, with its body. */
   readonly requestMs: number;
   readonly connections: number;
+  /** Requests of one token; also requests of one address without a valid token. */
+  readonly requestsPerSecond: number;
+  /** How often the tokens of open requests are checked. */
+  readonly checkTokensEveryMs: number;
   /** The pause after which a silent stream sends a comment. */
   readonly heartbeatMs: number;
   /** A reader of a stream that accepts no byte for this long is disconnected. */
@@ -25,6 +29,8 @@ export const API_LIMITS: ApiLimits = {
   headersMs: 10_000,
   requestMs: 30_000,
   connections: 1_000,
+  requestsPerSecond: 50,
+  checkTokensEveryMs: 1_000,
   heartbeatMs: 15_000,
   stalledMs: 30_000,
   pieceBytes: 64 * 1024,

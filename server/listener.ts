@@ -16,6 +16,7 @@ export interface Connection {
 /** The bindings of a request; tests give the connection itself. */
 export interface Bindings {
   readonly incoming?: { readonly socket: Socket };
+  readonly outgoing?: { once(event: 'close', callback: () => void): unknown };
   readonly connection?: Connection;
 }
 
@@ -31,4 +32,11 @@ export function getConnection({ env }: Context): Connection {
   const { incoming, connection } = (env ?? {}) as Bindings;
   const known = connection ?? (incoming === undefined ? undefined : connections.get(incoming.socket));
   return known ?? { listener: 'tcp', address: null, end: () => incoming?.socket.destroy() };
+}
+
+/** Calls back once the answer has been sent, or its client has gone. */
+export function onAnswered({ env }: Context, callback: () => void): void {
+  const { outgoing } = (env ?? {}) as Bindings;
+  if (outgoing === undefined) callback();
+  else outgoing.once('close', callback);
 }

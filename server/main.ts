@@ -4,6 +4,8 @@
  */
 import { Socket } from 'node:net';
 import { parseArgs } from 'node:util';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { AccessStore } from '../store/access.ts';
 import { API_READY, type ApiNews } from '../client/embedded/api-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
@@ -26,7 +28,9 @@ const machine = createApiMachine(env, log);
 const stores = await machine.stores();
 let closed = 0;
 const reportClosed = (): void => send({ closed: (closed += 1) });
-const api = createApi({ machine, version: readVersion(), limits: API_LIMITS, log });
+const openAccess = (): Promise<AccessStore> =>
+  Promise.reject(new CodedError('api/access-unavailable', 'this build has no database of tokens'));
+const api = createApi({ machine, access: openAccess, version: readVersion(), limits: API_LIMITS, log });
 const connections = serveConnections({
   fetch: (request, bindings) => api.fetch(request, bindings),
   limits: API_LIMITS,

@@ -1,19 +1,8 @@
 import { expect, test } from 'vitest';
-import { findTokenNameProblem, formatToken, isTokenText } from './token-text.ts';
+import { findTokenNameProblem, isTokenText, TOKEN_PREFIX } from './token-text.ts';
 
 test('a token has a prefix that scanners of secrets find, and 256 bits', () => {
-  const text = formatToken(new Uint8Array(32).fill(255));
-  expect(text).toBe(`voidbox_${'_'.repeat(42)}8`);
-  expect(isTokenText(text)).toBe(true);
-});
-
-test('a token is the base64url of its bytes', () => {
-  const random = Uint8Array.from({ length: 32 }, (_, index) => (index * 37 + 11) % 256);
-  expect(formatToken(random)).toBe(`voidbox_${Buffer.from(random).toString('base64url')}`);
-});
-
-test('a token of another length is not made', () => {
-  expect(() => formatToken(new Uint8Array(16))).toThrow('32 bytes');
+  expect(isTokenText(`${TOKEN_PREFIX}${'_'.repeat(42)}8`)).toBe(true);
 });
 
 test.each([

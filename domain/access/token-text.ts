@@ -1,16 +1,7 @@
 /** The text of a token: `voidbox_` and 256 random bits as base64url. Scanners of leaked secrets find the prefix. */
 export const TOKEN_BYTES = 32;
-const PREFIX = 'voidbox_';
-/** The characters of base64url. This folder has no Node, which would encode it. */
-const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+export const TOKEN_PREFIX = 'voidbox_';
 const TOKEN_TEXT = /^voidbox_[A-Za-z0-9_-]{43}$/;
-
-export function formatToken(random: Uint8Array): string {
-  if (random.byteLength !== TOKEN_BYTES) throw new Error(`a token has ${TOKEN_BYTES} bytes`);
-  const bits = [...random].map((byte) => byte.toString(2).padStart(8, '0')).join('');
-  const characters = bits.match(/.{1,6}/g)!.map((six) => ALPHABET[Number.parseInt(six.padEnd(6, '0'), 2)]);
-  return `${PREFIX}${characters.join('')}`;
-}
 
 export function isTokenText(text: string): boolean {
   return TOKEN_TEXT.test(text);

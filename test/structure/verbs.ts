@@ -5,7 +5,7 @@ import { below, is, isFunction, keyName, type Node, parse, unwrap } from '../../
 const VERBS = wordsOf(`
   is has are was can may must should would needs does exists to from with without on for main
   abort accept acknowledge acquire act adapt add admit adopt advance agree align allow announce append apply arm
-  arrive assert assign attach await become begin bind boot build cancel capture carry check choose clamp classify
+  arrive assert assign attach authenticate await become begin bind boot build cancel capture carry check choose clamp classify
   clean clear clip close collect compare compile complete compose compute concat conclude configure confirm connect
   consume contain continue convert copy create decide declare decode dedent deduplicate define delete deliver derive
   describe detach detect determine diagnose discard dispatch display dispose download drain draw drive drop edit embed

@@ -1,0 +1,307 @@
+/** Every route against every kind of caller, on the whole API. */
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Machine } from '../../app/machine.ts';
+import { createToken, revokeToken, type TokenRequest } from '../../app/access/tokens.ts';
+import { SCOPES, type Scope } from '../../domain/access/scopes.ts';
+import { readEnvironment } from '../../setup/environment.ts';
+import type { AccessStore } from '../../store/access.ts';
+import { createMemoryAccess } from '../../test/rig/access/memory-access.ts';
+import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
+import { type Api, createApi } from '../api.ts';
+import { API_LIMITS } from '../limits.ts';
+import { ProblemSchema } from '../schemas.ts';
+import { listRouteAccess } from './route-scopes.ts';
+
+const REQUEST: TokenRequest = { name: 'ci', scopes: ['read'], runs: [], groups: [], allowGit: [], lifeMs: 60_000 };
+/** More than the tests of one API send, so that only one test reaches the limit. */
+const UNLIMITED = 100_000;
+
+let access: AccessStore;
+let api: Api;
+let nowMs = 0;
+let logged: string[] = [];
+
+function openApi(requestsPerSecond = UNLIMITED, open: () => Promise<AccessStore> = () => Promise.resolve(access)): Api {
+  const stores = openMemoryStores(new MemoryPlace());
+  const machine: Machine = {
+    env: readEnvironment({ VOIDBOX_STATE_DIR: '/nowhere/state', VOIDBOX_CACHE_DIR: '/nowhere/cache' }),
+    cwd: '/',
+    readStdin: () => Promise.reject(new Error('nothing to read')),
+    confirm: () => Promise.resolve(null),
+    stores: () => Promise.resolve(stores),
+    now: () => new Date(nowMs),
+    stackLink: () => Promise.resolve(null),
+    warn: () => Promise.resolve(),
+  };
+  return createApi({
+    machine,
+    access: open,
+    version: '1.2.3',
+    limits: { ...API_LIMITS, requestsPerSecond },
+    log: (line) => logged.push(line),
+  });
+}
+
+beforeEach(() => {
+  access = createMemoryAccess();
+  api = openApi();
+  nowMs = 1_000_000;
+  logged = [];
+});
+
+async function create(change: Partial<TokenRequest> = {}): Promise<string> {
+  return (await createToken({ ...REQUEST, ...change }, { tokens: access.tokens, nowMs })).text;
+}
+
+interface Sent {
+  readonly method?: string;
+  readonly token?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+  readonly to?: Api;
+}
+
+async function send(path: string, { method = 'GET', token, headers = {}, body, to = api }: Sent = {}) {
+  return await to.request(
+    path,
+    {
+      method,
+      headers: {
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    },
+    { connection: { listener: 'tcp', address: '192.0.2.7', end: () => undefined } },
+  );
+}
+
+async function codeOf(response: Response): Promise<string | null> {
+  if (response.headers.get('content-type') !== 'application/problem+json') return null;
+  return ProblemSchema.parse(await response.json()).code;
+}
+
+const ROUTES = [...listRouteAccess()].map(([route, wanted]) => {
+  const [method, pattern] = route.split(' ') as [string, string];
+  return { route, method, path: pattern.replace(':runId', 'some-run').replaceAll(/:\w+/g, 'some'), wanted };
+});
+const TOKEN_ROUTES = ROUTES.filter(({ wanted }) => wanted !== 'public');
+const INCLUDED: Readonly<Record<Scope, readonly Scope[]>> = {
+  read: ['read'],
+  run: ['read', 'run'],
+  approve: ['read', 'approve'],
+  admin: SCOPES,
+};
+
+describe('routes', () => {
+  test('each route has a scope, and each scope belongs to a route', () => {
+    const routes = api.routes.filter(({ method }) => method !== 'ALL').map(({ method, path }) => `${method} ${path}`);
+    expect([...new Set(routes)].toSorted()).toEqual(ROUTES.map(({ route }) => route).toSorted());
+  });
+
+  test.each(SCOPES.flatMap((scope) => TOKEN_ROUTES.map((each) => ({ ...each, scope }))))(
+    'a token with the scope $scope requests $route',
+    async ({ method, path, wanted, scope }) => {
+      const token = await create({ scopes: [scope] });
+      const response = await send(path, { method, token });
+      const isAllowed = INCLUDED[scope].includes(wanted as Scope);
+      expect((await codeOf(response)) !== 'api/not-allowed').toBe(isAllowed);
+      expect(response.status === 403).toBe(!isAllowed);
+      expect(response.status).not.toBe(401);
+    },
+  );
+
+  test.each(TOKEN_ROUTES)('a request without a token gets no answer from $route', async ({ method, path }) => {
+    const response = await send(path, { method });
+    expect(response.status).toBe(401);
+    expect(response.headers.get('www-authenticate')).toBe('Bearer realm="voidbox"');
+    expect(await codeOf(response)).toBe('api/no-token');
+  });
+
+  test.each(ROUTES.filter(({ wanted }) => wanted === 'public'))(
+    'a request needs no token for $route',
+    async ({ path }) => {
+      expect((await send(path)).status).toBe(200);
+    },
+  );
+
+  test.each(ROUTES.filter(({ path }) => path.includes('some-run')))(
+    'a token for other runs gets no answer from $route',
+    async ({ method, path }) => {
+      const token = await create({ scopes: ['admin'], runs: ['other-*'] });
+      const response = await send(path, { method, token });
+      expect([response.status, await codeOf(response)]).toEqual([403, 'api/not-allowed']);
+    },
+  );
+
+  test('a route that does not exist asks for a token first', async () => {
+    expect((await send('/api/v1/nothing')).status).toBe(401);
+    expect(await codeOf(await send('/api/v1/nothing', { token: await create() }))).toBe('api/no-route');
+  });
+
+  test('a percent-encoded id is the same run for the check and for the route', async () => {
+    const token = await create({ runs: ['other-*'] });
+    expect((await send('/api/v1/runs/some%2Drun', { token })).status).toBe(403);
+    expect((await send('/api/v1/runs/%6Fther-1', { token })).status).toBe(404);
+  });
+});
+
+describe('tokens that are not valid', () => {
+  test('a revoked token is refused at the next request', async () => {
+    const token = await create();
+    expect((await send('/api/v1/version', { token })).status).toBe(200);
+    await revokeToken('ci', { tokens: access.tokens, nowMs });
+    expect(await codeOf(await send('/api/v1/version', { token }))).toBe('api/no-token');
+  });
+
+  test('an expired token is refused', async () => {
+    const token = await create();
+    nowMs += 60_000;
+    expect(await codeOf(await send('/api/v1/version', { token }))).toBe('api/no-token');
+  });
+
+  test('a token in the URL is no token', async () => {
+    const token = await create();
+    expect((await send(`/api/v1/version?token=${token}&access_token=${token}`)).status).toBe(401);
+  });
+
+  test('a database that does not answer is a problem of the service, and no permission', async () => {
+    const broken = openApi(UNLIMITED, () => Promise.reject(Object.assign(new Error('gone'), { code: 'ENOSPC' })));
+    const response = await send('/api/v1/version', { token: `voidbox_${'a'.repeat(43)}`, to: broken });
+    expect([response.status, await codeOf(response)]).toEqual([503, 'host/disk-full']);
+  });
+
+  test('a connection without a record is one of the network', async () => {
+    expect((await api.request('/api/v1/version')).status).toBe(401);
+  });
+});
+
+describe('limits', () => {
+  test('a token may send its requests of a second, and must then wait', async () => {
+    const limited = openApi(50);
+    const [token, other] = [await create(), await create({ name: 'other' })];
+    for (let sent = 0; sent < 50; sent += 1)
+      expect((await send('/api/v1/version', { token, to: limited })).status).toBe(200);
+    const refused = await send('/api/v1/version', { token, to: limited });
+    expect([refused.status, refused.headers.get('retry-after'), await codeOf(refused)]).toEqual([
+      429,
+      '1',
+      'api/too-many-requests',
+    ]);
+    expect((await send('/api/v1/version', { token: other, to: limited })).status).toBe(200);
+    nowMs += 1_000;
+    expect((await send('/api/v1/version', { token, to: limited })).status).toBe(200);
+  });
+
+  test('an address that guesses tokens must wait, and a valid token on it need not', async () => {
+    const limited = openApi(50);
+    const token = await create();
+    for (let sent = 0; sent < 50; sent += 1) await send('/api/v1/version', { to: limited });
+    expect((await send('/api/v1/version', { to: limited })).status).toBe(429);
+    expect((await send('/api/v1/version', { token, to: limited })).status).toBe(200);
+  });
+
+  test('the last use of a token is written once a minute', async () => {
+    const token = await create();
+    const lastUse = async () => (await access.tokens.list())[0]?.lastUsedAtMs;
+    await send('/api/v1/version', { token });
+    const first = await lastUse();
+    nowMs += 30_000;
+    await send('/api/v1/version', { token });
+    expect([first, await lastUse()]).toEqual([1_000_000, 1_000_000]);
+  });
+});
+
+describe('routes of tokens', () => {
+  test('a token that is created through the API works, and its text is in no later answer', async () => {
+    const admin = await create({ name: 'admin', scopes: ['admin'] });
+    const body = { name: 'new', scopes: ['run'], runs: ['a-*'], groups: ['ops'], allowGit: ['github.com/acme/app'] };
+    const response = await send('/api/v1/tokens', { method: 'POST', token: admin, body });
+    expect(response.status).toBe(201);
+    const created = (await response.json()) as { readonly text: string; readonly expiresAtMs: number };
+    expect(created).toMatchObject(body);
+    expect(created.expiresAtMs - nowMs).toBe(90 * 24 * 60 * 60_000);
+    expect((await send('/api/v1/version', { token: created.text })).status).toBe(200);
+    const list = await (await send('/api/v1/tokens', { token: admin })).text();
+    expect(list).toContain('"name":"new"');
+    expect(list).not.toContain(created.text.slice(8));
+    expect(list).not.toContain('hash');
+  });
+
+  test('a token is revoked through the API', async () => {
+    const admin = await create({ name: 'admin', scopes: ['admin'] });
+    const token = await create();
+    const response = await send('/api/v1/tokens/ci/revoke', { method: 'POST', token: admin });
+    expect(await response.json()).toMatchObject({ name: 'ci', revokedAtMs: nowMs });
+    expect((await send('/api/v1/version', { token })).status).toBe(401);
+    const missing = await send('/api/v1/tokens/nobody/revoke', { method: 'POST', token: admin });
+    expect([missing.status, await codeOf(missing)]).toEqual([404, 'api/no-such-token']);
+  });
+
+  test('a body with an unknown key or scope is refused', async () => {
+    const token = await create({ name: 'admin', scopes: ['admin'] });
+    for (const change of [{ scope: 'run' }, { scopes: ['write'] }, { scopes: [] }, { lifeMs: 1.5 }]) {
+      const body = { name: 'new', scopes: ['run'], ...change };
+      expect(await codeOf(await send('/api/v1/tokens', { method: 'POST', token, body }))).toBe('api/invalid-request');
+    }
+  });
+});
+
+describe('the audit log', () => {
+  test('a change over TCP is a row, with its outcome and no value', async () => {
+    const token = await create({ scopes: ['run'] });
+    const body = { spec: 'name: secret', baseDir: '/nowhere/else', variables: { KEY: 'secret' } };
+    await send('/api/v1/runs', { method: 'POST', token, body });
+    await send('/api/v1/runs/some-run/cancel', { method: 'POST', token });
+    await send('/api/v1/tokens', { method: 'POST', token, body: { name: 'new', scopes: ['admin'] } });
+    const rows = await access.audit.list({ limit: 10 });
+    expect(rows.map(({ method, route, runId, code }) => [method, route, runId, code])).toEqual([
+      ['POST', '/api/v1/tokens', null, 'api/not-allowed'],
+      ['POST', '/api/v1/runs/:runId/cancel', 'some-run', 'api/no-run'],
+      ['POST', '/api/v1/runs', null, expect.any(String)],
+    ]);
+    expect(rows[0]).toMatchObject({ atMs: nowMs, token: 'ci', address: '192.0.2.7', status: 403 });
+    expect(JSON.stringify(rows)).not.toContain('secret');
+  });
+
+  test('reads, and requests without a valid token, leave no row', async () => {
+    await send('/api/v1/version', { token: await create() });
+    await send('/api/v1/runs', { method: 'POST', body: {} });
+    expect(await access.audit.list({ limit: 10 })).toEqual([]);
+  });
+
+  test('a change is answered although its row cannot be written, and the log of the API names it', async () => {
+    const token = await create({ name: 'admin', scopes: ['admin'] });
+    const audit = { ...access.audit, add: () => Promise.reject(new Error('the disk is full')) };
+    const broken = openApi(UNLIMITED, () => Promise.resolve({ ...access, audit }));
+    const body = { name: 'new', scopes: ['run'] };
+    expect((await send('/api/v1/tokens', { method: 'POST', token, body, to: broken })).status).toBe(201);
+    expect(logged).toEqual(['the audit log lacks POST /api/v1/tokens of the token admin: the disk is full']);
+  });
+
+  test('the log is read in pages, the latest row first', async () => {
+    const token = await create({ name: 'admin', scopes: ['admin'] });
+    const entry = { atMs: 1, address: null, method: 'POST', route: '/x', status: 200, code: null };
+    for (const [name, runId] of [
+      ['a', 'r1'],
+      ['b', 'r1'],
+      ['a', 'r2'],
+    ] as const)
+      await access.audit.add({ ...entry, token: name, runId });
+    const read = async (query: string) =>
+      (await (await send(`/api/v1/audit?${query}`, { token })).json()) as {
+        readonly rows: readonly { readonly id: number }[];
+        readonly next: number | null;
+      };
+    const first = await read('limit=2');
+    expect([first.rows.map(({ id }) => id), first.next]).toEqual([[3, 2], 2]);
+    const second = await read(`limit=2&before=${first.next}`);
+    expect([second.rows.map(({ id }) => id), second.next]).toEqual([[1], null]);
+    expect((await read('token=a')).rows.map(({ id }) => id)).toEqual([3, 1]);
+    expect((await read('run=r1')).rows.map(({ id }) => id)).toEqual([2, 1]);
+    expect((await read('limit=1000')).rows).toHaveLength(3);
+    expect(await codeOf(await send('/api/v1/audit?limit=1001', { token }))).toBe('api/invalid-request');
+    expect(await codeOf(await send('/api/v1/audit?limit=0', { token }))).toBe('api/invalid-request');
+  });
+});

@@ -1,0 +1,16 @@
+/** The caller of a request, as the check of access found it. */
+import type { Context } from 'hono';
+import type { Caller } from '../../app/access/authenticate.ts';
+
+const callers = new WeakMap<Request, Caller>();
+
+export function setCaller({ req }: Context, caller: Caller): void {
+  callers.set(req.raw, caller);
+}
+
+/** @throws Error for a request that passed no check of access, which is a bug */
+export function getCaller({ req }: Context): Caller {
+  const caller = callers.get(req.raw);
+  if (caller === undefined) throw new Error('the request passed no check of access');
+  return caller;
+}

@@ -1,0 +1,138 @@
+/**
+ * Decides who sent a request and whether the caller may use the route. A request over TCP needs a token; a change is
+ * written to the audit log with its outcome.
+ */
+import type { Context, MiddlewareHandler } from 'hono';
+import { routePath } from 'hono/route';
+import { authenticate, requireRun, requireScope } from '../../app/access/authenticate.ts';
+import { AppError } from '../../app/app-error.ts';
+import type { AccessStore, TokenRow } from '../../store/access.ts';
+import { type Connection, getConnection, onAnswered } from '../listener.ts';
+import { createRequestError, toProblem } from '../problems.ts';
+import { readRunId } from '../routes/run-id.ts';
+import { setCaller } from './caller.ts';
+import { createRateLimits } from './rate-limits.ts';
+import { findRouteAccess } from './route-scopes.ts';
+import { TooManyRequests } from './too-many-requests.ts';
+import { createTokenWatch } from './token-watch.ts';
+
+/** The last use of a token is written at most this often. */
+const TOUCH_EVERY_MS = 60_000;
+const MOST_RATE_KEYS = 10_000;
+const READS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
+
+export interface AccessOptions {
+  readonly access: () => Promise<AccessStore>;
+  readonly nowMs: () => number;
+  readonly requestsPerSecond: number;
+  readonly checkTokensEveryMs: number;
+  readonly log: (line: string) => void;
+}
+
+export function createAccessCheck(options: AccessOptions): MiddlewareHandler {
+  const { access, nowMs, requestsPerSecond, checkTokensEveryMs, log } = options;
+  const rates = createRateLimits({ requestsPerSecond, mostKeys: MOST_RATE_KEYS, nowMs });
+  const watch = createTokenWatch({ access, nowMs, checkEveryMs: checkTokensEveryMs, log });
+  return async (context, next) => {
+    const connection = getConnection(context);
+    if (connection.listener === 'unix') {
+      setCaller(context, { kind: 'owner' });
+      return await next();
+    }
+    const route = routePath(context, -1);
+    const wanted = findRouteAccess(context.req.method, route);
+    if (wanted === 'public') return await next();
+    const token = await findToken(context, connection, { ...options, rates });
+    onAnswered(context, watch.hold(token, connection).release);
+    const outcome: Outcome = { token, connection, route };
+    try {
+      refuseRoute(context, token, wanted);
+      setCaller(context, { kind: 'token', token });
+      await next();
+    } catch (error) {
+      await writeAudit(context, { ...outcome, error }, options);
+      throw error;
+    }
+    await writeAudit(context, outcome, options);
+  };
+}
+
+interface Finding extends AccessOptions {
+  readonly rates: ReturnType<typeof createRateLimits>;
+}
+
+async function findToken(
+  { req }: Context,
+  { address }: Connection,
+  { access, nowMs, rates, log }: Finding,
+): Promise<TokenRow> {
+  const openTokens = async () => (await access()).tokens;
+  let token: TokenRow;
+  try {
+    token = await authenticate(req.header('authorization'), { openTokens, nowMs: nowMs() });
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'api/no-token') refuseMany(rates.count(`address ${address}`));
+    throw error;
+  }
+  refuseMany(rates.count(`token ${token.name}`));
+  if (nowMs() - (token.lastUsedAtMs ?? 0) >= TOUCH_EVERY_MS)
+    await openTokens()
+      .then((tokens) => tokens.touch(token.name, nowMs()))
+      .catch((error: unknown) => log(`the last use of the token ${token.name}: ${(error as Error).message}`));
+  return token;
+}
+
+function refuseMany(waitMs: number | null): void {
+  if (waitMs !== null) throw new TooManyRequests(waitMs);
+}
+
+/** @param wanted  null: the route does not exist, or has no scope */
+function refuseRoute(context: Context, token: TokenRow, wanted: ReturnType<typeof findRouteAccess>): void {
+  const caller = { kind: 'token', token } as const;
+  const isRoute = routePath(context, -1) !== '/*';
+  if (wanted === null && isRoute) throw createRequestError('api/not-allowed', 'no token may use this route');
+  if (wanted !== null && wanted !== 'public') requireScope(caller, wanted);
+  if (routePath(context, -1).includes('/:runId')) requireRun(caller, readRunId(context));
+}
+
+interface Outcome {
+  readonly token: TokenRow;
+  readonly connection: Connection;
+  readonly route: string;
+  /** Thrown before the route; absent: the route has an answer. */
+  readonly error?: unknown;
+}
+
+/** The row names the change and its outcome, and no value of the request. */
+async function writeAudit(
+  context: Context,
+  { token, connection, route, error }: Outcome,
+  { access, nowMs, log }: AccessOptions,
+): Promise<void> {
+  const { req, res } = context;
+  if (READS.has(req.method)) return;
+  const failure = error ?? context.error;
+  try {
+    const problem = failure === undefined ? null : await toProblem(failure);
+    const { audit } = await access();
+    await audit.add({
+      atMs: nowMs(),
+      token: token.name,
+      address: connection.address,
+      method: req.method,
+      route,
+      runId: findRunOf(context, route),
+      status: error === undefined ? res.status : (problem?.status ?? 500),
+      code: failure === undefined ? null : (problem?.code ?? 'api/bug'),
+    });
+  } catch (cause) {
+    // The change is made, so the answer must not claim that it failed.
+    log(`the audit log lacks ${req.method} ${route} of the token ${token.name}: ${(cause as Error).message}`);
+  }
+}
+
+function findRunOf(context: Context, route: string): string | null {
+  if (route.includes('/:runId')) return readRunId(context);
+  const started = /^\/api\/v1\/runs\/([^/]+)$/.exec(context.res.headers.get('location') ?? '')?.[1];
+  return started === undefined ? null : decodeURIComponent(started);
+}

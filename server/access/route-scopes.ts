@@ -1,0 +1,42 @@
+/** The scope of each route. A token may use no route without a row. */
+import type { Scope } from '../../domain/access/scopes.ts';
+
+/** `public`: a request over TCP needs no token. */
+export type RouteAccess = Scope | 'public';
+
+const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAccess>([
+  ['GET /api/v1/health', 'public'],
+  ['GET /openapi.json', 'read'],
+  ['GET /api/v1/version', 'read'],
+  ['GET /api/v1/runs', 'read'],
+  ['GET /api/v1/runs/:runId', 'read'],
+  ['GET /api/v1/runs/:runId/events', 'read'],
+  ['GET /api/v1/runs/:runId/result', 'read'],
+  ['GET /api/v1/runs/:runId/artifacts', 'read'],
+  ['GET /api/v1/runs/:runId/artifacts/:stage', 'read'],
+  ['GET /api/v1/runs/:runId/artifacts/:stage/:name', 'read'],
+  ['GET /api/v1/runs/:runId/data/:sha256', 'read'],
+  ['GET /api/v1/runs/:runId/records/:record', 'read'],
+  ['GET /api/v1/run-ids', 'read'],
+  ['GET /api/v1/run-index', 'read'],
+  ['POST /api/v1/runs', 'run'],
+  ['POST /api/v1/runs/:runId/cancel', 'run'],
+  ['GET /api/v1/tokens', 'admin'],
+  ['POST /api/v1/tokens', 'admin'],
+  ['POST /api/v1/tokens/:name/revoke', 'admin'],
+  ['GET /api/v1/audit', 'admin'],
+]);
+
+/**
+ * @param path  the pattern of the route
+ * @returns null for a route without a row
+ */
+export function findRouteAccess(method: string, path: string): RouteAccess | null {
+  const known = ROUTE_ACCESS.get(`${method} ${path}`);
+  // A HEAD request has the answer of GET, without its body.
+  return known ?? (method === 'HEAD' ? ROUTE_ACCESS.get(`GET ${path}`) : undefined) ?? null;
+}
+
+export function listRouteAccess(): ReadonlyMap<string, RouteAccess> {
+  return ROUTE_ACCESS;
+}

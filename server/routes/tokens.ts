@@ -1,0 +1,162 @@
+/** Tokens and the audit log. */
+import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import { type AuditPage, listAudit } from '../../app/access/audit.ts';
+import {
+  listTokens,
+  MOST_TOKEN_GROUPS,
+  MOST_TOKEN_REPOSITORIES,
+  createToken,
+  revokeToken,
+  TOKEN_LIFE_MS,
+} from '../../app/access/tokens.ts';
+import { MOST_RUN_GLOBS } from '../../domain/access/run-glob.ts';
+import { SCOPES } from '../../domain/access/scopes.ts';
+import type { ApiOptions } from '../api-options.ts';
+import { describeJson, PROBLEM } from './answers.ts';
+
+/** The most rows of a page of the audit log. */
+const MOST_AUDIT_ROWS = 1_000;
+const DEFAULT_AUDIT_ROWS = 100;
+
+const listNames = (most: number) => z.array(z.string()).max(most).readonly();
+
+const TokenSchema = z
+  .object({
+    name: z.string(),
+    scopes: z.array(z.enum(SCOPES)).readonly(),
+    runs: listNames(MOST_RUN_GLOBS).openapi({ description: 'Patterns of ids; empty: every run.' }),
+    groups: listNames(MOST_TOKEN_GROUPS),
+    allowGit: listNames(MOST_TOKEN_REPOSITORIES),
+    createdAtMs: z.number(),
+    expiresAtMs: z.number().nullable().openapi({ description: 'Null: it does not expire.' }),
+    lastUsedAtMs: z.number().nullable(),
+    revokedAtMs: z.number().nullable(),
+  })
+  .openapi('Token');
+
+const CreatedSchema = TokenSchema.extend({
+  text: z.string().openapi({ description: 'The token. It is not stored, so no later answer has it.' }),
+}).openapi('CreatedToken');
+
+const CreateBody = z
+  .strictObject({
+    name: z.string(),
+    scopes: z.array(z.enum(SCOPES)).min(1),
+    runs: z.array(z.string()).default([]),
+    groups: z.array(z.string()).default([]),
+    allowGit: z.array(z.string()).default([]),
+    lifeMs: z
+      .number()
+      .int()
+      .nullable()
+      .default(TOKEN_LIFE_MS)
+      .openapi({ description: 'Milliseconds until it expires; null: it does not expire.' }),
+  })
+  .openapi('CreateToken');
+
+const AuditSchema = z
+  .object({
+    id: z.number(),
+    atMs: z.number(),
+    token: z.string().nullable(),
+    address: z.string().nullable(),
+    method: z.string(),
+    route: z.string(),
+    runId: z.string().nullable(),
+    status: z.number(),
+    code: z.string().nullable(),
+  })
+  .openapi('AuditRow');
+
+const TokenListSchema = z.object({ tokens: z.array(TokenSchema).readonly() }).openapi('TokenList');
+const AuditListSchema = z
+  .object({
+    rows: z.array(AuditSchema).readonly(),
+    next: z.number().nullable().openapi({ description: 'The `before` of the next page; null if no row follows.' }),
+  })
+  .openapi('AuditList');
+
+const TokenPath = z.object({ name: z.string().openapi({ param: { name: 'name', in: 'path' } }) });
+
+const AuditParams = z.strictObject({
+  limit: z
+    .string()
+    .regex(/^\d{1,4}$/, 'it is not a number')
+    .transform(Number)
+    .refine((limit) => limit >= 1 && limit <= MOST_AUDIT_ROWS, `it is not between 1 and ${MOST_AUDIT_ROWS}`)
+    .optional()
+    .openapi({ type: 'string' }),
+  before: z
+    .string()
+    .regex(/^\d{1,15}$/, 'it is not the `next` of a page')
+    .transform(Number)
+    .optional()
+    .openapi({ type: 'string' }),
+  token: z.string().optional(),
+  run: z.string().optional(),
+});
+
+const LIST = createRoute({
+  method: 'get',
+  path: '/tokens',
+  summary: 'Lists all tokens, also expired and revoked ones',
+  responses: { 200: describeJson('The tokens, by name.', TokenListSchema), ...PROBLEM },
+});
+
+const CREATE = createRoute({
+  method: 'post',
+  path: '/tokens',
+  summary: 'Creates a token',
+  request: { body: { required: true, content: { 'application/json': { schema: CreateBody } } } },
+  responses: { 201: describeJson('The token, with its text.', CreatedSchema), ...PROBLEM },
+});
+
+const REVOKE = createRoute({
+  method: 'post',
+  path: '/tokens/{name}/revoke',
+  summary: 'Revokes a token; its open requests end within 5 seconds',
+  request: { params: TokenPath },
+  responses: { 200: describeJson('The revoked token.', TokenSchema), ...PROBLEM },
+});
+
+const AUDIT = createRoute({
+  method: 'get',
+  path: '/audit',
+  summary: 'Lists the changes that tokens made, the latest first',
+  request: { query: AuditParams },
+  responses: { 200: describeJson('A page of the audit log.', AuditListSchema), ...PROBLEM },
+});
+
+export function addTokenRoutes(routes: OpenAPIHono, { access, machine }: ApiOptions): void {
+  const openTokens = async () => ({ tokens: (await access()).tokens, nowMs: machine.now().getTime() });
+  routes.openapi(LIST, async (context) => {
+    const { tokens } = await openTokens();
+    return context.json({ tokens: await listTokens(tokens) }, 200);
+  });
+  routes.openapi(CREATE, async (context) => {
+    const { token, text } = await createToken(context.req.valid('json'), await openTokens());
+    return context.json({ ...token, text }, 201);
+  });
+  routes.openapi(REVOKE, async (context) => {
+    const { name } = context.req.valid('param');
+    return context.json(await revokeToken(name, await openTokens()), 200);
+  });
+  routes.openapi(AUDIT, async (context) => {
+    const { limit = DEFAULT_AUDIT_ROWS, before, token, run } = context.req.valid('query');
+    const query = {
+      limit,
+      ...(before === undefined ? {} : { before }),
+      ...(token === undefined ? {} : { token }),
+      ...(run === undefined ? {} : { runId: run }),
+    };
+    return context.json(await listAudit(query, await access()), 200);
+  });
+}
+
+/** The compiler proves here that answers have the fields which the document promises. */
+export type PromisedTokens = [
+  Promised<Awaited<ReturnType<typeof listTokens>>, z.input<typeof TokenListSchema>['tokens']>,
+  Promised<AuditPage, z.input<typeof AuditListSchema>>,
+];
+
+type Promised<Given extends Wanted, Wanted> = [Given, Wanted];
