@@ -1,15 +1,19 @@
+import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Machine } from '../app/machine.ts';
+import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Stores } from '../store/stores.ts';
 import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
 import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { openStores } from '../store/open-stores.ts';
 import { listRouteAccess } from './access/route-scopes.ts';
+import { openUploads } from '../store/open-uploads.ts';
 import { type Api, createApi } from './api.ts';
+import type { ApiOptions } from './api-options.ts';
 import { API_LIMITS, type ApiLimits } from './limits.ts';
 import { openAsOwner, refuseAccess } from '../test/rig/access/owner.ts';
 import { ProblemSchema, ResultSchema, RunListSchema, RunSchema } from './schemas.ts';
@@ -40,6 +44,10 @@ async function leaveOpenRun(runId: string): Promise<Stores> {
 
 /** The API as the owner of the state folder reaches it. */
 function apiOf(change: Partial<Machine> = {}, limits: Partial<ApiLimits> = {}): Pick<Api, 'request'> {
+  return openAsOwner(createApi(optionsOf(change, limits)));
+}
+
+function optionsOf(change: Partial<Machine> = {}, limits: Partial<ApiLimits> = {}): ApiOptions {
   const machine: Machine = {
     env,
     cwd: '/',
@@ -51,14 +59,14 @@ function apiOf(change: Partial<Machine> = {}, limits: Partial<ApiLimits> = {}): 
     warn: () => Promise.resolve(),
     ...change,
   };
-  const api = createApi({
+  return {
     machine,
+    uploads: openUploads(env),
     access: refuseAccess,
     version: '1.2.3',
     limits: { ...API_LIMITS, ...limits },
     log: (line) => logged.push(line),
-  });
-  return openAsOwner(api);
+  };
 }
 
 async function get(path: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
@@ -211,6 +219,55 @@ describe('events', () => {
     const [event] = parseSse(await response.text());
     expect(event!['event']).toBe('problem');
     expect(JSON.parse(event!['data']!)).toMatchObject({ status: 503, code: 'host/disk-full' });
+  });
+});
+
+describe('uploads', () => {
+  const bytes = Buffer.from('the bytes of a tar');
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
+  const upload = async (path: string, body: Uint8Array, headers: Readonly<Record<string, string>> = {}) =>
+    await apiOf().request(`/api/v1/blobs/${path}`, { method: 'PUT', body, headers });
+
+  test('HEAD finds an upload by its hash, before and after it is sent', async () => {
+    const head = async () => await apiOf().request(`/api/v1/blobs/${sha256}`, { method: 'HEAD' });
+    expect((await head()).status).toBe(404);
+    expect(await problemOf(await get(`/api/v1/blobs/${sha256}`))).toMatchObject({ status: 404, code: 'api/no-blob' });
+    const stored = await upload(sha256, bytes);
+    expect(stored.status).toBe(201);
+    expect(await stored.json()).toEqual({ sha256, sizeBytes: 18 });
+    expect((await head()).status).toBe(200);
+    expect(await (await get(`/api/v1/blobs/${sha256}`)).json()).toEqual({ sha256, sizeBytes: 18 });
+  });
+
+  test('bytes with another hash are refused', async () => {
+    const problem = await problemOf(await upload('a'.repeat(64), bytes));
+    expect(problem).toMatchObject({ status: 422, code: 'api/wrong-hash' });
+    expect((await get(`/api/v1/blobs/${'a'.repeat(64)}`)).status).toBe(404);
+  });
+
+  test.each(['a'.repeat(63), 'A'.repeat(64), '..%2Fruns', `${'a'.repeat(64)}%0a`])('%s is no hash', async (path) => {
+    expect(await problemOf(await upload(path, bytes))).toMatchObject({ status: 400, code: 'api/invalid-request' });
+    expect(await problemOf(await get(`/api/v1/blobs/${path}`))).toMatchObject({ code: 'api/invalid-request' });
+  });
+
+  test('a size above 2 GiB is refused before the bytes arrive', async () => {
+    const headers = { 'content-length': String(2 * 1024 ** 3 + 1) };
+    expect(await problemOf(await upload(sha256, bytes, headers))).toMatchObject({ status: 413, code: 'api/too-large' });
+  });
+
+  test('compressed bytes are refused', async () => {
+    const problem = await problemOf(await upload(sha256, bytes, { 'content-encoding': 'gzip' }));
+    expect(problem).toMatchObject({ status: 415, code: 'api/unsupported-body' });
+  });
+
+  test.each([
+    ['api/uploads-full', 507],
+    ['host/disk-full', 503],
+  ] as const)('%s has the status %i and a remedy', async (code, status) => {
+    const failing = { ...openUploads(env), put: () => Promise.reject(new CodedError(code, 'no room')) };
+    const api = openAsOwner(createApi({ ...optionsOf(), uploads: failing }));
+    const response = await api.request(`/api/v1/blobs/${sha256}`, { method: 'PUT', body: bytes });
+    expect(await problemOf(response)).toMatchObject({ status, code, remedy: expect.stringMatching(/./) });
   });
 });
 

@@ -6,6 +6,7 @@ import type { ApiOptions } from './api-options.ts';
 import { checkBody } from './json-body.ts';
 import { createProblem, createRequestError, toProblem, toProblemResponse } from './problems.ts';
 import { addArtifactRoutes } from './routes/artifacts.ts';
+import { addBlobRoutes } from './routes/blobs.ts';
 import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
 import { addRunRoutes } from './routes/runs.ts';
@@ -56,6 +57,7 @@ export function createApi(options: ApiOptions): Api {
   const routes = new OpenAPIHono({ defaultHook: api.defaultHook! });
   addInfoRoutes(routes, options);
   addStartRoute(routes, options);
+  addBlobRoutes(routes, options);
   addRunRoutes(routes, options);
   addEventRoutes(routes, options);
   addArtifactRoutes(routes, options);

@@ -5,11 +5,13 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Hono } from 'hono';
 import { type Connections, serveConnections } from './connections.ts';
 import { streamTexts } from './event-stream.ts';
 import { API_LIMITS, type ApiLimits } from './limits.ts';
+import { toProblem, toProblemResponse } from './problems.ts';
+import { readUpload } from './upload-body.ts';
 
 const MIB = 1024 * 1024;
 
@@ -19,11 +21,14 @@ let connections: Connections;
 let closed: number;
 /** The bytes that the endless stream has read from its source. */
 let readBytes: number;
+/** The ends of uploads. */
+let received: string[];
 
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-connections-'));
   closed = 0;
   readBytes = 0;
+  received = [];
 });
 afterEach(() => {
   connections.close();
@@ -51,6 +56,17 @@ async function listen(change: Partial<ApiLimits> = {}): Promise<void> {
         onGone: () => undefined,
       }),
     );
+  });
+  app.put('/api/v1/blobs/:hash', async (context) => {
+    let size = 0;
+    try {
+      for await (const part of readUpload(context.req.raw.body, limits.uploadPauseMs)) size += part.byteLength;
+    } catch (error) {
+      received.push((error as Error).message);
+      return toProblemResponse((await toProblem(error))!);
+    }
+    received.push(`${size} bytes`);
+    return context.text(`${size} bytes`);
   });
   connections = serveConnections({ fetch: (request) => app.fetch(request), limits, onClosed: () => (closed += 1) });
   server = createServer({ pauseOnConnect: true }, (socket) =>
@@ -179,4 +195,59 @@ test('a client that reads an endless stream is not disconnected', async () => {
   await expect.poll(() => received, { timeout: 10_000 }).toBeGreaterThan(20 * MIB);
   expect(closed).toBe(0);
   socket.destroy();
+});
+
+describe('an upload', () => {
+  const head = (bytes: number) => `PUT /api/v1/blobs/a HTTP/1.1\r\nHost: a\r\nContent-Length: ${bytes}\r\n\r\n`;
+
+  /** Writes a byte each 100 ms, as a slow network does. */
+  async function trickle(socket: Socket, bytes: number): Promise<void> {
+    for (let count = 0; count < bytes; count += 1) {
+      socket.write('x');
+      await sleep(100);
+    }
+  }
+
+  test('that makes progress may take longer than other requests, which keep their limit on the same connection', async () => {
+    await listen({ headersMs: 200, requestMs: 400, uploadPauseMs: 2_000 });
+    const socket = open();
+    let answer = '';
+    socket.setEncoding('utf8').on('data', (part: string) => (answer += part));
+    socket.write(head(20));
+    await trickle(socket, 20);
+    await expect.poll(() => answer).toMatch(/^HTTP\/1\.1 200 [\s\S]*20 bytes$/);
+    const begun = Date.now();
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab');
+    await once(socket, 'close');
+    expect(answer).toMatch(/HTTP\/1\.1 408 [\s\S]*"code":"api\/too-slow"/);
+    expect(Date.now() - begun).toBeLessThan(5_000);
+  });
+
+  test('that pauses is refused, and its connection ends', async () => {
+    await listen({ uploadPauseMs: 300 });
+    const begun = Date.now();
+    expect(await exchange(`${head(10)}abc`)).toMatch(/^HTTP\/1\.1 408 [\s\S]*"code":"api\/too-slow"/);
+    expect(Date.now() - begun).toBeLessThan(5_000);
+    expect(received).toEqual(['no byte of the upload arrived for 0.3 s']);
+  });
+
+  test('that is cut ends in the service too', async () => {
+    await listen();
+    const socket = open();
+    await once(socket, 'connect');
+    await new Promise((resolve) => socket.write(`${head(10)}abc`, resolve));
+    socket.destroy();
+    await expect.poll(() => received).toEqual(['the connection ended before the upload']);
+  });
+
+  test('needs its own path: another one has the time of other requests', async () => {
+    await listen({ headersMs: 200, requestMs: 400 });
+    expect(await exchange('PUT /api/v1/runs HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab')).toMatch(
+      / (?:404|408) /,
+    );
+  });
+});
+
+test('the product ends an upload that pauses for 30 s', () => {
+  expect(API_LIMITS.uploadPauseMs).toBe(30_000);
 });

@@ -1,10 +1,11 @@
 /** Serves HTTP on connections that another process has accepted. */
-import { createServer, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { ApiLimits } from './limits.ts';
 import { type Connection, setConnection } from './listener.ts';
 import { createProblem, type Problem, PROBLEM_TYPE, toProblemResponse } from './problems.ts';
+import { isUpload } from './upload-body.ts';
 
 const CHECK_EVERY_MS = 1_000;
 /** A connection without a request ends soon, so that an unused API ends too. */
@@ -55,6 +56,8 @@ function createHttpServer(fetch: ConnectionsOptions['fetch'], limits: ApiLimits)
     errorHandler: () => toProblemResponse(createProblem('api/invalid-request', 'the request is not valid HTTP')),
   });
   const answers = new WeakMap<Socket, Set<ServerResponse>>();
+  /** The request that each connection has read last, if it is an upload. */
+  const uploads = new WeakMap<Socket, IncomingMessage>();
   const server = createServer(
     {
       maxHeaderSize: limits.headerBytes,
@@ -67,10 +70,15 @@ function createHttpServer(fetch: ConnectionsOptions['fetch'], limits: ApiLimits)
       const own = answers.get(incoming.socket) ?? new Set();
       answers.set(incoming.socket, own.add(outgoing));
       outgoing.once('close', () => own.delete(outgoing));
+      const [path = ''] = (incoming.url ?? '').split('?');
+      if (isUpload(incoming.method ?? '', path)) uploads.set(incoming.socket, incoming);
+      else uploads.delete(incoming.socket);
       void listener(incoming, outgoing);
     },
   );
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    // The reader of an upload limits its time itself.
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && uploads.get(socket)?.complete === false) return;
     // A problem in the middle of an answer would be a part of it.
     const hasBegun = [...(answers.get(socket) ?? [])].some((answer) => answer.headersSent && !answer.writableEnded);
     if (error.code === 'ECONNRESET' || !socket.writable || hasBegun) return void socket.destroy();

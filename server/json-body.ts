@@ -1,6 +1,7 @@
 /** Reads the body of a request within its limits. */
 import type { HonoRequest, MiddlewareHandler } from 'hono';
 import type { ApiLimits } from './limits.ts';
+import { isUpload } from './upload-body.ts';
 import { createRequestError } from './problems.ts';
 
 /** With or without parameters. */
@@ -11,6 +12,7 @@ export function checkBody(limits: ApiLimits): MiddlewareHandler {
   return async ({ req }, next) => {
     if (req.header('content-encoding') !== undefined)
       throw createRequestError('api/unsupported-body', 'a request has no `Content-Encoding`');
+    if (isUpload(req.method, req.path)) return await next();
     const { body } = req.raw;
     if (body !== null) keepText(req, await readJsonText(body, req, limits));
     await next();

@@ -9,6 +9,8 @@ export interface ApiLimits {
   readonly headersMs: number;
   /** The time in which a request arrives, with its body. */
   readonly requestMs: number;
+  /** An upload ends if none of its bytes arrives for this long; it may take longer than `requestMs`. */
+  readonly uploadPauseMs: number;
   readonly connections: number;
   /** Requests of one token; also requests of one address without a valid token. */
   readonly requestsPerSecond: number;
@@ -28,6 +30,7 @@ export const API_LIMITS: ApiLimits = {
   headerBytes: 16 * 1024,
   headersMs: 10_000,
   requestMs: 30_000,
+  uploadPauseMs: 30_000,
   connections: 1_000,
   requestsPerSecond: 50,
   checkTokensEveryMs: 1_000,

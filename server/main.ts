@@ -10,6 +10,10 @@ import { API_READY, type ApiNews } from '../client/embedded/api-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
 import { readVersion } from '../setup/package-version.ts';
+import { openUploads } from '../store/open-uploads.ts';
+
+/** How often uploads without a use are searched. */
+const SWEEP_EVERY_MS = 60 * 60_000;
 
 exitWithoutOpenFiles('The API');
 const { values } = parseArgs({ options: { 'state-dir': { type: 'string' }, 'cache-dir': { type: 'string' } } });
@@ -30,7 +34,11 @@ let closed = 0;
 const reportClosed = (): void => send({ closed: (closed += 1) });
 const openAccess = (): Promise<AccessStore> =>
   Promise.reject(new CodedError('api/access-unavailable', 'this build has no database of tokens'));
-const api = createApi({ machine, access: openAccess, version: readVersion(), limits: API_LIMITS, log });
+const uploads = openUploads(env);
+const sweep = (): void => void uploads.sweep().catch((error: Error) => log(`uploads: ${error.message}`));
+sweep();
+setInterval(sweep, SWEEP_EVERY_MS).unref();
+const api = createApi({ machine, uploads, access: openAccess, version: readVersion(), limits: API_LIMITS, log });
 const connections = serveConnections({
   fetch: (request, bindings) => api.fetch(request, bindings),
   limits: API_LIMITS,

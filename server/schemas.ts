@@ -47,6 +47,14 @@ export const StartBody = z
   })
   .openapi('StartRun');
 
+export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is not a SHA-256 in 64 lower-case hexadecimal digits');
+
+export const BlobPath = z.object({
+  sha256: Sha256.openapi({ param: { name: 'sha256', in: 'path' }, description: 'The SHA-256 of the bytes.' }),
+});
+
+export const BlobSchema = z.object({ sha256: z.string(), sizeBytes: z.number() }).openapi('Blob');
+
 export const RunPath = z.object({
   runId: z.string().openapi({
     param: { name: 'runId', in: 'path' },

@@ -47,6 +47,11 @@ export function mountsDir(stateDir: string, runId: string): string {
   return join(runDir(stateDir, runId), 'mounts');
 }
 
+/** Folders with unpacked uploads, each of one start of the run. */
+export function findRunUploads(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'uploads');
+}
+
 /** The disks of shared VMs after finished steps. */
 export function findCheckpoints(stateDir: string, runId: string): string {
   return findCheckpointsIn(runDir(stateDir, runId));

@@ -50,6 +50,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'stack.json',
   'stack.sock',
   'temporal.db',
+  'uploads',
   'vms',
 ]);
 

@@ -14,6 +14,22 @@ export const API_CODES = {
     'The run has no output with this name, or names no artifact with this hash.',
     'List its outputs with `GET /api/v1/runs/ID/artifacts`.',
   ),
+  'api/no-blob': defineRequestCode(
+    'No upload has the hash that the request names. An upload is deleted 24 hours after its last use.',
+    'Send the bytes with `PUT /api/v1/blobs/SHA256` first.',
+  ),
+  'api/wrong-hash': defineRequestCode(
+    'The bytes of an upload have another SHA-256 than its path names. Nothing of them is kept.',
+    'Compute the hash of the bytes that you send, and send them again.',
+  ),
+  'api/uploads-full': defineRequestCode(
+    'All uploads together would have more than 20 GiB. Each counts as at least 1 MiB.',
+    'Try again later: an upload is deleted 24 hours after its last use.',
+  ),
+  'api/upload-refused': defineRequestCode(
+    'An upload of a start is not a tar, or it has an entry that is not unpacked.',
+    'Pack only regular files, folders and relative links that stay inside, at most 100,000 entries and 2 GiB.',
+  ),
   'api/run-exists': defineRequestCode('A run with the id of the request already exists.', 'Choose another `runId`.'),
   'api/invalid-request': defineRequestCode(
     'The body, a parameter or a header of the request does not have the form that the route demands.',
@@ -24,11 +40,11 @@ export const API_CODES = {
     'Send the body as it is, with `Content-Type: application/json`.',
   ),
   'api/too-large': defineRequestCode(
-    'The request is larger than the API accepts: 4 MiB and 100 levels of JSON, 16 KiB of headers.',
-    'Send less; large files belong in a mount.',
+    'The request is larger than the API accepts: 4 MiB and 100 levels of JSON, 16 KiB of headers, 2 GiB of an upload.',
+    'Send less; large files belong in uploads or in a mount.',
   ),
   'api/too-slow': defineRequestCode(
-    'The request did not arrive in time: its headers within 10 seconds, its body within 30 seconds.',
+    'The request did not arrive in time: its headers within 10 seconds, its JSON within 30 seconds. An upload may not pause for 30 seconds.',
     'Send the request at once.',
   ),
   'api/too-many-connections': defineRequestCode(

@@ -2,6 +2,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Machine } from '../../app/machine.ts';
 import { createToken, revokeToken, type TokenRequest } from '../../app/access/tokens.ts';
+import { openUploads } from '../../store/open-uploads.ts';
 import { SCOPES, type Scope } from '../../domain/access/scopes.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import type { AccessStore } from '../../store/access.ts';
@@ -35,6 +36,7 @@ function openApi(requestsPerSecond = UNLIMITED, open: () => Promise<AccessStore>
   };
   return createApi({
     machine,
+    uploads: openUploads({ stateDir: '/nowhere/state' }),
     access: open,
     version: '1.2.3',
     limits: { ...API_LIMITS, requestsPerSecond },

@@ -21,6 +21,8 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/run-index', 'read'],
   ['POST /api/v1/runs', 'run'],
   ['POST /api/v1/runs/:runId/cancel', 'run'],
+  ['GET /api/v1/blobs/:sha256', 'run'],
+  ['PUT /api/v1/blobs/:sha256', 'run'],
   ['GET /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens/:name/revoke', 'admin'],

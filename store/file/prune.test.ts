@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { artifactPath } from './artifact-store.ts';
 import { openStores } from '../open-stores.ts';
-import { findCheckpoints } from '../state-folder.ts';
+import { findCheckpoints, findRunUploads } from '../state-folder.ts';
 import type { Stores } from '../stores.ts';
 import type { PruneOptions } from '../../activities/ports/run-pruner.ts';
 import { prune } from './prune.ts';
@@ -324,5 +324,36 @@ describe('a damaged run', () => {
     await rename(join(dir, 'runs/hurt'), join(dir, 'damaged/hurt'));
     expect(await prune(dir, options({}))).toMatchObject({ artifacts: 0, damaged: [] });
     expect(await isStored(named)).toBe(true);
+  });
+});
+
+describe('uploads', () => {
+  const old = new Date(nowMs - 25 * HOUR_MS);
+
+  test('without a use for a day are deleted, others stay', async () => {
+    await mkdir(join(dir, 'uploads'));
+    for (const [letter, at] of [
+      ['a', old],
+      ['b', new Date(nowMs - HOUR_MS)],
+    ] as const) {
+      const path = join(dir, 'uploads', letter.repeat(64));
+      await writeFile(path, 'bytes');
+      await utimes(path, at, at);
+    }
+    await prune(dir, options({}));
+    expect(await readdir(join(dir, 'uploads'))).toEqual(['b'.repeat(64)]);
+  });
+
+  test('that were unpacked for a run are deleted with the run, and those of a start that was killed after a day', async () => {
+    await finishedRun('done', HOUR_MS);
+    for (const run of ['done', 'killed', 'starting'])
+      await mkdir(join(findRunUploads(dir, run), 'f', 'data'), { recursive: true });
+    await utimes(join(findRunUploads(dir, 'killed'), 'f'), old, old);
+    await prune(dir, options({}));
+    expect(existsSync(join(findRunUploads(dir, 'done'), 'f', 'data'))).toBe(true);
+    expect(existsSync(join(findRunUploads(dir, 'starting'), 'f', 'data'))).toBe(true);
+    expect(existsSync(join(findRunUploads(dir, 'killed'), 'f'))).toBe(false);
+    await prune(dir, options({ olderThanMs: 0 }));
+    expect(existsSync(findRunUploads(dir, 'done'))).toBe(false);
   });
 });

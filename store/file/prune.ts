@@ -16,6 +16,8 @@ import { artifactsDir, damagedDir, createStoreFailure } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 import { listHalfFilesIn } from '../half-files.ts';
 import { findCheckpointsIn, makePrivateDir, runDir, runsDir } from '../state-folder.ts';
+import { UPLOAD_LIMITS } from '../uploads.ts';
+import { sweepUploads } from './uploads.ts';
 import { listRunFolders } from './run-folder.ts';
 
 /** @throws CodedError `store/io` */
@@ -117,9 +119,11 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
     const records = join(path, 'records');
     const left = LEFT_BY_CLIENTS.map((name) => join(path, name));
     const half = [...listHalfFilesIn(path), ...listHalfFilesIn(records)];
+    const unpacked = (await names(join(path, 'uploads'))).map((name) => join(path, 'uploads', name));
     // Its admission may have taken checkpoints over.
-    await removeOld([...left, ...half, findCheckpointsIn(path)], nowMs);
+    await removeOld([...left, ...half, ...unpacked, findCheckpointsIn(path)], nowMs);
   }
+  await sweepUploads(stateDir, UPLOAD_LIMITS, nowMs, () => false);
   const partial = partialDir(artifactsDir(stateDir));
   await removeOld(
     (await names(partial)).map((name) => join(partial, name)),

@@ -1,0 +1,19 @@
+/** Opens the uploads of a state folder. No other file opens them. */
+import { readDiskRoom } from './disk-room.ts';
+import { createFileUploads } from './file/uploads.ts';
+import { requireStateFormat } from './state-format.ts';
+import { UPLOAD_LIMITS, type UploadStore } from './uploads.ts';
+
+/**
+ * One process opens them: it counts the bytes of uploads that are on their way.
+ * @throws CodedError `host/state-format`
+ */
+export function openUploads({ stateDir }: { readonly stateDir: string }): UploadStore {
+  requireStateFormat(stateDir);
+  return createFileUploads({
+    stateDir,
+    limits: UPLOAD_LIMITS,
+    now: () => Date.now(),
+    readRoom: () => readDiskRoom(stateDir),
+  });
+}
