@@ -22,8 +22,11 @@ let api: Api;
 let nowMs = 0;
 let logged: string[] = [];
 
-function openApi(requestsPerSecond = UNLIMITED, open: () => Promise<AccessStore> = () => Promise.resolve(access)): Api {
-  const stores = openMemoryStores(new MemoryPlace());
+function openApi(
+  requestsPerSecond = UNLIMITED,
+  open: () => Promise<AccessStore> = () => Promise.resolve(access),
+  stores = openMemoryStores(new MemoryPlace()),
+): Api {
   const machine: Machine = {
     env: readEnvironment({ VOIDBOX_STATE_DIR: '/nowhere/state', VOIDBOX_CACHE_DIR: '/nowhere/cache' }),
     cwd: '/',
@@ -305,5 +308,34 @@ describe('the audit log', () => {
     expect((await read('limit=1000')).rows).toHaveLength(3);
     expect(await codeOf(await send('/api/v1/audit?limit=1001', { token }))).toBe('api/invalid-request');
     expect(await codeOf(await send('/api/v1/audit?limit=0', { token }))).toBe('api/invalid-request');
+  });
+});
+
+describe('lists of runs', () => {
+  /** Two of three runs may be seen by the token. */
+  async function listWith(query: string, path: string): Promise<unknown> {
+    const stores = openMemoryStores(new MemoryPlace());
+    for (const [at, runId] of ['a-1', 'secret', 'a-2'].entries())
+      await stores.events.append(runId, [
+        { id: 'n', atMs: at + 1, body: { type: 'notice', level: 'info', message: 'begins' } },
+      ]);
+    const token = await create({ name: `${path}?${query}`.replaceAll(/[=?]/g, '.'), runs: ['a-*'] });
+    const response = await send(`/api/v1/${path}?${query}`, { token, to: openApi(UNLIMITED, undefined, stores) });
+    expect(response.status).toBe(200);
+    const text = await response.text();
+    expect(text).not.toContain('secret');
+    return JSON.parse(text);
+  }
+
+  test.each(['runs', 'run-index'])('the list `%s` has only the runs that the token may see', async (path) => {
+    expect(await listWith('', path)).toMatchObject({ runs: [{ runId: 'a-2' }, { runId: 'a-1' }], next: null });
+    expect(await listWith('limit=1', path)).toMatchObject({ runs: [{ runId: 'a-2' }], next: expect.any(String) });
+  });
+
+  test('ids of other runs are not listed, and cannot be asked for', async () => {
+    expect(await listWith('', 'run-ids')).toEqual({ ids: ['a-2', 'a-1'] });
+    expect(await listWith('prefix=s', 'run-ids')).toEqual({ ids: [] });
+    expect(await listWith('id=a-1', 'run-ids')).toEqual({ ids: ['a-1'] });
+    expect(await listWith('id=secre', 'run-ids')).toEqual({ ids: [] });
   });
 });

@@ -1,10 +1,12 @@
 import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
+import { limitToVisible } from '../../app/access/visible-runs.ts';
 import { toRunJson } from '../../app/json/run-json.ts';
 import { awaitResult } from '../../app/runs/await-end.ts';
 import { cancelFoundRun } from '../../app/runs/cancel-run.ts';
 import { listRuns } from '../../app/runs/list-runs.ts';
 import { readRepairedViews } from '../../app/runs/repair-runs.ts';
 import { createNoRunError, findExactRun } from '../../app/runs/run-elsewhere.ts';
+import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import {
   CancelQuery,
@@ -69,7 +71,7 @@ export function addRunRoutes(routes: OpenAPIHono, { machine, log }: ApiOptions):
         ...(since === undefined ? {} : { sinceMs: Date.parse(since) }),
         ...(cursor === undefined ? {} : { before: readCursor(cursor) }),
       },
-      machine,
+      limitToVisible(machine, getCaller(context)),
     );
     return context.json({ runs: views.map(toRunJson), next: next === null ? null : writeCursor(next) }, 200);
   });

@@ -1,7 +1,9 @@
 /** Routes for the stores of a command line on another machine. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { RunPage } from '../../activities/ports/run-index.ts';
+import { limitToVisible } from '../../app/access/visible-runs.ts';
 import { hasRun, listRunIds, READ_RECORDS, readRecord, readRunPage } from '../../app/runs/stored-runs.ts';
+import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { ListQuery, RunPath } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
@@ -75,13 +77,14 @@ export function addStoredRoutes(routes: OpenAPIHono, { machine }: ApiOptions): v
       ...(since === undefined ? {} : { sinceMs: Date.parse(since) }),
       ...(cursor === undefined ? {} : { before: readCursor(cursor) }),
     };
-    const { runs, next } = await readRunPage(query, machine);
+    const { runs, next } = await readRunPage(query, limitToVisible(machine, getCaller(context)));
     return context.json({ runs, next: next === null ? null : writeCursor(next) }, 200);
   });
   routes.openapi(IDS, async (context) => {
     const { prefix = '', id } = context.req.valid('query');
-    if (id === undefined) return context.json({ ids: await listRunIds(prefix, machine) }, 200);
-    return context.json({ ids: (await hasRun(id, machine)) ? [id] : [] }, 200);
+    const visible = limitToVisible(machine, getCaller(context));
+    if (id === undefined) return context.json({ ids: await listRunIds(prefix, visible) }, 200);
+    return context.json({ ids: (await hasRun(id, visible)) ? [id] : [] }, 200);
   });
   routes.openapi(RECORD, async (context) => {
     const runId = await readKnownRunId(context, machine);
