@@ -13,6 +13,7 @@ import { chunksOf } from '../test/conformance/store.ts';
 import { stageResult } from '../test/rig/runs/stage-results.ts';
 import { openAsOwner, refuseAccess } from '../test/rig/access/owner.ts';
 import { type Api, createApi } from './api.ts';
+import { openUploads } from '../store/open-uploads.ts';
 import { API_LIMITS } from './limits.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'voidbox-api-artifacts-'));
@@ -57,6 +58,7 @@ beforeAll(async () => {
       warn: () => Promise.resolve(),
     },
     access: refuseAccess,
+    uploads: openUploads(env),
     version: '1.2.3',
     limits: API_LIMITS,
     log: () => undefined,

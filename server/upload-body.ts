@@ -27,7 +27,7 @@ export async function* readUpload(
 async function readWithin(
   reader: ReadableStreamDefaultReader<Uint8Array>,
   pauseMs: number,
-): Promise<ReadableStreamReadResult<Uint8Array>> {
+): ReturnType<typeof reader.read> {
   let timer: NodeJS.Timeout | undefined;
   const pause = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(
