@@ -2,11 +2,12 @@ import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { Machine } from '../app/machine.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Stores } from '../store/stores.ts';
 import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
+import { CANCELLED, createAdmitted } from '../test/rig/runs/asked-machine.ts';
 import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { openStores } from '../store/open-stores.ts';
@@ -106,6 +107,17 @@ describe('reads of runs', () => {
     expect(failed.runs.map(({ runId }) => runId)).toEqual(['sales-bad']);
     const later = RunListSchema.parse(await (await get('/api/v1/runs?since=2099-01-01T00:00:00Z')).json());
     expect(later.runs).toEqual([]);
+  });
+
+  test('a page has 50 runs by default, and 200 if the query asks for them', async () => {
+    const memory = openMemoryStores(new MemoryPlace());
+    for (let count = 1; count <= 201; count += 1)
+      await memory.events.append(`r${count}`, [{ ...createAdmitted(), atMs: count }, CANCELLED]);
+    const api = apiOf({ stores: () => Promise.resolve(memory) });
+    const countPage = async (query: string): Promise<number> =>
+      RunListSchema.parse(await (await api.request(`/api/v1/runs${query}`)).json()).runs.length;
+    expect(await countPage('')).toBe(50);
+    expect(await countPage('?limit=200')).toBe(200);
   });
 
   test('a run has the fields that the document promises, and those of the command line', async () => {
@@ -433,6 +445,17 @@ describe('requests that are refused', () => {
     expect(await problemOf(await post(levels(100)))).toMatchObject({ code: 'api/invalid-request' });
     expect(await problemOf(await post({ x: `\\"${'['.repeat(200)}` }))).toMatchObject({ code: 'api/invalid-request' });
     expect(await problemOf(await post('['.repeat(1_000_000)))).toMatchObject({ status: 413, code: 'api/too-large' });
+  });
+
+  test('a body is parsed once', async () => {
+    const body = JSON.stringify({ spec: SPEC });
+    const parse = vi.spyOn(JSON, 'parse');
+    try {
+      await post(body);
+      expect(parse.mock.calls.filter(([text]) => text === body)).toHaveLength(1);
+    } finally {
+      parse.mockRestore();
+    }
   });
 
   test.each([

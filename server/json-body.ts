@@ -7,37 +7,43 @@ import { createRequestError } from './problems.ts';
 /** With or without parameters. */
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 
-/** Checks each body before a route reads it. The route then gets the checked text. */
+/** Checks each body before a route reads it. The route then gets the checked value. */
 export function checkBody(limits: ApiLimits): MiddlewareHandler {
   return async ({ req }, next) => {
     if (req.header('content-encoding') !== undefined)
       throw createRequestError('api/unsupported-body', 'a request has no `Content-Encoding`');
     if (isUpload(req.method, req.path)) return await next();
     const { body } = req.raw;
-    if (body !== null) keepText(req, await readJsonText(body, req, limits));
+    if (body !== null) keepBody(req, await readJson(body, req, limits));
     await next();
   };
 }
 
-/** Hono reads a body once and keeps its text here; validators parse the kept text. */
-function keepText({ bodyCache }: HonoRequest, text: string): void {
-  bodyCache.text = Promise.resolve(text) as unknown as string;
+interface JsonBody {
+  readonly text: string;
+  /** Null for an empty text. */
+  readonly value: unknown;
 }
 
-async function readJsonText(body: ReadableStream<Uint8Array>, req: HonoRequest, limits: ApiLimits): Promise<string> {
+/** Hono reads a body once and keeps its text. Validators ask for the value, which they would parse again. */
+function keepBody(req: HonoRequest, { text, value }: JsonBody): void {
+  req.bodyCache.text = Promise.resolve(text) as unknown as string;
+  if (text !== '') req.json = <T>() => Promise.resolve(value as T);
+}
+
+async function readJson(body: ReadableStream<Uint8Array>, req: HonoRequest, limits: ApiLimits): Promise<JsonBody> {
   const bytes = await readBytes(body, Number(req.header('content-length') ?? 0), limits.bodyBytes);
-  if (bytes.byteLength === 0) return '';
+  if (bytes.byteLength === 0) return { text: '', value: null };
   if (!JSON_TYPE.test(req.header('content-type') ?? ''))
     throw createRequestError('api/unsupported-body', 'the `Content-Type` of a body is `application/json`');
   const text = decode(bytes);
   if (isDeeperThan(text, limits.bodyDepth))
     throw createRequestError('api/too-large', `the JSON of the body has more than ${limits.bodyDepth} levels`);
   try {
-    JSON.parse(text);
+    return { text, value: JSON.parse(text) as unknown };
   } catch (error) {
     throw createRequestError('api/invalid-request', `the body is not JSON: ${(error as Error).message}`);
   }
-  return text;
 }
 
 async function readBytes(

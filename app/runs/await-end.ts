@@ -12,26 +12,39 @@ export interface RunResult {
   readonly run: RunJson & { readonly outputText: string | null };
 }
 
+export interface WaitOptions {
+  /** The longest wait; 0: none. */
+  readonly waitMs: number;
+  /** Ends the wait when the caller has gone. */
+  readonly signal: AbortSignal;
+}
+
 /**
  * Waits for the end of a run, and returns the run with the text of its output. After `waitMs` it returns the run as it
  * is.
  */
 export async function awaitResult(
   runId: string,
-  { waitMs, signal }: { readonly waitMs: number; readonly signal: AbortSignal },
+  { waitMs, signal }: WaitOptions,
   context: Machine,
 ): Promise<RunResult> {
   const stores = await context.stores();
   const isOpen = (await stores.events.find(runId, EVENT_ID.runFinished)) === null;
-  if (isOpen && waitMs > 0) await waitForEnd(runId, AbortSignal.any([signal, AbortSignal.timeout(waitMs)]), context);
+  if (isOpen) await waitForEnd(runId, { waitMs, signal }, context);
   const [view] = (await readRepairedViews([runId], context)) as readonly [RunView];
   const output = view.outcome?.output ?? null;
   const outputText = output === null ? null : await resultText(output, stores.artifacts);
   return { hasEnded: view.outcome !== null, run: { ...toRunJson(view), outputText } };
 }
 
-async function waitForEnd(runId: string, signal: AbortSignal, context: Machine): Promise<void> {
+/**
+ * Waits until the run has ended, the time is over or the caller has gone.
+ * @throws CodedError `store/damaged`, `store/io`
+ */
+export async function waitForEnd(runId: string, { waitMs, signal }: WaitOptions, context: Machine): Promise<void> {
+  if (waitMs <= 0) return;
   const { reader } = await context.stores();
-  for await (const event of reader.follow(runId, 0, signal, { output: false }))
+  const over = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
+  for await (const event of reader.follow(runId, 0, over, { output: false }))
     if (event.body.type === 'run-finished') return;
 }

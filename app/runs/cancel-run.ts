@@ -1,15 +1,13 @@
 /** Asks a run to stop, and waits for its end. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { createEnvironmentError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { openRunsLink } from '../server-link.ts';
+import { waitForEnd, type WaitOptions } from './await-end.ts';
 import { refuseCommandRun } from './command-run.ts';
 import { readRepairedViews } from './repair-runs.ts';
 import { isElsewhere, type RunElsewhere } from './run-elsewhere.ts';
-import { readWhatIsThere } from './run-lookup.ts';
-
-const POLL_MS = 200;
 
 /** The `--json` form of a cancel. Stable. */
 export interface CancelFact {
@@ -28,6 +26,8 @@ export interface CancelledRun {
 export interface CancelOptions {
   /** How long the run's end is waited for before the caller leaves it to the worker. */
   readonly waitMs: number;
+  /** Ends the wait when the caller has gone. Absent: it stays. */
+  readonly signal?: AbortSignal;
   /** Stages with `finally` run, however often the run was cancelled before. */
   readonly keepsFinally?: boolean;
   readonly onProgress: (line: string) => void;
@@ -39,7 +39,7 @@ export interface CancelOptions {
  */
 export async function cancelFoundRun(
   found: string | RunElsewhere,
-  { waitMs, keepsFinally = false, onProgress }: CancelOptions,
+  { waitMs, signal = new AbortController().signal, keepsFinally = false, onProgress }: CancelOptions,
   context: Machine,
 ): Promise<CancelledRun> {
   const runId = isElsewhere(found) ? found.runId : found;
@@ -68,17 +68,15 @@ export async function cancelFoundRun(
     return conclude(wasRunning ? 'cancelling' : state, wasRunning);
   }
   if (isElsewhere(found)) return conclude('cancelling', true);
-  return conclude(await stateInTime(runId, waitMs, context), true, last);
+  return conclude(await readStateInTime(runId, { waitMs, signal }, context), true, last);
 }
 
-async function stateInTime(runId: string, waitMs: number, context: Machine): Promise<string> {
-  const stores = await context.stores();
-  const until = Date.now() + waitMs;
-  while (Date.now() < until) {
-    const view = await readWhatIsThere(stores, runId);
-    if (view.outcome !== null) return view.outcome.state;
-    if (view.damage !== null) return 'cancelling';
-    await sleep(POLL_MS);
+async function readStateInTime(runId: string, options: WaitOptions, context: Machine): Promise<string> {
+  try {
+    await waitForEnd(runId, options, context);
+  } catch (error) {
+    // The events of a damaged run do not show its end.
+    if (!isCodedError(error)) throw error;
   }
   const [view] = await readRepairedViews([runId], context);
   return view === undefined || view.outcome === null ? 'cancelling' : view.outcome.state;

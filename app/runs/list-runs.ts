@@ -2,7 +2,7 @@
 import type { IndexedRun, RunPosition, RunQuery } from '../../activities/ports/run-index.ts';
 import { emptyView, type RunView, withDamage } from '../../store/run-view.ts';
 import type { Machine } from '../machine.ts';
-import { readRepairedViews, repairRuns } from './repair-runs.ts';
+import { readRepairedViews, readViews, repairRuns } from './repair-runs.ts';
 
 export interface ListedRuns {
   readonly views: readonly RunView[];
@@ -17,14 +17,19 @@ export interface ListedRuns {
 export async function listRuns(query: RunQuery, context: Machine): Promise<ListedRuns> {
   const { index } = await context.stores();
   // The index lists a run that was ended from outside as running until a caller repairs it.
-  if (query.state !== undefined && query.state !== 'damaged') await repairRuns(await index.openRuns(), context);
+  const isRepaired = query.state !== undefined && query.state !== 'damaged';
+  if (isRepaired) await repairRuns(await index.openRuns(), context);
   const { runs, next } = await index.list(query);
-  return { views: await readViewsOf(runs, context), next };
+  return { views: await readViewsOf(runs, context, isRepaired ? readViews : readRepairedViews), next };
 }
 
 /** Reads the runs of a page of the index; a run without a readable id is marked as damaged. */
-export async function readViewsOf(runs: readonly IndexedRun[], context: Machine): Promise<readonly RunView[]> {
-  const views = await readRepairedViews(
+export async function readViewsOf(
+  runs: readonly IndexedRun[],
+  context: Machine,
+  readAll: typeof readRepairedViews = readRepairedViews,
+): Promise<readonly RunView[]> {
+  const views = await readAll(
     runs.flatMap(({ runId }) => (runId === null ? [] : [runId])),
     context,
   );

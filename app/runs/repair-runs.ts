@@ -13,13 +13,20 @@ import { readWhatIsThere } from './run-lookup.ts';
  */
 export async function readRepairedViews(runIds: readonly string[], context: Machine): Promise<readonly RunView[]> {
   const stores = await context.stores();
-  const views: RunView[] = [];
-  for (const runId of runIds) views.push(await readWhatIsThere(stores, runId));
+  const views = await readViews(runIds, context);
   const open = views.filter((view) => view.outcome === null && view.damage === null).map((view) => view.runId);
   const repaired = await repairRuns(open, context);
   return await Promise.all(
     views.map(async (view) => (repaired.has(view.runId) ? await readWhatIsThere(stores, view.runId) : view)),
   );
+}
+
+/** Returns views of runs as they are stored, without a question to Temporal. */
+export async function readViews(runIds: readonly string[], context: Machine): Promise<readonly RunView[]> {
+  const stores = await context.stores();
+  const views: RunView[] = [];
+  for (const runId of runIds) views.push(await readWhatIsThere(stores, runId));
+  return views;
 }
 
 /** Voidbox does not start your own server again, so the shown state may be old. Each command warns once. */

@@ -54,6 +54,11 @@ export async function findExactRun(runId: string, context: Machine): Promise<str
   return elsewhere;
 }
 
+/** @throws AppError `api/no-run` for a run without events in the store */
+export async function requireKnownRun(runId: string, context: Machine): Promise<void> {
+  if (!(await (await context.stores()).index.has(runId))) throw createNoRunError(runId);
+}
+
 export function createNoRunError(runId: string): AppError {
   return new AppError('usage', 'api/no-run', `there is no run \`${shorten(formatRunId(runId))}\``);
 }

@@ -1,6 +1,7 @@
 /** Events of open runs for many readers: each run has one reader of the store, however many readers follow it. */
 import type { RunReader } from '../../activities/ports/run-reader.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
+import type { Machine } from '../machine.ts';
 
 /** A feed keeps its latest events up to this size, for readers that are a little slower than the run. */
 const KEPT_BYTES = 1024 * 1024;
@@ -10,6 +11,11 @@ const EVENT_BYTES = 256;
 export interface RunFeeds {
   /** Yields the events after a cursor, each once, until the last event of the run or the signal. */
   follow(runId: string, after: number, signal: AbortSignal): AsyncGenerator<RunEvent>;
+}
+
+/** Makes feeds of the runs in the store of the machine. */
+export function openRunFeeds(context: Machine): RunFeeds {
+  return createRunFeeds(async () => (await context.stores()).reader);
 }
 
 export function createRunFeeds(openReader: () => Promise<RunReader>, keptBytes: number = KEPT_BYTES): RunFeeds {

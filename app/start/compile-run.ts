@@ -13,7 +13,7 @@ import { readStepMachine } from '../../sdk/read-skill.ts';
 import { createReadSpec } from '../../sdk/read-spec.ts';
 import { AppError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { type LoadedSpec, loadSpec, type SpecValues } from './load-spec.ts';
+import { type LoadedSpec, loadSpec, type SpecValues, STDIN_NAME } from './load-spec.ts';
 import { type ImagePlaces, withImages } from './plan-images.ts';
 import { listSpecRoots } from './spec-roots.ts';
 import { refuseMissingAgentSkills, withAgentSkillFiles } from './skill-files.ts';
@@ -69,7 +69,7 @@ export async function compileAgain(
   context: Machine,
 ): Promise<CompiledRun> {
   const { loadText } = await import('../../domain/language/load.ts');
-  const file = path ?? '<stdin>';
+  const file = path ?? STDIN_NAME;
   const { parts, ...compiled } = await loadText(text, file, {
     baseDir,
     params: options.params,

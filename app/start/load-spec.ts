@@ -63,6 +63,9 @@ export interface MountPlace {
   readonly column: number;
 }
 
+/** The name of a spec without a path, in diagnostics. */
+export const STDIN_NAME = '<stdin>';
+
 /**
  * Reads and compiles a spec; `-` is standard input. A definition in TypeScript or JavaScript runs on this machine. The
  * diagnostics contain every mistake.
@@ -77,7 +80,7 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
     fromStdin ? await context.readStdin() : readSpecFile(path, file),
     fromStdin ? 'standard input' : `\`${file}\``,
   );
-  const shown = fromStdin ? '<stdin>' : shortest(file, relative(context.cwd, path));
+  const shown = fromStdin ? STDIN_NAME : shortest(file, relative(context.cwd, path));
   const { loadText } = await import('../../domain/language/load.ts');
   const baseDir = values.baseDir ?? dirname(path);
   const { plan, diagnostics, mountPlaces, parts, appliedSettings } = await loadText(text, shown, {

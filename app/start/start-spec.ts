@@ -13,6 +13,7 @@ import { compileRun, type CompiledRun } from './compile-run.ts';
 import { readSettings } from './host-settings.ts';
 import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
+import { STDIN_NAME } from './load-spec.ts';
 import { resolveFolders } from './plan-mounts.ts';
 import { LATEST } from '../runs/run-id.ts';
 import { findTakenId, startRun, waitUntilAdmitted } from './start-run.ts';
@@ -134,15 +135,12 @@ async function compile(
     images: { given: {}, allow },
     onNotice: (notice) => {
       if (notice.kind !== 'diagnostics') return Promise.resolve();
-      diagnostics = notice.diagnostics.map((each) => (each.file === STDIN ? { ...each, file: SPEC_NAME } : each));
+      diagnostics = notice.diagnostics.map((each) => (each.file === STDIN_NAME ? { ...each, file: SPEC_NAME } : each));
       return notice.isRefused ? Promise.reject(new SpecRefusal(diagnostics)) : Promise.resolve();
     },
   } satisfies Parameters<typeof compileRun>[1];
   return { compiled: await compileRun('-', options, context), diagnostics };
 }
-
-/** The name that the compiler gives a spec without a path. */
-const STDIN = '<stdin>';
 
 /** @throws AppError `api/invalid-request` */
 function requireFolder(key: string, path: string): void {

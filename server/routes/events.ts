@@ -1,6 +1,6 @@
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { readEndState, readEvents } from '../../app/runs/read-events.ts';
-import { createRunFeeds, type RunFeeds } from '../../app/runs/run-feeds.ts';
+import { openRunFeeds, type RunFeeds } from '../../app/runs/run-feeds.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { streamTexts } from '../event-stream.ts';
@@ -46,7 +46,7 @@ interface WantedEvents {
 type WriteEvent = (event: RunEvent) => string;
 
 export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: ApiOptions): void {
-  const feeds = createRunFeeds(async () => (await machine.stores()).reader);
+  const feeds = openRunFeeds(machine);
   const written = new WeakMap<RunEvent, string>();
   const write: WriteEvent = (event) => {
     const text = written.get(event) ?? `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;

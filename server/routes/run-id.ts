@@ -1,5 +1,5 @@
 import type { Context } from 'hono';
-import { createNoRunError } from '../../app/runs/run-elsewhere.ts';
+import { createNoRunError, requireKnownRun } from '../../app/runs/run-elsewhere.ts';
 import type { Machine } from '../../app/machine.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
 import { createRequestError } from '../problems.ts';
@@ -30,6 +30,6 @@ export function readSegment({ req }: Context, at: number, what: string): string 
 /** Like `readRunId`, for a run with events in the store. */
 export async function readKnownRunId(context: Context, machine: Machine): Promise<string> {
   const runId = readRunId(context);
-  if (!(await (await machine.stores()).index.has(runId))) throw createNoRunError(runId);
+  await requireKnownRun(runId, machine);
   return runId;
 }

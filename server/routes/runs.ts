@@ -91,7 +91,12 @@ export function addRunRoutes(routes: OpenAPIHono, { machine, log }: ApiOptions):
   routes.openapi(CANCEL, async (context) => {
     const found = await findExactRun(readRunId(context), machine);
     const { wait = 0, finally: rest } = context.req.valid('query');
-    const options = { waitMs: wait * 1_000, keepsFinally: rest === 'keep', onProgress: log };
+    const options = {
+      waitMs: wait * 1_000,
+      signal: context.req.raw.signal,
+      keepsFinally: rest === 'keep',
+      onProgress: log,
+    };
     const { fact } = await cancelFoundRun(found, options, machine);
     return context.json(fact, 200);
   });

@@ -25,6 +25,26 @@ function findLogic(graph: ImportGraph): readonly string[] {
   );
 }
 
+/** The stores and the server of the runs, which a route could reach through the machine without an import. */
+const REACHES = /\.(?:stores|stackLink)\s*(?:\?\.)?\(|\{[^{}]*\b(?:stores|stackLink)\b[^{}]*\}\s*=\s*machine\b/;
+
+function findReaches(texts: ReadonlyMap<string, string>): readonly string[] {
+  return [...texts].flatMap(([path, text]) =>
+    ROUTES.test(path) && !path.endsWith('.test.ts') && REACHES.test(text) ? [path] : [],
+  );
+}
+
+test('routes of the API reach no store and no server through the machine', () => {
+  expect(findReaches(sources)).toEqual([]);
+});
+
+test.each(['(await machine.stores()).index', 'machine.stackLink?.()', 'const { stores } = machine;'])(
+  'a route that contains %s is found',
+  (text) => {
+    expect(findReaches(new Map([['server/routes/x.ts', text]]))).toEqual(['server/routes/x.ts']);
+  },
+);
+
 test('routes of the API call use-cases, and neither stores nor the server of the runs', () => {
   const graph = importGraph(sources);
   expect(findLogic(graph)).toEqual([]);
