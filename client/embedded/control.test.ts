@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { folderId, parseAnswer, parseRequest, requestText, type StackAnswer } from './control.ts';
+import { folderId, parseAnswer, parseRequest, requestText, type DatabaseState, type StackAnswer } from './control.ts';
 
 const answer: StackAnswer = {
   voidbox: 'stack',
@@ -22,12 +22,21 @@ const answer: StackAnswer = {
     hostId: 'h',
     startedAtMs: 1,
   },
+  database: null,
 };
+const database: DatabaseState = { socketDir: '/s/postgres/socket', phase: 'failed', reason: 'why', isDiskFull: true };
 
 test('requests and answers come back as they were sent', () => {
   expect(parseRequest(requestText({ op: 'yield', folder: '1:2' }))).toEqual({ op: 'yield', folder: '1:2' });
   expect(parseAnswer(JSON.stringify(answer))).toEqual(answer);
   expect(parseAnswer(JSON.stringify({ ...answer, phase: 'starting', info: null }))).toMatchObject({ info: null });
+  expect(parseRequest(requestText({ op: 'database', folder: '1:2' }))).toEqual({ op: 'database', folder: '1:2' });
+  expect(parseAnswer(JSON.stringify({ ...answer, database }))).toEqual({ ...answer, database });
+});
+
+test('a stack without a database of its own answers as one that has not started it', () => {
+  const { database: _database, ...older } = answer;
+  expect(parseAnswer(JSON.stringify(older))).toEqual(answer);
 });
 
 test.each(['', 'null', '[]', '{"op":"x","folder":""}', '{"op":"stop"}', '{"op":["stop"],"folder":"1:2"}'])(
@@ -44,6 +53,11 @@ test.each<[string, object]>([
   ['no folder', { folder: undefined }],
   ['an address elsewhere', { info: { ...answer.info, address: 'evil.example:80' } }],
   ['a busy that is a text', { busy: 'yes' }],
+  ['a database in an unknown phase', { database: { ...database, phase: 'asleep' } }],
+  ['a database at a relative path', { database: { ...database, socketDir: 'postgres' } }],
+  ['a database whose reason is a number', { database: { ...database, reason: 1 } }],
+  ['a database that does not tell whether the disk is full', { database: { ...database, isDiskFull: undefined } }],
+  ['a database that is a text', { database: 'up' }],
   ['an info of another shape', { info: { address: '127.0.0.1:1' } }],
 ])('an answer with %s is rejected', (_what, change) => {
   expect(parseAnswer(JSON.stringify({ ...answer, ...change }))).toBeNull();

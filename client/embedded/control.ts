@@ -1,13 +1,26 @@
 /** The supervisor's socket in the state folder: one line of JSON asked, one answered. Both sides are parsed here. */
 import { lstatSync, type BigIntStats } from 'node:fs';
-import { join } from 'node:path';
+import { isAbsolute, join } from 'node:path';
 import { isStackInfo, type StackInfo } from './stack-info.ts';
 
 /**
  * `use`: a command is about to use the stack; it does so while the connection is open.
  * `stop`: the stack ends. `yield`: a stack of another build ends, but not while a command is about to use it.
+ * `database`: the stack starts its database, or tells the state of the one that runs.
  */
-export type StackOp = 'status' | 'use' | 'stop' | 'yield';
+export type StackOp = 'status' | 'use' | 'stop' | 'yield' | 'database';
+
+/** The database of tokens and of the audit log. */
+export interface DatabaseState {
+  /** The folder of its Unix socket; an absolute path, which may be longer than an address can be. */
+  readonly socketDir: string;
+  /** `failed`: its last start failed. It is started again, later and later. */
+  readonly phase: 'starting' | 'up' | 'failed';
+  /** Why it is not up; null: no start has failed. */
+  readonly reason: string | null;
+  /** The reason is a full disk. */
+  readonly isDiskFull: boolean;
+}
 
 export interface StackAnswer {
   readonly voidbox: 'stack';
@@ -20,6 +33,8 @@ export interface StackAnswer {
   readonly inUse: boolean;
   /** What is published; null until the stack is up. */
   readonly info: StackInfo | null;
+  /** Null: the database was not started. */
+  readonly database: DatabaseState | null;
   /** The supervisor has as many connections as it accepts, so it did nothing but answer. The stack is in use. */
   readonly busy?: true;
 }
@@ -29,8 +44,9 @@ export const MOST_COMMANDS = 1_024;
 
 export const REQUEST_BYTES = 1_024;
 export const ANSWER_BYTES = 64 * 1024;
-const OPS: readonly string[] = ['status', 'use', 'stop', 'yield'];
+const OPS: readonly string[] = ['status', 'use', 'stop', 'yield', 'database'];
 const PHASES: readonly unknown[] = ['starting', 'up', 'stopping'];
+const DATABASE_PHASES: readonly unknown[] = ['starting', 'up', 'failed'];
 
 export function socketFile(stateDir: string): string {
   return join(stateDir, 'stack.sock');
@@ -71,10 +87,18 @@ export function parseRequest(line: string): StackRequest | null {
 export function parseAnswer(line: string): StackAnswer | null {
   const answer = record(line);
   if (answer === null || answer['voidbox'] !== 'stack' || !PHASES.includes(answer['phase'])) return null;
-  const { pid, build, folder, inUse, info, busy } = answer;
+  const { pid, build, folder, inUse, info, database = null, busy } = answer;
   const words = typeof build === 'string' && typeof folder === 'string' && typeof inUse === 'boolean';
   const known = words && typeof pid === 'number' && (busy === undefined || busy === true);
-  return known && (info === null || isStackInfo(info)) ? (answer as unknown as StackAnswer) : null;
+  if (!known || (info !== null && !isStackInfo(info)) || (database !== null && !isDatabaseState(database))) return null;
+  return { ...(answer as unknown as StackAnswer), database };
+}
+
+function isDatabaseState(value: unknown): value is DatabaseState {
+  if (typeof value !== 'object' || value === null) return false;
+  const { socketDir, phase, reason, isDiskFull } = value as Readonly<Record<string, unknown>>;
+  const words = typeof socketDir === 'string' && isAbsolute(socketDir) && typeof isDiskFull === 'boolean';
+  return words && DATABASE_PHASES.includes(phase) && (reason === null || typeof reason === 'string');
 }
 
 function record(text: string): Record<string, unknown> | null {

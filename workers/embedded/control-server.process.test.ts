@@ -39,6 +39,7 @@ async function held(count: number, pid = process.pid): Promise<Held> {
       folder: folderId(stateDir) ?? '',
       inUse: op === 'yield' && users > 0,
       info: null,
+      database: null,
     };
   };
   const control = await openControl({ stateDir, answer, onProblem: () => undefined });

@@ -276,6 +276,7 @@ class Supervisor {
       folder: folderId(stateDir) ?? '',
       inUse: op === 'yield' && inUse,
       info: this.#published,
+      database: null,
     };
   }
 
