@@ -41,6 +41,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'git',
   'host-id',
   'mounts.json',
+  'postgres',
   'prepared',
   'runs',
   'sessions',

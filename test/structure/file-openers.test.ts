@@ -58,6 +58,8 @@ const REASONS: Readonly<Record<string, string>> = {
   'store/': 'the state folder of the user',
   'workers/conditions/threads.ts': '/proc',
   'workers/embedded/folder-socket.ts': 'the state folder of the user',
+  'workers/embedded/postgres/embedded-postgres.ts': '/proc',
+  'workers/embedded/postgres/postgres-files.ts': 'the state folder of the user; data of the server by open-file.ts',
   'workers/checkout/plan-checkout.ts': 'a private folder of the worker',
   'workers/skills/child.ts': 'references of a skill whose code runs in the same process',
   'workers/skills/identity-file.ts': 'the state folder of the user',

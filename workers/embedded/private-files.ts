@@ -18,7 +18,7 @@ export function restrictToOwner(stateDir: string): void {
   ];
   const folders = [
     logsDir(stateDir),
-    ...['runs', 'artifacts', 'vms', 'skills', 'sessions'].map((name) => join(stateDir, name)),
+    ...['runs', 'artifacts', 'vms', 'skills', 'sessions', 'postgres'].map((name) => join(stateDir, name)),
   ];
   for (const path of [...files, ...folders]) {
     const found = lstatSync(path, { throwIfNoEntry: false });

@@ -26,13 +26,15 @@ export interface RestartingProcessOptions {
   readonly onEnd: (how: string, nextStartMs: number) => void;
   /** Called for each message of the child. Absent: the child gets no channel for messages. */
   readonly onMessage?: (message: unknown) => void;
+  /** Asks the child with this pid to end; absent: SIGTERM. */
+  readonly askToEnd?: (pid: number) => void;
 }
 
 export interface RestartingProcess {
   readonly pid: () => number | null;
-  /** Ends the running child with SIGTERM so that it is started again. */
+  /** Asks the running child to end, so that it is started again. */
   restart(): void;
-  /** SIGTERM, then SIGKILL after `graceMs`; it is not started again. Settles when it has ended. */
+  /** Asks the child to end, then SIGKILL after `graceMs`; it is not started again. Settles when it has ended. */
   stop(graceMs: number): Promise<void>;
   /** Sends a connection to the running child. @throws Error if no child runs, or if it ends before it has it */
   send(socket: Socket): Promise<void>;
@@ -88,16 +90,26 @@ export function startRestarting(options: RestartingProcessOptions): RestartingPr
     if (mine.pid !== undefined) options.onStart(mine.pid);
   };
 
+  const askToEnd = (): void => {
+    if (child?.pid === undefined || options.askToEnd === undefined) return void child?.kill('SIGTERM');
+    try {
+      options.askToEnd(child.pid);
+    } catch (error) {
+      // It has ended, and its `exit` is on the way.
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+  };
+
   void launch();
   return {
     pid: () => child?.pid ?? null,
-    restart: () => void child?.kill('SIGTERM'),
+    restart: askToEnd,
     async stop(graceMs) {
       stopped = true;
       clearTimeout(timer);
       if (child === null) return;
       const kill = setTimeout(() => child?.kill('SIGKILL'), graceMs);
-      child.kill('SIGTERM');
+      askToEnd();
       await ended;
       clearTimeout(kill);
     },

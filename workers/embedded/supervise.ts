@@ -26,6 +26,7 @@ import { skillPaths } from '../../client/embedded/skill-paths.ts';
 import { keepStackFile, logsDir, removeStackFile, type StackInfo } from '../../client/embedded/stack-info.ts';
 import { keepStackPorts, readStackPorts, type StackPorts } from '../../client/embedded/stack-ports.ts';
 import { type ApiDoor, openApiDoor } from './api-door.ts';
+import { createEmbeddedPostgres, type EmbeddedPostgres } from './postgres/embedded-postgres.ts';
 import { openUiDoor, type UiDoor } from './ui-door.ts';
 import { createUiPages, type UiPages } from './ui-pages.ts';
 
@@ -60,6 +61,7 @@ class Supervisor {
   readonly #startedAtMs = Date.now();
   readonly #httpHost = secretHostName();
   readonly #pages: UiPages;
+  readonly #database: EmbeddedPostgres;
   readonly #ended: Promise<boolean>;
   #settle: (wasUp: boolean) => void = () => undefined;
   #server: RestartingProcess | null = null;
@@ -90,6 +92,7 @@ class Supervisor {
       env: readEnvironment().variables,
       onLine: (line) => pagesLog.write(`${line}\n`),
     });
+    this.#database = this.#createDatabase();
     this.#ended = new Promise((resolve) => (this.#settle = resolve));
     this.#folder = watchFolder({ stateDir, onGone: () => void this.#leave() });
   }
@@ -133,6 +136,23 @@ class Supervisor {
       stop: (why) => this.#stop(why),
     });
     this.#timers = [idle, setInterval(() => this.#keepFile(), FILE_CHECK_MS)];
+  }
+
+  #createDatabase(): EmbeddedPostgres {
+    const { stateDir, cacheDir, pieces } = this.#options;
+    const log = openCappedLog(join(logsDir(stateDir), 'postgres.log'));
+    return createEmbeddedPostgres({
+      stateDir,
+      keeper: pieces.keeper,
+      pieces: async () => {
+        // Most stacks have no database.
+        const { resolveDatabasePieces } = await import('../../setup/resolve.ts');
+        return await resolveDatabasePieces({ ...readEnvironment(), cacheDir }, { install: false });
+      },
+      isGone: () => this.#folder.isGone(),
+      onLine: (line) => log.write(`${line}\n`),
+      onProblem: (message) => this.#log('warning', message),
+    });
   }
 
   async #openApi(): Promise<ApiDoor> {
@@ -263,7 +283,8 @@ class Supervisor {
     const { stateDir, build } = this.#options;
     // The command that started the stack has not seen it before it is up.
     const inUse = users > 0 || Date.now() - this.#publishedAtMs < FIRST_USE_MS;
-    if (op === 'use') this.#lastUsedMs = Date.now();
+    if (op === 'use' || op === 'database') this.#lastUsedMs = Date.now();
+    if (op === 'database' && !this.#stopping) this.#database.start();
     if (op === 'stop') void this.#stop('a command asks for it');
     if (op === 'yield' && !inUse) void this.#stop('a command of another build asks for it');
     this.#keepFile();
@@ -276,7 +297,7 @@ class Supervisor {
       folder: folderId(stateDir) ?? '',
       inUse: op === 'yield' && inUse,
       info: this.#published,
-      database: null,
+      database: this.#database.state(),
     };
   }
 
@@ -303,7 +324,7 @@ class Supervisor {
     this.#folder.stop();
     this.#ui?.close();
     await Promise.all([this.#worker?.stop(WORKER_GRACE_MS), this.#pages.stop(), this.#api?.close()]);
-    await this.#server?.stop(SERVER_GRACE_MS);
+    await Promise.all([this.#server?.stop(SERVER_GRACE_MS), this.#database.stop()]);
     this.#log('info', 'stopped');
     this.#control?.close();
     this.#settle(this.#published !== null);

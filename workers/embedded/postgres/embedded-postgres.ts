@@ -29,6 +29,8 @@ const GRACE_MS = 10_000;
 const READY_LINE = /LOG: {2}database system is ready to accept connections$/;
 const REASON_LINE = /\b(?:PANIC|FATAL|error):/;
 const DISK_FULL = /No space left on device|Disk quota exceeded|\bENOSPC\b|\bEDQUOT\b/;
+/** How a failure before the start begins. */
+const NOT_STARTED = /^could not be started: Error: /;
 const LAST_LINES = 20;
 
 export interface EmbeddedPostgresOptions {
@@ -82,9 +84,9 @@ export function createEmbeddedPostgres(options: EmbeddedPostgresOptions): Embedd
         const wasUp = state.phase === 'up';
         const said = [how, ...lines].join('\n');
         const isDiskFull = DISK_FULL.test(said);
-        const reason = cutText(lines.findLast((line) => REASON_LINE.test(line)) ?? how);
+        const reason = cutText(lines.findLast((line) => REASON_LINE.test(line)) ?? how.replace(NOT_STARTED, ''));
         state = { ...state, phase: wasUp && !isDiskFull ? 'starting' : 'failed', reason, isDiskFull };
-        options.onProblem(`PostgreSQL ended (${cutText(how)}): ${reason}; it starts again in ${nextStartMs} ms`);
+        options.onProblem(`PostgreSQL does not run: ${reason}; it starts again in ${nextStartMs} ms`);
       },
       askToEnd: (pid) => process.kill(findPostmaster(pid, isJailed), 'SIGINT'),
     });
@@ -102,7 +104,7 @@ export function createEmbeddedPostgres(options: EmbeddedPostgresOptions): Embedd
   };
 }
 
-/** Makes the data if there is none, and removes what an earlier server left. */
+/** Makes the data if it does not exist, and removes what an earlier server left. */
 async function prepareStart(
   programs: PostgresPrograms,
   env: Readonly<Record<string, string>>,

@@ -7,11 +7,11 @@ import type { DatabasePieces } from '../../../setup/resolve.ts';
 import type { ChildCommand } from '../restarting-process.ts';
 import type { PostgresPaths } from './postgres-files.ts';
 
-/** The user of the database. Its owner is whoever may enter the folder of the socket. */
+/** The user of the database. It needs no password, because only the owner of the state folder can reach the socket. */
 export const POSTGRES_USER = 'voidbox';
 const MOST_CONNECTIONS = 30;
-/** What programs of the host need to run. */
-const PROGRAM_FOLDERS = ['/bin', '/lib', '/lib64'];
+/** The folders of the host that programs need. */
+const PROGRAM_FOLDERS = ['/usr', '/bin', '/lib', '/lib64'];
 
 const INITDB_OPTIONS = [
   '--username',
@@ -60,7 +60,8 @@ export interface PostgresPrograms {
 }
 
 export function buildInitdbCommand(programs: PostgresPrograms): ChildCommand {
-  return buildCommand(programs, 'initdb', ['--pgdata', programs.paths.unfinished, ...INITDB_OPTIONS]);
+  const { dir, unfinished } = programs.paths;
+  return buildCommand(programs, [dir], 'initdb', ['--pgdata', unfinished, ...INITDB_OPTIONS]);
 }
 
 export function buildPostgresCommand(programs: PostgresPrograms): ChildCommand {
@@ -68,7 +69,7 @@ export function buildPostgresCommand(programs: PostgresPrograms): ChildCommand {
   // The server changes to its data, and an address has 107 bytes at most. So the path is relative to the data.
   const settings = { ...SETTINGS, unix_socket_directories: relative(data, socketDir) };
   const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-  return buildCommand(programs, 'postgres', ['-D', data, ...options]);
+  return buildCommand(programs, [data, socketDir], 'postgres', ['-D', data, ...options]);
 }
 
 /** The environment of both: no variable of the stack, because `PG…` variables would change what they do. */
@@ -79,10 +80,11 @@ export function buildPostgresEnv({ postgres }: DatabasePieces): Readonly<Record<
 
 function buildCommand(
   { pieces: { postgres, bwrap }, keeper, paths }: PostgresPrograms,
+  writable: readonly string[],
   name: string,
   args: readonly string[],
 ): ChildCommand {
-  const jail = bwrap === null ? [] : [bwrap, ...listJailOptions(postgres, paths), '--'];
+  const jail = bwrap === null ? [] : [bwrap, ...listJailOptions(postgres, paths.passwd, writable), '--'];
   return {
     file: keeper,
     args: ['tie', '--', ...jail, join(postgres, 'bin', name), ...args],
@@ -91,17 +93,27 @@ function buildCommand(
   };
 }
 
-/** The jail has no network and no file of root, except the programs and the folder of the database. */
-function listJailOptions(postgres: string, { dir, passwd }: PostgresPaths): readonly string[] {
-  const show = (from: string, at = from): string[] => ['--ro-bind', from, at];
+/** The jail has no network, and of the files of root only the programs and the folders that it may write. */
+function listJailOptions(postgres: string, passwd: string, writable: readonly string[]): readonly string[] {
+  const user = ['--unshare-user', '--uid', '1000', '--gid', '1000'];
+  const shown = PROGRAM_FOLDERS.flatMap((folder) => ['--ro-bind-try', folder, folder]);
   return [
-    ...['--unshare-user', '--uid', '1000', '--gid', '1000', '--unshare-net', '--unshare-uts'],
-    ...['--die-with-parent', '--new-session'],
-    ...show('/usr'),
-    ...PROGRAM_FOLDERS.flatMap((folder) => ['--ro-bind-try', folder, folder]),
-    ...show(passwd, '/etc/passwd'),
-    ...['--dev', '/dev'],
-    ...show(postgres),
-    ...['--bind', dir, dir, '--chdir', '/'],
+    ...user,
+    '--unshare-net',
+    '--unshare-uts',
+    '--die-with-parent',
+    '--new-session',
+    ...shown,
+    '--ro-bind',
+    passwd,
+    '/etc/passwd',
+    '--dev',
+    '/dev',
+    '--ro-bind',
+    postgres,
+    postgres,
+    ...writable.flatMap((folder) => ['--bind', folder, folder]),
+    '--chdir',
+    '/',
   ];
 }

@@ -5,23 +5,26 @@
 import {
   chmodSync,
   closeSync,
+  constants,
   existsSync,
   fsyncSync,
   lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
-  readFileSync,
   renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { readFileWithin } from '../../../files/open-file.ts';
 
 /** The major version whose data this build reads and writes. */
 export const POSTGRES_MAJOR = 18;
 /** Above the largest pid of Linux, so no process has it. */
 const PID_OF_NONE = 4_194_305;
+/** Both files that are read have some lines. */
+const MOST_BYTES = 4_096;
 /** In the jail, `initdb` looks for the name of its user. */
 const PASSWD = 'voidbox:x:1000:1000::/:/bin/false\n';
 
@@ -54,14 +57,14 @@ export function prepareFolders({ dir, socketDir, passwd }: PostgresPaths): void 
   for (const folder of [dir, socketDir]) makePrivateFolder(folder);
   for (const name of readdirSync(socketDir)) rmSync(join(socketDir, name), { recursive: true, force: true });
   rmSync(passwd, { force: true });
-  writeFileSync(passwd, PASSWD, { mode: 0o600 });
+  writeFileSync(passwd, PASSWD, { mode: 0o600, flag: 'wx' });
 }
 
 function makePrivateFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   const found = lstatSync(path);
   if (!found.isDirectory() || found.uid !== process.getuid?.())
-    throw new Error(`${path} is no folder of this user: move it away`);
+    throw new Error(`${path} is not a folder of this user: move it away`);
   if ((found.mode & 0o777) !== 0o700) chmodSync(path, 0o700);
 }
 
@@ -73,7 +76,9 @@ export function findData({ data }: PostgresPaths): boolean {
   if (!existsSync(data)) return false;
   let version: string;
   try {
-    version = readFileSync(join(data, 'PG_VERSION'), 'utf8').slice(0, 32).trim();
+    version = readFileWithin(join(data, 'PG_VERSION'), { roots: [data], mostBytes: MOST_BYTES })
+      .toString('utf8')
+      .trim();
   } catch (error) {
     throw new Error(`${data} holds no data of PostgreSQL: ${(error as Error).message}. Move it away`, { cause: error });
   }
@@ -105,7 +110,14 @@ export function removeUnfinishedData({ unfinished }: PostgresPaths): void {
  */
 export function forgetPid({ data }: PostgresPaths): void {
   const file = join(data, 'postmaster.pid');
-  if (!existsSync(file)) return;
-  const [, ...rest] = readFileSync(file, 'utf8').split('\n');
-  writeFileSync(file, [PID_OF_NONE, ...rest].join('\n'), { mode: 0o600 });
+  if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return;
+  const [, ...rest] = readFileWithin(file, { roots: [data], mostBytes: MOST_BYTES })
+    .toString('utf8')
+    .split('\n');
+  const open = openSync(file, constants.O_WRONLY | constants.O_TRUNC | constants.O_NOFOLLOW);
+  try {
+    writeFileSync(open, [PID_OF_NONE, ...rest].join('\n'));
+  } finally {
+    closeSync(open);
+  }
 }
