@@ -68,10 +68,13 @@ async function listen(change: Partial<ApiLimits> = {}): Promise<void> {
     received.push(`${size} bytes`);
     return context.text(`${size} bytes`);
   });
-  connections = serveConnections({ fetch: (request) => app.fetch(request), limits, onClosed: () => (closed += 1) });
-  server = createServer({ pauseOnConnect: true }, (socket) =>
-    connections.accept(socket, { listener: 'unix', address: null }),
-  );
+  connections = serveConnections({
+    fetch: (request) => app.fetch(request),
+    limits,
+    onClosed: () => (closed += 1),
+    log: () => undefined,
+  });
+  server = createServer({ pauseOnConnect: true }, (socket) => connections.accept(socket, { listener: 'unix' }));
   server.listen(join(dir, 's'));
   await once(server, 'listening');
 }

@@ -16,6 +16,10 @@ export interface ApiLimits {
   readonly requestsPerSecond: number;
   /** How often the tokens of open requests are checked. */
   readonly checkTokensEveryMs: number;
+  /** The most of them over TCP, so that clients of the network cannot lock out the owner on the Unix socket. */
+  readonly tcpConnections: number;
+  /** The time in which a client of TLS ends its handshake. */
+  readonly handshakeMs: number;
   /** The pause after which a silent stream sends a comment. */
   readonly heartbeatMs: number;
   /** A reader of a stream that accepts no byte for this long is disconnected. */
@@ -34,6 +38,8 @@ export const API_LIMITS: ApiLimits = {
   connections: 1_000,
   requestsPerSecond: 50,
   checkTokensEveryMs: 1_000,
+  tcpConnections: 900,
+  handshakeMs: 10_000,
   heartbeatMs: 15_000,
   stalledMs: 30_000,
   pieceBytes: 64 * 1024,

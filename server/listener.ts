@@ -1,5 +1,5 @@
 /** The connection of a request: by which listener it arrived, and from which address. */
-import type { Socket } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import type { Context } from 'hono';
 
 /** `unix`: only the owner of the state folder can connect. `tcp`: every program of the network can. */
@@ -11,6 +11,8 @@ export interface Connection {
   readonly address: string | null;
   /** Ends the connection, with every answer on it. */
   end(): void;
+  /** Whether the client is a proxy, which names its own client in `X-Forwarded-For`. Absent: no. */
+  readonly isFromProxy?: boolean;
 }
 
 /** The bindings of a request; tests give the connection itself. */
@@ -39,4 +41,16 @@ export function onAnswered({ env }: Context, callback: () => void): void {
   const { outgoing } = (env ?? {}) as Bindings;
   if (outgoing === undefined) callback();
   else outgoing.once('close', callback);
+}
+
+/**
+ * Returns the address of the client for the audit log; null for the Unix socket. Behind a proxy it is what the proxy
+ * says, so no right depends on it.
+ */
+export function getClientAddress(context: Context): string | null {
+  const { address, isFromProxy } = getConnection(context);
+  if (address === null || isFromProxy !== true) return address;
+  // A client can send the first ones; the proxy adds the last one.
+  const hop = context.req.header('x-forwarded-for')?.split(',').at(-1)?.trim();
+  return hop !== undefined && isIP(hop) !== 0 ? hop : address;
 }

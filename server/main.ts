@@ -6,7 +6,7 @@ import { Socket } from 'node:net';
 import { parseArgs } from 'node:util';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { AccessStore } from '../store/access.ts';
-import { API_READY, type ApiNews } from '../client/embedded/api-messages.ts';
+import { API_READY, type ApiNews, parseApiOrder } from '../client/embedded/api-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
 import { readVersion } from '../setup/package-version.ts';
@@ -30,8 +30,11 @@ const { API_LIMITS } = await import('./limits.ts');
 const machine = createApiMachine(env, log);
 // The folder of another format is refused at once, and not by each request.
 const stores = await machine.stores();
-let closed = 0;
-const reportClosed = (): void => send({ closed: (closed += 1) });
+const closed = { unix: 0, tcp: 0 };
+const reportClosed = (listener: 'unix' | 'tcp'): void => {
+  closed[listener] += 1;
+  send({ closed: closed.unix + closed.tcp, closedTcp: closed.tcp });
+};
 const openAccess = (): Promise<AccessStore> =>
   Promise.reject(new CodedError('api/access-unavailable', 'this build has no database of tokens'));
 const uploads = openUploads(env);
@@ -43,11 +46,18 @@ const connections = serveConnections({
   fetch: (request, bindings) => api.fetch(request, bindings),
   limits: API_LIMITS,
   onClosed: reportClosed,
+  log,
 });
-process.on('message', (_message, handle) => {
-  if (handle instanceof Socket) return connections.accept(handle, { listener: 'unix', address: null });
+process.on('message', (message, handle) => {
+  const order = parseApiOrder(message);
+  if (order === null) {
+    if (handle instanceof Socket) handle.destroy();
+    return log('a message of the supervisor was ignored');
+  }
+  if ('close' in order) return connections.closeTcp();
+  if (handle instanceof Socket) return connections.accept(handle, order.connection);
   // The client has gone before its connection arrived here.
-  reportClosed();
+  reportClosed(order.connection.listener);
 });
 
 let isStopping = false;

@@ -39,6 +39,7 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/too-large': 413,
   'api/too-slow': 408,
   'api/too-many-connections': 503,
+  'api/foreign-request': 403,
   'api/no-token': 401,
   'api/not-allowed': 403,
   'api/too-many-requests': 429,

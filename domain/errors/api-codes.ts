@@ -48,8 +48,12 @@ export const API_CODES = {
     'Send the request at once.',
   ),
   'api/too-many-connections': defineRequestCode(
-    'The API has 1,000 open connections and accepts no further one.',
+    'The API has 1,000 open connections, or 900 over TCP, and accepts no further one.',
     'Close connections that are not used, and try again.',
+  ),
+  'api/foreign-request': defineRequestCode(
+    'The `Host` of a request over TCP names another server, or the request comes from a web page of another site.',
+    'Use an address that `voidbox ps` shows, or name the URL of the API with `voidbox up --public-url URL`.',
   ),
   'api/no-token': defineRequestCode(
     'The request arrived over TCP without a valid token: the token is missing, unknown, expired or revoked.',

@@ -59,6 +59,7 @@ async function create(change: Partial<TokenRequest> = {}): Promise<string> {
 }
 
 interface Sent {
+  readonly isFromProxy?: boolean;
   readonly method?: string;
   readonly token?: string;
   readonly headers?: Readonly<Record<string, string>>;
@@ -66,7 +67,10 @@ interface Sent {
   readonly to?: Api;
 }
 
-async function send(path: string, { method = 'GET', token, headers = {}, body, to = api }: Sent = {}) {
+async function send(
+  path: string,
+  { method = 'GET', token, headers = {}, body, to = api, isFromProxy = false }: Sent = {},
+) {
   return await to.request(
     path,
     {
@@ -78,7 +82,7 @@ async function send(path: string, { method = 'GET', token, headers = {}, body, t
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     },
-    { connection: { listener: 'tcp', address: '192.0.2.7', end: () => undefined } },
+    { connection: { listener: 'tcp', address: '192.0.2.7', end: () => undefined, isFromProxy } },
   );
 }
 
@@ -268,6 +272,15 @@ describe('the audit log', () => {
     ]);
     expect(rows[0]).toMatchObject({ atMs: nowMs, token: 'ci', address: '192.0.2.7', status: 403 });
     expect(JSON.stringify(rows)).not.toContain('secret');
+  });
+
+  test('behind a proxy, a row names the client of the proxy', async () => {
+    const token = await create({ scopes: ['run'] });
+    const request = { method: 'POST', token, headers: { 'x-forwarded-for': '203.0.113.9, 198.51.100.4' } };
+    await send('/api/v1/runs/some-run/cancel', request);
+    await send('/api/v1/runs/some-run/cancel', { ...request, isFromProxy: true });
+    const rows = await access.audit.list({ limit: 10 });
+    expect(rows.map(({ address }) => address)).toEqual(['198.51.100.4', '192.0.2.7']);
   });
 
   test('reads, and requests without a valid token, leave no row', async () => {

@@ -7,7 +7,7 @@ import { routePath } from 'hono/route';
 import { authenticate, requireRun, requireScope } from '../../app/access/authenticate.ts';
 import { AppError } from '../../app/app-error.ts';
 import type { AccessStore, TokenRow } from '../../store/access.ts';
-import { type Connection, getConnection, onAnswered } from '../listener.ts';
+import { type Connection, getClientAddress, getConnection, onAnswered } from '../listener.ts';
 import { createRequestError, toProblem } from '../problems.ts';
 import { readRunId } from '../routes/run-id.ts';
 import { setCaller } from './caller.ts';
@@ -44,7 +44,7 @@ export function createAccessCheck(options: AccessOptions): MiddlewareHandler {
     if (wanted === 'public') return await next();
     const token = await findToken(context, connection, { ...options, rates });
     onAnswered(context, watch.hold(token, connection).release);
-    const outcome: Outcome = { token, connection, route };
+    const outcome: Outcome = { token, route };
     try {
       refuseRoute(context, token, wanted);
       setCaller(context, { kind: 'token', token });
@@ -97,7 +97,6 @@ function refuseRoute(context: Context, token: TokenRow, wanted: ReturnType<typeo
 
 interface Outcome {
   readonly token: TokenRow;
-  readonly connection: Connection;
   readonly route: string;
   /** Thrown before the route; absent: the route has an answer. */
   readonly error?: unknown;
@@ -106,7 +105,7 @@ interface Outcome {
 /** The row names the change and its outcome, and no value of the request. */
 async function writeAudit(
   context: Context,
-  { token, connection, route, error }: Outcome,
+  { token, route, error }: Outcome,
   { access, nowMs, log }: AccessOptions,
 ): Promise<void> {
   const { req, res } = context;
@@ -118,7 +117,7 @@ async function writeAudit(
     await audit.add({
       atMs: nowMs(),
       token: token.name,
-      address: connection.address,
+      address: getClientAddress(context),
       method: req.method,
       route,
       runId: findRunOf(context, route),

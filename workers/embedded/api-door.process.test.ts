@@ -14,13 +14,21 @@ const IDLE_MS = 300;
 /** Answers each request with its pid and path; `/exit` ends it, `/hold` is never answered. */
 const SERVER = `
 import { createServer } from 'node:http';
-let closed = 0;
+const closed = { all: 0, tcp: 0 };
 const server = createServer({ keepAliveTimeout: 50 }, (incoming, outgoing) => {
   if (incoming.url === '/exit') process.exit(7);
-  if (incoming.url !== '/hold') outgoing.end(process.pid + ' ' + incoming.url);
+  if (incoming.url !== '/hold') outgoing.end(process.pid + ' ' + incoming.url + ' ' + incoming.socket.source.listener);
 });
-process.on('message', (_message, socket) => {
-  socket.once('close', () => process.send({ closed: (closed += 1) }));
+const tcp = new Set();
+process.on('message', ({ connection, close }, socket) => {
+  if (close === 'tcp') return tcp.forEach((one) => one.destroy());
+  if (connection.listener === 'tcp') tcp.add(socket);
+  socket.once('close', () => {
+    closed.all += 1;
+    if (tcp.delete(socket)) closed.tcp += 1;
+    process.send({ closed: closed.all, closedTcp: closed.tcp });
+  });
+  socket.source = connection;
   server.emit('connection', socket);
   socket.resume();
 });

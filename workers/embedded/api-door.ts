@@ -3,7 +3,12 @@
  * starts at the first connection and ends when no connection has been open for a while.
  */
 import type { Socket } from 'node:net';
-import { parseApiNews } from '../../client/embedded/api-messages.ts';
+import {
+  type ApiOrder,
+  type ConnectionSource,
+  parseApiNews,
+  type TcpSource,
+} from '../../client/embedded/api-messages.ts';
 import { locateApiSocket } from '../../client/embedded/api-socket.ts';
 import { openFolderSocket } from './folder-socket.ts';
 import { createOnDemandProcess } from './on-demand-process.ts';
@@ -15,6 +20,8 @@ const STOP_GRACE_MS = 5_000;
 const BACKLOG = 511;
 /** The API answers connections above its own limit. Above this one, a connection is closed without an answer. */
 const MOST_CONNECTIONS = 1_100;
+/** The most of them over TCP. The others are for the Unix socket of the owner. */
+const MOST_TCP_CONNECTIONS = 1_000;
 
 export interface ApiDoorOptions {
   readonly stateDir: string;
@@ -31,6 +38,13 @@ export interface ApiDoor {
   pid(): number | null;
   /** The time of the last connection; now, while a connection is open. */
   lastUsedMs(): number;
+  /**
+   * Gives a connection over TCP to the API.
+   * @param findSource  called when the API takes the connection; null: its listener is gone, so the connection ends
+   */
+  giveTcp(socket: Socket, findSource: () => TcpSource | null): void;
+  /** Ends the connections over TCP that the API has. */
+  endTcp(): void;
   close(): Promise<void>;
 }
 
@@ -41,8 +55,10 @@ interface ApiProcess {
   readonly ready: Promise<void>;
   /** Connections that it got, or will get when it is ready. */
   given: number;
+  givenTcp: number;
   /** As the process counts them. */
   closed: number;
+  closedTcp: number;
 }
 
 /** @throws Error if the socket cannot be opened */
@@ -70,38 +86,49 @@ export async function openApiDoor(options: ApiDoorOptions): Promise<ApiDoor> {
     onStop: () => (api = null),
   });
 
-  const give = async (socket: Socket): Promise<void> => {
+  const isFull = (isTcp: boolean): boolean =>
+    countOpen() >= MOST_CONNECTIONS || (isTcp && api !== null && api.givenTcp - api.closedTcp >= MOST_TCP_CONNECTIONS);
+
+  const give = async (socket: Socket, isTcp: boolean, findSource: () => ConnectionSource | null): Promise<void> => {
     socket.on('error', () => socket.destroy());
     lastUsedMs = Date.now();
-    if (countOpen() >= MOST_CONNECTIONS) return void socket.destroy();
+    if (isFull(isTcp)) return void socket.destroy();
     onDemand.use();
     const to = api;
     if (to === null) throw new Error('the process was not started');
     to.given += 1;
+    if (isTcp) to.givenTcp += 1;
     try {
       await to.ready;
-      await to.process.send(socket);
+      const connection = findSource();
+      if (connection === null) throw new Error('its listener is gone');
+      await to.process.send({ connection } satisfies ApiOrder, socket);
     } catch (error) {
       // The process counts only connections that it got.
       to.given -= 1;
+      if (isTcp) to.givenTcp -= 1;
       socket.destroy();
       throw error;
     }
   };
+  const reportLoss = (error: unknown): void => onProblem(`a connection was closed: ${(error as Error).message}`);
 
   const socket = await openFolderSocket({
     file: locateApiSocket(stateDir),
     backlog: BACKLOG,
     pauseOnConnect: true,
-    onConnection: (connection) =>
-      void give(connection).catch((error: unknown) =>
-        onProblem(`a connection was closed: ${(error as Error).message}`),
-      ),
+    onConnection: (connection) => void give(connection, false, () => ({ listener: 'unix' })).catch(reportLoss),
     onProblem,
   });
   return {
     pid: () => onDemand.pid(),
     lastUsedMs: () => (countOpen() > 0 ? Date.now() : lastUsedMs),
+    giveTcp: (connection, findSource) => void give(connection, true, findSource).catch(reportLoss),
+    endTcp() {
+      const to = api;
+      // A process that has ended has no connection.
+      to?.process.send({ close: 'tcp' } satisfies ApiOrder, null).catch(() => undefined);
+    },
     async close() {
       socket.close();
       await onDemand.stop();
@@ -130,7 +157,9 @@ function startApi(
   const own = {
     ready,
     given: 0,
+    givenTcp: 0,
     closed: 0,
+    closedTcp: 0,
     process: startRestarting({
       command: () => Promise.resolve(command()),
       env,
@@ -144,6 +173,7 @@ function startApi(
           return settle.resolve();
         }
         own.closed = news.closed;
+        own.closedTcp = news.closedTcp;
         onUsed();
       },
       onEnd(how) {

@@ -36,8 +36,11 @@ export interface RestartingProcess {
   restart(): void;
   /** Asks the child to end, then SIGKILL after `graceMs`; it is not started again. Settles when it has ended. */
   stop(graceMs: number): Promise<void>;
-  /** Sends a connection to the running child. @throws Error if no child runs, or if it ends before it has it */
-  send(socket: Socket): Promise<void>;
+  /**
+   * Sends a message to the running child, with a connection or without.
+   * @throws Error if no child runs, or if it ends before it has the message
+   */
+  send(message: object, socket: Socket | null): Promise<void>;
 }
 
 export function startRestarting(options: RestartingProcessOptions): RestartingProcess {
@@ -113,7 +116,7 @@ export function startRestarting(options: RestartingProcessOptions): RestartingPr
       await ended;
       clearTimeout(kill);
     },
-    send: (socket) =>
+    send: (message, socket) =>
       new Promise((resolve, reject) => {
         const settle = (error: Error | null): void => {
           sending.delete(settle);
@@ -122,7 +125,7 @@ export function startRestarting(options: RestartingProcessOptions): RestartingPr
         };
         if (child === null) return settle(new Error('the process has ended'));
         sending.add(settle);
-        child.send('connection', socket, settle);
+        child.send(message, socket ?? undefined, settle);
       }),
   };
 }
