@@ -83,6 +83,10 @@ function open(): Socket {
   return connect(join(dir, 's')).on('error', () => undefined);
 }
 
+function countAccepted(): Promise<number> {
+  return new Promise((resolve) => server.getConnections((_error, count) => resolve(count)));
+}
+
 /** Sends the text, and returns all that arrives until the end of the connection. */
 async function exchange(text: string): Promise<string> {
   const socket = open();
@@ -106,6 +110,34 @@ test('two requests of one connection are answered', async () => {
   const request = 'GET / HTTP/1.1\r\nHost: a\r\n';
   const answer = await exchange(`${request}\r\n${request}Connection: close\r\n\r\n`);
   expect(answer.match(/hello/g)).toHaveLength(2);
+});
+
+test('the address, the names and the values of headers have less than 16 KiB together', async () => {
+  await listen();
+  const askWith = (bytes: number): string => {
+    const counted = '/HostaConnectioncloseX'.length;
+    return `GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: ${'x'.repeat(bytes - counted)}\r\n\r\n`;
+  };
+  expect(await exchange(askWith(16 * 1024 - 1))).toContain('hello');
+  expect(await exchange(askWith(16 * 1024))).toMatch(/^HTTP\/1\.1 431 /);
+});
+
+test('1,000 connections are open at once, and the next one is refused', async () => {
+  await listen();
+  const held: Socket[] = [];
+  while (held.length < 1_000) {
+    const next = Array.from({ length: 100 }, open);
+    await Promise.all(next.map((socket) => once(socket, 'connect')));
+    held.push(...next);
+    // The queue of the socket is short.
+    await expect.poll(countAccepted, { interval: 5 }).toBe(held.length);
+  }
+  const request = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+  expect(await exchange(request)).toMatch(/^HTTP\/1\.1 503 /);
+  held[0]!.destroy();
+  await expect.poll(() => closed).toBe(2);
+  expect(await exchange(request)).toContain('hello');
+  for (const socket of held) socket.destroy();
 });
 
 test('headers of more than 16 KiB are refused', async () => {

@@ -7,17 +7,19 @@ import { join } from 'node:path';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
 import { locateApiSocket } from '../../client/embedded/api-socket.ts';
-import { type ApiDoor, type ApiDoorOptions, openApiDoor } from './api-door.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
+import { type ApiDoor, type ApiDoorOptions, IDLE_LIMIT_MS, openApiDoor, START_LIMIT_MS } from './api-door.ts';
 
 const IDLE_MS = 300;
 
-/** Answers each request with its pid and path; `/exit` ends it, `/hold` is never answered. */
+/** Answers each request with its pid and path; `/exit` ends it, `/hold` is never answered, the answer of `/begin` has no end. */
 const SERVER = `
 import { createServer } from 'node:http';
 const closed = { all: 0, tcp: 0 };
 const server = createServer({ keepAliveTimeout: 50 }, (incoming, outgoing) => {
   if (incoming.url === '/exit') process.exit(7);
-  if (incoming.url !== '/hold') outgoing.end(process.pid + ' ' + incoming.url + ' ' + incoming.socket.source.listener);
+  if (incoming.url === '/begin') outgoing.write('begun');
+  else if (incoming.url !== '/hold') outgoing.end(process.pid + ' ' + incoming.url + ' ' + incoming.socket.source.listener);
 });
 const tcp = new Set();
 process.on('message', ({ connection, close }, socket) => {
@@ -43,6 +45,8 @@ interface Door {
   readonly lines: string[];
   get(path: string): Promise<string>;
   hold(): Promise<Socket>;
+  /** Like `hold`, with the beginning of an answer. */
+  begin(): Promise<Socket>;
 }
 
 async function openDoor(change: Partial<ApiDoorOptions> = {}, depth = 0): Promise<Door> {
@@ -79,13 +83,18 @@ async function openDoor(change: Partial<ApiDoorOptions> = {}, depth = 0): Promis
         .on('error', reject)
         .end();
     });
-  const hold = async (): Promise<Socket> => {
+  const hold = async (path = '/hold'): Promise<Socket> => {
     const socket = connect(socketPath).on('error', () => undefined);
     await once(socket, 'connect');
-    socket.write('GET /hold HTTP/1.1\r\nHost: a\r\n\r\n');
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
     return socket;
   };
-  return { door, stateDir, problems, lines, get, hold };
+  const begin = async (): Promise<Socket> => {
+    const socket = await hold('/begin');
+    await once(socket, 'data');
+    return socket;
+  };
+  return { door, stateDir, problems, lines, get, hold, begin };
 }
 
 function pidIn(answer: string): number {
@@ -125,6 +134,23 @@ test('an open connection keeps the process, and its end counts as a use', async 
   held.destroy();
   await expect.poll(() => door.pid()).toBeNull();
   expect(door.lastUsedMs()).toBeLessThan(Date.now() - IDLE_MS + 50);
+});
+
+test('of 1,101 connections at once the last one is closed without an answer, and a later one is answered', async () => {
+  const { problems, get, begin } = await openDoor({ idleLimitMs: 60_000 });
+  const held: Socket[] = [];
+  while (held.length < 1_100) held.push(...(await Promise.all(Array.from({ length: 100 }, begin))));
+  await expect(get('/a')).rejects.toThrow(/socket hang up|ECONNRESET|EPIPE/);
+  held[0]!.destroy();
+  await expect.poll(async () => await get('/b').catch(() => 'none'), { timeout: 5_000 }).toContain('/b');
+  expect(problems).toEqual([]);
+  for (const socket of held) socket.destroy();
+});
+
+test('by default the process starts within 20 s, and ends after the time that the page names', () => {
+  expect([IDLE_LIMIT_MS, START_LIMIT_MS]).toEqual([600_000, 20_000]);
+  const page = readFileSync(join(findPackageRoot(), 'docs/reference/api-http.md'), 'utf8');
+  expect(page).toContain(`It ends after ${IDLE_LIMIT_MS / 60_000} minutes without a connection.`);
 });
 
 test('a process that crashes is followed by another one at the next connection', async () => {

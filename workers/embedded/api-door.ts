@@ -14,8 +14,9 @@ import { openFolderSocket } from './folder-socket.ts';
 import { createOnDemandProcess } from './on-demand-process.ts';
 import { type ChildCommand, type RestartingProcess, startRestarting } from './restarting-process.ts';
 
-const IDLE_LIMIT_MS = 10 * 60_000;
-const START_LIMIT_MS = 20_000;
+/** The process ends after this time without a connection. */
+export const IDLE_LIMIT_MS = 10 * 60_000;
+export const START_LIMIT_MS = 20_000;
 const STOP_GRACE_MS = 5_000;
 const BACKLOG = 511;
 /** The API answers connections above its own limit. Above this one, a connection is closed without an answer. */
