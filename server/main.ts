@@ -18,7 +18,13 @@ const SWEEP_EVERY_MS = 60 * 60_000;
 exitWithoutOpenFiles('The API');
 const { values } = parseArgs({ options: { 'state-dir': { type: 'string' }, 'cache-dir': { type: 'string' } } });
 const read = readEnvironment();
-const env = { ...read, stateDir: values['state-dir'] ?? read.stateDir, cacheDir: values['cache-dir'] ?? read.cacheDir };
+const env = {
+  ...read,
+  stateDir: values['state-dir'] ?? read.stateDir,
+  cacheDir: values['cache-dir'] ?? read.cacheDir,
+  // A service has runs itself.
+  service: null,
+};
 const log = (line: string): void => void process.stderr.write(`${line.replaceAll('\n', '\n  ')}\n`);
 const send = (news: ApiNews): void => void process.send?.(news, () => undefined);
 

@@ -35,6 +35,7 @@ const PRODUCT = [
   'guest/image',
   'tar',
   'files',
+  'http',
   'git',
   'sandbox',
   'sandbox-api',

@@ -73,6 +73,29 @@ describe('readEnvironment', () => {
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(`${name} is \`${value}\``);
   });
 
+  test('a service on another machine is read with its token, and not shown to the message of an error', () => {
+    expect(readEnvironment({}).service).toBeNull();
+    const VOIDBOX_SERVER = 'https://build:7443';
+    expect(readEnvironment({ VOIDBOX_SERVER, VOIDBOX_TOKEN: 'sesame\n' }).service).toEqual({
+      name: 'https://build:7443',
+      place: { kind: 'tcp', isTls: true, host: 'build', port: 7443 },
+      token: 'sesame',
+      ca: null,
+    });
+    for (const variables of [
+      { VOIDBOX_SERVER: 'https://me:sesame@build' },
+      { VOIDBOX_SERVER: 'http://build' },
+      { VOIDBOX_SERVER, VOIDBOX_TOKEN: 'sesame open' },
+      { VOIDBOX_SERVER, VOIDBOX_TOKEN: 'sesame'.repeat(200) },
+      { VOIDBOX_SERVER, VOIDBOX_SERVER_CA: '/none' },
+      { VOIDBOX_SERVER, VOIDBOX_SERVER_CA: '/etc/hostname' },
+      { VOIDBOX_SERVER, TEMPORAL_ADDRESS: 'sesame:7233' },
+    ]) {
+      expect(() => readEnvironment(variables)).toThrow(SetupError);
+      expect(() => readEnvironment(variables)).not.toThrow(/sesame/);
+    }
+  });
+
   test('VMs start from snapshots in the cache by default', () => {
     const HOME = '/home/me';
     const dir = '/home/me/.cache/voidbox/snapshots';

@@ -4,6 +4,8 @@ import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
+import type { ServiceSettings } from '../domain/access/service-settings.ts';
+import { readServiceSettings } from './service-settings.ts';
 import { SetupError } from './setup-error.ts';
 import { createMapping } from '../domain/units/mapping.ts';
 
@@ -21,6 +23,11 @@ export interface Environment {
   readonly temporalConfigured: boolean;
   /** The names of these variables. */
   readonly temporalVariables: readonly string[];
+  /**
+   * `VOIDBOX_SERVER`, with `VOIDBOX_TOKEN` and `VOIDBOX_SERVER_CA`: the service on another machine that has the runs;
+   * null: this machine has them.
+   */
+  readonly service: ServiceSettings | null;
   /**
    * `VOIDBOX_KERNEL_KIND=debian|voidbox` selects the kernel of runs; if it is unset, a built Voidbox kernel is
    * preferred.
@@ -102,6 +109,12 @@ export function readEnvironment(
     if (value !== null) piecePaths[piece] = resolve(value);
   }
   const temporalVariables = Object.keys(variables).filter((name) => NAMES_A_SERVER.test(name) && read(name) !== null);
+  const service = readServiceSettings(read);
+  if (service !== null && temporalVariables.length > 0)
+    throw new SetupError(
+      `VOIDBOX_SERVER and ${temporalVariables[0]!} name two places for runs.`,
+      'Unset one of them: a service uses its own Temporal server.',
+    );
   const cacheDir = resolve(
     read('VOIDBOX_CACHE_DIR') ?? join(read('XDG_CACHE_HOME') ?? join(home, '.cache'), 'voidbox'),
   );
@@ -113,6 +126,7 @@ export function readEnvironment(
     piecePaths,
     temporalConfigured: temporalVariables.length > 0,
     temporalVariables: temporalVariables.sort(),
+    service,
     kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
     diskFullLimitMs: milliseconds('VOIDBOX_DISK_FULL_LIMIT_MS', read('VOIDBOX_DISK_FULL_LIMIT_MS')),

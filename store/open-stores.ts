@@ -1,5 +1,6 @@
 /** Opens all data of runs. No other file opens it. */
 import type { LocalStore } from '../activities/ports/local-store.ts';
+import type { ServiceSettings } from '../domain/access/service-settings.ts';
 import type { RunInspector } from '../activities/ports/run-inspector.ts';
 import { createFileArtifactStore } from './file/artifact-store.ts';
 import type { Durability } from './file/durability.ts';
@@ -19,10 +20,14 @@ export interface StorePlace {
   readonly stateDir: string;
   /** Null or absent: `power`. */
   readonly durability?: Durability | null;
+  /** The service on another machine that has the runs; null or absent: the state folder has them. */
+  readonly service?: ServiceSettings | null;
 }
 
 /** @throws CodedError `host/state-format` */
-export async function openStores({ stateDir, durability }: StorePlace): Promise<Stores> {
+export async function openStores({ stateDir, durability, service }: StorePlace): Promise<Stores> {
+  // Loaded when it is used, because most commands read this machine.
+  if (service !== null && service !== undefined) return (await import('./http/stores.ts')).openHttpStores(service);
   requireStateFormat(stateDir);
   const events = createFileEventLog(stateDir, durability ?? 'power');
   return {

@@ -58,6 +58,14 @@ export const CLI_CODES = {
     'No Temporal server answers, neither a configured one nor the embedded one.',
     'Follow the message; `voidbox ps` shows the state of the embedded server.',
   ),
+  'cli/no-service': defineCommandCode(
+    'The service that `VOIDBOX_SERVER` names does not answer, or not as Voidbox does.',
+    'Check `VOIDBOX_SERVER`, and that the service runs on its machine: `voidbox up --listen HOST:PORT`.',
+  ),
+  'cli/not-remote': defineCommandCode(
+    'The command works only on the machine of the runs, but `VOIDBOX_SERVER` names another machine.',
+    'Use the command on that machine, or unset `VOIDBOX_SERVER`.',
+  ),
   'cli/stack-stopped': defineCommandCode(
     'The embedded stack was stopped by `voidbox down` while the command followed a run.',
     'Start it again with `voidbox up`, which continues the run; follow it with `voidbox logs RUN -f`.',

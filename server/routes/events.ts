@@ -63,7 +63,7 @@ export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: Ap
     const wanted: WantedEvents = { runId, after, output, signal: gone.signal };
     const texts = isFollowed
       ? writeSse(wanted, { feeds, write, machine, log })
-      : writeLines(readEvents(runId, { after, output }, machine));
+      : await startLines(writeLines(readEvents(runId, { after, output }, machine)));
     const body = streamTexts(texts, {
       stalledMs: limits.stalledMs,
       pieceBytes: limits.pieceBytes,
@@ -76,6 +76,16 @@ export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: Ap
 
 function isEventStream(accept = ''): boolean {
   return accept.split(',').some((type) => type.split(';')[0]!.trim().toLowerCase() === SSE_TYPE);
+}
+
+/** Reads the first line before the status is sent, so that a reader which resumes at damage gets a problem. */
+async function startLines(lines: AsyncGenerator<string>): Promise<AsyncGenerator<string>> {
+  const first = await lines.next();
+  return (async function* () {
+    if (first.done === true) return;
+    yield first.value;
+    yield* lines;
+  })();
 }
 
 async function* writeLines(events: AsyncIterable<RunEvent>): AsyncGenerator<string> {

@@ -27,6 +27,8 @@ export interface RunsSubject {
   roundTrips(): number;
   /** The module that exports the same `open`, for other processes; null: processes do not share the store. */
   readonly factoryModule: string | null;
+  /** Ids that no reader can name, because no URL can contain them; absent: readers name every id. */
+  readonly unnamedIds?: readonly string[];
 }
 
 export function noticeEvent(id: string): NewRunEvent {
@@ -274,7 +276,7 @@ export function describeEventLog(subject: RunsSubject): void {
         'x'.repeat(1_000),
         `${'x'.repeat(999)}y`,
         '実'.repeat(333),
-      ];
+      ].filter((id) => subject.unnamedIds?.includes(id) !== true);
       for (const id of ids) await store.append(id, [noticeEvent(`of ${id}`)]);
       expect(await (await another()).index.idsFrom('')).toHaveLength(ids.length);
       expect(new Set(await store.index.idsFrom(''))).toEqual(new Set(ids));
@@ -372,9 +374,13 @@ export function describeEventLog(subject: RunsSubject): void {
       const store = await fresh();
       await store.append('r', [noticeEvent('a')]);
       const abort = new AbortController();
-      const following = collect(store.follow('r', 0, abort.signal));
-      setTimeout(() => abort.abort(), 50);
-      expect((await following).map((event) => event.id)).toEqual(['a']);
+      const ids: string[] = [];
+      for await (const { id } of store.follow('r', 0, abort.signal)) {
+        ids.push(id);
+        // It waits for a second event by then.
+        setTimeout(() => abort.abort(), 50);
+      }
+      expect(ids).toEqual(['a']);
     });
 
     if (factoryModule === null) return;
