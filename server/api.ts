@@ -9,6 +9,7 @@ import { addArtifactRoutes } from './routes/artifacts.ts';
 import { addBlobRoutes } from './routes/blobs.ts';
 import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
+import { addOpenWorkRoutes } from './routes/open-work.ts';
 import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
 import { addStoredRoutes } from './routes/stored.ts';
@@ -62,6 +63,7 @@ export function createApi(options: ApiOptions): Api {
   addEventRoutes(routes, options);
   addArtifactRoutes(routes, options);
   addStoredRoutes(routes, options);
+  addOpenWorkRoutes(routes, options);
   addTokenRoutes(routes, options);
   api.route(ROOT, routes);
   api.doc31('/openapi.json', {

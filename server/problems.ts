@@ -28,6 +28,7 @@ type ApiCode = keyof typeof API_CODES;
 const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/no-route': 404,
   'api/no-run': 404,
+  'api/no-vm': 404,
   'api/no-artifact': 404,
   'api/no-blob': 404,
   'api/wrong-hash': 422,

@@ -8,6 +8,10 @@ import type { Caller } from './authenticate.ts';
 /** The most pages of the index that one page of visible runs reads. A caller with few runs gets short pages. */
 const MOST_PAGES = 20;
 
+export function mayCallerSee(caller: Caller, runId: string): boolean {
+  return caller.kind === 'owner' || maySeeRun(caller.token.runs, runId);
+}
+
 /** Returns the machine with an index of only the runs that the caller may see. */
 export function limitToVisible(machine: Machine, caller: Caller): Machine {
   if (caller.kind === 'owner' || caller.token.runs.length === 0) return machine;

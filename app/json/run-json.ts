@@ -275,7 +275,7 @@ function withFacts(stage: StageJson, facts: StageFacts | undefined): StageJson {
   return { ...stage, when, finally: isLast, ...(budget === null ? {} : { budget }) };
 }
 
-function toQuestionJson({ message, by, fields, deadlineAtMs, onTimeout, item }: Question): QuestionJson {
+export function toQuestionJson({ message, by, fields, deadlineAtMs, onTimeout, item }: Question): QuestionJson {
   const of = item === undefined ? {} : { item };
   return { message, by, fields, deadlineAt: isoOrNull(deadlineAtMs), onTimeout, ...of };
 }

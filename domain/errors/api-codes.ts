@@ -30,6 +30,10 @@ export const API_CODES = {
     'An upload of a start is not a tar, or it has an entry that is not unpacked.',
     'Pack only regular files, folders and relative links that stay inside, at most 100,000 entries and 2 GiB.',
   ),
+  'api/no-vm': defineRequestCode(
+    'The stage of the run has no VM that it kept, or the VM has ended.',
+    'List the VMs with `GET /api/v1/vms`.',
+  ),
   'api/run-exists': defineRequestCode('A run with the id of the request already exists.', 'Choose another `runId`.'),
   'api/invalid-request': defineRequestCode(
     'The body, a parameter or a header of the request does not have the form that the route demands.',

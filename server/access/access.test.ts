@@ -149,6 +149,13 @@ describe('routes', () => {
     expect(await codeOf(await send('/api/v1/nothing', { token: await create() }))).toBe('api/no-route');
   });
 
+  test('a change of a run whose id is not percent-encoded leaves a row without a run', async () => {
+    const token = await create({ scopes: ['run'] });
+    const response = await send('/api/v1/runs/%ff/cancel', { method: 'POST', token });
+    expect(await codeOf(response)).toBe('api/invalid-request');
+    expect(await access.audit.list({ limit: 1 })).toMatchObject([{ runId: null, code: 'api/invalid-request' }]);
+  });
+
   test('a percent-encoded id is the same run for the check and for the route', async () => {
     const token = await create({ runs: ['other-*'] });
     expect((await send('/api/v1/runs/some%2Drun', { token })).status).toBe(403);

@@ -9,7 +9,7 @@ import { AppError } from '../../app/app-error.ts';
 import type { AccessStore, TokenRow } from '../../store/access.ts';
 import { type Connection, getClientAddress, getConnection, onAnswered } from '../listener.ts';
 import { createRequestError, toProblem } from '../problems.ts';
-import { readRunId } from '../routes/run-id.ts';
+import { readSegment } from '../routes/run-id.ts';
 import { setCaller } from './caller.ts';
 import { createRateLimits } from './rate-limits.ts';
 import { findRouteAccess } from './route-scopes.ts';
@@ -92,7 +92,8 @@ function refuseRoute(context: Context, token: TokenRow, wanted: ReturnType<typeo
   const isRoute = routePath(context, -1) !== '/*';
   if (wanted === null && isRoute) throw createRequestError('api/not-allowed', 'no token may use this route');
   if (wanted !== null && wanted !== 'public') requireScope(caller, wanted);
-  if (routePath(context, -1).includes('/:runId')) requireRun(caller, readRunId(context));
+  const runId = readRunOf(context, routePath(context, -1));
+  if (runId !== null) requireRun(caller, runId);
 }
 
 interface Outcome {
@@ -130,8 +131,20 @@ async function writeAudit(
   }
 }
 
+/** @returns null for a route without a run */
+function readRunOf(context: Context, route: string): string | null {
+  const at = route.split('/').indexOf(':runId');
+  return at === -1 ? null : readSegment(context, at, 'the id of the run');
+}
+
+/** Returns the run of the path, or the one that was started; null if there is neither. */
 function findRunOf(context: Context, route: string): string | null {
-  if (route.includes('/:runId')) return readRunId(context);
+  try {
+    const named = readRunOf(context, route);
+    if (named !== null) return named;
+  } catch {
+    return null;
+  }
   const started = /^\/api\/v1\/runs\/([^/]+)$/.exec(context.res.headers.get('location') ?? '')?.[1];
   return started === undefined ? null : decodeURIComponent(started);
 }
