@@ -377,7 +377,7 @@ export function describeEventLog(subject: RunsSubject): void {
       const ids: string[] = [];
       for await (const { id } of store.follow('r', 0, abort.signal)) {
         ids.push(id);
-        // It waits for a second event by then.
+        // It waits for a second event until then.
         setTimeout(() => abort.abort(), 50);
       }
       expect(ids).toEqual(['a']);
