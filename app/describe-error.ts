@@ -2,6 +2,7 @@
 import { NoServerError } from '../client/temporal/no-server.ts';
 import { isUnavailable, serverMessageOf } from '../client/temporal/unavailable.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
+import type { ServiceError } from '../http/service-error.ts';
 import type { AnyErrorCode } from '../domain/errors/error-code.ts';
 import { AppError, type Fault } from './app-error.ts';
 
@@ -28,6 +29,10 @@ export async function describeError(error: unknown): Promise<ErrorFacts | null> 
     const texts = await import('../domain/errors/error-code.ts').catch(() => null);
     return describe(error.code, error.message, texts?.remedyOf(error.code) ?? null);
   }
+  if (isServiceError(error)) {
+    const { fault, code, message, remedy } = error;
+    return { fault, code, message, remedy };
+  }
   if (isSetupError(error)) return describe('host/not-ready', error.message, error.remedy);
   if (needsOpenFiles(error))
     return describe(
@@ -49,6 +54,11 @@ export async function describeError(error: unknown): Promise<ErrorFacts | null> 
       'The embedded server restarts automatically: run the command again. Check it: voidbox ps',
     );
   return null;
+}
+
+/** Checks the shape instead of the class, so that light commands load no connection. */
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && (error.name === 'ServiceError' || error.name === 'ConnectionError');
 }
 
 /** Checks the shape instead of the class, so that light commands do not load set-up. */

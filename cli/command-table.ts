@@ -336,6 +336,37 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         ],
       },
       {
+        name: 'token',
+        usage: 'token VERB',
+        summary: 'create, list and revoke tokens of the HTTP API',
+        commands: [
+          {
+            name: 'create',
+            usage: 'token create NAME',
+            summary: 'create a token and print it once',
+            load: () => import('./commands/access/token-create.ts'),
+          },
+          {
+            name: 'list',
+            usage: 'token list',
+            summary: 'list tokens, also expired and revoked ones',
+            load: () => import('./commands/access/token-list.ts'),
+          },
+          {
+            name: 'revoke',
+            usage: 'token revoke NAME',
+            summary: 'revoke a token; its runs continue',
+            load: () => import('./commands/access/token-revoke.ts'),
+          },
+        ],
+      },
+      {
+        name: 'audit',
+        usage: 'audit',
+        summary: 'list the changes that tokens made',
+        load: () => import('./commands/access/audit.ts'),
+      },
+      {
         name: 'worker',
         usage: 'worker',
         summary: 'run a worker against your own Temporal server',

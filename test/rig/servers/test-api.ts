@@ -9,6 +9,7 @@ import { serveConnections } from '../../../server/connections.ts';
 import { API_LIMITS, type ApiLimits } from '../../../server/limits.ts';
 import { type Environment, readEnvironment } from '../../../setup/environment.ts';
 import { openUploads } from '../../../store/open-uploads.ts';
+import type { AccessStore } from '../../../store/access.ts';
 import type { Stores } from '../../../store/stores.ts';
 import { refuseAccess } from '../access/owner.ts';
 
@@ -27,9 +28,11 @@ export interface TestApiOptions {
   readonly stores: Stores;
   readonly limits?: Partial<ApiLimits>;
   readonly machine?: Partial<Machine>;
+  /** Absent: the owner of the socket asks for no tokens. */
+  readonly access?: AccessStore;
 }
 
-export async function startTestApi({ stateDir, stores, limits, machine }: TestApiOptions): Promise<TestApi> {
+export async function startTestApi({ stateDir, stores, limits, machine, access }: TestApiOptions): Promise<TestApi> {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-test-api-'));
   const env = readEnvironment({ VOIDBOX_STATE_DIR: stateDir, VOIDBOX_CACHE_DIR: join(dir, 'cache') });
   const all: ApiLimits = { ...API_LIMITS, ...limits };
@@ -46,7 +49,7 @@ export async function startTestApi({ stateDir, stores, limits, machine }: TestAp
       ...machine,
     },
     uploads: openUploads(env),
-    access: refuseAccess,
+    access: access === undefined ? refuseAccess : () => Promise.resolve(access),
     version: '1.2.3',
     limits: all,
     log: () => undefined,

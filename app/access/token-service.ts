@@ -1,0 +1,61 @@
+/** Requests to the HTTP API for commands about its tokens: of this machine, or the one that `VOIDBOX_SERVER` names. */
+import type { ServiceSettings } from '../../domain/access/service-settings.ts';
+import { ServiceClient } from '../../http/service-client.ts';
+import type { Environment } from '../../setup/environment.ts';
+import { openApiSocket } from '../../client/embedded/api-socket.ts';
+import { ensureStack } from '../../client/embedded/stack.ts';
+import { createEnvironmentError, createUsageError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+
+/** The first token needs PostgreSQL, which is fetched and started then. */
+const ANSWER_MS = 5 * 60_000;
+
+/** @throws AppError, ServiceError */
+export async function askTokenService(
+  { env }: Machine,
+  { onProgress, method, ...request }: TokenServiceRequest,
+): Promise<unknown> {
+  const place =
+    env.service === null ? await openOwnApi(env, onProgress) : { settings: env.service, close: () => undefined };
+  const client = new ServiceClient(place.settings);
+  try {
+    const asked = { ...request, answerMs: ANSWER_MS };
+    return await (method === 'GET' ? client.readJson(asked) : client.change(asked));
+  } finally {
+    client.close();
+    place.close();
+  }
+}
+
+/** Starts the embedded stack if it does not run, and opens its Unix socket, whose client is the owner. */
+async function openOwnApi(
+  env: Environment,
+  onProgress: (line: string) => void,
+): Promise<{ readonly settings: ServiceSettings; close(): void }> {
+  if (env.temporalConfigured)
+    throw createUsageError(
+      'tokens belong to the embedded stack, but TEMPORAL_* names your own Temporal server',
+      `Unset ${env.temporalVariables.join(', ')}.`,
+    );
+  await ensureStack(env, { onProgress });
+  const socket = openApiSocket(env.stateDir);
+  if (socket === null)
+    throw createEnvironmentError(
+      'cli/no-server',
+      'the embedded stack has no HTTP API',
+      'Restart the stack with this version: voidbox down && voidbox up',
+    );
+  const place = { kind: 'unix', path: socket.path } as const;
+  return {
+    settings: { name: 'the HTTP API of this machine', place, token: null, ca: null },
+    close: () => socket.close(),
+  };
+}
+
+export interface TokenServiceRequest {
+  readonly method: 'GET' | 'POST';
+  readonly path: readonly string[];
+  readonly query?: Readonly<Record<string, string | number | undefined>>;
+  readonly body?: { readonly json: unknown };
+  readonly onProgress: (line: string) => void;
+}
