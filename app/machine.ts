@@ -15,6 +15,11 @@ export interface Machine {
   stores(): Promise<Stores>;
   now(): Date;
   /**
+   * The only folder of this machine that the request may name and read, for a request that does not come from its user:
+   * the uploads of a token. Such a request gets no login of the user. Absent: the request comes from the user.
+   */
+  readonly confinedTo?: string | undefined;
+  /**
    * The connection of a process that belongs to the embedded stack; null while the server of the stack does not answer.
    * Absent: the process is a command, which may start the stack and restart it.
    */

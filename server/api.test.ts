@@ -16,6 +16,8 @@ import { openUploads } from '../store/open-uploads.ts';
 import { type Api, createApi } from './api.ts';
 import type { ApiOptions } from './api-options.ts';
 import { API_LIMITS, type ApiLimits } from './limits.ts';
+import { createToken } from '../app/access/tokens.ts';
+import { createMemoryAccess } from '../test/rig/access/memory-access.ts';
 import { openAsOwner, refuseAccess } from '../test/rig/access/owner.ts';
 import { ProblemSchema, ResultSchema, RunListSchema, RunSchema } from './schemas.ts';
 
@@ -283,6 +285,49 @@ describe('uploads', () => {
   });
 });
 
+describe('starts with uploads', () => {
+  const SPEC =
+    'kind: workflow\nname: a\nsandbox: { mounts: [{ host: data, guest: /d, mode: ro }] }\nworkflow: { steps: [{ name: a, run: ls }] }\n';
+  const TOKEN = { name: 'ci', scopes: ['run'], runs: [], groups: [], allowGit: [], lifeMs: 60_000 } as const;
+
+  /** Sends a start over TCP, with a token. */
+  async function startAsToken(body: unknown): Promise<Response> {
+    const access = createMemoryAccess();
+    const { text } = await createToken(TOKEN, { tokens: access.tokens, nowMs: Date.now() });
+    const api = createApi({ ...optionsOf(), access: () => Promise.resolve(access) });
+    return await api.request(
+      '/api/v1/runs',
+      {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${text}` },
+        body: JSON.stringify(body),
+      },
+      { connection: { listener: 'tcp', address: '192.0.2.7', end: () => undefined } },
+    );
+  }
+
+  test('an upload that is missing has the status 404', async () => {
+    const problem = await problemOf(await post({ spec: SPEC, uploads: { data: 'b'.repeat(64) } }));
+    expect(problem).toMatchObject({ status: 404, code: 'api/no-blob' });
+  });
+
+  test('a token is refused a folder of the host with the status 403, and the owner is not', async () => {
+    const body = { spec: SPEC.replace('host: data', 'host: /etc'), runId: 'of-a-token' };
+    expect(await problemOf(await startAsToken(body))).toMatchObject({ status: 403, code: 'admit/mount-refused' });
+    expect(await problemOf(await startAsToken({ ...body, baseDir: '/' }))).toMatchObject({
+      status: 403,
+      code: 'admit/mount-refused',
+      detail: expect.stringContaining('`baseDir`'),
+    });
+    expect(await problemOf(await post({ ...body, baseDir: dir }))).toMatchObject({ code: 'cli/mount-refused' });
+    const service = {
+      ...body,
+      spec: SPEC.replace('mounts: [{ host: data, guest: /d, mode: ro }]', 'services: { db: "127.0.0.1:5432" }'),
+    };
+    expect(await problemOf(await startAsToken(service))).toMatchObject({ status: 403, code: 'admit/service-refused' });
+  });
+});
+
 describe('ids', () => {
   const IDS = ['a/b', 'a b', '../../etc/passwd', '%2e%2e', 'ü✓', 'a?b#c', '-x', '.hidden', 'x'.repeat(1_000)];
   test.each(IDS)('the run %j is found under its percent-encoded id', async (runId) => {
@@ -337,6 +382,10 @@ describe('requests that are refused', () => {
   test.each([
     ['no spec', { baseDir: '/' }, '`spec`'],
     ['no folder', { spec: SPEC }, '`baseDir`'],
+    ['a spec and a plan', { spec: SPEC, plan: {}, baseDir: '/' }, '`plan`'],
+    ['a plan that is a text', { plan: '{}' }, '`plan`'],
+    ['a plan without stages', { plan: { name: 'a' } }, '`plan`: '],
+    ['an upload that is no hash', { spec: SPEC, uploads: { data: 'x' } }, '`uploads.data`'],
     ['a relative folder', { spec: SPEC, baseDir: 'here' }, 'absolute'],
     ['a further key', { spec: SPEC, baseDir: '/', by: 'x' }, 'by'],
     ['a parameter that is a number', { spec: SPEC, baseDir: '/', params: { a: 1 } }, '`params.a`'],

@@ -62,6 +62,8 @@ const OTHER_STATUS: ReadonlyMap<string, number> = new Map([
   ['cli/image-missing', 422],
   ['cli/image-unfit', 422],
   ['cli/workspace-subfolder', 422],
+  ['admit/mount-refused', 403],
+  ['admit/service-refused', 403],
   ['cli/mount-refused', 403],
   ['cli/skill-refused', 403],
   ['cli/image-refused', 403],

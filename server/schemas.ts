@@ -12,12 +12,23 @@ import type { Problem } from './problems.ts';
 const Text = z.string().refine((text) => !/\p{Surrogate}/u.test(text), 'it is not Unicode text');
 const Texts = z.record(Text, Text);
 
+export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is not a SHA-256 in 64 lower-case hexadecimal digits');
+
 export const StartBody = z
   .strictObject({
-    spec: Text.min(1).openapi({ description: 'The spec, as YAML or JSON.' }),
-    baseDir: Text.openapi({
+    spec: Text.min(1)
+      .optional()
+      .openapi({ description: 'The spec, as YAML or JSON. A start has either `spec` or `plan`.' }),
+    plan: z.record(z.string(), z.unknown()).optional().openapi({
+      description: 'A compiled plan, as `voidbox inspect --json` prints it. It has its parameters already.',
+    }),
+    baseDir: Text.optional().openapi({
       description:
-        'The absolute path of the folder where relative paths of the spec start. The run may mount it and the folders below it.',
+        'The absolute path of the folder where relative paths of the spec start. The run may mount it and the folders below it. Absent: the folder of the uploads. A token may not name it.',
+    }),
+    uploads: z.record(Text, Sha256).default({}).openapi({
+      description:
+        'SHA-256 of uploaded tars, by the paths of the folders as the spec or the plan names them. Each tar has the content of its folder.',
     }),
     params: Texts.default({}).openapi({ description: 'Parameters of the spec.' }),
     input: Text.optional().openapi({ description: 'The input of the first stages.' }),
@@ -46,8 +57,6 @@ export const StartBody = z
       .openapi({ description: 'Repositories that this run may fetch with your git login, as HOST/PATH.' }),
   })
   .openapi('StartRun');
-
-export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is not a SHA-256 in 64 lower-case hexadecimal digits');
 
 export const BlobPath = z.object({
   sha256: Sha256.openapi({ param: { name: 'sha256', in: 'path' }, description: 'The SHA-256 of the bytes.' }),

@@ -7,6 +7,8 @@ export interface HostMarks {
   put(runId: string, name: string, value: unknown): Promise<void>;
   /** Returns null for a mark that does not exist. */
   get(runId: string, name: string): Promise<unknown>;
+  /** Removes a mark, if it exists. */
+  drop(runId: string, name: string): Promise<void>;
   /**
    * Writes a mark of a running VM. The mark survives the death of any process. It need not survive a power cut, which
    * ends the VM too.

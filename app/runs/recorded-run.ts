@@ -22,6 +22,8 @@ export interface RecordedRun extends EarlierRun {
   readonly limits?: ChangedLimits;
   /** The spec's folder; null: not known. */
   readonly baseDir: string | null;
+  /** The folder to which the token that started the run is confined; null: the owner started it. */
+  readonly confinedTo: string | null;
   /** Null if the run was started by a client of Temporal, which records no source. */
   readonly source: SourceRecord | null;
 }
@@ -49,6 +51,7 @@ export async function readRecordedRun(runId: string, context: Machine): Promise<
     ...(admission.limits === undefined ? {} : { limits: admission.limits }),
     ends: await readStageEnds(runId, reader.read(runId, 0, { output: false })),
     baseDir: client?.baseDir ?? (typeof source?.path === 'string' ? dirname(source.path) : null),
+    confinedTo: client?.starter === undefined ? null : client.baseDir,
     source,
   };
 }

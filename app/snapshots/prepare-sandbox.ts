@@ -127,7 +127,7 @@ function chooseVm(
   { env }: Machine,
 ): Omit<LaunchChoice, 'from' | 'hasSecrets'> {
   const { mounts, prepared: _, ...sandbox } = scope.sandbox;
-  const roots = listSpecRoots(baseDir, [], env);
+  const roots = listSpecRoots(baseDir, [], { env });
   const { layers, image } = agentPartsOf(scope, plan.stages);
   return {
     name: `snapshot of ${stages.at(-1)!.stage.id}`,

@@ -73,6 +73,8 @@ test('a run with variables of its own gets the login in the home, and no variabl
   const stages = [stage('claude-personal')];
   expect(readLogins(stages, machine, {})).toMatchObject({ CLAUDE_CODE_OAUTH_TOKEN: TOKENS.accessToken });
   expect(readLogins(stages, machine, { CLAUDE_CODE_OAUTH_TOKEN: 'of the request' })).toEqual({});
+  // The caller is a token and not the user of this machine.
+  expect(readLogins(stages, { ...machine, confinedTo: '/uploads' }, {})).toEqual({});
   expect(readLogins(stages, machine)).toEqual({});
 });
 

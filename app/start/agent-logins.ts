@@ -87,12 +87,12 @@ const KINDS = [CLAUDE, CODEX];
  */
 export function readLogins(
   stages: Plan['stages'],
-  { env, now }: Pick<Machine, 'env' | 'now'>,
+  { env, now, confinedTo }: Pick<Machine, 'env' | 'now' | 'confinedTo'>,
   lent: Env['variables'] = env.variables,
 ): Readonly<Record<string, string>> {
   const taken: Record<string, string> = createMapping();
   for (const stage of stages.toSorted((a, b) => b.timeoutMs - a.timeoutMs)) {
-    for (const [variable, login, kind] of loginsOf(stage, env, lent)) {
+    for (const [variable, login, kind] of loginsOf(stage, confinedTo === undefined ? env : null, lent)) {
       if (taken[variable] !== undefined) continue;
       requireLoginTime(login, kind, stage, now().getTime());
       taken[variable] = login.value;
@@ -124,10 +124,13 @@ export function loginCommandsFor(variables: readonly string[]): readonly string[
   return KINDS.filter(({ variable }) => variables.includes(variable)).map(({ login }) => login);
 }
 
-/** Returns the login of a stage's agent, by the variable of the host. */
+/**
+ * Returns the login of a stage's agent, by the variable of the host.
+ * @param env  null: the caller is not the user of this machine, whose logins are not read
+ */
 function loginsOf(
   { id, work }: StagePlan,
-  env: Env,
+  env: Env | null,
   lent: Env['variables'],
 ): readonly (readonly [variable: string, Login, LoginKind])[] {
   const agent = answeringOf(work);
@@ -141,13 +144,14 @@ function loginsOf(
     const set = lent[fromHost];
     // A plain token is passed on unchanged.
     if (set !== undefined && (!isFile || set === '')) return [];
-    const found = set === undefined ? (fromHost === kind.variable ? readFile(kind, env) : null) : kind.read(set);
+    const found =
+      set === undefined ? (env !== null && fromHost === kind.variable ? readFile(kind, env) : null) : kind.read(set);
     if (found !== null) return [[fromHost, found, kind] as const];
     if (set === undefined) return [];
     throw createEnvironmentError(
       'host/login-invalid',
       `stage ${id} uses the login in ${fromHost}, which is not what \`${kind.program} login\` writes for a subscription`,
-      `Set it to the text of ${kind.file(env)}, or unset it where \`${kind.program}\` is logged in`,
+      `Set it to the text of ${env === null ? '`auth.json`' : kind.file(env)}, or unset it where \`${kind.program}\` is logged in`,
     );
   });
 }

@@ -3,7 +3,7 @@ import { SOURCE_BYTES, type SourceRecord } from '../../client/runs/client-record
 import { type MockRequest, withMocks } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
-import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
+import { type AppliedSettings, createUnapplied } from '../../domain/language/compile/apply-settings.ts';
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { describeUnsupported, findUnsupportedParts } from '../../domain/plan-rules/unsupported.ts';
@@ -15,7 +15,7 @@ import { AppError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { type LoadedSpec, loadSpec, type SpecValues, STDIN_NAME } from './load-spec.ts';
 import { type ImagePlaces, withImages } from './plan-images.ts';
-import { listSpecRoots } from './spec-roots.ts';
+import { limitReader, listSpecRoots } from './spec-roots.ts';
 import { refuseMissingAgentSkills, withAgentSkillFiles } from './skill-files.ts';
 
 export interface CompiledRun {
@@ -39,6 +39,11 @@ interface CompileOptions extends SpecValues {
   /** `kept`: as in the run that it comes from, if the plan has an agent. */
   readonly mockAgents: boolean | 'kept';
   readonly images: Pick<ImagePlaces, 'given' | 'allow'>;
+  /**
+   * Gets the plan before anything that it names is read. It may refuse the plan, or name other paths. Absent: the plan
+   * stays as it is.
+   */
+  readonly settlePlan?: (plan: Plan) => Plan;
   readonly onNotice: (notice: CompileNotice) => Promise<void>;
 }
 
@@ -73,8 +78,8 @@ export async function compileAgain(
   const { parts, ...compiled } = await loadText(text, file, {
     baseDir,
     params: options.params,
-    readStepMachine,
-    readSpec: createReadSpec(listSpecRoots(baseDir, options.images.allow, context.env)),
+    readStepMachine: limitReader(readStepMachine, context),
+    readSpec: limitReader(createReadSpec(listSpecRoots(baseDir, options.images.allow, context)), context),
     listFiles,
     ...(options.settings === null ? {} : { settings: options.settings }),
   });
@@ -83,14 +88,42 @@ export async function compileAgain(
   return await acceptSpec({ ...loaded, mountPlaces: new Map() }, options, context);
 }
 
+/** Like `compileRun`, for a plan that is compiled. The run has no source. */
+export async function acceptPlan(
+  plan: Plan,
+  baseDir: string,
+  options: Omit<CompileOptions, 'params' | 'settings' | 'mode'>,
+  context: Machine,
+): Promise<Omit<CompiledRun, 'source'>> {
+  const loaded: LoadedSpec = {
+    file: 'plan',
+    path: null,
+    text: null,
+    plan,
+    baseDir,
+    diagnostics: [],
+    sources: new Map(),
+    mountPlaces: new Map(),
+    appliedSettings: createUnapplied(),
+    missingParams: [],
+  };
+  const { source: _, ...accepted } = await acceptSpec(
+    loaded,
+    { ...options, params: {}, settings: null, mode: null },
+    context,
+  );
+  return accepted;
+}
+
 async function acceptSpec(
-  { file, path, text, plan, baseDir, diagnostics, sources, mountPlaces, appliedSettings }: LoadedSpec,
-  { params, settings, mode, mock, mockAgents, images: { given, allow }, onNotice }: CompileOptions,
+  { file, path, text, plan: loadedPlan, baseDir, diagnostics, sources, mountPlaces, appliedSettings }: LoadedSpec,
+  { params, settings, mode, mock, mockAgents, images: { given, allow }, settlePlan, onNotice }: CompileOptions,
   context: Machine,
 ): Promise<CompiledRun> {
-  await onNotice({ kind: 'diagnostics', diagnostics, sources, isRefused: plan === null });
-  if (plan === null) throw new AppError('usage', 'spec/invalid', `\`${file}\` is not a spec that can run`);
+  await onNotice({ kind: 'diagnostics', diagnostics, sources, isRefused: loadedPlan === null });
+  if (loadedPlan === null) throw new AppError('usage', 'spec/invalid', `\`${file}\` is not a spec that can run`);
   if (settings !== null) await onNotice({ kind: 'settings', settings, applied: appliedSettings });
+  const plan = settlePlan === undefined ? loadedPlan : settlePlan(loadedPlan);
   const read = mode === 'mock' ? withMockSandboxes(plan) : plan;
   const request = mock(read);
   const withoutSkills = applyMockAgents(applyMocks(read, request), mockAgents);

@@ -13,7 +13,7 @@ import { FileRefusal } from '../../files/open-file.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { type AppError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { listSpecRoots } from './spec-roots.ts';
+import { limitReader, listSpecRoots } from './spec-roots.ts';
 
 export interface LoadedSpec {
   /** The path as the user sees it: relative if that is shorter. */
@@ -86,8 +86,12 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
   const { plan, diagnostics, mountPlaces, parts, appliedSettings } = await loadText(text, shown, {
     baseDir,
     params,
-    readStepMachine: withHint(readStepMachine, baseDir, context.cwd),
-    readSpec: withHint(createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context.env)), baseDir, context.cwd),
+    readStepMachine: withHint(limitReader(readStepMachine, context), baseDir, context.cwd),
+    readSpec: withHint(
+      limitReader(createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context)), context),
+      baseDir,
+      context.cwd,
+    ),
     listFiles,
     ...(allowsMissingParams === true ? { missingParams } : {}),
     ...(settings === null ? {} : { settings }),
@@ -139,7 +143,7 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
     params,
     settings,
     ...(allowsMissingParams === true ? { missingParams } : {}),
-    roots: listSpecRoots(baseDir, values.allow ?? [], context.env),
+    roots: listSpecRoots(baseDir, values.allow ?? [], context),
     baseDir,
     variables: context.env.variables,
     shown: formatPath,

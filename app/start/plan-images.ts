@@ -123,7 +123,7 @@ function refusal({ image, code, message, remedy }: RefusedImage, { named }: Imag
 async function findKnownImage(
   image: string,
   places: ImagePlaces,
-  { env, cwd }: Machine,
+  { env, cwd, confinedTo }: Machine,
   depth: 'whole' | 'name',
 ): Promise<{ readonly known: KnownImage | null } | RefusedImage> {
   const given = Object.hasOwn(places.given, image) ? resolve(cwd, places.given[image]!) : null;
@@ -134,7 +134,8 @@ async function findKnownImage(
     const real = realPathOf(path);
     await imageKindAt(real);
     // The user typed a given path. A path in a spec may come from a stranger.
-    if (given === null) resolveWithin(path, { roots: listSpecRoots(places.baseDir, places.allow, env) });
+    if (given === null)
+      resolveWithin(path, { roots: listSpecRoots(places.baseDir, places.allow, { env, confinedTo }) });
     return { known: depth === 'name' ? null : await knowImage(real) };
   } catch (error) {
     if (error instanceof FileRefusal && error.leadsTo !== null)

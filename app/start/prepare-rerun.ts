@@ -60,6 +60,8 @@ export interface PreparedRerun {
   readonly continued: ContinuedPlan | null;
   /** The plan equals the plan of the earlier run, so a request need not contain it. */
   readonly isSamePlan: boolean;
+  /** The limit of a retry of a token's run, as in `Machine`: the spec is not the owner's. */
+  readonly confinedTo: string | undefined;
 }
 
 /**
@@ -70,7 +72,9 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
   const { file, from, params, limits, continue: continueRequest, hasInput } = request;
   const kind = file === null ? 'retry' : 'fork';
   const earlier = await readEarlier(await findRunHere(kind, request.earlier, context), context);
-  const read = await compileFrom(earlier, request, context);
+  // A fork has a file of this machine as its spec.
+  const confinedTo = file === null ? (earlier.confinedTo ?? context.confinedTo) : context.confinedTo;
+  const read = await compileFrom(earlier, request, { ...context, confinedTo });
   const compiled = { ...read, plan: limitPlan(read.plan, limits), written: limitPlan(read.written, limits) };
   const origin: RunOrigin = {
     runId: earlier.runId,
@@ -88,7 +92,7 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
       : await planContinuation(earlier, { plan: compiled.plan, reuse }, continueRequest, context);
   const plan = continued === null ? compiled.plan : withLimits(compiled.plan, continued.changed);
   const isSamePlan = file === null && params === null && limits.timeout === undefined && limits.deadline === undefined;
-  return { compiled, plan, origin, reuse, continued, isSamePlan };
+  return { compiled, plan, origin, reuse, continued, isSamePlan, confinedTo };
 }
 
 /** Returns the checkpoints of the run that are on this host. Admission reads them again. */

@@ -29,20 +29,20 @@ export interface AgentSkillPlaces {
   readonly allow: readonly string[];
 }
 
-type Here = Pick<Machine, 'env' | 'cwd'>;
+type Here = Pick<Machine, 'env' | 'cwd' | 'confinedTo'>;
 
 /** In the plan's order, each path once. */
 export async function findMissingAgentSkills(
   plan: Plan,
   places: AgentSkillPlaces,
-  { env, cwd }: Here,
+  here: Here,
 ): Promise<readonly MissingAgentSkill[]> {
   const stages = new Map<string, string>();
   for (const { id, work } of plan.stages)
     for (const skill of skillsOf(work))
       if (skill.kind === 'file' && !stages.has(skill.source.path)) stages.set(skill.source.path, id);
   const missing: MissingAgentSkill[] = [];
-  const roots = listSpecRoots(places.baseDir, places.allow, env);
+  const roots = listSpecRoots(places.baseDir, places.allow, here);
   for (const [path, stage] of stages) {
     const refusal = findReadRefusal(path, roots);
     if (refusal === null) continue;
@@ -50,7 +50,7 @@ export async function findMissingAgentSkills(
       missing.push({ stage, path, beside: null, elsewhere: refusal.leadsTo });
       continue;
     }
-    const beside = findFromCwd(path, places.baseDir, cwd);
+    const beside = findFromCwd(path, places.baseDir, here.cwd);
     missing.push({ stage, path, beside: beside !== null && (await isFile(beside)) ? beside : null, elsewhere: null });
   }
   return missing;
@@ -99,8 +99,8 @@ const SKILL_BYTES = 128 * 1024;
  * on another host, and a plan must not make that host read its own files.
  * @throws AppError `cli/skill-missing`, `cli/skill-refused`
  */
-export async function withAgentSkillFiles(plan: Plan, places: AgentSkillPlaces, { env }: Here): Promise<Plan> {
-  const roots = listSpecRoots(places.baseDir, places.allow, env);
+export async function withAgentSkillFiles(plan: Plan, places: AgentSkillPlaces, here: Here): Promise<Plan> {
+  const roots = listSpecRoots(places.baseDir, places.allow, here);
   const stages = plan.stages.map((stage): StagePlan => {
     const { work } = stage;
     if (work.kind !== 'agent' && work.kind !== 'skill') return stage;
@@ -172,10 +172,11 @@ export async function refuseMissingAgentSkills(
   plan: Plan,
   places: AgentSkillPlaces,
   named: ReadonlyMap<string, MountPlace>,
-  { env, cwd }: Here,
+  here: Here,
 ): Promise<void> {
+  const { env, cwd } = here;
   // With your own server, the worker may have files that are missing here. This host sends the files that it has.
-  const all = await findMissingAgentSkills(plan, places, { env, cwd });
+  const all = await findMissingAgentSkills(plan, places, here);
   const first = all.find(({ elsewhere }) => elsewhere !== null || !env.temporalConfigured);
   if (first !== undefined)
     throw new AppError(

@@ -33,6 +33,7 @@ import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { toStream, storeRunInput } from './run-input.ts';
+import { settleForToken, type TokenStarter } from './token-rules.ts';
 
 /** How long `waitUntilAdmitted` waits; a worker needs a second or two to start. */
 export const ADMISSION_MS = 10_000;
@@ -70,6 +71,8 @@ export interface StartRequest {
   readonly allowGit: readonly string[];
   /** The bytes of the first stages' input; null: they get no input. */
   readonly input: Uint8Array | null;
+  /** The token that starts it; absent: the owner of the state folder. */
+  readonly starter?: TokenStarter | null;
   /** The person may be asked for permissions that the request lacks. */
   readonly mayAsk: boolean;
 }
@@ -106,6 +109,7 @@ export async function startRun(
     allowMounts,
     allowGit,
     input,
+    starter = null,
     mayAsk,
   }: StartRequest,
   context: Machine,
@@ -122,13 +126,17 @@ export async function startRun(
     await stores.inspector.refuseSetAside(runId);
     // Another spec, as a fork has, gets no permission of the earlier one.
     const earlier = from?.origin.kind === 'retry' ? await readEarlierMark(from.origin.runId, stores) : null;
+    const token = chooseStarter(starter, earlier);
     const allow = [...new Set([...allowMounts, ...(earlier?.allow ?? [])])];
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
-    let mark: ClientMark = { baseDir };
+    let mark: ClientMark = token === null ? { baseDir } : createMark(token);
+    if (token !== null) await settleForToken(plan, token);
     if (!env.temporalConfigured) {
-      await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, env);
-      const addresses = { plan, baseDir, allow: [...allowGit, ...(earlier?.allowGit ?? [])], mayAsk };
-      mark = { baseDir, allow, allowGit: await settleAddresses(addresses, context) };
+      if (token === null) {
+        await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, env);
+        const addresses = { plan, baseDir, allow: [...allowGit, ...(earlier?.allowGit ?? [])], mayAsk };
+        mark = { baseDir, allow, allowGit: await settleAddresses(addresses, context) };
+      }
       // Mocked stages need nothing of this machine.
       if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
         await resolveHostPieces(env, { install: true, onProgress });
@@ -136,7 +144,7 @@ export async function startRun(
       loadSkills(plan, context);
     }
     await makeDisks(images, env, onProgress);
-    for (const { owner, file } of loginsTaken(hostVariables, env))
+    for (const { owner, file } of token === null ? loginsTaken(hostVariables, env) : [])
       onProgress(`agents use the login of ${owner} on this machine (${file}), without its refresh token`);
     const link = await openRunsLink(context, { start: true, onProgress });
     if (link === null)
@@ -149,7 +157,7 @@ export async function startRun(
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
     // A fork compiles the text again, and starts relative paths there.
     const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
-    if (isNamed || readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, mark);
+    if (token !== null || isNamed || readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, mark);
     const summary = summaryOf(plan, from);
     // If no worker has ever used this state folder, no worker would read the variables or delete them.
     const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
@@ -161,6 +169,7 @@ export async function startRun(
     if (error instanceof RunExistsError) throw createExistsError(error);
     if (isOwnId) await stores.records.drop(runId, INPUT_RECORD);
     if (isOwnId) await stores.records.drop(runId, SOURCE_RECORD);
+    if (isOwnId && starter !== null) await stores.marks.drop(runId, CLIENT_MARK);
     throw error;
   }
 }
@@ -178,6 +187,17 @@ export function findTakenId(error: unknown): string | null {
 /** Reads the permissions that the user gave to the origin of this run. Null: this host has no record of them. */
 async function readEarlierMark(runId: string, { marks }: Stores): Promise<Partial<ClientMark> | null> {
   return ((await marks.get(runId, CLIENT_MARK)) as Partial<ClientMark> | null | undefined) ?? null;
+}
+
+/** A retry of a token's run keeps the limits of that token, also if the owner retries it: the spec is not the owner's. */
+function chooseStarter(starter: TokenStarter | null, earlier: Partial<ClientMark> | null): TokenStarter | null {
+  const { starter: from, baseDir: folder, allowGit = [] } = earlier ?? {};
+  if (from === undefined || folder === undefined) return starter;
+  return starter === null ? { name: from.name, allowGit, folder } : { ...starter, folder };
+}
+
+function createMark({ name, allowGit, folder }: TokenStarter): ClientMark {
+  return { baseDir: folder, allowGit, starter: { kind: 'token', name } };
 }
 
 /**

@@ -77,7 +77,7 @@ export async function startSpec(
   refuseRunId(wanted);
   const allowMounts = resolveFolders(request.allowMounts, baseDir);
   const context: Machine = { ...caller, cwd: baseDir, readStdin: () => Promise.resolve(Buffer.from(spec)) };
-  const { compiled, diagnostics } = await compile(request, allowMounts, context);
+  const { compiled, diagnostics } = await compileSpec(request, allowMounts, context);
   const { plan } = compiled;
   const hostVariables = selectHostVariables(plan, new Set(), context, variables);
   const allowGit = parsePlaces(request.allowGit);
@@ -118,8 +118,12 @@ export async function startOnce(
   }
 }
 
-async function compile(
-  { params, variables, mock }: SpecRequest,
+/**
+ * Compiles the spec that `context.readStdin` returns, with `context.cwd` as its folder.
+ * @throws SpecRefusal, AppError
+ */
+export async function compileSpec(
+  { params, variables, mock, settlePlan }: Pick<SpecRequest, 'params' | 'variables' | 'mock'> & SettlePlan,
   allow: readonly string[],
   context: Machine,
 ): Promise<{ readonly compiled: CompiledRun; readonly diagnostics: readonly Diagnostic[] }> {
@@ -133,6 +137,7 @@ async function compile(
     mockAgents: false,
     allow,
     images: { given: {}, allow },
+    ...(settlePlan === undefined ? {} : { settlePlan }),
     onNotice: (notice) => {
       if (notice.kind !== 'diagnostics') return Promise.resolve();
       diagnostics = notice.diagnostics.map((each) => (each.file === STDIN_NAME ? { ...each, file: SPEC_NAME } : each));
@@ -142,8 +147,10 @@ async function compile(
   return { compiled: await compileRun('-', options, context), diagnostics };
 }
 
+type SettlePlan = Pick<Parameters<typeof compileRun>[1], 'settlePlan'>;
+
 /** @throws AppError `api/invalid-request` */
-function requireFolder(key: string, path: string): void {
+export function requireFolder(key: string, path: string): void {
   const found = isAbsolute(path) ? statSync(path, { throwIfNoEntry: false }) : undefined;
   if (found?.isDirectory() === true) return;
   const problem = !isAbsolute(path)
@@ -155,7 +162,7 @@ function requireFolder(key: string, path: string): void {
 }
 
 /** URLs cannot contain `.` and `..` as an id, and clients remove both from paths. */
-function refuseRunId(runId: string | null): void {
+export function refuseRunId(runId: string | null): void {
   if (runId === null) return;
   const problem =
     runId === LATEST

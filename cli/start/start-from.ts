@@ -25,7 +25,7 @@ export async function startFrom(
   const { json = false } = options;
   if (file === '-' && options.input === '-')
     throw createUsageError('standard input cannot be both the spec and the input');
-  const { compiled, plan, origin, reuse, continued, isSamePlan } = await prepareRerun(
+  const { compiled, plan, origin, reuse, continued, isSamePlan, confinedTo } = await prepareRerun(
     {
       earlier: text,
       file,
@@ -39,7 +39,12 @@ export async function startFrom(
     },
     context,
   );
-  const taken = await resolveRunOptions(compiled.plan, options, context, listSettled(compiled.plan, reuse));
+  const taken = await resolveRunOptions(
+    compiled.plan,
+    options,
+    { ...context, confinedTo },
+    listSettled(compiled.plan, reuse),
+  );
   if (!json) {
     const { style } = context.stderr;
     const lines = [

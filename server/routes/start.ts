@@ -1,8 +1,9 @@
 import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
-import { startSpec } from '../../app/start/start-spec.ts';
+import { startForClient } from '../../app/start/start-upload.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { StartBody, StartedSchema } from '../schemas.ts';
+import { getCaller } from '../access/caller.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 
 const START = createRoute({
@@ -19,18 +20,25 @@ const START = createRoute({
   },
 });
 
-export function addStartRoute(routes: OpenAPIHono, { machine, log }: ApiOptions): void {
+export function addStartRoute(routes: OpenAPIHono, { machine, uploads: store, log }: ApiOptions): void {
   routes.openapi(START, async (context) => {
-    const { params, variables, input = null, runId = null, mock = null, ...rest } = context.req.valid('json');
+    const body = context.req.valid('json');
+    const { spec = null, plan, baseDir = null, input = null, runId = null, mock = null } = body;
+    const { params, variables, uploads, allowMounts, allowGit } = body;
     const request = {
-      ...rest,
+      spec,
+      plan,
+      baseDir,
+      uploads: createMapping(Object.entries(uploads)),
+      allowMounts,
+      allowGit,
       params: createMapping(Object.entries(params)),
       variables: createMapping(Object.entries(variables)),
       input,
       runId,
       mock,
     };
-    const started = await startSpec(request, log, machine);
+    const started = await startForClient(request, getCaller(context), { uploads: store, onProgress: log }, machine);
     context.header('location', `/api/v1/runs/${encodeURIComponent(started.runId)}`);
     return context.json(started, 201);
   });

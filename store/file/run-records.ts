@@ -36,10 +36,11 @@ export function createFileRunRecords(stateDir: string): RunRecords {
 /** A state folder belongs to one host, so a process that has its records also has its marks. */
 export function createFileHostMarks(stateDir: string): HostMarks {
   const folders = new DurableFolders(stateDir);
-  const { put, get } = createFileRunRecords(stateDir);
+  const { put, get, drop } = createFileRunRecords(stateDir);
   return {
     put,
     get,
+    drop,
     // Two waits for the disk would be most of the time of an item with a short command.
     putOfVm: (runId, name, value) => writeRecord(stateDir, folders, runId, name, value, 'process'),
     // A power cut empties a file that was renamed before its bytes were on the disk. Anything else is damage.

@@ -22,7 +22,13 @@ export function openHttpStores(settings: ServiceSettings): Stores {
     artifacts: createHttpArtifactStore(client, namedBy),
     records: { put: refuse, create: refuse, drop: refuse, get: (runId, name) => readRecord(client, runId, name) },
     // A mark never leaves its host.
-    marks: { put: refuse, putOfVm: refuse, get: () => Promise.resolve(null), getOfVm: () => Promise.resolve(null) },
+    marks: {
+      put: refuse,
+      putOfVm: refuse,
+      drop: refuse,
+      get: () => Promise.resolve(null),
+      getOfVm: () => Promise.resolve(null),
+    },
     hostVariables: NO_VARIABLES,
     inspector: {
       findDamaged: refuse,

@@ -86,6 +86,9 @@ export function describeRunRecords(subject: StoresSubject): void {
       const { marks } = await another();
       expect(await marks.get('r', 'client')).toEqual({ baseDir: '/a' });
       expect(await marks.getOfVm('r', 'vm s/0')).toEqual({ prepared: true });
+      await marks.drop('r', 'client');
+      await marks.drop('none', 'client');
+      expect(await stores.marks.get('r', 'client')).toBeNull();
       for (const [runId, name] of [
         ['other', 'client'],
         ['r', 'vm s/1'],

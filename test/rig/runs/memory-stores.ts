@@ -332,7 +332,10 @@ function createMarks(place: MemoryPlace): HostMarks {
     const text = place.runs.get(runId)?.marks.get(name);
     return text === undefined ? null : parseRecord(runId, name, text);
   };
-  return { put, get, putOfVm: put, getOfVm: get };
+  const drop = async (runId: string, name: string): Promise<void> => {
+    place.runs.get(runId)?.marks.delete(name);
+  };
+  return { put, get, drop, putOfVm: put, getOfVm: get };
 }
 
 function createHostVariables(place: MemoryPlace): HostVariables {

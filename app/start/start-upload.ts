@@ -1,0 +1,253 @@
+/**
+ * Starts a run for a client of the service, which may be on another machine: it sends a spec or a plan, and uploads
+ * instead of folders. A token's run gets nothing of this host.
+ */
+import { mkdir } from 'node:fs/promises';
+import type { ServerLink } from '../../client/temporal/server-link.ts';
+import { createRunId } from '../../client/runs/new-id.ts';
+import { RunExistsError } from '../../client/runs/runs.ts';
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import { checkPlan } from '../../domain/language/check-plan.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import type { HeldUpload, UploadStore } from '../../store/uploads.ts';
+import { AppError } from '../app-error.ts';
+import { type Caller, requireRun } from '../access/authenticate.ts';
+import type { Machine } from '../machine.ts';
+import { movePlan, placeUploads, refuseUploads, type UploadPlaces } from '../uploads/place-uploads.ts';
+import { UNPACK_LIMITS, unpackUpload } from '../uploads/unpack-upload.ts';
+import { acceptPlan, type CompiledRun } from './compile-run.ts';
+import { selectHostVariables } from './host-variables.ts';
+import { parsePlaces } from './plan-addresses.ts';
+import { resolveFolders } from './plan-mounts.ts';
+import { createExistsError, startRun, waitUntilAdmitted } from './start-run.ts';
+import {
+  compileSpec,
+  refuseRunId,
+  requireFolder,
+  type SpecRequest,
+  type StartedSpec,
+  startOnce,
+  startSpec,
+} from './start-spec.ts';
+import { refuseForToken, type TokenStarter } from './token-rules.ts';
+
+export interface ClientRequest extends Omit<SpecRequest, 'spec' | 'baseDir'> {
+  /** YAML or JSON; null: `plan` is given. */
+  readonly spec: string | null;
+  /** The wire form of a plan, not checked yet; undefined: `spec` is given. */
+  readonly plan: unknown;
+  /** As in `SpecRequest`; null: the folder of the uploads. */
+  readonly baseDir: string | null;
+  /** The hashes of tars, by the paths of folders as the spec or the plan names them. */
+  readonly uploads: Readonly<Record<string, string>>;
+}
+
+export interface ClientTools {
+  readonly uploads: UploadStore;
+  readonly onProgress: (line: string) => void;
+}
+
+/**
+ * Starts a run. If the start fails, nothing of it is left.
+ * @throws SpecRefusal, AppError, CodedError `host/disk-full`
+ */
+export async function startForClient(
+  request: ClientRequest,
+  caller: Caller,
+  tools: ClientTools,
+  machine: Machine,
+): Promise<StartedSpec> {
+  const { spec, baseDir, runId, uploads } = request;
+  if (caller.kind === 'token') refuseOwnersKeys(request);
+  refuseRunId(runId);
+  if ((spec === null) === (request.plan === undefined)) throw createRequestError('a start has either `spec` or `plan`');
+  if (spec === null && Object.keys(request.params).length > 0)
+    throw createRequestError('`params`: a plan has its parameters already');
+  if (runId !== null) requireRun(caller, runId);
+  if (caller.kind === 'owner' && spec !== null && Object.keys(uploads).length === 0) {
+    if (baseDir === null) throw createRequestError('`baseDir`: it is required without `uploads`');
+    return await startSpec({ ...request, spec, baseDir }, tools.onProgress, machine);
+  }
+  if (baseDir !== null) requireFolder('baseDir', baseDir);
+  for (const folder of request.allowMounts) requireFolder('allowMounts', folder);
+  refuseUploads(uploads);
+  const plan = spec === null ? parsePlan(request.plan) : null;
+  const held = await holdAll(uploads, tools.uploads);
+  try {
+    return await startHeld({ request, plan, caller, held }, tools, machine);
+  } finally {
+    for (const each of held.values()) await each.close();
+  }
+}
+
+interface HeldStart {
+  readonly request: ClientRequest;
+  /** Null: the request has a spec. */
+  readonly plan: Plan | null;
+  readonly caller: Caller;
+  /** The uploads by their hashes. */
+  readonly held: ReadonlyMap<string, HeldUpload>;
+}
+
+async function startHeld(start: HeldStart, tools: ClientTools, machine: Machine): Promise<StartedSpec> {
+  const { request, plan, caller } = start;
+  let diagnostics: readonly Diagnostic[] = [];
+  const startAs = async (runId: string): Promise<ServerLink> => {
+    requireRun(caller, runId);
+    const { index } = await machine.stores();
+    if (await index.has(runId)) throw createExistsError(new RunExistsError(runId));
+    const folder = await tools.uploads.makeFolder(runId);
+    try {
+      const started = await startIn(folder, runId, start, { tools, machine });
+      diagnostics = started.diagnostics;
+      return started.link;
+    } catch (error) {
+      await tools.uploads.dropFolder(folder);
+      throw error;
+    }
+  };
+  const name = plan?.name ?? findName(request.spec ?? '');
+  const makeId = (): string => createRunId(name, machine.now());
+  const { runId: wanted } = request;
+  const { runId, link } =
+    wanted === null ? await startOnce(makeId, startAs) : { runId: wanted, link: await startAs(wanted) };
+  await waitUntilAdmitted(runId, link, machine);
+  return { runId, diagnostics };
+}
+
+async function startIn(
+  folder: string,
+  runId: string,
+  { request, plan, caller, held }: HeldStart,
+  { tools, machine }: { readonly tools: ClientTools; readonly machine: Machine },
+): Promise<{ readonly link: ServerLink; readonly diagnostics: readonly Diagnostic[] }> {
+  const places = placeUploads(request.uploads, folder, request.baseDir);
+  await unpackAll(places, held, tools.uploads);
+  const { baseDir } = places;
+  const starter: TokenStarter | null =
+    caller.kind === 'owner' ? null : { name: caller.token.name, allowGit: caller.token.allowGit, folder };
+  const context: Machine = {
+    ...machine,
+    cwd: baseDir,
+    readStdin: () => Promise.resolve(Buffer.from(request.spec ?? '')),
+    ...(starter === null ? {} : { confinedTo: folder }),
+  };
+  // The owner's run may also use the uploads.
+  const allowMounts = starter === null ? [...resolveFolders(request.allowMounts, baseDir), folder] : [];
+  const settlePlan = (written: Plan): Plan => {
+    const moved = movePlan(written, places);
+    if (starter !== null) refuseForToken(moved, starter);
+    return moved;
+  };
+  const { compiled, diagnostics } = await acceptRequest({ ...request, settlePlan }, plan, allowMounts, context);
+  const link = await startRun(
+    {
+      ...compiled,
+      from: null,
+      runId,
+      hostVariables: selectHostVariables(compiled.plan, new Set(), context, request.variables),
+      allowMounts,
+      allowGit: parsePlaces(request.allowGit),
+      input: request.input === null ? null : Buffer.from(request.input),
+      starter,
+      mayAsk: false,
+    },
+    context,
+    tools.onProgress,
+  );
+  return { link, diagnostics };
+}
+
+interface Accepted {
+  readonly compiled: Omit<CompiledRun, 'source'> & { readonly source: CompiledRun['source'] | null };
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+async function acceptRequest(
+  request: ClientRequest & { readonly settlePlan: (plan: Plan) => Plan },
+  plan: Plan | null,
+  allow: readonly string[],
+  context: Machine,
+): Promise<Accepted> {
+  if (plan === null) return await compileSpec(request, allow, context);
+  const { mock, settlePlan } = request;
+  const options = {
+    mock: () => mock,
+    mockAgents: false,
+    images: { given: {}, allow },
+    settlePlan,
+    onNotice: () => Promise.resolve(),
+  };
+  return { compiled: { ...(await acceptPlan(plan, context.cwd, options, context)), source: null }, diagnostics: [] };
+}
+
+/** Opens each upload before the first is unpacked: none of them is deleted in the meantime. */
+async function holdAll(
+  uploads: Readonly<Record<string, string>>,
+  store: UploadStore,
+): Promise<ReadonlyMap<string, HeldUpload>> {
+  const held = new Map<string, HeldUpload>();
+  const missing: string[] = [];
+  try {
+    for (const sha256 of new Set(Object.values(uploads))) {
+      const found = await store.hold(sha256);
+      if (found === null) missing.push(sha256);
+      else held.set(sha256, found);
+    }
+    if (missing.length > 0) throw new AppError('usage', 'api/no-blob', `there is no upload ${missing.join(', ')}`);
+    return held;
+  } catch (error) {
+    for (const each of held.values()) await each.close();
+    throw error;
+  }
+}
+
+async function unpackAll(
+  { uploads }: UploadPlaces,
+  held: ReadonlyMap<string, HeldUpload>,
+  store: UploadStore,
+): Promise<void> {
+  for (const { key, sha256, target } of uploads) {
+    await mkdir(target, { recursive: true, mode: 0o700 });
+    await unpackUpload(held.get(sha256)!.bytes(), {
+      folder: target,
+      key,
+      limits: UNPACK_LIMITS,
+      requireRoom: () => store.requireRoom(),
+    });
+  }
+}
+
+/** Keys of the request that name folders and logins of this host. @throws AppError `admit/mount-refused` */
+function refuseOwnersKeys({ baseDir, allowMounts, allowGit }: ClientRequest): void {
+  const key =
+    baseDir !== null ? 'baseDir' : allowMounts.length > 0 ? 'allowMounts' : allowGit.length > 0 ? 'allowGit' : null;
+  if (key === null) return;
+  throw new AppError(
+    'usage',
+    'admit/mount-refused',
+    `\`${key}\` names what belongs to the owner of the host, and a token starts the run`,
+    key === 'allowGit'
+      ? 'Create a token that allows the repository: voidbox token create NAME --scope run --allow-git HOST/PATH'
+      : 'Upload the folders that the spec names, and name them in `uploads`.',
+  );
+}
+
+/** @throws AppError `api/invalid-request` */
+function parsePlan(value: unknown): Plan {
+  const checked = checkPlan(value);
+  if ('plan' in checked) return checked.plan;
+  throw createRequestError(`\`plan\`: ${checked.problems.join('; ')}`);
+}
+
+/**
+ * Finds the name in the text of a spec, for an id that is needed before the spec can be compiled. An unusual text has
+ * no name here, and its id begins with `run`.
+ */
+export function findName(spec: string): string {
+  return /^(?:name|\s*"name"|\{\s*"name")\s*:\s*["']?([A-Za-z0-9._-]+)/m.exec(spec)?.[1] ?? 'run';
+}
+
+function createRequestError(message: string): AppError {
+  return new AppError('usage', 'api/invalid-request', message);
+}

@@ -1,0 +1,114 @@
+/** Decides where the uploads of a start are unpacked, and what a plan names instead of the paths of another machine. */
+import { join } from 'node:path';
+import { contains, findOverlappingPairs, resolveFrom } from '../../domain/language/text/paths.ts';
+import type { AgentSkill, MountSource, Plan, ScopePlan, StagePlan } from '../../domain/plan/plan.ts';
+import { shorten } from '../../domain/units/quote.ts';
+import { AppError } from '../app-error.ts';
+
+/** The most uploads of a start: each is open until it is unpacked. */
+export const MOST_UPLOADS = 64;
+
+/** Where uploads are whose paths lead out of the folder of the spec. */
+const OUTSIDE = '.outside';
+
+export interface PlacedUpload {
+  /** As the request names it. */
+  readonly key: string;
+  readonly sha256: string;
+  /** The path that the spec or the plan names, absolute. */
+  readonly named: string;
+  /** The absolute path of the folder into which the upload is unpacked. */
+  readonly target: string;
+}
+
+export interface UploadPlaces {
+  /** The folder where relative paths of the spec start, absolute. */
+  readonly baseDir: string;
+  readonly uploads: readonly PlacedUpload[];
+}
+
+/**
+ * An upload below the folder of the spec is unpacked where the spec finds it. Any other is unpacked beside it.
+ * @param uploads  hashes by the paths of the request
+ * @param folder  the empty folder of the start
+ * @param baseDir  the folder of the spec on this machine; null: the folder of the start
+ * @throws AppError `api/invalid-request`
+ */
+export function placeUploads(
+  uploads: Readonly<Record<string, string>>,
+  folder: string,
+  baseDir: string | null,
+): UploadPlaces {
+  const specDir = baseDir ?? folder;
+  const placed = Object.entries(uploads).map(([key, sha256], index) => {
+    const named = key === '' || key.includes('\0') ? null : resolveFrom(specDir, key);
+    if (named === null) throw createRefusal(`\`${shorten(key)}\` is not a path`);
+    const isBelow = baseDir === null && contains(folder, named) && !contains(join(folder, OUTSIDE), named);
+    return { key, sha256, named, target: isBelow ? named : join(folder, OUTSIDE, String(index)) };
+  });
+  const [overlap] = findOverlappingPairs(placed.map(({ named }) => named));
+  if (overlap !== undefined) {
+    const [one, other] = overlap.map((index) => `\`${shorten(placed[index]!.key)}\``);
+    throw createRefusal(`${one} and ${other} overlap`);
+  }
+  return { baseDir: specDir, uploads: placed };
+}
+
+/** @throws AppError `api/invalid-request` */
+export function refuseUploads(uploads: Readonly<Record<string, string>>): void {
+  if (Object.keys(uploads).length > MOST_UPLOADS) throw createRefusal(`it has more than ${MOST_UPLOADS} entries`);
+}
+
+function createRefusal(why: string): AppError {
+  return new AppError('usage', 'api/invalid-request', `\`uploads\`: ${why}`);
+}
+
+/** Returns the plan with the unpacked folders instead of the paths that the uploads replace, as paths of this host. */
+export function movePlan(plan: Plan, places: UploadPlaces): Plan {
+  return {
+    ...plan,
+    scopes: plan.scopes.map((scope) => moveScope(scope, places)),
+    stages: plan.stages.map((stage) => moveStage(stage, places)),
+  };
+}
+
+function moveScope(scope: ScopePlan, places: UploadPlaces): ScopePlan {
+  const { sandbox } = scope;
+  const { needs, mounts } = sandbox;
+  const image = needs?.image;
+  return {
+    ...scope,
+    sandbox: {
+      ...sandbox,
+      mounts: mounts.map((mount) => ({ ...mount, source: moveSource(mount.source, places) })),
+      ...(image === undefined || !image.startsWith('/') ? {} : { needs: { ...needs, image: movePath(image, places) } }),
+    },
+  };
+}
+
+function moveStage(stage: StagePlan, places: UploadPlaces): StagePlan {
+  const { work, workspace } = stage;
+  return {
+    ...stage,
+    ...(workspace?.from.kind === 'folder'
+      ? { workspace: { ...workspace, from: { ...workspace.from, source: moveSource(workspace.from.source, places) } } }
+      : {}),
+    ...(work.kind === 'agent' || work.kind === 'skill'
+      ? { work: { ...work, skills: work.skills.map((skill) => moveSkill(skill, places)) } }
+      : {}),
+  };
+}
+
+function moveSkill(skill: AgentSkill, places: UploadPlaces): AgentSkill {
+  return skill.kind === 'file' ? { ...skill, source: moveSource(skill.source, places) } : skill;
+}
+
+function moveSource({ kind, path }: MountSource, places: UploadPlaces): MountSource {
+  return { kind: 'host', path: movePath(kind === 'host' ? path : join(places.baseDir, path), places) };
+}
+
+function movePath(path: string, { baseDir, uploads }: UploadPlaces): string {
+  const full = resolveFrom(baseDir, path) ?? path;
+  const upload = uploads.find(({ named }) => contains(named, full));
+  return upload === undefined ? path : join(upload.target, full.slice(upload.named.length));
+}
