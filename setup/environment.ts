@@ -65,6 +65,11 @@ export interface Environment {
   readonly skillTurnLimitMs: number | null;
   /** Packages that the user adds to the dev image: `dev-packages` in the folder of Voidbox's configuration. */
   readonly devPackagesFile: string;
+  /**
+   * `DATABASE_URL`, or `DATABASE_URL_FILE`: your own PostgreSQL server for tokens and the audit log; null: the embedded
+   * one. The file is not read yet.
+   */
+  readonly database: DatabasePlace | null;
   /** `VOIDBOX_BIN`: the `voidbox` that a skill's own command line uses for durable sessions; null: it looks for one. */
   readonly voidboxBin: string | null;
   readonly path: string;
@@ -79,6 +84,10 @@ export interface Environment {
   /** Names of variables whose bytes are not UTF-8, so that their values in `variables` are wrong. */
   readonly undecodable: readonly string[];
 }
+
+export type DatabasePlace =
+  | { readonly kind: 'url'; readonly url: string }
+  | { readonly kind: 'file'; readonly path: string };
 
 const PIECE_VARIABLES: Readonly<Record<string, string>> = {
   'temporal-cli': 'VOIDBOX_TEMPORAL_CLI',
@@ -145,6 +154,7 @@ export function readEnvironment(
     secretsFile: read('VOIDBOX_SECRETS_FILE') === null ? null : resolve(read('VOIDBOX_SECRETS_FILE')!),
     skillTurnLimitMs: milliseconds('VOIDBOX_SKILL_TURN_LIMIT_MS', read('VOIDBOX_SKILL_TURN_LIMIT_MS')),
     devPackagesFile: join(read('XDG_CONFIG_HOME') ?? join(home, '.config'), 'voidbox', 'dev-packages'),
+    database: readDatabasePlace(read('DATABASE_URL'), read('DATABASE_URL_FILE')),
     voidboxBin: read('VOIDBOX_BIN'),
     path: read('PATH') ?? '/usr/bin:/bin',
     noColor: read('NO_COLOR') !== null || variables['TERM'] === 'dumb',
@@ -271,6 +281,12 @@ function readMebibytes(name: string, text: string, least: number): number {
 /** The folder of snapshots of booted guests, also if they are off. */
 export function snapshotFolder({ cacheDir }: Pick<Environment, 'cacheDir'>): string {
   return join(cacheDir, 'snapshots');
+}
+
+/** If both are set, the file is used: a program that sets `DATABASE_URL` for its own database does not know the other. */
+function readDatabasePlace(url: string | null, file: string | null): DatabasePlace | null {
+  if (file !== null) return { kind: 'file', path: resolve(file) };
+  return url === null ? null : { kind: 'url', url };
 }
 
 function durability(value: string | null): Durability | null {

@@ -76,10 +76,10 @@ describe('packages that commands load', () => {
     'skill run --help',
     'skill build --help',
     'skill build none.ts --out x',
-  ])('%s loads nothing of Temporal', async (typed) => {
+  ])('%s loads nothing of Temporal or PostgreSQL', async (typed) => {
     const packages = await packagesOf(...typed.split(' '));
     expect(packages).toContain('load-cached');
-    expect([...packages].filter((name) => name.startsWith('@temporalio/'))).toEqual([]);
+    expect([...packages].filter((name) => /^@temporalio\/|^pg\b/.test(name))).toEqual([]);
   });
 
   test.each([

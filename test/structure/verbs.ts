@@ -21,7 +21,7 @@ const VERBS = wordsOf(`
   retrieve retry return reuse revoke rotate run sanitize save scan schedule seal search see seed select send separate
   serve set settle share shorten show shutdown sign skip sleep snapshot sort spawn spend split spread start stat
   statfs stop strip subtract succeed suggest summarise supervise survey swap sweep sync take terminate throw toggle
-  track translate trash trim truncate try undo unescape unfence unlock unpack unref unwrap update upload use validate
+  touch track translate trash trim truncate try undo unescape unfence unlock unpack unref unwrap update upload use validate
   verify visit wait wake walk warm warn watch withdraw withhold wrap write yield
 `);
 

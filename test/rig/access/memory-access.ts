@@ -52,5 +52,5 @@ function hideHash({ hash: _hash, ...row }: FoundToken): TokenRow {
 }
 
 function compareNames(one: TokenRow, other: TokenRow): number {
-  return one.name < other.name ? -1 : 1;
+  return Buffer.compare(Buffer.from(one.name), Buffer.from(other.name));
 }

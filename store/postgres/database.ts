@@ -1,0 +1,165 @@
+/** A pool of connections to one database. Its errors have the codes of `AccessStore`. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
+import { cutText } from '../../domain/units/cut-text.ts';
+
+export interface AccessTarget {
+  /** `url`: your own server. `socket`: the folder of the socket of the embedded one; a path that a socket can have. */
+  readonly kind: 'url' | 'socket';
+  readonly place: string;
+}
+
+const RETRY_PAUSE_MS = 100;
+const POOL_SIZE = 10;
+const CONNECT_LIMIT_MS = 5_000;
+const STATEMENT_LIMIT_MS = 10_000;
+/** A server that is suspended does not keep to its own limit. */
+const ANSWER_LIMIT_MS = 15_000;
+const IDLE_LIMIT_MS = 60_000;
+/** The server had no room. */
+const DISK_FULL = '53100';
+/** The server ends, or the connection did. Such a query may succeed when it is sent again. */
+const LOST = /^(?:08|57P0)/;
+
+export interface DatabaseOptions {
+  readonly target: AccessTarget;
+  /** Waits until the server is up again. @throws CodedError if it knows why the server is not */
+  readonly recover: () => Promise<void>;
+  /** A query is sent again for so long while its connections are lost, and at least once. */
+  readonly retryForMs: number;
+  /** The limit of one query. */
+  readonly statementLimitMs?: number;
+}
+
+export interface Database {
+  /**
+   * Sends one query.
+   * @param mayRepeat  whether the query may be sent again after its connection was lost
+   * @throws CodedError `api/access-unavailable`, `host/disk-full`
+   */
+  send(text: string, values: readonly unknown[], mayRepeat: boolean): Promise<readonly pg.QueryResultRow[]>;
+  close(): Promise<void>;
+}
+
+export function openDatabase({ target, recover, retryForMs, statementLimitMs }: DatabaseOptions): Database {
+  const pool = new pg.Pool({
+    ...readClientConfig(target),
+    ...(statementLimitMs === undefined ? {} : { statement_timeout: statementLimitMs }),
+    max: POOL_SIZE,
+    idleTimeoutMillis: IDLE_LIMIT_MS,
+    allowExitOnIdle: true,
+  });
+  // A lost connection emits an error, idle or in use, which would end the process. A query gets the error too.
+  pool.on('error', () => undefined);
+  pool.on('connect', (client) => void client.on('error', () => undefined));
+
+  const tryOnce = async (text: string, values: readonly unknown[]): Promise<Attempt> => {
+    let client: pg.PoolClient;
+    try {
+      client = await pool.connect();
+    } catch (error) {
+      return { error, wasSent: false };
+    }
+    try {
+      const { rows } = await client.query<pg.QueryResultRow>(text, [...values]);
+      client.release();
+      return { rows };
+    } catch (error) {
+      // After an error the connection may be useless.
+      client.release(true);
+      return { error, wasSent: true };
+    }
+  };
+
+  return {
+    async send(text, values, mayRepeat) {
+      const until = Date.now() + retryForMs;
+      for (let tries = 1; ; tries += 1) {
+        const attempt = await tryOnce(text, values);
+        if ('rows' in attempt) return attempt.rows;
+        const { error, wasSent } = attempt;
+        if (!isLost(error) || (tries > 1 && Date.now() > until)) throw toCodedError(error);
+        await recover();
+        if (wasSent && !mayRepeat) throw toCodedError(error);
+        if (tries > 1) await sleep(RETRY_PAUSE_MS);
+      }
+    },
+    close: () => pool.end(),
+  };
+}
+
+type Attempt = { readonly rows: readonly pg.QueryResultRow[] } | { readonly error: unknown; readonly wasSent: boolean };
+
+/** @throws CodedError for an address of another form, without the address, which may have a password */
+export function readClientConfig({ kind, place }: AccessTarget): pg.ClientConfig {
+  const limits: pg.ClientConfig = {
+    application_name: 'voidbox',
+    connectionTimeoutMillis: CONNECT_LIMIT_MS,
+    statement_timeout: STATEMENT_LIMIT_MS,
+    query_timeout: ANSWER_LIMIT_MS,
+    keepAlive: true,
+  };
+  // Options are named, because the package reads absent ones from variables of the environment.
+  if (kind === 'socket')
+    return {
+      ...limits,
+      host: place,
+      port: 5432,
+      user: 'voidbox',
+      database: 'postgres',
+      ssl: false,
+      options: '-c search_path=pg_catalog',
+    };
+  if (!/^postgres(?:ql)?:\/\//.test(place))
+    throw createUnavailableError('the address of the database does not begin with postgres:// or postgresql://');
+  try {
+    // The package parses the address when a client is made.
+    new pg.Client({ ...limits, connectionString: place });
+  } catch (error) {
+    throw createUnavailableError(
+      `the address of the database cannot be read: ${hidePlace((error as Error).message, place)}`,
+    );
+  }
+  return { ...limits, connectionString: place };
+}
+
+function hidePlace(message: string, place: string): string {
+  return message.replaceAll(place, '…');
+}
+
+/** Opens a connection of its own, which the caller ends. @throws CodedError */
+export async function connectClient(target: AccessTarget, limitMs: number): Promise<pg.Client> {
+  const client = new pg.Client({ ...readClientConfig(target), statement_timeout: limitMs, query_timeout: limitMs });
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    return client;
+  } catch (error) {
+    throw toCodedError(error);
+  }
+}
+
+function isLost(error: unknown): boolean {
+  const code = (error as { readonly code?: unknown }).code;
+  // An error of the server has five characters; others are errors of the socket, or of the package.
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^E[A-Z]{4}$/.test(code) ? LOST.test(code) : true;
+}
+
+export function toCodedError(error: unknown): CodedError {
+  if (isCodedError(error)) return error;
+  const { code, message, errors } = error as Error & { readonly code?: unknown; readonly errors?: readonly Error[] };
+  // Node tries several addresses of a host, and its error has no message of its own.
+  const text = cutText(message || errors?.map((one) => one.message).join('; ') || String(code));
+  if (code === DISK_FULL || /No space left on device/.test(text))
+    return new CodedError('host/disk-full', `the disk of the database of tokens is full: ${text}`, { cause: error });
+  return createUnavailableError(text, error);
+}
+
+export function createUnavailableError(message: string, cause?: unknown): CodedError {
+  return new CodedError(
+    'api/access-unavailable',
+    `the database of tokens and of the audit log: ${message}`,
+    cause === undefined ? {} : { cause },
+  );
+}

@@ -1,0 +1,83 @@
+/** A PostgreSQL server for tests of what uses one. Each test makes a database of its own. */
+import { closeSync, constants, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import type { DatabaseState } from '../../../client/embedded/control.ts';
+import { readEnvironment } from '../../../setup/environment.ts';
+import { resolveDatabasePieces, resolveStackPieces } from '../../../setup/resolve.ts';
+import type { AccessTarget } from '../../../store/open-access.ts';
+import { createEmbeddedPostgres } from '../../../workers/embedded/postgres/embedded-postgres.ts';
+
+const START_LIMIT_MS = 60_000;
+const LOOK_MS = 20;
+
+export interface TestPostgres {
+  state(): DatabaseState | null;
+  awaitUp(): Promise<void>;
+  /** Makes an empty database, and returns its address. */
+  createDatabase(): Promise<AccessTarget>;
+  /** Sends statements to a database as a superuser. */
+  run(target: AccessTarget, ...statements: readonly string[]): Promise<readonly Record<string, unknown>[]>;
+  /** The process that `kill` would end. */
+  pid(): number;
+  stop(): Promise<void>;
+}
+
+/** @param stateDir  absent: a new folder, which is removed at the end */
+export async function startTestPostgres(stateDir?: string): Promise<TestPostgres> {
+  const env = readEnvironment();
+  const pieces = await resolveDatabasePieces(env, { install: true });
+  const { keeper } = await resolveStackPieces(env, { install: true });
+  const dir = stateDir ?? mkdtempSync(join(tmpdir(), 'voidbox-test-postgres-'));
+  const server = createEmbeddedPostgres({
+    stateDir: dir,
+    keeper,
+    pieces: () => Promise.resolve(pieces),
+    isGone: () => false,
+    onLine: () => undefined,
+    onProblem: () => undefined,
+  });
+  server.start();
+  const awaitUp = async (): Promise<void> => {
+    const until = Date.now() + START_LIMIT_MS;
+    while (server.state()?.phase !== 'up') {
+      if (Date.now() > until) throw new Error(`PostgreSQL is not up: ${JSON.stringify(server.state())}`);
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    }
+  };
+  await awaitUp();
+  const folder = openSync(server.state()!.socketDir, constants.O_RDONLY | constants.O_DIRECTORY);
+  const addressOf = (database: string, user = 'voidbox'): AccessTarget => ({
+    kind: 'url',
+    place: `postgres://${user}@${encodeURIComponent(`/proc/self/fd/${folder}`)}/${database}`,
+  });
+  let databases = 0;
+  const run: TestPostgres['run'] = async (target, ...statements) => {
+    const client = new pg.Client({ connectionString: target.place });
+    await client.connect();
+    try {
+      let rows: readonly Record<string, unknown>[] = [];
+      for (const statement of statements) rows = (await client.query<Record<string, unknown>>(statement)).rows;
+      return rows;
+    } finally {
+      await client.end();
+    }
+  };
+  return {
+    state: () => server.state(),
+    awaitUp,
+    async createDatabase() {
+      const name = `test_${(databases += 1)}`;
+      await run(addressOf('postgres'), `CREATE DATABASE ${name}`);
+      return addressOf(name);
+    },
+    run,
+    pid: () => Number(readFileSync(join(dir, 'postgres', 'data', 'postmaster.pid'), 'utf8').split('\n')[0]),
+    async stop() {
+      await server.stop();
+      closeSync(folder);
+      if (stateDir === undefined) rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
