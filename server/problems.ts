@@ -69,6 +69,7 @@ const OTHER_STATUS: ReadonlyMap<string, number> = new Map([
   ['cli/image-refused', 403],
   ['cli/git-refused', 403],
   ['cli/mount-git', 403],
+  ['cli/answer-refused', 409],
   ['cli/command-run', 409],
   ['cli/run-elsewhere', 409],
   ['cli/run-pruned', 410],

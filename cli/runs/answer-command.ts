@@ -24,8 +24,8 @@ export function defineAnswerCommand(
         .option('--by <name>', 'the name of the person who answers (default: your user name)');
     },
     async execute(args, { field, ...options }, context) {
-      const { answerRun } = await import('./answer-run.ts');
-      return await answerRun(decision, args, { ...options, fields: field ?? {} }, context);
+      const { answerOnCommandLine } = await import('./answer-run.ts');
+      return await answerOnCommandLine(decision, args, { ...options, fields: field ?? {} }, context);
     },
   });
 }

@@ -27,6 +27,7 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['POST /api/v1/runs/:runId/cancel', 'run'],
   ['GET /api/v1/blobs/:sha256', 'run'],
   ['PUT /api/v1/blobs/:sha256', 'run'],
+  ['POST /api/v1/runs/:runId/answer', 'approve'],
   ['GET /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens/:name/revoke', 'admin'],

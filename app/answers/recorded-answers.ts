@@ -12,9 +12,9 @@ import { answerIn } from '../../store/stage-projection.ts';
 import type { AnswerReceipt, AnswerRequest } from '../../workflows/run/answer-request.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { readRepairedViews } from './repair-runs.ts';
+import { readRepairedViews } from '../runs/repair-runs.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { readWhatIsThere } from './run-lookup.ts';
+import { readWhatIsThere } from '../runs/run-lookup.ts';
 import { quote } from '../../domain/units/quote.ts';
 
 export type GivenAnswer = Omit<AnswerRequest, 'stage'>;

@@ -6,7 +6,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { openStores } from '../../store/open-stores.ts';
 import type { Machine } from '../machine.ts';
-import { answerThatStands } from './answers.ts';
+import { answerThatStands } from './recorded-answers.ts';
 import { typeCommand } from '../../test/rig/runs/typed-command.ts';
 
 // The first command that is typed loads the command line.
