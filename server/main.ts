@@ -4,8 +4,7 @@
  */
 import { Socket } from 'node:net';
 import { parseArgs } from 'node:util';
-import { CodedError } from '../domain/errors/coded-error.ts';
-import type { AccessStore } from '../store/access.ts';
+import { keepAccess } from '../app/access/keep-access.ts';
 import { API_READY, type ApiNews, parseApiOrder } from '../client/embedded/api-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
@@ -41,13 +40,23 @@ const reportClosed = (listener: 'unix' | 'tcp'): void => {
   closed[listener] += 1;
   send({ closed: closed.unix + closed.tcp, closedTcp: closed.tcp });
 };
-const openAccess = (): Promise<AccessStore> =>
-  Promise.reject(new CodedError('api/access-unavailable', 'this build has no database of tokens'));
+const access = keepAccess(async () => {
+  // Requests of the owner need no tokens, so most processes of the API load none of it.
+  const { openAccessStore } = await import('../app/access/open-access-store.ts');
+  return await openAccessStore(env, { install: true, onProgress: log, warn: log });
+});
 const uploads = openUploads(env);
 const sweep = (): void => void uploads.sweep().catch((error: Error) => log(`uploads: ${error.message}`));
 sweep();
 setInterval(sweep, SWEEP_EVERY_MS).unref();
-const api = createApi({ machine, uploads, access: openAccess, version: readVersion(), limits: API_LIMITS, log });
+const api = createApi({
+  machine,
+  uploads,
+  access: () => access.open(),
+  version: readVersion(),
+  limits: API_LIMITS,
+  log,
+});
 const connections = serveConnections({
   fetch: (request, bindings) => api.fetch(request, bindings),
   limits: API_LIMITS,
@@ -71,7 +80,7 @@ async function stop(): Promise<void> {
   if (isStopping) return;
   isStopping = true;
   connections.close();
-  await stores.close();
+  await Promise.all([stores.close(), access.close()]);
   process.exit(0);
 }
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void stop());

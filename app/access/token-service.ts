@@ -2,6 +2,7 @@
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import { ServiceClient } from '../../http/service-client.ts';
 import type { Environment } from '../../setup/environment.ts';
+import { resolveDatabasePieces } from '../../setup/resolve.ts';
 import { openApiSocket } from '../../client/embedded/api-socket.ts';
 import { ensureStack } from '../../client/embedded/stack.ts';
 import { createEnvironmentError, createUsageError } from '../app-error.ts';
@@ -37,6 +38,8 @@ async function openOwnApi(
       'tokens belong to the embedded stack, but TEMPORAL_* names your own Temporal server',
       `Unset ${env.temporalVariables.join(', ')}.`,
     );
+  // The API gets the piece too, but without a line of progress.
+  if (env.database === null) await resolveDatabasePieces(env, { install: true, onProgress });
   await ensureStack(env, { onProgress });
   const socket = openApiSocket(env.stateDir);
   if (socket === null)
