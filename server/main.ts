@@ -4,7 +4,7 @@
  */
 import { Socket } from 'node:net';
 import { parseArgs } from 'node:util';
-import { keepAccess } from '../app/access/keep-access.ts';
+import { createAccessOpener } from '../app/access/access-opener.ts';
 import { API_READY, type ApiNews, parseApiOrder } from '../client/embedded/api-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
@@ -40,7 +40,7 @@ const reportClosed = (listener: 'unix' | 'tcp'): void => {
   closed[listener] += 1;
   send({ closed: closed.unix + closed.tcp, closedTcp: closed.tcp });
 };
-const access = keepAccess(async () => {
+const access = createAccessOpener(async () => {
   // Requests of the owner need no tokens, so most processes of the API load none of it.
   const { openAccessStore } = await import('../app/access/open-access-store.ts');
   return await openAccessStore(env, { install: true, onProgress: log, warn: log });

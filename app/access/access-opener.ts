@@ -4,13 +4,16 @@ import type { AccessStore } from '../../store/access.ts';
 /** A store that cannot be opened is not tried for each request: a try may fetch a piece of set-up. */
 const RETRY_AFTER_MS = 5_000;
 
-export interface KeptAccess {
+export interface AccessOpener {
   /** Opens the store at the first call, and some seconds after a failure again. */
   open(): Promise<AccessStore>;
   close(): Promise<void>;
 }
 
-export function keepAccess(openStore: () => Promise<AccessStore>, nowMs: () => number = Date.now): KeptAccess {
+export function createAccessOpener(
+  openStore: () => Promise<AccessStore>,
+  nowMs: () => number = Date.now,
+): AccessOpener {
   let kept: Promise<AccessStore> | null = null;
   let failedAtMs: number | null = null;
   return {

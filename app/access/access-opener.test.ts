@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import type { AccessStore } from '../../store/access.ts';
 import { createMemoryAccess } from '../../test/rig/access/memory-access.ts';
-import { keepAccess } from './keep-access.ts';
+import { createAccessOpener } from './access-opener.ts';
 
 test('all requests share one store, which is opened when the first of them needs it', async () => {
   let opened = 0;
-  const access = keepAccess(() => Promise.resolve(((opened += 1), createMemoryAccess())));
+  const access = createAccessOpener(() => Promise.resolve(((opened += 1), createMemoryAccess())));
   expect(opened).toBe(0);
   const [one, two] = await Promise.all([access.open(), access.open()]);
   expect(one).toBe(two);
@@ -15,7 +15,7 @@ test('all requests share one store, which is opened when the first of them needs
 test('a failure is the answer for five seconds, and then the store is opened again', async () => {
   let nowMs = 1_000;
   let tries = 0;
-  const access = keepAccess(
+  const access = createAccessOpener(
     () => ((tries += 1) === 1 ? Promise.reject(new Error('no room')) : Promise.resolve(createMemoryAccess())),
     () => nowMs,
   );
@@ -31,12 +31,12 @@ test('a failure is the answer for five seconds, and then the store is opened aga
 test('a store is closed if it was opened', async () => {
   let closed = 0;
   const store: AccessStore = { ...createMemoryAccess(), close: () => Promise.resolve(void (closed += 1)) };
-  await keepAccess(() => Promise.resolve(store)).close();
+  await createAccessOpener(() => Promise.resolve(store)).close();
   expect(closed).toBe(0);
-  const failed = keepAccess(() => Promise.reject(new Error('no room')));
+  const failed = createAccessOpener(() => Promise.reject(new Error('no room')));
   await expect(failed.open()).rejects.toThrow('no room');
   await failed.close();
-  const access = keepAccess(() => Promise.resolve(store));
+  const access = createAccessOpener(() => Promise.resolve(store));
   await access.open();
   await access.close();
   expect(closed).toBe(1);
