@@ -513,3 +513,36 @@ test.each<[string, unknown, number | undefined]>([
     expect((bodies[0] as { readonly startedAtMs?: number }).startedAtMs).toBe(kept);
   },
 );
+
+describe('a run of a token', () => {
+  const sandboxOf = (change: Partial<Plan['scopes'][number]['sandbox']>): Plan => ({
+    ...PLAN,
+    scopes: PLAN.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, ...change } })),
+  });
+  const mount = (path: string, mode: 'ro' | 'rw'): Plan =>
+    sandboxOf({ mounts: [{ source: { kind: 'host', path }, guestPath: '/data', mode }] });
+  const services = [{ name: 'db', host: '127.0.0.1', port: 5432 }];
+
+  beforeEach(() => {
+    const starter = { kind: 'token', name: 'ci', baseDir: stateDir, allowGit: [] } as const;
+    deps = {
+      ...deps,
+      starters: { starterOf: () => Promise.resolve(starter) },
+      mountPolicy: { allowedRoots: ['/etc'], allowedGit: ['example.com/app'] },
+      servicePolicy: 'any',
+    };
+  });
+
+  test('is admitted with a folder of its uploads', async () => {
+    await admitted({ plan: toWire(mount(stateDir, 'ro')) });
+    expect(((await deps.records.get(RUN, 'admission')) as AdmissionRecord).mounts).toEqual({ [stateDir]: stateDir });
+  });
+
+  test.each([
+    ['a folder that the worker allows', () => mount('/etc', 'ro'), 'admit/mount-refused'],
+    ['a writable upload', () => mount(stateDir, 'rw'), 'admit/mount-refused'],
+    ['a service of the host', () => sandboxOf({ egress: { allow: [], deny: [], services } }), 'admit/service-refused'],
+  ])('is refused with %s', async (_what, make, code) => {
+    await expect(admitted({ plan: toWire(make()) })).rejects.toMatchObject({ type: code });
+  });
+});

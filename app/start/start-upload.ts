@@ -2,7 +2,8 @@
  * Starts a run for a client of the service, which may be on another machine: it sends a spec or a plan, and uploads
  * instead of folders. A token's run gets nothing of this host.
  */
-import { mkdir } from 'node:fs/promises';
+import { chmod, mkdir } from 'node:fs/promises';
+import { join, relative } from 'node:path';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { createRunId } from '../../client/runs/new-id.ts';
 import { RunExistsError } from '../../client/runs/runs.ts';
@@ -14,7 +15,7 @@ import { AppError } from '../app-error.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { movePlan, placeUploads, refuseUploads, type UploadPlaces } from '../uploads/place-uploads.ts';
-import { UNPACK_LIMITS, unpackUpload } from '../uploads/unpack-upload.ts';
+import { FOLDER_MODE, UNPACK_LIMITS, unpackUpload } from '../uploads/unpack-upload.ts';
 import { acceptPlan, type CompiledRun } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
@@ -122,7 +123,7 @@ async function startIn(
   { tools, machine }: { readonly tools: ClientTools; readonly machine: Machine },
 ): Promise<{ readonly link: ServerLink; readonly diagnostics: readonly Diagnostic[] }> {
   const places = placeUploads(request.uploads, folder, request.baseDir);
-  await unpackAll(places, held, tools.uploads);
+  await unpackAll(folder, places, held, tools.uploads);
   const { baseDir } = places;
   const starter: TokenStarter | null =
     caller.kind === 'owner' ? null : { name: caller.token.name, allowGit: caller.token.allowGit, folder };
@@ -203,18 +204,31 @@ async function holdAll(
 }
 
 async function unpackAll(
+  folder: string,
   { uploads }: UploadPlaces,
   held: ReadonlyMap<string, HeldUpload>,
   store: UploadStore,
 ): Promise<void> {
   for (const { key, sha256, target } of uploads) {
-    await mkdir(target, { recursive: true, mode: 0o700 });
+    await makeFolders(folder, target);
     await unpackUpload(held.get(sha256)!.bytes(), {
       folder: target,
       key,
       limits: UNPACK_LIMITS,
       requireRoom: () => store.requireRoom(),
     });
+  }
+}
+
+/** Makes the folder of an upload, and the folders above it. */
+async function makeFolders(folder: string, target: string): Promise<void> {
+  let at = folder;
+  for (const name of relative(folder, target)
+    .split('/')
+    .filter((part) => part !== '')) {
+    at = join(at, name);
+    await mkdir(at, { recursive: true });
+    await chmod(at, FOLDER_MODE);
   }
 }
 

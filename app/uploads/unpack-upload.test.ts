@@ -72,6 +72,7 @@ test('files, folders, links that stay inside and hard links are unpacked, with t
   expect(lstatSync(join(folder, 'same')).ino).toBe(lstatSync(join(folder, 'a/b/c')).ino);
   expect(lstatSync(join(folder, 'a/tool')).mode & 0o7777).toBe(0o755);
   expect(lstatSync(join(folder, 'z')).mode & 0o7777).toBe(0o600);
+  expect(['a', 'a/b'].map((path) => lstatSync(join(folder, path)).mode & 0o7777)).toEqual([0o755, 0o755]);
 });
 
 test('a name that is not UTF-8 stays as it is', async () => {

@@ -23,6 +23,9 @@ const ROOM_BYTES = 16 * 1024 * 1024;
 const FOLDER_FLAGS = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const NEW_FILE_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 
+/** A guest reads the folders as another user. The folder of the run keeps other users of this machine out. */
+export const FOLDER_MODE = 0o755;
+
 export interface UnpackRequest {
   /** The absolute path of the folder. It exists, and only this user can change it. */
   readonly folder: string;
@@ -123,10 +126,12 @@ class Unpacking {
       if (known === 'file' || known === 'link') throw this.#refuse(entry, `\`${sanitize(folder)}\` is not a folder`);
       if (known === undefined) {
         if (folder !== entry) this.#count(entry);
-        await this.#make(folder, () => mkdir(at, { mode: 0o755 }));
+        await this.#make(folder, () => mkdir(at));
         this.#made.set(folder, 'implied');
       }
-      this.#open.push({ path: folder, handle: await open(at, FOLDER_FLAGS) });
+      const handle = await open(at, FOLDER_FLAGS);
+      this.#open.push({ path: folder, handle });
+      if (known === undefined) await handle.chmod(FOLDER_MODE);
     }
     return this.#open.at(-1)!.handle;
   }
@@ -149,6 +154,8 @@ class Unpacking {
         }
         await file.writeFile(part);
       }
+      // The umask of this process has no meaning in a guest.
+      await file.chmod(mode);
       await file.utimes(entry.modifiedS, entry.modifiedS);
     } finally {
       await file.close();

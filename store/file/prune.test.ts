@@ -356,4 +356,17 @@ describe('uploads', () => {
     await prune(dir, options({ olderThanMs: 0 }));
     expect(existsSync(findRunUploads(dir, 'done'))).toBe(false);
   });
+
+  test('stay as long as a retry of their run uses them', async () => {
+    await finishedRun('done', HOUR_MS);
+    await finishedRun('other', HOUR_MS);
+    const folder = join(findRunUploads(dir, 'done'), 'f');
+    await mkdir(folder, { recursive: true });
+    await stores.events.append('retry', [noticeEvent('a')]);
+    await stores.marks.put('retry', 'client', { baseDir: folder });
+    expect((await prune(dir, options({ olderThanMs: 0 }))).runs).toEqual(['other']);
+    expect(existsSync(folder)).toBe(true);
+    await stores.events.append('retry', [{ ...finishedEvent(), atMs: nowMs - HOUR_MS }]);
+    expect((await prune(dir, options({ olderThanMs: 0 }))).runs.toSorted()).toEqual(['done', 'retry']);
+  });
 });

@@ -198,7 +198,9 @@ test('each start has a folder of its own, and a dropped folder leaves nothing of
   const [one, other] = [await uploads.makeFolder('r/1'), await uploads.makeFolder('r/1')];
   expect(one).not.toBe(other);
   expect(one.startsWith(join(dir, 'runs'))).toBe(true);
-  expect(statSync(one).mode & 0o777).toBe(0o700);
+  expect([one, join(one, '..'), join(one, '../..')].map((path) => statSync(path).mode & 0o777)).toEqual([
+    0o755, 0o700, 0o700,
+  ]);
   writeFileSync(join(one, 'file'), '');
   await uploads.dropFolder(one);
   expect(existsSync(other)).toBe(true);

@@ -1,6 +1,6 @@
 /** Uploads by their hash, in read-only files below a state folder, and the folders of runs with unpacked uploads. */
 import { createHash, randomBytes } from 'node:crypto';
-import { lstat, mkdir, open, readdir, rename, rm, rmdir, utimes, type FileHandle } from 'node:fs/promises';
+import { chmod, lstat, mkdir, open, readdir, rename, rm, rmdir, utimes, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -136,7 +136,9 @@ class FileUploads implements UploadStore {
     const parent = findRunUploads(this.#options.stateDir, runId);
     await makePrivateDir(parent);
     const folder = join(parent, randomBytes(8).toString('hex'));
-    await mkdir(folder, { mode: 0o700 });
+    // A guest reads it as another user; the folder above keeps other users of this machine out.
+    await mkdir(folder);
+    await chmod(folder, 0o755);
     return folder;
   }
 
