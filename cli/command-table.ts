@@ -7,6 +7,11 @@ export interface CommandEntry {
   readonly summary: string;
   /** The first sentence of its own help, if the summary is too short without the list around it. */
   readonly about?: string;
+  /**
+   * It works with the runs of another machine, or with files only. Absent: it is for the machine of the runs, and is
+   * refused if `VOIDBOX_SERVER` names another one.
+   */
+  readonly isForAnyMachine?: true;
   readonly load: () => Promise<{ readonly command: CommandModule }>;
 }
 
@@ -32,30 +37,35 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         name: 'init',
         usage: 'init [file]',
         summary: 'write a first spec that runs, or an example',
+        isForAnyMachine: true,
         load: () => import('./commands/start/init.ts'),
       },
       {
         name: 'validate',
         usage: 'validate FILE',
         summary: 'check a spec and show every mistake in it',
+        isForAnyMachine: true,
         load: () => import('./commands/start/validate.ts'),
       },
       {
         name: 'inspect',
         usage: 'inspect FILE|RUN',
         summary: 'draw a plan: its stages, their dependencies and VMs',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/inspect.ts'),
       },
       {
         name: 'explain',
         usage: 'explain TOPIC',
         summary: 'explain an error code and its remedy, or print a guide',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/explain.ts'),
       },
       {
         name: 'schema',
         usage: 'schema',
         summary: 'print the JSON Schema of specs',
+        isForAnyMachine: true,
         load: () => import('./commands/start/schema.ts'),
       },
       {
@@ -63,6 +73,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         usage: 'run FILE',
         summary: 'run a spec, follow it, print its result',
         about: 'Run a spec in micro-VMs, show its progress, and print its result on standard output.',
+        isForAnyMachine: true,
         load: () => import('./commands/start/run.ts'),
       },
     ],
@@ -74,12 +85,14 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         name: 'runs',
         usage: 'runs',
         summary: 'list runs, latest first',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/runs.ts'),
       },
       {
         name: 'status',
         usage: 'status RUN',
         summary: 'show the stages of a run',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/status.ts'),
       },
       {
@@ -87,18 +100,21 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         usage: 'logs RUN',
         summary: 'print the output of stages; -f follows',
         about: 'Print the output of the stages of a run, and when each stage started and ended.',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/logs.ts'),
       },
       {
         name: 'result',
         usage: 'result RUN',
         summary: 'print the result of a run',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/result.ts'),
       },
       {
         name: 'artifacts',
         usage: 'artifacts RUN [get NAME]',
         summary: 'list the outputs of a run, or fetch one',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/artifacts.ts'),
       },
       {
@@ -142,12 +158,14 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         usage: 'diff RUN RUN',
         summary: 'show the differences between two runs',
         about: 'Show the differences between two runs: spec, params, input, states of stages and their outputs.',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/diff.ts'),
       },
       {
         name: 'cancel',
         usage: 'cancel RUN',
         summary: 'stop a run and its VMs',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/cancel.ts'),
       },
       {
@@ -193,12 +211,14 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             name: 'run',
             usage: 'skill run ENTRY [args…]',
             summary: "run a step machine's command line from its source",
+            isForAnyMachine: true,
             load: () => import('./commands/skills/skill-run.ts'),
           },
           {
             name: 'build',
             usage: 'skill build ENTRY',
             summary: 'build a skill folder for agentskills.io',
+            isForAnyMachine: true,
             load: () => import('./commands/skills/skill-build.ts'),
           },
           {
@@ -206,6 +226,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             usage: 'skill check ENTRY',
             summary: 'check the step machine that the entry defines',
             about: 'Check that a step machine loads and that its steps fit together.',
+            isForAnyMachine: true,
             load: () => import('./commands/skills/skill-check.ts'),
           },
           {
@@ -213,6 +234,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             usage: 'skill lint ENTRY…',
             summary: 'check the source, and show each mistake with its place',
             about: 'Check step machines and their sources, and show each mistake with its place.',
+            isForAnyMachine: true,
             load: () => import('./commands/skills/skill-lint.ts'),
           },
           {
@@ -220,6 +242,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             usage: 'skill graph ENTRY',
             summary: 'draw its steps as text or as a Mermaid flowchart',
             about: 'Draw the steps of a step machine as text or as a Mermaid flowchart.',
+            isForAnyMachine: true,
             load: () => import('./commands/skills/skill-graph.ts'),
           },
         ],
@@ -378,6 +401,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         name: 'version',
         usage: 'version',
         summary: 'print the version',
+        isForAnyMachine: true,
         load: () => import('./commands/host/version.ts'),
       },
     ],

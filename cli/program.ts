@@ -1,4 +1,5 @@
 import { COMMANDS, type CommandEntry, type CommandFamily } from './command-table.ts';
+import type { ServiceSettings } from '../domain/access/service-settings.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderHelp } from './help.ts';
@@ -102,7 +103,8 @@ async function runCommand(
     const separator = module.hasSeparator === true ? typed.indexOf('--') : -1;
     if (separator >= 0) typed.splice(separator, 0, '--');
     command.action(async () => {
-      if (module.takesAnyStateFormat !== true) await requireOurState(context);
+      if (context.env.service !== null) await requireAnyMachine(entry, family, context.env.service);
+      else if (module.takesAnyStateFormat !== true) await requireOurState(context);
       exitCode = await module.execute(command.args, command.opts(), context);
     });
   }
@@ -118,6 +120,23 @@ async function runCommand(
     await context.stdout.write(help);
   }
   return exitCode;
+}
+
+/** @throws AppError for a command that needs the machine of the runs, if the runs are on another machine */
+async function requireAnyMachine(
+  entry: CommandEntry,
+  family: CommandFamily | undefined,
+  { name }: ServiceSettings,
+): Promise<void> {
+  if (entry.isForAnyMachine === true) return;
+  const { AppError } = await import('../app/app-error.ts');
+  const command = family === undefined ? entry.name : `${family.name} ${entry.name}`;
+  throw new AppError(
+    'usage',
+    'cli/not-remote',
+    `\`voidbox ${command}\` is for the machine of the runs, but VOIDBOX_SERVER names ${name}`,
+    'Use it on that machine, or unset VOIDBOX_SERVER for the runs of this one.',
+  );
 }
 
 /** Loaded here and not above: help reads no folder. @throws CodedError `host/state-format` */

@@ -23,6 +23,15 @@ export type RequestBody =
   | { readonly json: unknown }
   | { readonly bytes: AsyncIterable<Uint8Array>; readonly sizeBytes: number };
 
+const clients = new WeakMap<ServiceSettings, ServiceClient>();
+
+/** Returns the same client for the same settings: stores and changes share its connections. */
+export function connectService(settings: ServiceSettings): ServiceClient {
+  const client = clients.get(settings) ?? new ServiceClient(settings);
+  clients.set(settings, client);
+  return client;
+}
+
 /** The service sends a comment each 15 s, also if nothing happens. */
 const SILENCE_MS = 45_000;
 const ANSWER_MS = 30_000;

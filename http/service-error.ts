@@ -11,23 +11,27 @@ export interface ServiceErrorFacts {
   readonly fault: ServiceFault;
   readonly code: AnyErrorCode;
   readonly remedy: string | null;
+  /** The HTTP status; absent: there was no answer. */
+  readonly status?: number;
   /** Diagnostics of a spec, as the service sent them. */
   readonly diagnostics?: unknown;
 }
 
 /** The service refused a request, or gave an answer that is not of Voidbox. */
-export class ServiceError extends Error implements ServiceErrorFacts {
+export class ServiceError extends Error {
   readonly fault: ServiceFault;
   readonly code: AnyErrorCode;
   readonly remedy: string | null;
+  readonly status: number | null;
   readonly diagnostics: unknown;
 
-  constructor(message: string, { fault, code, remedy, diagnostics }: ServiceErrorFacts) {
+  constructor(message: string, { fault, code, remedy, status, diagnostics }: ServiceErrorFacts) {
     super(message);
     this.name = 'ServiceError';
     this.fault = fault;
     this.code = code;
     this.remedy = remedy;
+    this.status = status ?? null;
     this.diagnostics = diagnostics;
   }
 }
@@ -65,6 +69,7 @@ export function readProblem(name: string, status: number, mediaType: string, tex
     return new ServiceError(`${name} answers with the status ${status}, and not as Voidbox does`, {
       fault: 'environment',
       code: 'cli/no-service',
+      status,
       remedy: 'Check VOIDBOX_SERVER, and a proxy in front of the service.',
     });
   return toError(problem, status);
@@ -78,6 +83,7 @@ export function toError({ code, detail, remedy, fault, diagnostics }: ServicePro
     fault: fault ?? readFault(status),
     code: toErrorCode(code),
     remedy: status === 401 ? REMEDY_OF_401 : remedy,
+    status,
     diagnostics,
   });
 }

@@ -17,6 +17,8 @@ export interface Problem {
   readonly code: AnyErrorCode;
   readonly detail: string;
   readonly remedy: string | null;
+  /** The side on which it is repaired, which decides the exit code of a command line. */
+  readonly fault: Fault;
   /** The mistakes and warnings of a spec, with their places. */
   readonly diagnostics?: readonly Diagnostic[];
 }
@@ -84,7 +86,8 @@ export function createRequestError(code: ApiCode, message: string): AppError {
 
 /** Makes the problem of an API code, for answers that no route gives. */
 export function createProblem(code: ApiCode, detail: string, status: number = API_STATUS[code]): Problem {
-  return { status, title: describeStatus(status), code, detail, remedy: remedyOf(code) };
+  const fault = status < 500 ? 'usage' : status === 500 ? 'failed' : 'environment';
+  return { status, title: describeStatus(status), code, detail, remedy: remedyOf(code), fault };
 }
 
 /** @returns null for a bug */
@@ -104,6 +107,7 @@ export async function toProblem(error: unknown): Promise<Problem | null> {
     // A message may quote a part of the request.
     detail: cutText(message),
     remedy: remedy ?? (apiStatus === undefined ? null : remedyOf(code)),
+    fault,
     ...(error instanceof SpecRefusal ? { diagnostics: error.diagnostics } : {}),
   };
 }

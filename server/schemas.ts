@@ -217,6 +217,9 @@ export const ProblemSchema = z
     code: z.string(),
     detail: z.string(),
     remedy: z.string().nullable(),
+    fault: z.enum(['usage', 'environment', 'failed']).openapi({
+      description: 'Repaired in the request, in the machine or its server, or in the run.',
+    }),
     diagnostics: z.array(DiagnosticSchema).readonly().optional(),
   })
   .openapi('Problem');

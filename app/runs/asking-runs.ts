@@ -1,7 +1,7 @@
 /** Asks your own server which runs of other hosts wait for an answer, for the list of runs. */
 import type { AskingRuns } from '../../client/runs/asking-runs.ts';
 import type { Machine } from '../machine.ts';
-import { askRunningServer } from './repair-runs.ts';
+import { askRunningServer } from './ask-server.ts';
 
 /** Runs of hosts that do not answer cost 2 s for each 8 of them. */
 const MOST_MS = 20_000;

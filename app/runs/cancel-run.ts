@@ -1,11 +1,10 @@
 /** Asks a run to stop, and waits for its end. */
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
-import { createEnvironmentError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { openRunsLink } from '../server-link.ts';
 import { waitForEnd, type WaitOptions } from './await-end.ts';
 import { refuseCommandRun } from './command-run.ts';
+import { openRunControl } from '../control/open-run-control.ts';
 import { readRepairedViews } from './repair-runs.ts';
 import { isElsewhere, type RunElsewhere } from './run-elsewhere.ts';
 
@@ -57,18 +56,10 @@ export async function cancelFoundRun(
     refuseCommandRun(runId, admission, 'cancel');
     last = admission?.plan?.stages.flatMap((stage) => (stage.finally === true ? [stage.id] : [])) ?? [];
   }
-  const { cancelRun, cancelRunOrRest, describeRun } = await import('../../client/runs/runs.ts');
-  // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.
-  const link = await openRunsLink(context, { start: true, onProgress });
-  if (link === null) throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
-  const wasRunning = await link.briefly((client) => (keepsFinally ? cancelRun : cancelRunOrRest)(client, runId));
-  if (before?.damage !== undefined && before.damage !== null) {
-    // The events of a damaged run may lack the end, but the server knows it.
-    const { state } = await link.briefly((client) => describeRun(client, runId));
-    return conclude(wasRunning ? 'cancelling' : state, wasRunning);
-  }
-  if (isElsewhere(found)) return conclude('cancelling', true);
-  return conclude(await readStateInTime(runId, { waitMs, signal }, context), true, last);
+  const control = await openRunControl(context);
+  const asked = await control.cancel({ found, before: before ?? null, keepsFinally, onProgress });
+  const state = asked.state ?? (await readStateInTime(runId, { waitMs, signal }, context));
+  return conclude(state, asked.wasRunning, isElsewhere(found) ? [] : last);
 }
 
 async function readStateInTime(runId: string, options: WaitOptions, context: Machine): Promise<string> {

@@ -99,11 +99,11 @@ export async function findRunHere(
 }
 
 async function askTemporal(runId: string, context: Machine): Promise<RunElsewhere | null> {
+  const link = await openRunsLink(context, { start: false });
+  if (link === null) return null;
   const { describeRun } = await import('../../client/runs/runs.ts');
   const { readHostOfRun } = await import('../../client/runs/run-host.ts');
   const { describeMissingWorker } = await import('./missing-worker.ts');
-  const link = await openRunsLink(context, { start: false });
-  if (link === null) return null;
   const { state } = await link.briefly((client) => describeRun(client, runId));
   if (state === 'missing') return null;
   const host = await link.briefly((client) => readHostOfRun(client, runId));

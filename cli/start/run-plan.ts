@@ -1,13 +1,12 @@
-import { startRun, type StartRequest, waitUntilAdmitted } from '../../app/start/start-run.ts';
+import type { StartRequest } from '../../app/start/start-run.ts';
 import { describeLowDisk } from '../render/host/disk.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import type { RunView } from '../../store/run-view.ts';
-import { cancelRun } from '../../client/runs/runs.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
-import { followWherever } from '../../app/runs/follow.ts';
-import { describeMissingWorker } from '../../app/runs/missing-worker.ts';
+import { openRunControl } from '../../app/control/open-run-control.ts';
+import type { ConnectedRun } from '../../app/control/run-control.ts';
 import { resultText } from '../../app/runs/result-text.ts';
 import { printResult } from '../runs/print-result.ts';
 import { toContinuedJson } from '../render/runs/continued.ts';
@@ -18,7 +17,6 @@ import { quoteRunId } from '../../domain/run/run-id.ts';
 import { formatRunId, renderCommand } from '../../app/runs/run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { hasEndedAsService } from '../../app/runs/service-end.ts';
-import { type ServerLink } from '../../client/temporal/server-link.ts';
 
 export interface RunPlanOptions extends Omit<StartRequest, 'mayAsk'> {
   /** Start it and do not follow it. */
@@ -32,18 +30,19 @@ export interface RunPlanOptions extends Omit<StartRequest, 'mayAsk'> {
 export async function runPlan(options: RunPlanOptions, context: CliContext): Promise<ExitCode> {
   const display = createRunDisplay(context.stderr, context.advise);
   try {
-    const link = await startRun({ ...options, mayAsk: !options.json }, context, (line) => display.note(line));
-    if (!options.detach) return await follow(options, link, display, context);
-    await leave(options, link, context);
-    await waitUntilAdmitted(options.runId, link, context);
+    const control = await openRunControl(context);
+    const run = await control.start({ ...options, mayAsk: !options.json }, (line) => display.note(line));
+    if (!options.detach) return await follow(options, run, display, context);
+    await leave(options, run, context);
+    await run.waitUntilAdmitted();
     return EXIT.success;
   } finally {
     await display.close();
   }
 }
 
-async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, context: CliContext): Promise<void> {
-  const url = link.runUrl(runId);
+async function leave({ runId, json, from }: RunPlanOptions, run: ConnectedRun, context: CliContext): Promise<void> {
+  const { url } = run;
   if (json) {
     await context.stdout.write(
       `${JSON.stringify({ runId, uiUrl: url, ...(from === null ? {} : { ...toOriginJson(from), ...toContinuedJson(from.continued) }) })}\n`,
@@ -54,17 +53,17 @@ async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, co
   await context.stderr.write(
     `${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${quoteRunId(runId)}`)}\n`,
   );
-  const missing = await describeMissingWorker(link, Date.now());
+  const missing = await run.explainWait();
   if (missing !== null) await context.stderr.write(context.advise(`${missing}\n`));
 }
 
 async function follow(
   { runId, json, events = false }: RunPlanOptions,
-  link: ServerLink,
+  run: ConnectedRun,
   display: RunDisplay,
   context: CliContext,
 ): Promise<ExitCode> {
-  const url = link.runUrl(runId);
+  const { url } = run;
   display.note(`run ${formatRunId(runId)}${url === null ? '' : ` · ${url}`}`);
   display.note(context.advise(`follow it elsewhere: voidbox logs -f ${quoteRunId(runId)}`));
   const detach = new AbortController();
@@ -74,14 +73,10 @@ async function follow(
     if (interrupts > 1) return detach.abort();
     display.note('cancelling the run; Ctrl-C again does not wait for its end');
     display.onCtrlC('again does not wait');
-    void cancelWhilePossible(runId, link, display, detach.signal);
+    void cancelWhilePossible(run, display, detach.signal);
   });
   try {
-    const view = await followWherever({
-      runId,
-      stores: await context.stores(),
-      stateDir: context.env.stateDir,
-      link,
+    const view = await run.follow({
       signal: detach.signal,
       onEvent: async (event, now) => {
         if (events) await context.stdout.write(`${JSON.stringify(event)}\n`);
@@ -92,8 +87,6 @@ async function follow(
       onLowDisk: (disk) => display.note(`retrying: ${describeLowDisk(disk, context.env.stateDir)}`),
     });
     await display.close();
-    // The run's worker removes the variables, unless it is on another host.
-    if (view.outcome !== null && view.seq === 0) await (await context.stores()).hostVariables.drop(runId);
     if (view.outcome === null) {
       await context.stderr.write(
         context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${quoteRunId(runId)}\n`),
@@ -107,16 +100,10 @@ async function follow(
 }
 
 /** Cancels a run. If the stack dies at that moment, following restarts it, and the cancel waits for that. */
-async function cancelWhilePossible(
-  runId: string,
-  link: ServerLink,
-  display: RunDisplay,
-  signal: AbortSignal,
-): Promise<void> {
+async function cancelWhilePossible(run: ConnectedRun, display: RunDisplay, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     try {
-      await link.briefly((client) => cancelRun(client, runId));
-      return;
+      return await run.cancel();
     } catch (error) {
       display.note(`cannot cancel yet: ${(error as Error).message}`);
       await sleep(1_000);

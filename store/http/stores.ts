@@ -2,7 +2,7 @@
 import type { HostVariables } from '../../activities/ports/host-variables.ts';
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { ServiceClient } from '../../http/service-client.ts';
+import { connectService, type ServiceClient } from '../../http/service-client.ts';
 import { isUnknownRun, ServiceError } from '../../http/service-error.ts';
 import type { Stores } from '../stores.ts';
 import { createHttpArtifactStore } from './artifact-store.ts';
@@ -13,7 +13,7 @@ import { createHttpRunReader } from './run-reader.ts';
 const READ_RECORDS: ReadonlySet<string> = new Set(['admission', 'plan', 'source']);
 
 export function openHttpStores(settings: ServiceSettings): Stores {
-  const client = new ServiceClient(settings);
+  const client = connectService(settings);
   const namedBy = new Map<string, string>();
   return {
     events: { append: refuse, find: refuse, outputCursor: refuse },

@@ -119,20 +119,14 @@ async function checkStage(name: string, { runId, stages: own }: RunView, context
  * it.
  */
 async function follow(runId: string, signal: AbortSignal, writer: LogWriter, context: CliContext): Promise<ExitCode> {
-  const { openServerLink } = await import('../../../client/temporal/server-link.ts');
-  const { followRun } = await import('../../../app/runs/follow.ts');
+  const { openRunControl } = await import('../../../app/control/open-run-control.ts');
   const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
-  const link = await openServerLink(context, { start: true, onProgress: note });
-  if (link === null) throw new Error('the embedded stack was not started');
-  await followRun({
-    runId,
-    stores: await context.stores(),
-    link,
-    isHere: true,
-    stateDir: context.env.stateDir,
+  const run = await (await openRunControl(context)).connect(runId, note);
+  await run.follow({
     signal,
     onEvent: (event) => writer.write(event),
     onTrouble: (message) => note(`retrying: ${message}`),
+    onNotice: note,
     onLowDisk: (disk) => note(`retrying: ${describeLowDisk(disk, context.env.stateDir)}`),
   });
   return EXIT.success;

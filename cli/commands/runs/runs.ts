@@ -1,6 +1,5 @@
 import { Option } from 'commander';
 import type { RunPosition } from '../../../activities/ports/run-index.ts';
-import { readDiskRoom } from '../../../store/disk-room.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import type { AskingRuns } from '../../../client/runs/asking-runs.ts';
@@ -119,12 +118,12 @@ async function renderDelayLines(
   const isRunning = views.some(({ state }) => state === 'running');
   const standstill = isRunning ? await explainStalledRuns(context) : null;
   const unknown = isKnown || !asksForAdmissions(options) ? null : await explainUnknownAdmissions(context);
-  const disk = readDiskRoom(stateDir);
+  const disk = (await context.stores()).local?.readRoom() ?? null;
   const blocks = [
     standstill === null ? [] : [style.yellow(standstill)],
     // The stack is named once.
     unknown === null || standstill !== null ? [] : [style.dim(unknown)],
-    disk.isLow && isRunning
+    disk !== null && disk.isLow && isRunning
       ? [style.yellow(describeRoom(disk, stateDir)), `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`]
       : [],
   ];

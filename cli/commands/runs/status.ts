@@ -23,9 +23,10 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const [view] = await readRepairedViews([found], context);
     if (view === undefined) throw new AppError('usage', 'cli/usage', `there is no run \`${shorten(text)}\``);
     const { stateDir } = context.env;
-    // A run that has ended waits for nothing.
+    const { local } = await context.stores();
+    // A run that has ended waits for nothing, and one of another machine not for the disk of this one.
     const disk =
-      view.outcome === null
+      view.outcome === null && local !== null
         ? await (await import('../../../client/vms/disk-state.ts')).readDiskState(stateDir, view.runId)
         : null;
     const facts = await readStageFacts(view.runId, context);
@@ -38,7 +39,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         width: context.stdout.width(),
         nowMs: context.now().getTime(),
         advise: context.advise,
-        folder: (await context.stores()).local?.folderOf(view.runId) ?? null,
+        folder: local?.folderOf(view.runId) ?? null,
         facts,
       });
       const standstill = view.state === 'running' ? await explainStalledRuns(context) : null;

@@ -1,0 +1,79 @@
+/** Changes of runs of this machine: by its own stack, or by your own Temporal server. */
+import type { ServerLink } from '../../client/temporal/server-link.ts';
+import { createEnvironmentError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { openRunsLink } from '../server-link.ts';
+import type { CancelRequest, ConnectedRun, Follower, RunControl } from './run-control.ts';
+import { isElsewhere } from '../runs/run-elsewhere.ts';
+
+export function createLocalControl(context: Machine): RunControl {
+  return {
+    async start(request, onProgress) {
+      const { startRun } = await import('../start/start-run.ts');
+      const link = await startRun(request, context, onProgress);
+      const follow = async (follower: Follower): ReturnType<ConnectedRun['follow']> => {
+        const { followWherever } = await import('../runs/follow.ts');
+        const stores = await context.stores();
+        const { runId } = request;
+        const view = await followWherever({ ...follower, runId, stores, stateDir: context.env.stateDir, link });
+        // The run's worker removes the variables, unless it is on another host.
+        if (view.outcome !== null && view.seq === 0) await stores.hostVariables.drop(runId);
+        return view;
+      };
+      return connectRun(request.runId, link, follow, context);
+    },
+    async connect(runId, onProgress) {
+      const link = await openLink(context, onProgress);
+      const follow = async (follower: Follower): ReturnType<ConnectedRun['follow']> => {
+        const { followRun } = await import('../runs/follow.ts');
+        const stores = await context.stores();
+        const { stateDir } = context.env;
+        return await followRun({ ...follower, runId, stores, stateDir, link, isHere: true });
+      };
+      return connectRun(runId, link, follow, context);
+    },
+    cancel: (request) => cancel(request, context),
+  };
+}
+
+function connectRun(runId: string, link: ServerLink, follow: ConnectedRun['follow'], context: Machine): ConnectedRun {
+  return {
+    url: link.runUrl(runId),
+    follow,
+    async cancel() {
+      const { cancelRun } = await import('../../client/runs/runs.ts');
+      await link.briefly((client) => cancelRun(client, runId));
+    },
+    async waitUntilAdmitted() {
+      const { waitUntilAdmitted } = await import('../start/start-run.ts');
+      await waitUntilAdmitted(runId, link, context);
+    },
+    async explainWait() {
+      const { describeMissingWorker } = await import('../runs/missing-worker.ts');
+      return await describeMissingWorker(link, Date.now());
+    },
+  };
+}
+
+async function openLink(context: Machine, onProgress: (line: string) => void): Promise<ServerLink> {
+  const link = await openRunsLink(context, { start: true, onProgress });
+  if (link !== null) return link;
+  throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
+}
+
+async function cancel(
+  { found, before, keepsFinally, onProgress }: CancelRequest,
+  context: Machine,
+): ReturnType<RunControl['cancel']> {
+  const runId = isElsewhere(found) ? found.runId : found;
+  const { cancelRun, cancelRunOrRest, describeRun } = await import('../../client/runs/runs.ts');
+  // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.
+  const link = await openLink(context, onProgress);
+  const wasRunning = await link.briefly((client) => (keepsFinally ? cancelRun : cancelRunOrRest)(client, runId));
+  if (before !== null && before.damage !== null) {
+    // The events of a damaged run may lack the end, but the server knows it.
+    const { state } = await link.briefly((client) => describeRun(client, runId));
+    return { state: wasRunning ? 'cancelling' : state, wasRunning };
+  }
+  return { state: isElsewhere(found) ? 'cancelling' : null, wasRunning: true };
+}

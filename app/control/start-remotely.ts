@@ -1,0 +1,160 @@
+/** Starts a run on another machine: sends the plan, the folders that it mounts, and the variables that it names. */
+import { realpath } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { contains } from '../../domain/language/text/paths.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { toWire } from '../../domain/plan/wire.ts';
+import { skillOf } from '../../domain/plan/work.ts';
+import { formatBytes } from '../../domain/units/bytes.ts';
+import type { ServiceClient } from '../../http/service-client.ts';
+import { ConnectionError, ServiceError } from '../../http/service-error.ts';
+import { AppError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { renderCommand } from '../runs/run-id.ts';
+import { loginsTaken } from '../start/agent-logins.ts';
+import { settleMounts } from '../start/plan-mounts.ts';
+import type { StartRequest } from '../start/start-run.ts';
+import { measureFolder, generateTar } from './pack-folder.ts';
+
+/** The service may first fetch what its machine lacks for the run. */
+const START_MS = 15 * 60_000;
+/** The pauses in which a run may appear whose start got no answer. */
+const LOOKS_MS = [0, 1_000, 2_000, 4_000];
+/** A folder that changes is packed again. */
+const TRIES = 3;
+
+interface Tools {
+  readonly client: ServiceClient;
+  readonly context: Machine;
+  readonly onProgress: (line: string) => void;
+}
+
+/** @throws AppError, ServiceError; the service keeps nothing of the run then */
+export async function startRemotely(request: StartRequest, tools: Tools): Promise<void> {
+  const { plan, written, mock, mockAgents, runId, hostVariables, allowGit, input } = request;
+  const { client, context, onProgress } = tools;
+  refuseUnsent(request);
+  const { baseDir, allowMounts: allow, places } = request;
+  // As on this machine: a spec of a stranger sends only the folder of the spec.
+  await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, context.env);
+  const { index } = await context.stores();
+  if (await index.has(runId))
+    throw new AppError('usage', 'cli/usage', `run ${runId} already exists: choose another --run-id`);
+  const body = {
+    plan: toWire(written),
+    uploads: await sendFolders(listMounts(plan), tools),
+    runId,
+    variables: hostVariables,
+    ...(input === null ? {} : { input: decodeInput(input) }),
+    ...(mock === null ? {} : { mock }),
+    ...(mockAgents === true ? { mockAgents } : {}),
+    ...(allowGit.length === 0 ? {} : { allowGit }),
+  };
+  for (const { owner, file } of loginsTaken(hostVariables, context.env))
+    onProgress(`agents use the login of ${owner} on this machine (${file}), without its refresh token`);
+  try {
+    await client.change({ path: ['runs'], body: { json: body }, answerMs: START_MS });
+  } catch (error) {
+    if (!(error instanceof ConnectionError) || error.kind !== 'broken') throw error;
+    await requireStarted(runId, error, context);
+  }
+}
+
+/** Parts of a plan that are on this machine and cannot be sent. @throws AppError `cli/not-remote` */
+function refuseUnsent({ plan, from, images }: StartRequest): void {
+  if (from !== null) throw createRefusal('a retry and a fork start on the machine of the earlier run');
+  const [image] = images;
+  if (image !== undefined) throw createRefusal(`the spec uses the image ${image.path}, which only this machine has`);
+  for (const { id, sandbox } of plan.scopes)
+    for (const { source, mode } of sandbox.mounts)
+      if (mode !== 'ro')
+        throw createRefusal(
+          `scope ${id} mounts ${source.path} with \`mode: ${mode}\`, and another machine cannot write to it`,
+          'Write `mode: ro`, and declare what the run makes as `outputs`.',
+        );
+  for (const { id, work, workspace } of plan.stages) {
+    if (skillOf(work) !== null) throw createRefusal(`stage ${id} runs a step machine, whose code is on this machine`);
+    if (workspace?.from.kind === 'folder')
+      throw createRefusal(
+        `stage ${id} works in the repository ${workspace.from.source.path}, which is on this machine`,
+        'Name the repository by its URL: `workspace: { git: https://… }`.',
+      );
+  }
+}
+
+const START_THERE = 'Start the spec on the machine of the service, or unset VOIDBOX_SERVER.';
+
+function createRefusal(message: string, remedy: string = START_THERE): AppError {
+  return new AppError('usage', 'cli/not-remote', message, remedy);
+}
+
+/** Returns each folder once, and none that is within another one. */
+function listMounts({ scopes }: Plan): readonly string[] {
+  const paths = new Set(
+    scopes.flatMap(({ sandbox }) => (sandbox.mode === 'mock' ? [] : sandbox.mounts.map(({ source }) => source.path))),
+  );
+  return [...paths].filter((path) => ![...paths].some((other) => other !== path && contains(other, path)));
+}
+
+/** @returns the hashes of the tars, by the paths in the plan */
+async function sendFolders(paths: readonly string[], tools: Tools): Promise<Readonly<Record<string, string>>> {
+  const sent: [string, string][] = [];
+  for (const path of paths) sent.push([path, await sendFolder(path, tools)]);
+  return Object.fromEntries(sent);
+}
+
+async function sendFolder(path: string, { client, onProgress }: Tools): Promise<string> {
+  const folder = await realpath(path);
+  for (let tried = 1; ; tried += 1) {
+    const { sha256, sizeBytes } = await measureFolder(folder);
+    if (await hasBlob(client, sha256)) return sha256;
+    onProgress(`sending ${path} (${formatBytes(sizeBytes)})`);
+    try {
+      const bytes = generateTar(folder);
+      const answer = await client.send({ method: 'PUT', path: ['blobs', sha256], body: { bytes, sizeBytes } });
+      answer.resume();
+      return sha256;
+    } catch (error) {
+      const mayHelp =
+        error instanceof ConnectionError || (error instanceof ServiceError && error.code === 'api/wrong-hash');
+      if (!mayHelp || tried === TRIES) throw error;
+      onProgress(`sending ${path} again: ${error.message}`);
+    }
+  }
+}
+
+async function hasBlob(client: ServiceClient, sha256: string): Promise<boolean> {
+  try {
+    (await client.read({ method: 'HEAD', path: ['blobs', sha256] })).resume();
+    return true;
+  } catch (error) {
+    // An answer to HEAD has no problem in its body.
+    if (error instanceof ServiceError && error.status === 404) return false;
+    throw error;
+  }
+}
+
+/** An id was free before the start, so a run that has it now is this one. @throws ConnectionError */
+async function requireStarted(runId: string, error: ConnectionError, context: Machine): Promise<void> {
+  const { index } = await context.stores();
+  for (const pauseMs of LOOKS_MS) {
+    await sleep(pauseMs);
+    if (await index.has(runId)) return;
+  }
+  throw new AppError(
+    'environment',
+    'cli/no-service',
+    `${error.message}; the run may have been started`,
+    `See whether it was: ${renderCommand('status', runId)}`,
+    error,
+  );
+}
+
+/** @throws AppError for bytes that JSON cannot carry */
+function decodeInput(input: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(input);
+  } catch {
+    throw createRefusal('the input is not UTF-8 text', 'Mount a folder with the file instead.');
+  }
+}
