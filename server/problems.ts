@@ -37,6 +37,7 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/uploads-full': 507,
   'api/upload-refused': 422,
   'api/run-exists': 409,
+  'api/key-reused': 409,
   'api/invalid-request': 400,
   'api/unsupported-body': 415,
   'api/too-large': 413,

@@ -195,7 +195,11 @@ const DiagnosticSchema = z
   .openapi('Diagnostic');
 
 export const StartedSchema = z
-  .object({ runId: z.string(), diagnostics: z.array(DiagnosticSchema).readonly() })
+  .object({
+    runId: z.string(),
+    diagnostics: z.array(DiagnosticSchema).readonly(),
+    run: ResultSchema.nullable().openapi({ description: 'The run after `wait`; null without it.' }),
+  })
   .openapi('StartedRun');
 
 export const CancelSchema = z

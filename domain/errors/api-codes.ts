@@ -35,6 +35,10 @@ export const API_CODES = {
     'List the VMs with `GET /api/v1/vms`.',
   ),
   'api/run-exists': defineRequestCode('A run with the id of the request already exists.', 'Choose another `runId`.'),
+  'api/key-reused': defineRequestCode(
+    'Another request has used the `Idempotency-Key`, or the `runId` with another key.',
+    'Use another key for another request.',
+  ),
   'api/invalid-request': defineRequestCode(
     'The body, a parameter or a header of the request does not have the form that the route demands.',
     'Follow the message; `/openapi.json` describes each route.',

@@ -1,21 +1,33 @@
-import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
-import { startForClient } from '../../app/start/start-upload.ts';
+import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import { awaitResult } from '../../app/runs/await-end.ts';
+import { KEY_CHARACTERS, startKeyed } from '../../app/start/start-keyed.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { StartBody, StartedSchema } from '../schemas.ts';
+import { StartBody, StartedSchema, WaitQuery } from '../schemas.ts';
 import { getCaller } from '../access/caller.ts';
 import { describeJson, PROBLEM } from './answers.ts';
+
+const LOCATION = { Location: { schema: { type: 'string' } } } as const;
 
 const START = createRoute({
   method: 'post',
   path: '/runs',
   summary: 'Starts a run',
-  request: { body: { required: true, content: { 'application/json': { schema: StartBody } } } },
+  request: {
+    query: WaitQuery,
+    headers: z.object({
+      'idempotency-key': z
+        .string()
+        .optional()
+        .openapi({
+          description: `The same request with the same key starts one run. At most ${KEY_CHARACTERS} ASCII characters.`,
+        }),
+    }),
+    body: { required: true, content: { 'application/json': { schema: StartBody } } },
+  },
   responses: {
-    201: {
-      ...describeJson('The run has started. `Location` is its path.', StartedSchema),
-      headers: { Location: { schema: { type: 'string' } } },
-    },
+    200: { ...describeJson('The same request had started the run before.', StartedSchema), headers: LOCATION },
+    201: { ...describeJson('The run has started. `Location` is its path.', StartedSchema), headers: LOCATION },
     ...PROBLEM,
   },
 });
@@ -38,8 +50,13 @@ export function addStartRoute(routes: OpenAPIHono, { machine, uploads: store, lo
       runId,
       mock,
     };
-    const started = await startForClient(request, getCaller(context), { uploads: store, onProgress: log }, machine);
+    const key = context.req.valid('header')['idempotency-key'] ?? null;
+    const tools = { uploads: store, onProgress: log };
+    const { isRepeated, ...started } = await startKeyed(request, { key, caller: getCaller(context) }, tools, machine);
     context.header('location', `/api/v1/runs/${encodeURIComponent(started.runId)}`);
-    return context.json(started, 201);
+    const { wait = 0 } = context.req.valid('query');
+    const options = { waitMs: wait * 1_000, signal: context.req.raw.signal };
+    const run = wait === 0 ? null : (await awaitResult(started.runId, options, machine)).run;
+    return context.json({ ...started, run }, isRepeated ? 200 : 201);
   });
 }

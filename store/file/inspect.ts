@@ -14,7 +14,7 @@ import { readRecord } from './run-records.ts';
 /** A record admits a run before its first event, so only a log that stays empty has lost something. */
 const ADMISSION_MS = 10_000;
 /** Written before the first event. */
-const FIRST_RECORDS: ReadonlySet<string> = new Set(['client', 'source', 'input', 'plan', 'admission']);
+const FIRST_RECORDS: ReadonlySet<string> = new Set(['client', 'source', 'input', 'request', 'plan', 'admission']);
 const MAIN_RECORDS = ['client', 'plan', 'admission', 'manifest'] as const;
 
 /** Every damaged run below the state folder, by folder. @throws CodedError `store/io` when the runs cannot be listed */

@@ -49,7 +49,7 @@ test('routes of the API call use-cases, and neither stores nor the server of the
   const graph = importGraph(sources);
   expect(findLogic(graph)).toEqual([]);
   // Proves that the check reads the routes.
-  expect(graph.get('server/routes/start.ts')).toContain('app/start/start-upload.ts');
+  expect(graph.get('server/routes/start.ts')).toContain('app/start/start-keyed.ts');
 });
 
 test.each(['client/runs/runs.ts', 'store/open-stores.ts', 'store/file/layout.ts', 'workflows/messages.ts'])(
