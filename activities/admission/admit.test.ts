@@ -530,6 +530,7 @@ describe('a run of a token', () => {
       starters: { starterOf: () => Promise.resolve(starter) },
       mountPolicy: { allowedRoots: ['/etc'], allowedGit: ['example.com/app'] },
       servicePolicy: 'any',
+      prepared: { find: () => Promise.resolve({ dir: '/prepared/of-the-owner' }) } as never,
     };
   });
 
@@ -541,6 +542,7 @@ describe('a run of a token', () => {
   test.each([
     ['a folder that the worker allows', () => mount('/etc', 'ro'), 'admit/mount-refused'],
     ['a writable upload', () => mount(stateDir, 'rw'), 'admit/mount-refused'],
+    ['a sandbox that the owner prepared', () => sandboxOf({ prepared: 'of-the-owner' }), 'admit/snapshot-unknown'],
     ['a service of the host', () => sandboxOf({ egress: { allow: [], deny: [], services } }), 'admit/service-refused'],
   ])('is refused with %s', async (_what, make, code) => {
     await expect(admitted({ plan: toWire(make()) })).rejects.toMatchObject({ type: code });

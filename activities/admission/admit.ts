@@ -25,7 +25,7 @@ import { requireVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
 import { behaviourFor, mayBeginWithCheckpoint, refuseNewer, removeNewer } from './plan-behaviour.ts';
 import { refuseWritableMounts, selectAllowedRoots, resolveMounts, specFolderOf } from './mount-policy.ts';
-import { resolvePreparedSandboxes } from './prepared-sandboxes.ts';
+import { resolvePreparedSandboxes, selectPrepared } from './prepared-sandboxes.ts';
 import { createFetchEvents, withRemoteAgentSkills } from './remote-skills.ts';
 import { withStepMachineCodes } from './skill-policy.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
@@ -150,7 +150,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const { plan: fetched, skills: fetchedSkills } = await withRemoteAgentSkills(deps.fetchSkill, asked);
   const written = await withStepMachineCodes(deps, fetched, starter);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
-  const prepared = await resolvePreparedSandboxes(written, deps.prepared);
+  const prepared = await resolvePreparedSandboxes(written, selectPrepared(deps.prepared, starter));
   const reuse =
     origin === null || earlier === null
       ? null

@@ -41,6 +41,7 @@ describe('a plan of a token may not', () => {
     ['mount a folder beside its uploads by a longer name', () => mount(`${folder}-of-another-run`)],
     ['mount an upload that it can write', () => mount('data', 'rw')],
     ['have an image of the host', () => planOf('{ image: /images/of-the-owner }')],
+    ['start from a sandbox that the owner prepared', () => planOf('{ snapshot: of-the-owner }')],
     ['work in a repository of the host', () => planOf('{}', 'run: ls, workspace: { git: .. }')],
     ['fetch a repository', () => planOf('{}', 'run: ls, workspace: { git: "https://example.com/app" }')],
   ])('%s', async (_what, make) => {

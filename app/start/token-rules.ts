@@ -36,6 +36,12 @@ export function refuseForToken({ scopes, stages }: Plan, { folder, allowGit }: O
           'Write `mode: ro`, and declare what the run makes as `outputs`.',
         );
     }
+    const prepared = sandbox.mode === 'mock' ? null : (sandbox.prepared ?? sandbox.needs?.snapshot ?? null);
+    if (prepared !== null)
+      throw createRefusal(
+        `scope ${id} starts from the sandbox ${prepared}, which holds files of the owner of this host`,
+        'Remove `snapshot`, and let the stages make what they need.',
+      );
     const image = sandbox.mode === 'mock' ? undefined : sandbox.needs?.image;
     if (image?.startsWith('/') === true) require(`scope ${id} has the image`, image);
     const [service] = sandbox.egress?.services ?? [];
