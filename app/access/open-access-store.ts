@@ -15,7 +15,7 @@ import { readDatabaseTarget } from './database-target.ts';
 /** The first start makes the data, which takes 3 seconds on an idle machine. */
 const START_LIMIT_MS = 90_000;
 /** After a crash it starts within a second, unless it failed several times. */
-const RECOVER_LIMIT_MS = 5_000;
+const RECOVER_LIMIT_MS = 10_000;
 const LOOK_MS = 50;
 
 export interface OpenAccessStoreOptions {

@@ -2,6 +2,7 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  chmodSync,
   chownSync,
   closeSync,
   constants,
@@ -238,6 +239,52 @@ describe.each(IS_ROOT ? (['this user', 'another user'] as const) : (['this user'
     expect(await query(socketDir, 'select 1 as n')).toEqual([1]);
   });
 });
+
+test(
+  'another user cannot connect to the database or read its files, also in a folder that all may enter',
+  { timeout: 120_000 },
+  async () => {
+    if (!IS_ROOT) throw new Error('this test becomes another user, which root alone may: run it as root, as CI does');
+    await useMadeData(null);
+    for (const path of [stateDir, join(stateDir, 'postgres'), join(stateDir, 'postgres', 'socket')])
+      chmodSync(path, 0o755);
+    const socketDir = await untilUp(start());
+    const attempt = `
+    const fs = require('node:fs'), net = require('node:net');
+    const [socket, file] = process.argv.slice(1);
+    const gains = [];
+    try { fs.readFileSync(file); gains.push('read'); } catch {}
+    const connection = net.connect({ path: socket }, () => { gains.push('connected'); connection.destroy(); });
+    connection.on('error', () => undefined).on('close', () => process.stdout.write(JSON.stringify(gains)));`;
+    const targets = [join(socketDir, '.s.PGSQL.5432'), join(stateDir, 'postgres', 'data', 'PG_VERSION')];
+    const tryAs = (uid: number): string =>
+      execFileSync(process.execPath, ['-e', attempt, ...targets], {
+        uid,
+        gid: uid,
+        cwd: '/',
+        env: {},
+        encoding: 'utf8',
+        timeout: 30_000,
+      });
+    expect(tryAs(OTHER_UID)).toBe('[]');
+    expect(tryAs(0), 'the attempts of the owner succeed').toBe('["read","connected"]');
+  },
+);
+
+test(
+  'the database of root sees no file of root besides its programs and its own folders',
+  { timeout: 120_000 },
+  async () => {
+    if (!IS_ROOT) throw new Error('this test runs the database in its jail: run it as root, as CI does');
+    await useMadeData(null);
+    writeFileSync(join(stateDir, 'secret'), 'of root');
+    const socketDir = await untilUp(start());
+    for (const path of [join(stateDir, 'secret'), '/etc/shadow', '/proc/self/environ'])
+      await expect(query(socketDir, `select pg_read_file('${path}')`), path).rejects.toThrow('No such file');
+    await expect(query(socketDir, `copy (select 1) to '/usr/planted'`)).rejects.toThrow('Read-only file system');
+    expect(await query(socketDir, `select rtrim(pg_read_file('PG_VERSION'), E'\\n')`)).toEqual(['18']);
+  },
+);
 
 test('a server that still runs keeps its data for itself', { timeout: 120_000 }, async () => {
   await useMadeData(null);

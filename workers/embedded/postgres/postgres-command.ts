@@ -34,6 +34,8 @@ const SETTINGS: Readonly<Record<string, string | number>> = {
   io_method: 'sync',
   wal_level: 'minimal',
   max_wal_senders: 0,
+  // After a crash, one call instead of one for each file.
+  recovery_init_sync_method: 'syncfs',
   min_wal_size: '8MB',
   max_wal_size: '32MB',
   max_worker_processes: 0,
