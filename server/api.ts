@@ -11,6 +11,7 @@ import { addBlobRoutes } from './routes/blobs.ts';
 import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
 import { addOpenWorkRoutes } from './routes/open-work.ts';
+import { addRetryRoute } from './routes/retry.ts';
 import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
 import { addStoredRoutes } from './routes/stored.ts';
@@ -64,6 +65,7 @@ export function createApi(options: ApiOptions): Api {
   addEventRoutes(routes, options);
   addArtifactRoutes(routes, options);
   addStoredRoutes(routes, options);
+  addRetryRoute(routes, options);
   addAnswerRoute(routes, options);
   addOpenWorkRoutes(routes, options);
   addTokenRoutes(routes, options);

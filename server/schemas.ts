@@ -9,10 +9,21 @@ import { MOST_RUNS, MOST_WAIT_SECONDS, VARIABLES_BYTES } from './limits.ts';
 import type { Problem } from './problems.ts';
 
 /** A text that can be stored as UTF-8 without a change. */
-const Text = z.string().refine((text) => !/\p{Surrogate}/u.test(text), 'it is not Unicode text');
-const Texts = z.record(Text, Text);
+export const Text = z.string().refine((text) => !/\p{Surrogate}/u.test(text), 'it is not Unicode text');
+export const Texts = z.record(Text, Text);
 
 export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is not a SHA-256 in 64 lower-case hexadecimal digits');
+
+export const Variables = Texts.default({})
+  .refine(
+    (variables) =>
+      Object.entries(variables).reduce(
+        (size, [name, value]) => size + countUtf8Bytes(name) + countUtf8Bytes(value),
+        0,
+      ) <= VARIABLES_BYTES,
+    `names and values have more than ${VARIABLES_BYTES} bytes`,
+  )
+  .openapi({ description: 'The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL.' });
 
 export const StartBody = z
   .strictObject({
@@ -37,16 +48,7 @@ export const StartBody = z
       .union([z.literal('all'), z.array(Text).min(1)])
       .optional()
       .openapi({ description: 'Stages that return their `mock`: `all`, or their names.' }),
-    variables: Texts.default({})
-      .refine(
-        (variables) =>
-          Object.entries(variables).reduce(
-            (size, [name, value]) => size + countUtf8Bytes(name) + countUtf8Bytes(value),
-            0,
-          ) <= VARIABLES_BYTES,
-        `names and values have more than ${VARIABLES_BYTES} bytes`,
-      )
-      .openapi({ description: 'The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL.' }),
+    variables: Variables,
     allowMounts: z
       .array(Text)
       .default([])
@@ -182,7 +184,7 @@ export const RunListSchema = z
   })
   .openapi('RunList');
 
-const DiagnosticSchema = z
+export const DiagnosticSchema = z
   .object({
     code: z.string(),
     severity: z.enum(['error', 'warning']),

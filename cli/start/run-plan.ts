@@ -10,7 +10,7 @@ import type { ConnectedRun } from '../../app/control/run-control.ts';
 import { resultText } from '../../app/runs/result-text.ts';
 import { printResult } from '../runs/print-result.ts';
 import { toContinuedJson } from '../render/runs/continued.ts';
-import { toOriginJson } from '../render/runs/reuse.ts';
+import { toOriginJson } from '../../app/json/origin-json.ts';
 import { renderRunEnd } from '../render/runs/run-end.ts';
 import { toRunJson } from '../../app/json/run-json.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';

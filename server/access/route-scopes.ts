@@ -25,6 +25,7 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/run-index', 'read'],
   ['POST /api/v1/runs', 'run'],
   ['POST /api/v1/runs/:runId/cancel', 'run'],
+  ['POST /api/v1/runs/:runId/retry', 'run'],
   ['GET /api/v1/blobs/:sha256', 'run'],
   ['PUT /api/v1/blobs/:sha256', 'run'],
   ['POST /api/v1/runs/:runId/answer', 'approve'],

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AgainBecause, Reuse } from '../../../domain/pipeline/reuse.ts';
-import { renderReuse, toOriginJson } from './reuse.ts';
+import { toOriginJson } from '../../../app/json/origin-json.ts';
+import { renderReuse } from './reuse.ts';
 import { PLAIN } from '../text/style.ts';
 
 const ORIGIN = { runId: 'first', kind: 'retry', from: 'b' } as const;

@@ -63,32 +63,3 @@ const WORDS = {
   succeeded: 'succeeded',
   passed: 'was passed over',
 } as const;
-
-/** Fields of `--json` of a run that comes from another. */
-export function toOriginJson({ origin, reuse }: { readonly origin: RunOrigin; readonly reuse: Reuse }): {
-  readonly origin: RunOrigin;
-  readonly given: readonly string[];
-  readonly again: readonly ({ readonly stage: string } & Readonly<Record<string, unknown>>)[];
-  readonly checkpoints: readonly { readonly scope: string; readonly after: string }[];
-} {
-  const again = [...reuse.again].map(([stage, { kind, ...why }]) => {
-    const {
-      stage: of = null,
-      keys = [],
-      state = null,
-      unsaved = null,
-    } = why as Partial<Record<'stage' | 'state' | 'unsaved', string>> & {
-      readonly keys?: readonly string[];
-    };
-    return { stage, because: kind, of, keys, state, unsaved };
-  });
-  const checkpoints = [...reuse.firstDisks].map(
-    ([
-      scope,
-      {
-        checkpoint: { after },
-      },
-    ]) => ({ scope, after }),
-  );
-  return { origin, given: [...reuse.given.keys()], again, checkpoints };
-}
