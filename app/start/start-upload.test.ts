@@ -334,6 +334,19 @@ describe('a token', () => {
   });
 });
 
+test('an upload of the whole folder takes no place of another upload', async () => {
+  const other = await upload(file('note', 'text'));
+  for (const entry of [file('.outside', 'text'), { kind: 'symlink', path: '.outside', target: 'x' } as const]) {
+    const whole = await upload(entry);
+    const uploads = { '.': whole, '/home/ada/data': other };
+    await expect(start({ spec: specOf(''), uploads })).rejects.toMatchObject({
+      code: 'api/upload-refused',
+      message: expect.stringContaining('another upload has this path'),
+    });
+    expectNothingLeft();
+  }
+});
+
 test('a start that the server refuses leaves nothing', async () => {
   failsToStart = true;
   const data = await upload(file('note', 'text'));

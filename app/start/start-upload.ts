@@ -15,6 +15,7 @@ import { AppError } from '../app-error.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { movePlan, placeUploads, refuseUploads, type UploadPlaces } from '../uploads/place-uploads.ts';
+import { createGate } from '../uploads/create-gate.ts';
 import { FOLDER_MODE, UNPACK_LIMITS, unpackUpload } from '../uploads/unpack-upload.ts';
 import { acceptPlan, type CompiledRun } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
@@ -73,24 +74,21 @@ export async function startForClient(
   for (const folder of request.allowMounts) requireFolder('allowMounts', folder);
   refuseUploads(uploads);
   const plan = spec === null ? parsePlan(request.plan) : null;
-  const held = await holdAll(uploads, tools.uploads);
-  try {
-    return await startHeld({ request, plan, caller, held }, tools, machine);
-  } finally {
-    for (const each of held.values()) await each.close();
-  }
+  return await startPlaced({ request, plan, caller }, tools, machine);
 }
 
-interface HeldStart {
+/** Each start holds a descriptor of each upload and of each folder on the way to a file. */
+const MOST_UNPACKING = 2;
+const unpackInTurn = createGate(MOST_UNPACKING);
+
+interface PlacedStart {
   readonly request: ClientRequest;
   /** Null: the request has a spec. */
   readonly plan: Plan | null;
   readonly caller: Caller;
-  /** The uploads by their hashes. */
-  readonly held: ReadonlyMap<string, HeldUpload>;
 }
 
-async function startHeld(start: HeldStart, tools: ClientTools, machine: Machine): Promise<StartedSpec> {
+async function startPlaced(start: PlacedStart, tools: ClientTools, machine: Machine): Promise<StartedSpec> {
   const { request, plan, caller } = start;
   let diagnostics: readonly Diagnostic[] = [];
   const startAs = async (runId: string): Promise<ServerLink> => {
@@ -119,11 +117,11 @@ async function startHeld(start: HeldStart, tools: ClientTools, machine: Machine)
 async function startIn(
   folder: string,
   runId: string,
-  { request, plan, caller, held }: HeldStart,
+  { request, plan, caller }: PlacedStart,
   { tools, machine }: { readonly tools: ClientTools; readonly machine: Machine },
 ): Promise<{ readonly link: ServerLink; readonly diagnostics: readonly Diagnostic[] }> {
   const places = placeUploads(request.uploads, folder, request.baseDir);
-  await unpackAll(folder, places, held, tools.uploads);
+  await unpackInTurn(() => unpackAll(folder, places, tools.uploads));
   const { baseDir } = places;
   const starter: TokenStarter | null =
     caller.kind === 'owner' ? null : { name: caller.token.name, allowGit: caller.token.allowGit, folder };
@@ -183,41 +181,33 @@ async function acceptRequest(
 }
 
 /** Opens each upload before the first is unpacked: none of them is deleted in the meantime. */
-async function holdAll(
-  uploads: Readonly<Record<string, string>>,
-  store: UploadStore,
-): Promise<ReadonlyMap<string, HeldUpload>> {
+async function unpackAll(folder: string, { uploads }: UploadPlaces, store: UploadStore): Promise<void> {
   const held = new Map<string, HeldUpload>();
-  const missing: string[] = [];
   try {
-    for (const sha256 of new Set(Object.values(uploads))) {
-      const found = await store.hold(sha256);
-      if (found === null) missing.push(sha256);
-      else held.set(sha256, found);
+    await holdAll(new Set(uploads.map(({ sha256 }) => sha256)), held, store);
+    for (const { key, sha256, target } of uploads) {
+      await makeFolders(folder, target);
+      await unpackUpload(held.get(sha256)!.bytes(), {
+        folder: target,
+        key,
+        limits: UNPACK_LIMITS,
+        requireRoom: () => store.requireRoom(),
+      });
     }
-    if (missing.length > 0) throw new AppError('usage', 'api/no-blob', `there is no upload ${missing.join(', ')}`);
-    return held;
-  } catch (error) {
+  } finally {
     for (const each of held.values()) await each.close();
-    throw error;
   }
 }
 
-async function unpackAll(
-  folder: string,
-  { uploads }: UploadPlaces,
-  held: ReadonlyMap<string, HeldUpload>,
-  store: UploadStore,
-): Promise<void> {
-  for (const { key, sha256, target } of uploads) {
-    await makeFolders(folder, target);
-    await unpackUpload(held.get(sha256)!.bytes(), {
-      folder: target,
-      key,
-      limits: UNPACK_LIMITS,
-      requireRoom: () => store.requireRoom(),
-    });
+/** @throws AppError `api/no-blob` */
+async function holdAll(hashes: ReadonlySet<string>, held: Map<string, HeldUpload>, store: UploadStore): Promise<void> {
+  const missing: string[] = [];
+  for (const sha256 of hashes) {
+    const found = await store.hold(sha256);
+    if (found === null) missing.push(sha256);
+    else held.set(sha256, found);
   }
+  if (missing.length > 0) throw new AppError('usage', 'api/no-blob', `there is no upload ${missing.join(', ')}`);
 }
 
 /** Makes the folder of an upload, and the folders above it. */

@@ -35,6 +35,8 @@ test.each([
   [['/', 'a'], '`/` and `a` overlap'],
   [[''], '`` is not a path'],
   [['a\0b'], 'is not a path'],
+  [['x'.repeat(256)], 'is too long'],
+  [['a/'.repeat(513)], 'is too long'],
   [[`${'../'.repeat(9)}a`], 'is not a path'],
 ])('the uploads %j are refused', (keys, message) => {
   expect(() => targetsOf(keys)).toThrow(message);

@@ -8,6 +8,9 @@ import { AppError } from '../app-error.ts';
 /** The most uploads of a start: each is open until it is unpacked. */
 export const MOST_UPLOADS = 64;
 
+/** Longer paths would not fit below the folder of a run. */
+const MOST_KEY_BYTES = 1_024;
+
 /** Where uploads are whose paths lead out of the folder of the spec. */
 const OUTSIDE = '.outside';
 
@@ -43,6 +46,8 @@ export function placeUploads(
   const placed = Object.entries(uploads).map(([key, sha256], index) => {
     const named = key === '' || key.includes('\0') ? null : resolveFrom(specDir, key);
     if (named === null) throw createRefusal(`\`${shorten(key)}\` is not a path`);
+    if (Buffer.byteLength(key) > MOST_KEY_BYTES || key.split('/').some((name) => Buffer.byteLength(name) > 255))
+      throw createRefusal(`\`${shorten(key)}\` is too long`);
     const isBelow = baseDir === null && contains(folder, named) && !contains(join(folder, OUTSIDE), named);
     return { key, sha256, named, target: isBelow ? named : join(folder, OUTSIDE, String(index)) };
   });
@@ -51,7 +56,8 @@ export function placeUploads(
     const [one, other] = overlap.map((index) => `\`${shorten(placed[index]!.key)}\``);
     throw createRefusal(`${one} and ${other} overlap`);
   }
-  return { baseDir: specDir, uploads: placed };
+  // An upload of the whole folder then cannot put something else in the place of others.
+  return { baseDir: specDir, uploads: placed.toSorted((one, other) => other.target.length - one.target.length) };
 }
 
 /** @throws AppError `api/invalid-request` */
