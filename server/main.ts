@@ -35,6 +35,7 @@ const { API_LIMITS } = await import('./limits.ts');
 const machine = createApiMachine(env, log);
 // The folder of another format is refused at once, and not by each request.
 const stores = await machine.stores();
+let taken = 0;
 const closed = { unix: 0, tcp: 0 };
 const reportClosed = (listener: 'unix' | 'tcp'): void => {
   closed[listener] += 1;
@@ -70,6 +71,8 @@ process.on('message', (message, handle) => {
     return log('a message of the supervisor was ignored');
   }
   if ('close' in order) return connections.closeTcp();
+  taken += 1;
+  send({ taken });
   if (handle instanceof Socket) return connections.accept(handle, order.connection);
   // The client has gone before its connection arrived here.
   reportClosed(order.connection.listener);

@@ -5,10 +5,11 @@ const TCP = { listener: 'tcp', tls: { cert: '/c', key: '/k' }, publicUrl: 'https
 
 test('messages of the API arrive as they were sent', () => {
   expect(parseApiNews(API_READY)).toEqual(API_READY);
+  expect(parseApiNews({ taken: 2 })).toEqual({ taken: 2 });
   expect(parseApiNews({ closed: 3, closedTcp: 1 })).toEqual({ closed: 3, closedTcp: 1 });
 });
 
-test.each([null, 'ready', 7, {}, { closed: 3 }, { ready: 1 }])('the news %j are ignored', (message) => {
+test.each([null, 'ready', 7, {}, { closed: 3 }, { ready: 1 }, { taken: '1' }])('the news %j are ignored', (message) => {
   expect(parseApiNews(message)).toBeNull();
 });
 

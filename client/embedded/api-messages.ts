@@ -1,14 +1,21 @@
 /** The messages between the supervisor and the process that serves the HTTP API. Both sides are here. */
 
-/** `ready`: it accepts connections. `closed`: how many connections have ended since its start, and how many over TCP. */
-export type ApiNews = { readonly ready: true } | { readonly closed: number; readonly closedTcp: number };
+/**
+ * `ready`: it accepts connections. `taken`: how many connections have arrived since its start. `closed`: how many have
+ * ended, and how many over TCP.
+ */
+export type ApiNews =
+  | { readonly ready: true }
+  | { readonly taken: number }
+  | { readonly closed: number; readonly closedTcp: number };
 
 export const API_READY: ApiNews = { ready: true };
 
 /** @returns null for any other message */
 export function parseApiNews(message: unknown): ApiNews | null {
-  const { ready, closed, closedTcp } = toRecord(message);
+  const { ready, taken, closed, closedTcp } = toRecord(message);
   if (ready === true) return API_READY;
+  if (typeof taken === 'number') return { taken };
   return typeof closed === 'number' && typeof closedTcp === 'number' ? { closed, closedTcp } : null;
 }
 

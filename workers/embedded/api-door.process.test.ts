@@ -1,11 +1,12 @@
 /** The socket of the API, with a small server instead of the API. */
 import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
-import { connect, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
+import type { TcpSource } from '../../client/embedded/api-messages.ts';
 import { locateApiSocket } from '../../client/embedded/api-socket.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { type ApiDoor, type ApiDoorOptions, IDLE_LIMIT_MS, openApiDoor, START_LIMIT_MS } from './api-door.ts';
@@ -18,12 +19,15 @@ import { createServer } from 'node:http';
 const closed = { all: 0, tcp: 0 };
 const server = createServer({ keepAliveTimeout: 50 }, (incoming, outgoing) => {
   if (incoming.url === '/exit') process.exit(7);
-  if (incoming.url === '/begin') outgoing.write('begun');
-  else if (incoming.url !== '/hold') outgoing.end(process.pid + ' ' + incoming.url + ' ' + incoming.socket.source.listener);
+  if (incoming.url === '/begin') return outgoing.write('begun');
+  if (incoming.url !== '/hold') outgoing.end([process.pid, incoming.url, JSON.stringify(incoming.socket.source)].join(' '));
 });
 const tcp = new Set();
+let taken = 0;
 process.on('message', ({ connection, close }, socket) => {
   if (close === 'tcp') return tcp.forEach((one) => one.destroy());
+  process.send({ taken: (taken += 1) });
+  if (socket === undefined) return;
   if (connection.listener === 'tcp') tcp.add(socket);
   socket.once('close', () => {
     closed.all += 1;
@@ -164,6 +168,19 @@ test('a process that crashes is followed by another one at the next connection',
   expect(pidIn(await get('/b'))).not.toBe(first);
 });
 
+test('connections that are on their way to a process that is killed end', async () => {
+  const { door, get, hold } = await openDoor({ idleLimitMs: 60_000 });
+  const pid = pidIn(await get('/a'));
+  // It takes no connection any more, and Node reports that it got them.
+  process.kill(pid, 'SIGSTOP');
+  const held = [await hold(), await hold()];
+  const before = Date.now();
+  await expect.poll(() => Date.now() - before).toBeGreaterThan(200);
+  process.kill(pid, 'SIGKILL');
+  await expect.poll(() => held.map(({ closed }) => closed)).toEqual([true, true]);
+  expect(pidIn(await get('/b'))).not.toBe(pid);
+});
+
 test('a process that does not start closes its connections with the reason, and is not started again', async () => {
   const { door, problems, lines, get } = await openDoor({
     command: () => ({ file: process.execPath, args: ['-e', 'process.exit(3)'] }),
@@ -197,4 +214,81 @@ test('a state folder with a path of more than 107 bytes has the socket, too', as
   const path = locateApiSocket(stateDir);
   expect(path.length).toBeGreaterThan(107);
   expect(await get('/a')).toContain('/a');
+});
+
+const TCP: TcpSource = {
+  listener: 'tcp',
+  tls: { cert: '/cert', key: '/key' },
+  publicUrl: 'https://api.example',
+  behindProxy: true,
+};
+
+/** Accepts connections over TCP for the door. @returns the port */
+async function listenFor(door: ApiDoor, findSource: () => TcpSource | null = () => TCP): Promise<number> {
+  const server = createServer({ pauseOnConnect: true }, (socket) => door.giveTcp(socket, findSource));
+  onTestFinished(() => void server.close());
+  server.listen({ host: '127.0.0.1', port: 0 });
+  await once(server, 'listening');
+  return (server.address() as AddressInfo).port;
+}
+
+/** Sends a request, and returns all that arrives until the end of the connection. */
+async function exchange(port: number, path: string): Promise<string> {
+  const socket = connect({ host: '127.0.0.1', port }).on('error', () => undefined);
+  let answer = '';
+  socket.setEncoding('utf8').on('data', (part: string) => (answer += part));
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`);
+  await new Promise((resolve) => socket.once('close', resolve));
+  return answer;
+}
+
+test('connections of both kinds are answered by one process, which knows their listener', async () => {
+  const { door, get } = await openDoor();
+  const port = await listenFor(door);
+  const [near, far] = await Promise.all([get('/a'), exchange(port, '/b')]);
+  expect(near).toBe(`${door.pid()} /a {"listener":"unix"}`);
+  expect(far).toContain(`${door.pid()} /b ${JSON.stringify(TCP)}`);
+});
+
+test('a connection whose listener is gone when the API is ready is closed, and not given to it', async () => {
+  const { door, problems, get } = await openDoor();
+  const port = await listenFor(door, () => null);
+  expect(await exchange(port, '/a')).toBe('');
+  expect(problems).toEqual(['a connection was closed: its listener is gone']);
+  expect(await get('/b')).toContain('/b');
+});
+
+test('the end of a listener ends the connections over TCP, and no other', async () => {
+  const { door, get, hold } = await openDoor();
+  const port = await listenFor(door);
+  const near = await hold();
+  const far = exchange(port, '/hold');
+  const begun = Date.now();
+  await expect.poll(() => get('/a')).toContain('/a');
+  await expect.poll(() => door.lastUsedMs()).toBeGreaterThanOrEqual(begun);
+  door.endTcp();
+  expect(await far).toBe('');
+  expect(near.closed).toBe(false);
+  near.destroy();
+});
+
+test('clients of the network cannot take the connections of the owner', async () => {
+  const { door, get } = await openDoor({ mostConnections: 4, mostTcpConnections: 2 });
+  const port = await listenFor(door);
+  const held = [exchange(port, '/hold'), exchange(port, '/hold')];
+  await expect.poll(() => get('/a')).toContain('/a');
+  expect(await exchange(port, '/b')).toBe('');
+  expect(await get('/c')).toContain('/c');
+  door.endTcp();
+  await Promise.all(held);
+  await expect.poll(() => exchange(port, '/d')).toContain('/d');
+});
+
+test('all connections together have a limit, which the Unix socket reaches, too', async () => {
+  const { door, get, hold } = await openDoor({ mostConnections: 2, mostTcpConnections: 1 });
+  const held = [await hold(), await hold()];
+  await expect(get('/a')).rejects.toThrow(/socket hang up|ECONNRESET|EPIPE/);
+  for (const socket of held) socket.destroy();
+  await expect.poll(() => get('/b').catch(() => '')).toContain('/b');
+  expect(door.pid()).not.toBeNull();
 });

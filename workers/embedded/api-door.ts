@@ -32,6 +32,8 @@ export interface ApiDoorOptions {
   readonly onProblem: (message: string) => void;
   readonly idleLimitMs?: number;
   readonly startLimitMs?: number;
+  readonly mostConnections?: number;
+  readonly mostTcpConnections?: number;
 }
 
 export interface ApiDoor {
@@ -60,6 +62,9 @@ interface ApiProcess {
   /** As the process counts them. */
   closed: number;
   closedTcp: number;
+  /** Connections that are on their way to it, in their order. */
+  readonly sent: Socket[];
+  taken: number;
 }
 
 /** @throws Error if the socket cannot be opened */
@@ -87,8 +92,9 @@ export async function openApiDoor(options: ApiDoorOptions): Promise<ApiDoor> {
     onStop: () => (api = null),
   });
 
+  const { mostConnections = MOST_CONNECTIONS, mostTcpConnections = MOST_TCP_CONNECTIONS } = options;
   const isFull = (isTcp: boolean): boolean =>
-    countOpen() >= MOST_CONNECTIONS || (isTcp && api !== null && api.givenTcp - api.closedTcp >= MOST_TCP_CONNECTIONS);
+    countOpen() >= mostConnections || (isTcp && api !== null && api.givenTcp - api.closedTcp >= mostTcpConnections);
 
   const give = async (socket: Socket, isTcp: boolean, findSource: () => ConnectionSource | null): Promise<void> => {
     socket.on('error', () => socket.destroy());
@@ -103,8 +109,10 @@ export async function openApiDoor(options: ApiDoorOptions): Promise<ApiDoor> {
       await to.ready;
       const connection = findSource();
       if (connection === null) throw new Error('its listener is gone');
+      to.sent.push(socket);
       await to.process.send({ connection } satisfies ApiOrder, socket);
     } catch (error) {
+      if (to.sent.includes(socket)) to.sent.splice(to.sent.indexOf(socket), 1);
       // The process counts only connections that it got.
       to.given -= 1;
       if (isTcp) to.givenTcp -= 1;
@@ -161,6 +169,8 @@ function startApi(
     givenTcp: 0,
     closed: 0,
     closedTcp: 0,
+    sent: [] as Socket[],
+    taken: 0,
     process: startRestarting({
       command: () => Promise.resolve(command()),
       env,
@@ -173,6 +183,11 @@ function startApi(
           clearTimeout(limit);
           return settle.resolve();
         }
+        if ('taken' in news) {
+          // Only this descriptor ends; the connection is the API's.
+          for (; own.taken < news.taken; own.taken += 1) own.sent.shift()?.destroy();
+          return;
+        }
         own.closed = news.closed;
         own.closedTcp = news.closedTcp;
         onUsed();
@@ -181,6 +196,7 @@ function startApi(
         clearTimeout(limit);
         onLine(`ended: ${how}`);
         settle.reject(new Error(`the API ended: ${how}`));
+        for (const socket of own.sent.splice(0)) socket.destroy();
         onEnd();
       },
     }),

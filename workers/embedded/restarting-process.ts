@@ -37,7 +37,8 @@ export interface RestartingProcess {
   /** Asks the child to end, then SIGKILL after `graceMs`; it is not started again. Settles when it has ended. */
   stop(graceMs: number): Promise<void>;
   /**
-   * Sends a message to the running child, with a connection or without.
+   * Sends a message to the running child, with a connection or without. The connection stays open here, because Node
+   * reports no error if the child ends before it reads the message.
    * @throws Error if no child runs, or if it ends before it has the message
    */
   send(message: object, socket: Socket | null): Promise<void>;
@@ -79,7 +80,7 @@ export function startRestarting(options: RestartingProcessOptions): RestartingPr
       const onEnd = (how: string): void => {
         if (child !== mine) return;
         child = null;
-        // Node does not call back for a connection that was on its way.
+        // Node does not call back for a message that was on its way.
         for (const settle of sending) settle(new Error('the process has ended'));
         if (Date.now() - startedAt >= HEALTHY_MS) delayMs = FIRST_DELAY_MS;
         if (!stopped) options.onEnd(how, delayMs);
@@ -125,7 +126,7 @@ export function startRestarting(options: RestartingProcessOptions): RestartingPr
         };
         if (child === null) return settle(new Error('the process has ended'));
         sending.add(settle);
-        child.send(message, socket ?? undefined, settle);
+        child.send(message, socket ?? undefined, { keepOpen: true }, settle);
       }),
   };
 }
