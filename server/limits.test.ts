@@ -27,6 +27,8 @@ test('the page names the limits of the code', () => {
     'an upload': `${UPLOAD_LIMITS.blobBytes / GIB} GiB, and no pause of ${uploadPauseMs / 1_000} s`,
     'all uploads': `${UPLOAD_LIMITS.totalBytes / GIB} GiB; each counts as at least ${UPLOAD_LIMITS.leastBytes / MIB} MiB`,
     connections: connections.toLocaleString('en'),
+    'connections [over TCP](#over-tcp)': `${API_LIMITS.tcpConnections} of them`,
+    'a handshake of TLS': `${API_LIMITS.handshakeMs / 1_000} s`,
     '`wait`': `${MOST_WAIT_SECONDS} s`,
     '`variables`': `${VARIABLES_BYTES / KIB} KiB`,
     'a page of runs': `${MOST_RUNS}`,

@@ -40,6 +40,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'damaged',
   'git',
   'host-id',
+  'listen.json',
   'mounts.json',
   'postgres',
   'prepared',

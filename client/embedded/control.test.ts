@@ -2,7 +2,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { folderId, parseAnswer, parseRequest, requestText, type DatabaseState, type StackAnswer } from './control.ts';
+import {
+  folderId,
+  parseAnswer,
+  parseRequest,
+  requestText,
+  type DatabaseState,
+  type ListenState,
+  type StackAnswer,
+} from './control.ts';
 
 const answer: StackAnswer = {
   voidbox: 'stack',
@@ -23,6 +31,13 @@ const answer: StackAnswer = {
     startedAtMs: 1,
   },
   database: null,
+  listen: null,
+};
+const listen: ListenState = {
+  phase: 'ready',
+  problem: null,
+  publicUrl: 'https://api.example',
+  listeners: [{ url: 'https://127.0.0.1:1', host: '127.0.0.1', port: 1, tls: true, problem: null }],
 };
 const database: DatabaseState = { socketDir: '/s/postgres/socket', phase: 'failed', reason: 'why', isDiskFull: true };
 
@@ -32,10 +47,12 @@ test('requests and answers come back as they were sent', () => {
   expect(parseAnswer(JSON.stringify({ ...answer, phase: 'starting', info: null }))).toMatchObject({ info: null });
   expect(parseRequest(requestText({ op: 'database', folder: '1:2' }))).toEqual({ op: 'database', folder: '1:2' });
   expect(parseAnswer(JSON.stringify({ ...answer, database }))).toEqual({ ...answer, database });
+  expect(parseRequest(requestText({ op: 'listen', folder: '1:2' }))).toEqual({ op: 'listen', folder: '1:2' });
+  expect(parseAnswer(JSON.stringify({ ...answer, listen }))).toEqual({ ...answer, listen });
 });
 
-test('a stack without a database of its own answers as one that has not started it', () => {
-  const { database: _database, ...older } = answer;
+test('a stack of an earlier build answers as one without a database and without listeners', () => {
+  const { database: _database, listen: _listen, ...older } = answer;
   expect(parseAnswer(JSON.stringify(older))).toEqual(answer);
 });
 
@@ -58,6 +75,10 @@ test.each<[string, object]>([
   ['a database whose reason is a number', { database: { ...database, reason: 1 } }],
   ['a database that does not tell whether the disk is full', { database: { ...database, isDiskFull: undefined } }],
   ['a database that is a text', { database: 'up' }],
+  ['listeners in an unknown phase', { listen: { ...listen, phase: 'asleep' } }],
+  ['listeners that are a text', { listen: { ...listen, listeners: 'all' } }],
+  ['a listener without a port', { listen: { ...listen, listeners: [{ ...listen.listeners[0], port: undefined }] } }],
+  ['a listener that is null', { listen: { ...listen, listeners: [null] } }],
   ['an info of another shape', { info: { address: '127.0.0.1:1' } }],
 ])('an answer with %s is rejected', (_what, change) => {
   expect(parseAnswer(JSON.stringify({ ...answer, ...change }))).toBeNull();

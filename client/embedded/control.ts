@@ -6,9 +6,32 @@ import { isStackInfo, type StackInfo } from './stack-info.ts';
 /**
  * `use`: a command is about to use the stack; it does so while the connection is open.
  * `stop`: the stack ends. `yield`: a stack of another build ends, but not while a command is about to use it.
- * `database`: the stack starts its database, or tells the state of the one that runs.
+ * `database`: the stack starts its database, or tells the state of the one that runs. `listen`: it reads `listen.json`
+ * again.
  */
-export type StackOp = 'status' | 'use' | 'stop' | 'yield' | 'database';
+export type StackOp = 'status' | 'use' | 'stop' | 'yield' | 'database' | 'listen';
+
+/** How the stack listens for the HTTP API over TCP. */
+export interface ListenState {
+  /** `starting`: listeners open or close now. */
+  readonly phase: 'starting' | 'ready';
+  /** Why `listen.json` cannot be used; null: it can, or does not exist. */
+  readonly problem: string | null;
+  /** The URL under which clients know the API; null: they use the addresses. */
+  readonly publicUrl: string | null;
+  /** Empty: it does not listen. */
+  readonly listeners: readonly ApiListener[];
+}
+
+export interface ApiListener {
+  readonly url: string;
+  readonly host: string;
+  /** The port on which it listens; 0 for any port that could not be opened. */
+  readonly port: number;
+  readonly tls: boolean;
+  /** Why it does not listen; null: it does. */
+  readonly problem: string | null;
+}
 
 /** The database of tokens and of the audit log. */
 export interface DatabaseState {
@@ -35,6 +58,8 @@ export interface StackAnswer {
   readonly info: StackInfo | null;
   /** Null: the database was not started. */
   readonly database: DatabaseState | null;
+  /** Null: the stack is of a build that does not listen. */
+  readonly listen: ListenState | null;
   /** The supervisor has as many connections as it accepts, so it did nothing but answer. The stack is in use. */
   readonly busy?: true;
 }
@@ -44,7 +69,7 @@ export const MOST_COMMANDS = 1_024;
 
 export const REQUEST_BYTES = 1_024;
 export const ANSWER_BYTES = 64 * 1024;
-const OPS: readonly string[] = ['status', 'use', 'stop', 'yield', 'database'];
+const OPS: readonly string[] = ['status', 'use', 'stop', 'yield', 'database', 'listen'];
 const PHASES: readonly unknown[] = ['starting', 'up', 'stopping'];
 const DATABASE_PHASES: readonly unknown[] = ['starting', 'up', 'failed'];
 
@@ -87,11 +112,28 @@ export function parseRequest(line: string): StackRequest | null {
 export function parseAnswer(line: string): StackAnswer | null {
   const answer = record(line);
   if (answer === null || answer['voidbox'] !== 'stack' || !PHASES.includes(answer['phase'])) return null;
-  const { pid, build, folder, inUse, info, database = null, busy } = answer;
+  const { pid, build, folder, inUse, info, database = null, listen = null, busy } = answer;
   const words = typeof build === 'string' && typeof folder === 'string' && typeof inUse === 'boolean';
   const known = words && typeof pid === 'number' && (busy === undefined || busy === true);
   if (!known || (info !== null && !isStackInfo(info)) || (database !== null && !isDatabaseState(database))) return null;
-  return { ...(answer as unknown as StackAnswer), database };
+  if (listen !== null && !isListenState(listen)) return null;
+  return { ...(answer as unknown as StackAnswer), database, listen };
+}
+
+function isListenState(value: unknown): value is ListenState {
+  const { phase, problem, publicUrl, listeners } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  const words = isTextOrNull(problem) && isTextOrNull(publicUrl) && (phase === 'starting' || phase === 'ready');
+  return words && Array.isArray(listeners) && listeners.every(isApiListener);
+}
+
+function isApiListener(value: unknown): value is ApiListener {
+  const { url, host, port, tls, problem } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  const words = typeof url === 'string' && typeof host === 'string' && isTextOrNull(problem);
+  return words && typeof port === 'number' && typeof tls === 'boolean';
+}
+
+function isTextOrNull(value: unknown): value is string | null {
+  return value === null || typeof value === 'string';
 }
 
 function isDatabaseState(value: unknown): value is DatabaseState {

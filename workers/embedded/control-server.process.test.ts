@@ -40,6 +40,7 @@ async function held(count: number, pid = process.pid): Promise<Held> {
       inUse: op === 'yield' && users > 0,
       info: null,
       database: null,
+      listen: null,
     };
   };
   const control = await openControl({ stateDir, answer, onProblem: () => undefined });

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client, ScheduleOptions } from '@temporalio/client';
 import { expect, test } from 'vitest';
 import { buildId } from '../../client/embedded/build-id.ts';
+import { keepListenRecord, type ListenRecord } from '../../client/embedded/listen-file.ts';
 import type { HoldingSchedules } from '../../client/embedded/schedules.ts';
 import { stackLockFile, type StackInfo } from '../../client/embedded/stack-info.ts';
 import { connectRuns } from '../../client/temporal/connect.ts';
@@ -17,6 +18,13 @@ import { Rig, until } from '../../test/e2e/rig.ts';
 import { napSpec } from '../../test/rig/runs/sleeping-run.ts';
 
 const IDLE_LIMIT_MS = 1_000;
+const LISTENING: ListenRecord = {
+  listen: [{ host: '127.0.0.1', port: 0 }],
+  publicUrl: null,
+  tls: null,
+  behindProxy: false,
+  specRoot: null,
+};
 /** No worker polls it, and the workflow ends after a second. */
 const NOTHING = {
   type: 'startWorkflow',
@@ -87,7 +95,7 @@ async function endOf(rig: Rig, supervisor: ChildProcess): Promise<void> {
 
 // Side by side: both mostly wait.
 test.concurrent(
-  'a schedule keeps an idle stack up, and `up`, `ps` and `down` name it; paused and exhausted ones do not',
+  'a schedule or a listener keeps an idle stack up, and `up`, `ps` and `down` name it; paused and exhausted ones do not',
   { timeout: 300_000 },
   async ({ expect }) => {
     await using held = new Rig();
@@ -120,10 +128,16 @@ test.concurrent(
 
     const stays = await startShortLived(held);
     await held.liveStack(90_000);
+    await using listening = new Rig();
+    keepListenRecord(listening.stateDir, LISTENING);
+    const listens = await startShortLived(listening);
+    await listening.liveStack(90_000);
     expect(await schedulesOf(held, 'ps')).toEqual(named);
     // It starts later, and so it is idle for less time than the one that stays.
     await endOf(other, await startShortLived(other));
-    expect(stays.exitCode).toBeNull();
+    expect([stays.exitCode, listens.exitCode]).toEqual([null, null]);
+    expect((await listening.cli('up', '--no-listen')).code).toBe(0);
+    await endOf(listening, listens);
     await withClient(await held.liveStack(), (client) => client.schedule.getHandle('nightly').pause());
     await endOf(held, stays);
   },

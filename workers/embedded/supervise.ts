@@ -6,14 +6,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { durabilityOf, readEnvironment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
-import { listApiArgs } from '../../setup/api-command.ts';
 import { workerArgs } from '../../setup/worker-command.ts';
 import { hostId } from '../host/host-id.ts';
 import { createLog, textOf, type Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
 import { childLog } from './child-log.ts';
 import { readAllowedMounts } from '../../client/embedded/allowed-mounts.ts';
-import { folderId, type StackAnswer, type StackOp } from '../../client/embedded/control.ts';
+import { folderId, type ListenState, type StackAnswer, type StackOp } from '../../client/embedded/control.ts';
 import { openControl } from './control-server.ts';
 import { watchFolder, type FolderWatch } from './folder-watch.ts';
 import { watchIdle } from './idle-watch.ts';
@@ -25,7 +24,7 @@ import { secretHostName, serverCommand, type ServerPorts } from './server-proces
 import { skillPaths } from '../../client/embedded/skill-paths.ts';
 import { keepStackFile, logsDir, removeStackFile, type StackInfo } from '../../client/embedded/stack-info.ts';
 import { keepStackPorts, readStackPorts, type StackPorts } from '../../client/embedded/stack-ports.ts';
-import { type ApiDoor, openApiDoor } from './api-door.ts';
+import { type ApiDoors, openApiDoors } from './api-doors.ts';
 import { createEmbeddedPostgres, type EmbeddedPostgres } from './postgres/embedded-postgres.ts';
 import { openUiDoor, type UiDoor } from './ui-door.ts';
 import { createUiPages, type UiPages } from './ui-pages.ts';
@@ -37,6 +36,8 @@ const FIRST_USE_MS = 3_000;
 /** The worker detaches from its attempts within this time; then the server writes its database. */
 const WORKER_GRACE_MS = 20_000;
 const SERVER_GRACE_MS = 10_000;
+/** Before the supervisor has read the file. */
+const NOT_LISTENING: ListenState = { phase: 'starting', problem: null, publicUrl: null, listeners: [] };
 /** How the line begins that a worker prints when it polls. */
 const WORKER_READY_LINE = 'voidbox-worker ready';
 
@@ -68,7 +69,7 @@ class Supervisor {
   #worker: RestartingProcess | null = null;
   #ui: UiDoor | null = null;
   #control: { close(): void } | null = null;
-  #api: ApiDoor | null = null;
+  #api: ApiDoors | null = null;
   #timers: readonly NodeJS.Timeout[] = [];
   #ports: ServerPorts | null = null;
   readonly #portsBefore: StackPorts | null;
@@ -124,7 +125,7 @@ class Supervisor {
     });
     if (this.#stopping) return control.close();
     this.#control = control;
-    const api = await this.#openApi();
+    const api = await openApiDoors({ ...this.#options, keeper: this.#options.pieces.keeper, log: this.#log });
     if (this.#stopping) return await api.close();
     this.#api = api;
     const idle = watchIdle({
@@ -152,23 +153,6 @@ class Supervisor {
       isGone: () => this.#folder.isGone(),
       onLine: (line) => log.write(`${line}\n`),
       onProblem: (message) => this.#log('warning', message),
-    });
-  }
-
-  async #openApi(): Promise<ApiDoor> {
-    const { stateDir, cacheDir, pieces } = this.#options;
-    const log = openCappedLog(join(logsDir(stateDir), 'api.log'));
-    const folders = ['--state-dir', stateDir, '--cache-dir', cacheDir];
-    return await openApiDoor({
-      stateDir,
-      command: () => ({
-        file: pieces.keeper,
-        args: ['tie', '--', process.execPath, ...listApiArgs(), ...folders],
-        cwd: '/',
-      }),
-      env: readEnvironment().variables,
-      onLine: (line) => log.write(`${line}\n`),
-      onProblem: (message) => this.#log('warning', `API: ${message}`),
     });
   }
 
@@ -283,8 +267,9 @@ class Supervisor {
     const { stateDir, build } = this.#options;
     // The command that started the stack has not seen it before it is up.
     const inUse = users > 0 || Date.now() - this.#publishedAtMs < FIRST_USE_MS;
-    if (op === 'use' || op === 'database') this.#lastUsedMs = Date.now();
+    if (op === 'use' || op === 'database' || op === 'listen') this.#lastUsedMs = Date.now();
     if (op === 'database' && !this.#stopping) this.#database.start();
+    if (op === 'listen' && !this.#stopping) this.#api?.applyListen();
     if (op === 'stop') void this.#stop('a command asks for it');
     if (op === 'yield' && !inUse) void this.#stop('a command of another build asks for it');
     this.#keepFile();
@@ -298,6 +283,7 @@ class Supervisor {
       inUse: op === 'yield' && inUse,
       info: this.#published,
       database: this.#database.state(),
+      listen: this.#api?.getListenState() ?? NOT_LISTENING,
     };
   }
 

@@ -1,4 +1,5 @@
 import { endRetainedVm, listRetainedVms } from '../../../client/vms/retained-vms.ts';
+import { readListenState } from '../../../client/embedded/api-listeners.ts';
 import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
 import { readStack, stopStack } from '../../../client/embedded/stack.ts';
 import { markStopped } from '../../../client/embedded/stop-mark.ts';
@@ -8,6 +9,7 @@ import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { listVms } from '../../../client/vms/vm-list.ts';
 import type { Environment } from '../../../setup/environment.ts';
+import { renderStoppedListeners } from '../../render/host/stack.ts';
 import { renderStoppedSchedules } from '../../render/runs/schedules.ts';
 import { keeperOf } from '../../../app/runs/retained-vms.ts';
 import { findCommonRunId } from '../../../app/runs/run-id.ts';
@@ -20,11 +22,14 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     markStopped(env.stateDir);
     // Only a running server can report its schedules.
     const schedules = await readSchedules(env);
+    const listen = await readListenState(env.stateDir);
     const stopped = await stopStack(env);
     const retained = await listRetainedVms(env.stateDir, keeperOf(context));
     for (const vm of retained) await endRetainedVm(vm, keeperOf(context));
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ stopped, releasedVms: retained.length, schedules })}\n`);
+      await context.stdout.write(
+        `${JSON.stringify({ stopped, releasedVms: retained.length, apiListeners: listen?.listeners ?? [], schedules })}\n`,
+      );
       return EXIT.success;
     }
     const running = (await listVms(env.stateDir, keeperOf(context))).filter((vm) => vm.state === 'running');
@@ -37,6 +42,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         : 'The embedded stack was not running.',
     ];
     lines.push(...renderStoppedSchedules(schedules, { nowMs: context.now().getTime(), canStart: problem === null }));
+    if (problem === null) lines.push(...renderStoppedListeners(listen));
     if (retained.length > 0)
       lines.push(
         `${retained.length === 1 ? '1 VM that a failed stage' : `${retained.length} VMs that failed stages`} had kept for inspection ${retained.length === 1 ? 'has' : 'have'} ended.`,

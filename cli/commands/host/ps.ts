@@ -1,5 +1,6 @@
 import { resolveStackPieces } from '../../../setup/resolve.ts';
 import { readAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { readListenState } from '../../../client/embedded/api-listeners.ts';
 import { findApiSocket } from '../../../client/embedded/api-socket.ts';
 import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
 import { readStack, type StackInfo } from '../../../client/embedded/stack.ts';
@@ -39,9 +40,11 @@ export const command = defineCommand<Options>({
     const allowed = problem === null ? readAllowedMounts(env.stateDir) : [];
     const schedules = await schedulesOf(stack);
     const apiSocket = stack === null ? null : findApiSocket(env.stateDir);
+    const listen = stack === null ? null : await readListenState(env.stateDir);
+    const apiListeners = listen?.listeners ?? [];
     if (options.json) {
       await stdout.write(
-        `${JSON.stringify({ stack, apiSocket, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
+        `${JSON.stringify({ stack, apiSocket, apiListeners, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
       );
       return EXIT.success;
     }
@@ -54,6 +57,7 @@ export const command = defineCommand<Options>({
               stateDir: env.stateDir,
               allowedMounts: allowed,
               apiSocket,
+              listen,
             }),
             ...renderSchedules(schedules, context.now().getTime()),
           ];

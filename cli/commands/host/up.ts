@@ -1,19 +1,28 @@
 import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
 import { readAllowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { applyListenRecord } from '../../../client/embedded/api-listeners.ts';
 import { findApiSocket } from '../../../client/embedded/api-socket.ts';
+import { keepListenRecord, readListenRecord, removeListenRecord } from '../../../client/embedded/listen-file.ts';
 import { ensureStack } from '../../../client/embedded/stack.ts';
 import { createUsageError } from '../../../app/app-error.ts';
 import { rememberSkillPaths } from '../../../client/embedded/skill-paths.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { IMAGES_HELP, makeGivenImages } from '../../../app/start/plan-images.ts';
 import { resolveFolders } from '../../../app/start/plan-mounts.ts';
 import { parseExtras, WITH_HELP } from '../../start/given-extras.ts';
+import {
+  addListenOptions,
+  type ListenChange,
+  type ListenOptions,
+  parseListenOptions,
+} from '../../start/listen-options.ts';
 import { resolveSkillFolders } from '../../skills/skill-folders.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
-import { renderStack } from '../../render/host/stack.ts';
+import { describeStay, renderStack } from '../../render/host/stack.ts';
 
-interface Options {
+interface Options extends ListenOptions {
   readonly json?: boolean;
   readonly with?: readonly string[];
   readonly images?: readonly string[];
@@ -36,6 +45,7 @@ export const command = defineCommand<Options>({
       .option('--no-allow-mounts', 'runs may mount only folders below the folder of their spec')
       .option('--images <path...>', IMAGES_HELP)
       .option('--with <piece...>', WITH_HELP);
+    addListenOptions(command);
   },
   async execute(_args, options, context) {
     if (context.env.temporalConfigured) {
@@ -46,12 +56,15 @@ export const command = defineCommand<Options>({
     }
     const { allowMounts } = options;
     const extras = parseExtras(options.with);
+    const listening = parseListenOptions(options, context.cwd, context.now().getTime());
     const folders =
       allowMounts === undefined ? null : allowMounts === false ? [] : resolveFolders(allowMounts, context.cwd);
     if (options.skills !== undefined)
       rememberSkillPaths(context.env.stateDir, resolveSkillFolders(options.skills, context.cwd), 'replace');
     if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
     if (folders !== null) keepAllowedMounts(context.env.stateDir, folders);
+    keepListenChange(context.env.stateDir, listening);
+    for (const warning of listening?.warnings ?? []) await context.stderr.write(`warning: ${sanitizeLine(warning)}\n`);
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     // The stack starts without these pieces, but a user who starts it by hand wants a machine on which every run can
     // start.
@@ -59,23 +72,31 @@ export const command = defineCommand<Options>({
     await resolveOptionalPieces(context.env, extras, { install: true, onProgress });
     await makeGivenImages(options.images ?? [], context, onProgress);
     const stack = await ensureStack(context.env, { onProgress });
+    const listen = await applyListenRecord(context.env.stateDir);
     const allowed = readAllowedMounts(context.env.stateDir);
     const { findHoldingSchedules } = await import('../../../client/embedded/schedules.ts');
     const schedules = await findHoldingSchedules(stack);
     const apiSocket = findApiSocket(context.env.stateDir);
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ stack, apiSocket, allowedMounts: allowed, schedules })}\n`);
+      await context.stdout.write(
+        `${JSON.stringify({ stack, apiSocket, apiListeners: listen.listeners, allowedMounts: allowed, schedules })}\n`,
+      );
       return EXIT.success;
     }
     const nowMs = context.now().getTime();
     const lines = [
-      ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed, apiSocket }),
+      ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed, apiSocket, listen }),
       ...renderSchedules(schedules, nowMs),
-      context.advise(
-        'It stops automatically after 10 minutes without open runs, sessions and Temporal Schedules that have a next time. Stop it now: voidbox down',
-      ),
+      context.advise(describeStay(listen)),
     ];
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },
 });
+
+/** @throws SetupError if no option changes the record, and it cannot be used */
+function keepListenChange(stateDir: string, change: ListenChange | null): void {
+  if (change === null) readListenRecord(stateDir);
+  else if (change.record === null) removeListenRecord(stateDir);
+  else keepListenRecord(stateDir, change.record);
+}
