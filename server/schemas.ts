@@ -48,6 +48,10 @@ export const StartBody = z
       .union([z.literal('all'), z.array(Text).min(1)])
       .optional()
       .openapi({ description: 'Stages that return their `mock`: `all`, or their names.' }),
+    mockAgents: z
+      .boolean()
+      .default(false)
+      .openapi({ description: 'The mock agent plays every agent, without a model.' }),
     variables: Variables,
     allowMounts: z
       .array(Text)

@@ -34,6 +34,7 @@ const REQUEST: SpecRequest = {
   input: null,
   runId: null,
   mock: null,
+  mockAgents: false,
   variables: {},
   allowMounts: [],
   allowGit: [],

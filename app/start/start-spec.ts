@@ -35,6 +35,8 @@ export interface SpecRequest {
   readonly runId: string | null;
   /** The stages that return their `mock`; null: none. */
   readonly mock: MockRequest | null;
+  /** The mock agent plays every agent. */
+  readonly mockAgents: boolean;
   /** The only variables that the run may read. */
   readonly variables: Readonly<Record<string, string>>;
   /** Absolute paths of further folders that the run may mount. */
@@ -123,7 +125,13 @@ export async function startOnce(
  * @throws SpecRefusal, AppError
  */
 export async function compileSpec(
-  { params, variables, mock, settlePlan }: Pick<SpecRequest, 'params' | 'variables' | 'mock'> & SettlePlan,
+  {
+    params,
+    variables,
+    mock,
+    mockAgents,
+    settlePlan,
+  }: Pick<SpecRequest, 'params' | 'variables' | 'mock' | 'mockAgents'> & SettlePlan,
   allow: readonly string[],
   context: Machine,
 ): Promise<{ readonly compiled: CompiledRun; readonly diagnostics: readonly Diagnostic[] }> {
@@ -134,7 +142,7 @@ export async function compileSpec(
     baseDir: context.cwd,
     mode: null,
     mock: () => mock,
-    mockAgents: false,
+    mockAgents,
     allow,
     images: { given: {}, allow },
     ...(settlePlan === undefined ? {} : { settlePlan }),

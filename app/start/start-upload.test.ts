@@ -132,6 +132,7 @@ async function start(
     input: null,
     runId: 'r1',
     mock: null,
+    mockAgents: false,
     variables: {},
     allowMounts: [],
     allowGit: [],
@@ -193,6 +194,16 @@ describe('a token', () => {
     expect(readFileSync(join(mountedPath(), 'note'), 'utf8')).toBe('text');
     expect((await markOf('r1')).starter).toEqual({ kind: 'token', name: 'ci' });
     expect(await stores.records.get('r1', 'source')).toBeNull();
+  });
+
+  test('needs no key for a plan whose agents the mock agent plays', async () => {
+    const spec = 'kind: agent\nname: shop\nagent: { prompt: Review. }\n';
+    const plan = toWire(compileText(spec, 'x', { baseDir: '/home/ada' }).plan!);
+    const refusalOf = async (mockAgents: boolean): Promise<string> =>
+      await start({ plan, mockAgents }).then(String, (error: Error) => error.message);
+    expect(await refusalOf(false)).toContain('ANTHROPIC_API_KEY');
+    // The next refusal is of this host, which lacks the pieces for a VM.
+    expect(await refusalOf(true)).not.toContain('ANTHROPIC_API_KEY');
   });
 
   test('has a mark also if its plan mounts nothing', async () => {

@@ -169,10 +169,10 @@ async function acceptRequest(
   context: Machine,
 ): Promise<Accepted> {
   if (plan === null) return await compileSpec(request, allow, context);
-  const { mock, settlePlan } = request;
+  const { mock, mockAgents, settlePlan } = request;
   const options = {
     mock: () => mock,
-    mockAgents: false,
+    mockAgents,
     images: { given: {}, allow },
     settlePlan,
     onNotice: () => Promise.resolve(),

@@ -35,7 +35,7 @@ const START = createRoute({
 export function addStartRoute(routes: OpenAPIHono, { machine, uploads: store, log }: ApiOptions): void {
   routes.openapi(START, async (context) => {
     const body = context.req.valid('json');
-    const { spec = null, plan, baseDir = null, input = null, runId = null, mock = null } = body;
+    const { spec = null, plan, baseDir = null, input = null, runId = null, mock = null, mockAgents } = body;
     const { params, variables, uploads, allowMounts, allowGit } = body;
     const request = {
       spec,
@@ -49,6 +49,7 @@ export function addStartRoute(routes: OpenAPIHono, { machine, uploads: store, lo
       input,
       runId,
       mock,
+      mockAgents,
     };
     const key = context.req.valid('header')['idempotency-key'] ?? null;
     const tools = { uploads: store, onProgress: log };

@@ -123,6 +123,7 @@ test('a run of a token mounts its upload, and the worker refuses it everything e
         input: null,
         runId,
         mock: null,
+        mockAgents: false,
         variables: {},
         allowMounts: [],
         allowGit: [],

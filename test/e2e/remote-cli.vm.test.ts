@@ -1,0 +1,141 @@
+/** A command line with the runs of another state folder: it starts, follows, reads and cancels them over the API. */
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { CliResult, Rig, RunningCli } from './rig.ts';
+import { until } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig();
+
+const SPEC = `api_version: v1
+kind: workflow
+name: from-elsewhere
+sandbox:
+  memory_mb: 256
+  mounts: [{ host: data, guest: /data }]
+workflow:
+  output_step: work
+  steps:
+    - name: work
+      secrets: [TOKEN]
+      run: { program: sh, args: [-c, "cat /data/note /data/deep/link; test -x /data/tool && echo a program; echo \${#TOKEN} characters; cat /workspace/input.json"] }
+`;
+
+/** The variables of a command line on another machine, with a state folder of its own. */
+function elsewhere(rig: Rig): Readonly<Record<string, string>> {
+  return {
+    VOIDBOX_STATE_DIR: join(rig.specDir, 'elsewhere'),
+    VOIDBOX_SERVER: `unix:${join(rig.stateDir, 'api.sock')}`,
+    TOKEN: 'sesame-7261',
+  };
+}
+
+function start(rig: Rig, ...args: readonly string[]): RunningCli {
+  return rig.startWith(elsewhere(rig), ...args);
+}
+
+async function run(rig: Rig, ...args: readonly string[]): Promise<CliResult> {
+  return await start(rig, ...args).done;
+}
+
+/** Collects the output of a command while it runs. */
+function watch({ child }: RunningCli): () => string {
+  let text = '';
+  for (const stream of [child.stdout!, child.stderr!]) stream.on('data', (part: string) => (text += part));
+  return () => text;
+}
+
+test('a run from another state folder has its mount, its variable and its input, and its result comes back', async () => {
+  const rig = theRig();
+  const data = join(rig.specDir, 'data');
+  mkdirSync(join(data, 'deep'), { recursive: true });
+  writeFileSync(join(data, 'note'), 'a note of the other machine\n');
+  writeFileSync(join(data, 'tool'), '#!/bin/sh\n', { mode: 0o755 });
+  symlinkSync('../note', join(data, 'deep', 'link'));
+  symlinkSync('/etc/passwd', join(data, 'deep', 'out'));
+  expect((await rig.cli('up')).code).toBe(0);
+  const file = rig.spec('elsewhere.yaml', SPEC);
+
+  const done = await run(rig, 'run', file, '--run-id', 'from/elsewhere', '--input', '{"a":1}', '--json', '--events');
+  expect(done.stderr).toContain('sending');
+  const lines = done.stdout.trimEnd().split('\n');
+  const events = lines.slice(0, -1).map((line) => JSON.parse(line) as { readonly seq: number });
+  expect(events.map(({ seq }) => seq)).toEqual(events.map((_event, at) => at + 1));
+  const result = JSON.parse(lines.at(-1)!) as Readonly<Record<string, unknown>>;
+  const text = 'a note of the other machine\n'.repeat(2);
+  expect(result).toMatchObject({ state: 'succeeded', outputText: `${text}a program\n11 characters\n{"a":1}` });
+  expect(done.code).toBe(0);
+
+  // The machine of the run prints the same, and the folder of the mount is not sent again.
+  for (const args of [
+    ['result', 'from/elsewhere', '--json'],
+    ['status', 'from/elsewhere', '--json'],
+    ['artifacts', 'from/elsewhere', '--json'],
+    ['logs', 'from/elsewhere', '--json'],
+    ['runs', '--limit', '1', '--name', 'from-elsewhere', '--json'],
+  ])
+    expect(await run(rig, ...args), args.join(' ')).toEqual(await rig.cli(...args));
+  const again = await run(rig, 'run', file, '--run-id', 'again', '--input', '{}', '--json');
+  expect(again.code).toBe(0);
+  expect(again.stderr).not.toContain('sending');
+  expect(await run(rig, 'diff', 'from/elsewhere', 'again', '--json')).toMatchObject({ code: 1 });
+
+  const taken = await run(rig, 'run', file, '--run-id', 'again', '--json');
+  expect(JSON.parse(taken.stderr.trimEnd().split('\n').at(-1)!)).toMatchObject({ error: { code: 'cli/usage' } });
+  expect(taken.code).toBe(2);
+  // It started no stack of its own, and has no record of the run.
+  expect(existsSync(join(rig.specDir, 'elsewhere', 'stack.json'))).toBe(false);
+  const logs = join(rig.stateDir, 'logs');
+  for (const name of readdirSync(logs)) expect(readFileSync(join(logs, name), 'utf8'), name).not.toContain('sesame');
+});
+
+test('Ctrl-C cancels the run of another machine, and a follower with a lost connection has every event', async () => {
+  const rig = theRig();
+  expect((await rig.cli('up')).code).toBe(0);
+  const file = rig.spec(
+    'long.yaml',
+    `api_version: v1
+kind: workflow
+name: long
+sandbox: { memory_mb: 256 }
+workflow:
+  steps:
+    - name: work
+      run: { program: sh, args: [-c, "echo begun; sleep 3; echo after the crash; sleep 600"] }
+    - name: last
+      finally: true
+      run: { program: echo, args: [the end] }
+`,
+  );
+  const running = start(rig, 'run', file, '--run-id', 'long');
+  const shown = watch(running);
+  await until('the output of the stage', 120_000, () => shown().includes('begun'));
+  const following = start(rig, 'logs', '-f', 'long');
+  const followed = watch(following);
+  await until('the follower', 20_000, () => followed().includes('begun'));
+  const api = rig.processes().find(({ command }) => command.includes('dist/server/main.js'))!;
+  rig.kill(api.pid);
+  await until('the output after the crash', 60_000, () => followed().includes('after the crash'));
+  await until('the output after the crash of the run command', 60_000, () => shown().includes('after the crash'));
+
+  const keeper = rig.keepers()[0]!;
+  running.child.kill('SIGINT');
+  await until(
+    'the process of the guest to end',
+    20_000,
+    () => rig.keepers().length === 0 || rig.execRecords(keeper).some(({ state }) => state === 'ended'),
+    20,
+  );
+  expect((await running.done).code).toBe(130);
+  expect((await following.done).code).toBe(0);
+  for (const text of [shown(), followed()]) {
+    expect(text.match(/begun/g)).toHaveLength(1);
+    expect(text).toContain('the end');
+  }
+  expect(JSON.parse((await run(rig, 'cancel', 'long', '--json')).stdout)).toEqual({
+    runId: 'long',
+    state: 'cancelled',
+    wasRunning: false,
+  });
+});
