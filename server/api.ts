@@ -5,6 +5,7 @@ import { TooManyRequests } from './access/too-many-requests.ts';
 import type { ApiOptions } from './api-options.ts';
 import { checkBody } from './json-body.ts';
 import { createProblem, createRequestError, toProblem, toProblemResponse } from './problems.ts';
+import { addActionsRoute } from './routes/actions.ts';
 import { addAnswerRoute } from './routes/answer.ts';
 import { addArtifactRoutes } from './routes/artifacts.ts';
 import { addBlobRoutes } from './routes/blobs.ts';
@@ -65,6 +66,7 @@ export function createApi(options: ApiOptions): Api {
   addEventRoutes(routes, options);
   addArtifactRoutes(routes, options);
   addStoredRoutes(routes, options);
+  addActionsRoute(routes, options);
   addRetryRoute(routes, options);
   addAnswerRoute(routes, options);
   addOpenWorkRoutes(routes, options);

@@ -2,6 +2,7 @@
 import { z } from '@hono/zod-openapi';
 import type { RunJson } from '../app/json/run-json.ts';
 import type { CancelFact } from '../app/runs/cancel-run.ts';
+import { KEY_CHARACTERS } from '../app/start/start-keyed.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { RUN_ID_BYTES } from '../domain/run/run-id.ts';
 import { countUtf8Bytes } from '../domain/units/utf8.ts';
@@ -97,8 +98,20 @@ export const CancelQuery = WaitQuery.extend({
     .openapi({ description: '`keep`: a second cancel does not end stages with `finally`.' }),
 });
 
+export const RunState = z.enum(['running', 'succeeded', 'failed', 'cancelled', 'terminated', 'damaged']);
+
+export const IdempotencyHeader = z.object({
+  'idempotency-key': z
+    .string()
+    .max(KEY_CHARACTERS)
+    .optional()
+    .openapi({
+      description: `The same request with the same key acts once. At most ${KEY_CHARACTERS} ASCII characters.`,
+    }),
+});
+
 export const ListQuery = z.strictObject({
-  state: z.enum(['running', 'succeeded', 'failed', 'cancelled', 'terminated', 'damaged']).optional(),
+  state: RunState.optional(),
   name: Text.optional().openapi({ description: 'The name of the spec.' }),
   since: z.iso
     .datetime({ offset: true })

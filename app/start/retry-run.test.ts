@@ -93,7 +93,11 @@ function requestOf(change: Partial<RetryRequest> = {}): RetryRequest {
 }
 
 async function retry(change: Partial<RetryRequest> = {}, caller = OWNER) {
-  const tools = { uploads: openUploads({ stateDir: join(dir, 'state') }), onProgress: () => undefined };
+  const tools = {
+    uploads: openUploads({ stateDir: join(dir, 'state') }),
+    onProgress: () => undefined,
+    isAwaited: true,
+  };
   return await retryRun(requestOf(change), caller, tools, openMachine());
 }
 

@@ -40,6 +40,8 @@ export interface StartedRetry extends OriginJson {
 interface RetryTools {
   readonly uploads: UploadStore;
   readonly onProgress: (line: string) => void;
+  /** Whether the call waits for the admission of the run. */
+  readonly isAwaited: boolean;
 }
 
 /** Starts nothing. @throws what a retry would throw before its start */
@@ -66,7 +68,7 @@ export async function retryRun(
   const makeId = (): string => createRunId(prepared.plan.name, machine.now());
   const { runId, link } =
     wanted === null ? await startOnce(makeId, start) : { runId: wanted, link: await start(wanted) };
-  await waitUntilAdmitted(runId, link, machine);
+  if (tools.isAwaited) await waitUntilAdmitted(runId, link, machine);
   return { ...toOriginJson(prepared), runId, diagnostics };
 }
 
@@ -79,7 +81,7 @@ interface PreparedStart {
 
 async function startPrepared(
   { request, prepared, caller, runId }: PreparedStart,
-  { uploads, onProgress }: RetryTools,
+  { uploads, onProgress }: Omit<RetryTools, 'isAwaited'>,
   machine: Machine,
 ): ReturnType<typeof startRun> {
   requireRun(caller, runId);

@@ -290,6 +290,27 @@ describe('the audit log', () => {
     expect(rows.map(({ address }) => address)).toEqual(['198.51.100.4', '192.0.2.7']);
   });
 
+  test('a change of many runs is a row for each run that was changed', async () => {
+    const stores = openMemoryStores(new MemoryPlace());
+    const outcome = { state: 'succeeded', output: null, failure: null, failedStage: null, tolerated: [] } as const;
+    for (const runId of ['a', 'b'])
+      await stores.events.append(runId, [{ id: 'e', atMs: 1, body: { type: 'run-finished', outcome } }]);
+    const token = await create({ scopes: ['run'] });
+    const sent = { method: 'POST', token, to: openApi(UNLIMITED, undefined, stores) };
+    const cancel = async (body: unknown) => await send('/api/v1/runs/actions', { ...sent, body });
+    expect((await cancel({ action: 'cancel', runs: ['a', 'none', 'b'] })).status).toBe(200);
+    expect((await cancel({ action: 'cancel', runs: ['none'] })).status).toBe(200);
+    const rows = await access.audit.list({ limit: 10 });
+    expect(rows.map(({ runId }) => runId)).toEqual([null, 'b', 'a']);
+    for (const body of [
+      { action: 'cancel' },
+      { action: 'cancel', filter: {} },
+      { action: 'cancel', runs: ['a'], filter: { name: 'x' } },
+      { action: 'cancel', runs: Array.from({ length: 1_001 }, (_, at) => `r${at}`) },
+    ])
+      expect(await codeOf(await cancel(body))).toBe('api/invalid-request');
+  });
+
   test('reads, and requests without a valid token, leave no row', async () => {
     await send('/api/v1/version', { token: await create() });
     await send('/api/v1/runs', { method: 'POST', body: {} });

@@ -14,3 +14,15 @@ export function getCaller({ req }: Context): Caller {
   if (caller === undefined) throw new Error('the request passed no check of access');
   return caller;
 }
+
+const changedRuns = new WeakMap<Request, readonly string[]>();
+
+/** Names the runs that a request changes, for the audit log, if its path does not. */
+export function noteChangedRuns({ req }: Context, runIds: readonly string[]): void {
+  changedRuns.set(req.raw, runIds);
+}
+
+/** @returns an empty list if the route noted no runs */
+export function getChangedRuns({ req }: Context): readonly string[] {
+  return changedRuns.get(req.raw) ?? [];
+}

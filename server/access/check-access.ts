@@ -10,7 +10,7 @@ import type { AccessStore, TokenRow } from '../../store/access.ts';
 import { type Connection, getClientAddress, getConnection, onAnswered } from '../listener.ts';
 import { createRequestError, toProblem } from '../problems.ts';
 import { readSegment } from '../routes/run-id.ts';
-import { setCaller } from './caller.ts';
+import { getChangedRuns, setCaller } from './caller.ts';
 import { createRateLimits } from './rate-limits.ts';
 import { findRouteAccess } from './route-scopes.ts';
 import { TooManyRequests } from './too-many-requests.ts';
@@ -115,16 +115,17 @@ async function writeAudit(
   try {
     const problem = failure === undefined ? null : await toProblem(failure);
     const { audit } = await access();
-    await audit.add({
+    const row = {
       atMs: nowMs(),
       token: token.name,
       address: getClientAddress(context),
       method: req.method,
       route,
-      runId: findRunOf(context, route),
       status: error === undefined ? res.status : (problem?.status ?? 500),
       code: failure === undefined ? null : (problem?.code ?? 'api/bug'),
-    });
+    };
+    const changed = getChangedRuns(context);
+    for (const runId of changed.length > 0 ? changed : [findRunOf(context, route)]) await audit.add({ ...row, runId });
   } catch (cause) {
     // The change is made, so the answer must not claim that it failed.
     log(`the audit log lacks ${req.method} ${route} of the token ${token.name}: ${(cause as Error).message}`);

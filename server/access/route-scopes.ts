@@ -24,6 +24,7 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/run-ids', 'read'],
   ['GET /api/v1/run-index', 'read'],
   ['POST /api/v1/runs', 'run'],
+  ['POST /api/v1/runs/actions', 'run'],
   ['POST /api/v1/runs/:runId/cancel', 'run'],
   ['POST /api/v1/runs/:runId/retry', 'run'],
   ['GET /api/v1/blobs/:sha256', 'run'],

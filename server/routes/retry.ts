@@ -106,7 +106,7 @@ export function addRetryRoute(routes: OpenAPIHono, { machine, uploads, log }: Ap
     };
     if (context.req.valid('query').preview === 'true')
       return context.json(await showRetry(request, caller, machine), 200);
-    const started = await retryRun(request, caller, { uploads, onProgress: log }, machine);
+    const started = await retryRun(request, caller, { uploads, onProgress: log, isAwaited: true }, machine);
     context.header('location', `/api/v1/runs/${encodeURIComponent(started.runId)}`);
     return context.json(started, 201);
   });

@@ -1,9 +1,9 @@
-import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
 import { awaitResult } from '../../app/runs/await-end.ts';
-import { KEY_CHARACTERS, startKeyed } from '../../app/start/start-keyed.ts';
+import { startKeyed } from '../../app/start/start-keyed.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { StartBody, StartedSchema, WaitQuery } from '../schemas.ts';
+import { IdempotencyHeader, StartBody, StartedSchema, WaitQuery } from '../schemas.ts';
 import { getCaller } from '../access/caller.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 
@@ -15,14 +15,7 @@ const START = createRoute({
   summary: 'Starts a run',
   request: {
     query: WaitQuery,
-    headers: z.object({
-      'idempotency-key': z
-        .string()
-        .optional()
-        .openapi({
-          description: `The same request with the same key starts one run. At most ${KEY_CHARACTERS} ASCII characters.`,
-        }),
-    }),
+    headers: IdempotencyHeader,
     body: { required: true, content: { 'application/json': { schema: StartBody } } },
   },
   responses: {

@@ -1,0 +1,116 @@
+import { expect, test } from 'vitest';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import { readEnvironment } from '../../setup/environment.ts';
+import type { TokenRow } from '../../store/access.ts';
+import { openUploads } from '../../store/open-uploads.ts';
+import type { Stores } from '../../store/stores.ts';
+import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
+import type { Caller } from '../access/authenticate.ts';
+import type { Machine } from '../machine.ts';
+import { actOnRuns, type ActionRequest, MOST_ACTIONS } from './act-on-runs.ts';
+
+const OWNER: Caller = { kind: 'owner' };
+const REQUEST: ActionRequest = { action: 'cancel', runs: [], isDry: false, variables: {}, key: null };
+
+function machineOf(stores: Stores): Machine {
+  return {
+    env: readEnvironment({ VOIDBOX_STATE_DIR: '/nowhere/state', VOIDBOX_CACHE_DIR: '/nowhere/cache' }),
+    cwd: '/',
+    readStdin: () => Promise.reject(new Error('nothing to read')),
+    confirm: () => Promise.resolve(null),
+    stores: () => Promise.resolve(stores),
+    now: () => new Date(),
+    stackLink: () => Promise.resolve(null),
+    warn: () => Promise.resolve(),
+  };
+}
+
+/** Runs that have ended, so that a cancel finds their state and asks no server. */
+async function leaveEnded(runIds: readonly string[]): Promise<Stores> {
+  const stores = openMemoryStores(new MemoryPlace());
+  const outcome = { state: 'succeeded', output: null, failure: null, failedStage: null, tolerated: [] } as const;
+  for (const [at, runId] of runIds.entries()) {
+    const events: NewRunEvent[] = [
+      {
+        id: 'a',
+        atMs: at + 1,
+        body: { type: 'run-admitted', name: 'x', kind: 'workflow', hostId: 'h', stages: [], outputStage: null },
+      },
+      { id: 'e', atMs: at + 2, body: { type: 'run-finished', outcome } },
+    ];
+    await stores.events.append(runId, events);
+  }
+  return stores;
+}
+
+async function act(change: Partial<ActionRequest>, stores: Stores, caller = OWNER) {
+  const tools = { uploads: openUploads({ stateDir: '/nowhere/state' }), onProgress: () => undefined };
+  return await actOnRuns({ ...REQUEST, ...change }, caller, tools, machineOf(stores));
+}
+
+function callerOf(runs: readonly string[]): Caller {
+  const token: TokenRow = {
+    name: 'ci',
+    scopes: ['run'],
+    runs,
+    groups: [],
+    allowGit: [],
+    createdAtMs: 0,
+    expiresAtMs: null,
+    lastUsedAtMs: null,
+    revokedAtMs: null,
+  };
+  return { kind: 'token', token };
+}
+
+test('each run has a result in the order of the request, also one that is refused', async () => {
+  const { results, hasMore } = await act({ runs: ['b', 'none', 'a', 'b'] }, await leaveEnded(['a', 'b']));
+  expect(results.map(({ runId, outcome, state, code }) => [runId, outcome, state, code])).toEqual([
+    ['b', 'done', 'succeeded', null],
+    ['none', 'refused', null, expect.any(String)],
+    ['a', 'done', 'succeeded', null],
+  ]);
+  expect(hasMore).toBe(false);
+});
+
+test('a filter chooses the runs of a list', async () => {
+  const stores = await leaveEnded(['a', 'b']);
+  const { results } = await act({ runs: { state: 'succeeded' } }, stores);
+  expect(results.map(({ runId }) => runId)).toEqual(['b', 'a']);
+  expect((await act({ runs: { name: 'other' } }, stores)).results).toEqual([]);
+});
+
+test('a token changes no run that it may not see, by its id or by a filter', async () => {
+  const stores = await leaveEnded(['ci-1', 'other']);
+  const caller = callerOf(['ci-*']);
+  const named = await act({ runs: ['ci-1', 'other'] }, stores, caller);
+  expect(named.results.map(({ outcome, code }) => [outcome, code])).toEqual([
+    ['done', null],
+    ['refused', 'api/not-allowed'],
+  ]);
+  const filtered = await act({ runs: { state: 'succeeded' } }, stores, caller);
+  expect(filtered.results.map(({ runId }) => runId)).toEqual(['ci-1']);
+});
+
+test('a dry run plans what is there, and refuses what is not', async () => {
+  const { results } = await act({ runs: ['a', 'none'], isDry: true }, await leaveEnded(['a']));
+  expect(results.map(({ outcome, code }) => [outcome, code])).toEqual([
+    ['planned', null],
+    ['refused', 'api/no-run'],
+  ]);
+});
+
+test('a retry of a run that cannot be retried is refused with its reason', async () => {
+  const { results } = await act({ action: 'retry', runs: ['a'] }, await leaveEnded(['a']));
+  expect(results).toMatchObject([{ outcome: 'refused', code: 'origin/unknown', startedRunId: null }]);
+});
+
+test('one request changes at most 1,000 runs', async () => {
+  const ids = Array.from({ length: MOST_ACTIONS + 1 }, (_, at) => `r${at}`);
+  const stores = await leaveEnded(ids);
+  const all = await act({ runs: ids.slice(1) }, stores);
+  expect([all.results.length, all.hasMore]).toEqual([1_000, false]);
+  await expect(act({ runs: ids }, stores)).rejects.toThrow('1001 runs are more than 1000');
+  const filtered = await act({ runs: { state: 'succeeded' } }, stores);
+  expect([filtered.results.length, filtered.hasMore]).toEqual([1_000, true]);
+});
