@@ -390,6 +390,19 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         load: () => import('./commands/access/audit.ts'),
       },
       {
+        name: 'service',
+        usage: 'service VERB',
+        summary: 'prepare your own database for the HTTP API',
+        commands: [
+          {
+            name: 'migrate',
+            usage: 'service migrate',
+            summary: 'bring the schema of the database that DATABASE_URL names to this version',
+            load: () => import('./commands/access/service-migrate.ts'),
+          },
+        ],
+      },
+      {
         name: 'worker',
         usage: 'worker',
         summary: 'run a worker against your own Temporal server',
