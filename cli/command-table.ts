@@ -129,12 +129,14 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         name: 'approve',
         usage: 'approve RUN [STAGE]',
         summary: 'approve the request of a stage',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/approve.ts'),
       },
       {
         name: 'reject',
         usage: 'reject RUN [STAGE]',
         summary: 'reject the request of a stage',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/reject.ts'),
       },
       {

@@ -33,6 +33,10 @@ export function createLocalControl(context: Machine): RunControl {
       return connectRun(runId, link, follow, context);
     },
     cancel: (request) => cancel(request, context),
+    async answer(found, options) {
+      const { answerRun } = await import('../answers/answer-run.ts');
+      return await answerRun(found, options, context);
+    },
   };
 }
 

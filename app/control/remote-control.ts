@@ -4,6 +4,8 @@ import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import { connectService, type ServiceClient } from '../../http/service-client.ts';
 import { project } from '../../store/projection.ts';
 import { emptyView, type RunView } from '../../store/run-view.ts';
+import type { AnswerReceipt } from '../../workflows/run/answer-request.ts';
+import type { AnswerOptions } from '../answers/answer-run.ts';
 import type { Machine } from '../machine.ts';
 import type { AskedRun, CancelRequest, ConnectedRun, Follower, RunControl } from './run-control.ts';
 import { isElsewhere } from '../runs/run-elsewhere.ts';
@@ -22,6 +24,7 @@ export function createRemoteControl(service: ServiceSettings, context: Machine):
     },
     connect: (runId) => Promise.resolve(connect(runId)),
     cancel: (request) => cancel(request, client),
+    answer: (found, options) => sendAnswer(isElsewhere(found) ? found.runId : found, options, client),
   };
 }
 
@@ -81,6 +84,16 @@ async function cancel({ found, before, keepsFinally }: CancelRequest, client: Se
   const { state, wasRunning } = await sendCancel(runId, client, keepsFinally);
   const isShown = wasRunning && (before === null || before.damage === null) && !isElsewhere(found);
   return { state: isShown ? null : state, wasRunning };
+}
+
+/** The same answer gets the same receipt, so it is sent again after a connection that broke. */
+async function sendAnswer(
+  runId: string,
+  { stage, given }: AnswerOptions,
+  client: ServiceClient,
+): Promise<AnswerReceipt> {
+  const request = { path: ['runs', runId, 'answer'], body: { json: { ...given, stage } } };
+  return (await client.retry(() => client.change(request))) as AnswerReceipt;
 }
 
 /** @param keepsFinally  a second cancel, such as one after a connection that broke, ends no stage with `finally` */

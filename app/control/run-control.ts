@@ -6,6 +6,8 @@ import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { RunView } from '../../store/run-view.ts';
 import type { StartRequest } from '../start/start-run.ts';
+import type { AnswerReceipt } from '../../workflows/run/answer-request.ts';
+import type { AnswerOptions } from '../answers/answer-run.ts';
 import type { RunElsewhere } from '../runs/run-elsewhere.ts';
 
 export interface RunControl {
@@ -18,6 +20,8 @@ export interface RunControl {
   connect(runId: string, onProgress: (line: string) => void): Promise<ConnectedRun>;
   /** Asks a run to stop. @throws AppError if no server answers */
   cancel(request: CancelRequest): Promise<AskedRun>;
+  /** Answers a question of a run. The same answer gets the same receipt. @throws AppError, ServiceError */
+  answer(found: string | RunElsewhere, options: AnswerOptions): Promise<AnswerReceipt>;
 }
 
 /** A run that can be followed. */

@@ -1,6 +1,6 @@
 /** Starts a run on another machine: sends the plan, the folders that it mounts, and the variables that it names. */
+import { randomUUID } from 'node:crypto';
 import { realpath } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { contains } from '../../domain/language/text/paths.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
@@ -18,8 +18,6 @@ import { measureFolder, generateTar } from './pack-folder.ts';
 
 /** The service may first fetch what its machine lacks for the run. */
 const START_MS = 15 * 60_000;
-/** The pauses in which a run may appear whose start got no answer. */
-const LOOKS_MS = [0, 1_000, 2_000, 4_000];
 /** A folder that changes is packed again. */
 const TRIES = 3;
 
@@ -52,12 +50,14 @@ export async function startRemotely(request: StartRequest, tools: Tools): Promis
   };
   for (const { owner, file } of loginsTaken(hostVariables, context.env))
     onProgress(`agents use the login of ${owner} on this machine (${file}), without its refresh token`);
-  try {
-    await client.change({ path: ['runs'], body: { json: body }, answerMs: START_MS });
-  } catch (error) {
-    if (!(error instanceof ConnectionError) || error.kind !== 'broken') throw error;
-    await requireStarted(runId, error, context);
-  }
+  // With its key, a start that is sent again starts no second run.
+  const headers = { 'idempotency-key': randomUUID() };
+  const start = { path: ['runs'], headers, body: { json: body }, answerMs: START_MS };
+  await client
+    .retry(() => client.change(start))
+    .catch((error: unknown) => {
+      throw error instanceof ConnectionError && error.kind === 'broken' ? createLostError(error, runId) : error;
+    });
 }
 
 /** Parts of a plan that are on this machine and cannot be sent. @throws AppError `cli/not-remote` */
@@ -134,14 +134,8 @@ async function hasBlob(client: ServiceClient, sha256: string): Promise<boolean> 
   }
 }
 
-/** An id was free before the start, so a run that has it now is this one. @throws ConnectionError */
-async function requireStarted(runId: string, error: ConnectionError, context: Machine): Promise<void> {
-  const { index } = await context.stores();
-  for (const pauseMs of LOOKS_MS) {
-    await sleep(pauseMs);
-    if (await index.has(runId)) return;
-  }
-  throw new AppError(
+function createLostError(error: ConnectionError, runId: string): AppError {
+  return new AppError(
     'environment',
     'cli/no-service',
     `${error.message}; the run may have been started`,

@@ -3,7 +3,7 @@ import { userInfo } from 'node:os';
 import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { AnswerReceipt, Decision } from '../../workflows/run/answer-request.ts';
-import { answerRun } from '../../app/answers/answer-run.ts';
+import { openRunControl } from '../../app/control/open-run-control.ts';
 import { createUsageError } from '../../app/app-error.ts';
 import { formatRunId } from '../../app/runs/run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from '../../app/runs/run-elsewhere.ts';
@@ -33,7 +33,8 @@ export async function answerOnCommandLine(
   };
   const found = await findRunOrElsewhere(runText, context);
   const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
-  const receipt = await answerRun(found, { stage, given, onProgress }, context);
+  const control = await openRunControl(context);
+  const receipt = await control.answer(found, { stage, given, onProgress });
   return await printReceipt(isElsewhere(found) ? found.runId : found, receipt, options, context);
 }
 

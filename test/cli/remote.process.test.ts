@@ -76,6 +76,8 @@ describe('the same output as on the machine of the runs', () => {
     'status none --json',
     'result sales --json',
     'inspect sales-good',
+    'approve none',
+    'reject sales-good',
   ])('%s', async (typed) => {
     const args = typed.split(' ');
     const [here, local] = await Promise.all([remotely(...args), locally(...args)]);
@@ -121,8 +123,6 @@ describe('commands for the machine of the runs', () => {
     'release sales-good',
     'set-aside sales-good',
     'apply sales-good',
-    'approve sales-good',
-    'reject sales-good',
     'retry sales-bad',
     'fork sales-bad x.yaml',
     'session list',

@@ -139,3 +139,30 @@ workflow:
     wasRunning: false,
   });
 });
+
+test('an answer from another state folder gets the receipt of the machine of the run', async () => {
+  const rig = theRig();
+  expect((await rig.cli('up')).code).toBe(0);
+  const file = rig.spec(
+    'ask.yaml',
+    `api_version: v1
+kind: workflow
+name: ask
+workflow:
+  steps:
+    - name: ok
+      approval: { message: Go on? }
+`,
+  );
+  const detached = await run(rig, 'run', file, '--run-id', 'ask', '--detach', '--json');
+  expect(JSON.parse(detached.stdout)).toEqual({ runId: 'ask', uiUrl: null });
+  await rig.eventOf('ask', 'stage-asking');
+  expect((await run(rig, 'runs', '--waiting')).stdout).toContain('ask');
+  const approved = await run(rig, 'approve', 'ask', '--by', 'ada', '--json');
+  expect(JSON.parse(approved.stdout)).toMatchObject({ runId: 'ask', stage: 'ok', decision: 'approve', by: 'ada' });
+  expect((await rig.finish('ask')).outcome.state).toBe('succeeded');
+  expect(await run(rig, 'approve', 'ask', '--by', 'ada', '--json')).toEqual(approved);
+  const refused = await run(rig, 'reject', 'ask', '--by', 'ada', '--json');
+  expect(refused).toEqual(await rig.cli('reject', 'ask', '--by', 'ada', '--json'));
+  expect(refused.code).toBe(1);
+});

@@ -1,0 +1,186 @@
+/** A start on another machine: which requests the service gets. */
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { compileText } from '../../domain/language/load.ts';
+import { ServiceClient } from '../../http/service-client.ts';
+import { readEnvironment } from '../../setup/environment.ts';
+import { openStores } from '../../store/open-stores.ts';
+import type { Machine } from '../machine.ts';
+import type { StartRequest } from '../start/start-run.ts';
+import { startRemotely } from './start-remotely.ts';
+
+interface Request {
+  readonly what: string;
+  readonly key: string | undefined;
+  readonly body: Buffer;
+}
+
+let dir: string;
+let close: () => Promise<void>;
+let requests: Request[];
+/** Decides about a request; undefined: the service accepts it. */
+let answer: (request: Request, response: ServerResponse) => boolean;
+let machine: Machine;
+let client: ServiceClient;
+
+async function readBody(request: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+beforeEach(async () => {
+  dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-start-')));
+  requests = [];
+  answer = () => false;
+  const server = createServer((incoming, response) => {
+    void readBody(incoming).then((body) => {
+      const key = incoming.headers['idempotency-key'] as string | undefined;
+      const request = { what: `${incoming.method} ${incoming.url}`, key, body };
+      requests.push(request);
+      if (answer(request, response)) return;
+      if (request.what.startsWith('GET /api/v1/run-ids')) return void response.end('{"ids":[]}');
+      response.writeHead(incoming.method === 'HEAD' ? 404 : 201).end('{}');
+    });
+  });
+  const path = join(dir, 'api.sock');
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  const service = { name: `unix:${path}`, place: { kind: 'unix', path }, token: null, ca: null } as const;
+  const env = { ...readEnvironment({ VOIDBOX_STATE_DIR: join(dir, 'state') }), service };
+  client = new ServiceClient(service);
+  const stores = await openStores(env);
+  machine = {
+    env,
+    cwd: dir,
+    readStdin: () => Promise.reject(new Error('no input')),
+    confirm: () => Promise.resolve(null),
+    stores: () => Promise.resolve(stores),
+    now: () => new Date(),
+    warn: () => Promise.resolve(),
+  };
+  close = async () => {
+    client.close();
+    await stores.close();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    rmSync(dir, { recursive: true, force: true });
+  };
+});
+afterEach(() => close());
+
+async function start(mounts: string, change: Partial<StartRequest> = {}): Promise<readonly string[]> {
+  const spec = `kind: workflow\nname: a\nsandbox: { mounts: [${mounts}] }\nworkflow: { steps: [{ name: a, run: ls }] }\n`;
+  const plan = compileText(spec, 'spec', { baseDir: dir }).plan!;
+  const notes: string[] = [];
+  const request: StartRequest = {
+    plan,
+    written: plan,
+    mock: null,
+    mockAgents: null,
+    source: null,
+    from: null,
+    runId: 'of/me',
+    hostVariables: { TOKEN: 'sesame' },
+    baseDir: dir,
+    places: new Map(),
+    images: [],
+    allowMounts: [],
+    allowGit: [],
+    input: Buffer.from('hello'),
+    mayAsk: false,
+    ...change,
+  };
+  await startRemotely(request, { client, context: machine, onProgress: (line) => notes.push(line) });
+  return notes;
+}
+
+const DATA = '{ host: data, guest: /data }';
+
+function makeData(): void {
+  mkdirSync(join(dir, 'data', 'sub'), { recursive: true });
+  writeFileSync(join(dir, 'data', 'note'), 'text');
+}
+
+test('a folder is sent once, under the hash of its bytes, and the start names it', async () => {
+  makeData();
+  expect(await start(`${DATA}, { host: data/sub, guest: /sub }`)).toEqual([
+    expect.stringMatching(/^sending .*\/data \(/),
+  ]);
+  const [ids, head, put, post] = requests;
+  expect(requests).toHaveLength(4);
+  expect(ids!.what).toBe('GET /api/v1/run-ids?id=of%2Fme');
+  const sha256 = createHash('sha256').update(put!.body).digest('hex');
+  expect([head!.what, put!.what]).toEqual([`HEAD /api/v1/blobs/${sha256}`, `PUT /api/v1/blobs/${sha256}`]);
+  expect(JSON.parse(post!.body.toString())).toMatchObject({
+    plan: { name: 'a' },
+    uploads: { [join(dir, 'data')]: sha256 },
+    runId: 'of/me',
+    variables: { TOKEN: 'sesame' },
+    input: 'hello',
+  });
+});
+
+test('a folder that the service has is not sent', async () => {
+  makeData();
+  answer = ({ what }, response) => {
+    if (!what.startsWith('HEAD')) return false;
+    response.writeHead(200).end();
+    return true;
+  };
+  expect(await start(DATA)).toEqual([]);
+  expect(requests.map(({ what }) => what.split(' ')[0])).toEqual(['GET', 'HEAD', 'POST']);
+});
+
+test('a start whose answer is lost is sent again with the same key', async () => {
+  let lost = 2;
+  answer = ({ what }, response) => {
+    if (!what.startsWith('POST') || lost-- === 0) return false;
+    response.socket!.destroy();
+    return true;
+  };
+  await start('');
+  const starts = requests.filter(({ what }) => what === 'POST /api/v1/runs');
+  expect(starts).toHaveLength(3);
+  expect(new Set(starts.map(({ key }) => key)).size).toBe(1);
+  expect(starts[0]!.key).toMatch(/^[0-9a-f-]{36}$/);
+  expect(new Set(starts.map(({ body }) => body.toString())).size).toBe(1);
+});
+
+test('a start that gets no answer at all says that the run may exist', async () => {
+  answer = ({ what }, response) => {
+    if (!what.startsWith('POST')) return false;
+    response.socket!.destroy();
+    return true;
+  };
+  await expect(start('')).rejects.toMatchObject({
+    code: 'cli/no-service',
+    message: expect.stringContaining('the run may have been started'),
+    remedy: expect.stringContaining('voidbox status of/me'),
+  });
+});
+
+test('an id that a run has is refused before anything is sent', async () => {
+  makeData();
+  answer = ({ what }, response) => {
+    if (!what.includes('run-ids')) return false;
+    response.end('{"ids":["of/me"]}');
+    return true;
+  };
+  await expect(start(DATA)).rejects.toMatchObject({ code: 'cli/usage', fault: 'usage' });
+  expect(requests).toHaveLength(1);
+});
+
+test.each([
+  ['bytes that are not text', { input: Uint8Array.of(0xff) }, 'UTF-8'],
+  ['an image', { images: [{ path: '/an/image', sha256: 'x' } as never] }, '/an/image'],
+])('%s cannot be sent', async (_what, change, message) => {
+  await expect(start('', change)).rejects.toMatchObject({
+    code: 'cli/not-remote',
+    message: expect.stringContaining(message),
+  });
+  expect(requests.filter(({ what }) => what.startsWith('P'))).toEqual([]);
+});
