@@ -50,6 +50,7 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/no-such-token': 404,
   'api/token-exists': 409,
   'api/access-unavailable': 503,
+  'api/messages-full': 507,
   'api/skill-not-loaded': 409,
   'api/bug': 500,
 };

@@ -41,6 +41,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'git',
   'host-id',
   'listen.json',
+  'messages',
   'mounts.json',
   'postgres',
   'prepared',

@@ -84,6 +84,10 @@ export const API_CODES = {
     'The database of tokens and of the audit log does not answer. Runs continue.',
     'Try again. `voidbox ps` shows the state of the service.',
   ),
+  'api/messages-full': defineRequestCode(
+    'A session of messages would have more than 16 MiB, or there would be more than 1,000 sessions.',
+    'Use another session. A session is deleted 90 days after its last message.',
+  ),
   'api/skill-not-loaded': defineRequestCode(
     'The spec has a step machine that the embedded stack has not loaded. The API does not restart the stack.',
     'Load it with `voidbox up --skills FOLDER`, or start the spec with `voidbox run`, which loads it.',

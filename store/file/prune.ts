@@ -130,7 +130,13 @@ async function removeRun(stateDir: string, runId: string): Promise<boolean> {
 }
 
 /** Files that a client writes before it starts the run. */
-const LEFT_BY_CLIENTS = ['records/input.json', 'records/source.json', 'host-variables.json'] as const;
+const LEFT_BY_CLIENTS = [
+  'records/input.json',
+  'records/source.json',
+  'records/void-box.json',
+  'records/void-box-cancel.json',
+  'host-variables.json',
+] as const;
 
 /** Removes data that an earlier prune or a killed writer left unfinished. */
 async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
