@@ -1,11 +1,16 @@
 import type { Machine } from '../app/machine.ts';
 import type { AccessStore } from '../store/access.ts';
+import type { SessionMessages } from '../store/session-messages.ts';
 import type { UploadStore } from '../store/uploads.ts';
 import type { ApiLimits } from './limits.ts';
 
 export interface ApiOptions {
   readonly machine: Machine;
   readonly uploads: UploadStore;
+  /** Messages of sessions, for clients of Void-Box. Absent: those of the state folder. */
+  readonly messages?: SessionMessages;
+  /** Returns the folder whose specs a token may start by their path. Null or absent: no folder. */
+  readonly readSpecRoot?: () => string | null;
   readonly version: string;
   /** Opens the tokens and the audit log at the first call. */
   readonly access: () => Promise<AccessStore>;

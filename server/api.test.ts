@@ -361,7 +361,6 @@ describe('requests that are refused', () => {
     ['/api/v1/runs/sales-good/stages', 'GET'],
     ['/api/v1/runs/sales-good', 'DELETE'],
     ['/api/v2/runs', 'GET'],
-    ['/v1/runs', 'GET'],
   ])('%s with %s is no route', async (path, method) => {
     expect(await problemOf(await apiOf().request(path, { method }))).toMatchObject({
       status: 404,
@@ -570,7 +569,10 @@ describe('answers about the API', () => {
     const routes = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
     );
-    const answering = [...listRouteAccess().keys()].map((route) => route.replaceAll(/:(\w+)/g, '{$1}'));
+    // The routes of Void-Box have a contract of their own.
+    const answering = [...listRouteAccess().keys()]
+      .filter((route) => !route.includes(' /v1/'))
+      .map((route) => route.replaceAll(/:(\w+)/g, '{$1}'));
     expect(routes.toSorted()).toEqual(answering.filter((route) => route !== 'GET /openapi.json').toSorted());
     expect(routes).toContain('POST /api/v1/runs/{runId}/cancel');
   });

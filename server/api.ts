@@ -1,10 +1,11 @@
 /** The HTTP API: its routes, the checks around them, and its OpenAPI document. */
 import { OpenAPIHono } from '@hono/zod-openapi';
+import type { HonoRequest } from 'hono';
 import { createAccessCheck } from './access/check-access.ts';
 import { TooManyRequests } from './access/too-many-requests.ts';
 import type { ApiOptions } from './api-options.ts';
 import { checkBody } from './json-body.ts';
-import { createProblem, createRequestError, toProblem, toProblemResponse } from './problems.ts';
+import { createProblem, createRequestError, type Problem, toProblem, toProblemResponse } from './problems.ts';
 import { addActionsRoute } from './routes/actions.ts';
 import { addAnswerRoute } from './routes/answer.ts';
 import { addArtifactRoutes } from './routes/artifacts.ts';
@@ -17,13 +18,16 @@ import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
 import { addStoredRoutes } from './routes/stored.ts';
 import { addTokenRoutes } from './routes/tokens.ts';
+import { openSessionMessages } from '../store/open-messages.ts';
+import { isVoidBoxPath, toVoidBoxResponse } from './void-box/errors.ts';
+import { createVoidBoxRoutes, VOID_BOX_ROOT } from './void-box/routes.ts';
 
 export type Api = OpenAPIHono;
 
 const ROOT = '/api/v1';
 
 export function createApi(options: ApiOptions): Api {
-  const { version, limits, machine, access, log } = options;
+  const { version, limits, machine, access, messages = openSessionMessages(machine.env), log } = options;
   const api: Api = new OpenAPIHono({
     defaultHook: (result) => {
       if (result.success) return;
@@ -50,13 +54,13 @@ export function createApi(options: ApiOptions): Api {
   );
   api.use(checkBody(limits));
   api.onError(async (error, { req }) => {
-    const problem = await toProblem(error);
-    if (problem !== null) return toProblemResponse(problem, describeRefusal(error, problem.status));
-    log(`${req.method} ${req.routePath}: ${error.stack ?? error.message}`);
-    return toProblemResponse(createProblem('api/bug', 'this is a bug in voidbox'));
+    const known = await toProblem(error);
+    if (known === null) log(`${req.method} ${req.routePath}: ${error.stack ?? error.message}`);
+    const problem = known ?? createProblem('api/bug', 'this is a bug in voidbox');
+    return answerWithProblem(error, problem, req);
   });
   api.notFound(({ req }) =>
-    toProblemResponse(createProblem('api/no-route', `there is no route ${req.method} ${req.path}`)),
+    answerWithProblem(null, createProblem('api/no-route', `there is no route ${req.method} ${req.path}`), req),
   );
   const routes = new OpenAPIHono({ defaultHook: api.defaultHook! });
   addInfoRoutes(routes, options);
@@ -72,6 +76,7 @@ export function createApi(options: ApiOptions): Api {
   addOpenWorkRoutes(routes, options);
   addTokenRoutes(routes, options);
   api.route(ROOT, routes);
+  api.route(VOID_BOX_ROOT, createVoidBoxRoutes({ ...options, messages }));
   api.doc31('/openapi.json', {
     openapi: '3.1.0',
     info: { title: 'Voidbox', version, description: 'Starts, follows and cancels runs of this state folder.' },
@@ -79,8 +84,15 @@ export function createApi(options: ApiOptions): Api {
   return api;
 }
 
+function answerWithProblem(error: unknown, problem: Problem, { method, path }: HonoRequest): Response {
+  const headers = describeRefusal(error, problem.status);
+  return isVoidBoxPath(path)
+    ? toVoidBoxResponse(error, problem, { method, path, headers })
+    : toProblemResponse(problem, headers);
+}
+
 /** Returns the headers that tell a client how to repeat its request. */
-function describeRefusal(error: Error, status: number): Readonly<Record<string, string>> {
+function describeRefusal(error: unknown, status: number): Readonly<Record<string, string>> {
   if (error instanceof TooManyRequests) return { 'retry-after': String(error.retryAfterSeconds) };
   return status === 401 ? { 'www-authenticate': 'Bearer realm="voidbox"' } : {};
 }

@@ -5,10 +5,12 @@
 import { Socket } from 'node:net';
 import { parseArgs } from 'node:util';
 import { createAccessOpener } from '../app/access/access-opener.ts';
+import { readListenRecord } from '../client/embedded/listen-file.ts';
 import { API_READY, type ApiNews, parseApiOrder } from '../client/embedded/api-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
 import { readVersion } from '../setup/package-version.ts';
+import { openSessionMessages } from '../store/open-messages.ts';
 import { openUploads } from '../store/open-uploads.ts';
 
 /** How often uploads without a use are searched. */
@@ -47,12 +49,18 @@ const access = createAccessOpener(async () => {
   return await openAccessStore(env, { install: true, onProgress: log, warn: log });
 });
 const uploads = openUploads(env);
-const sweep = (): void => void uploads.sweep().catch((error: Error) => log(`uploads: ${error.message}`));
+const messages = openSessionMessages(env);
+const sweep = (): void => {
+  uploads.sweep().catch((error: Error) => log(`uploads: ${error.message}`));
+  messages.sweep(Date.now()).catch((error: Error) => log(`messages: ${error.message}`));
+};
 sweep();
 setInterval(sweep, SWEEP_EVERY_MS).unref();
 const api = createApi({
   machine,
   uploads,
+  messages,
+  readSpecRoot: () => readListenRecord(env.stateDir)?.specRoot ?? null,
   access: () => access.open(),
   version: readVersion(),
   limits: API_LIMITS,

@@ -4,6 +4,7 @@ import { isAbsolute } from 'node:path';
 import { createRunId } from '../../client/runs/new-id.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
 import type { MockRequest } from '../../domain/plan-rules/mocks.ts';
 import { runIdProblem } from '../../domain/run/run-id.ts';
 import { shorten } from '../../domain/units/quote.ts';
@@ -17,6 +18,7 @@ import { STDIN_NAME } from './load-spec.ts';
 import { resolveFolders } from './plan-mounts.ts';
 import { LATEST } from '../runs/run-id.ts';
 import { findTakenId, startRun, waitUntilAdmitted } from './start-run.ts';
+import { refuseForToken, type TokenStarter } from './token-rules.ts';
 
 /** The name of the spec in diagnostics. */
 const SPEC_NAME = 'spec';
@@ -43,6 +45,10 @@ export interface SpecRequest {
   readonly allowMounts: readonly string[];
   /** Repositories of the network that the run may fetch with the git login of this user, as HOST/PATH. */
   readonly allowGit: readonly string[];
+  /** Changes the plan before it runs. Absent: the plan of the spec runs. */
+  readonly adapt?: (plan: Plan) => Plan;
+  /** The token that starts it, with `baseDir` as its folder; absent: the owner of the state folder. */
+  readonly starter?: TokenStarter;
 }
 
 export interface StartedSpec {
@@ -78,8 +84,19 @@ export async function startSpec(
   for (const folder of request.allowMounts) requireFolder('allowMounts', folder);
   refuseRunId(wanted);
   const allowMounts = resolveFolders(request.allowMounts, baseDir);
-  const context: Machine = { ...caller, cwd: baseDir, readStdin: () => Promise.resolve(Buffer.from(spec)) };
-  const { compiled, diagnostics } = await compileSpec(request, allowMounts, context);
+  const { adapt = (plan) => plan, starter } = request;
+  const context: Machine = {
+    ...caller,
+    cwd: baseDir,
+    readStdin: () => Promise.resolve(Buffer.from(spec)),
+    ...(starter === undefined ? {} : { confinedTo: starter.folder }),
+  };
+  const settlePlan = (written: Plan): Plan => {
+    const adapted = adapt(written);
+    if (starter !== undefined) refuseForToken(adapted, starter);
+    return adapted;
+  };
+  const { compiled, diagnostics } = await compileSpec({ ...request, settlePlan }, allowMounts, context);
   const { plan } = compiled;
   const hostVariables = selectHostVariables(plan, new Set(), context, variables);
   const allowGit = parsePlaces(request.allowGit);
@@ -93,6 +110,7 @@ export async function startSpec(
         allowMounts,
         allowGit,
         input: input === null ? null : Buffer.from(input),
+        ...(starter === undefined ? {} : { starter }),
         mayAsk: false,
       },
       context,
@@ -169,7 +187,10 @@ export function requireFolder(key: string, path: string): void {
   throw new AppError('usage', 'api/invalid-request', `\`${key}\`: \`${shorten(path)}\` ${problem}`);
 }
 
-/** URLs cannot contain `.` and `..` as an id, and clients remove both from paths. */
+/**
+ * URLs cannot contain `.` and `..` as an id, and clients remove both from paths.
+ * @throws AppError `api/invalid-request`
+ */
 export function refuseRunId(runId: string | null): void {
   if (runId === null) return;
   const problem =

@@ -86,7 +86,12 @@ async function send(
   );
 }
 
+/** An answer of Void-Box's API has other codes. */
 async function codeOf(response: Response): Promise<string | null> {
+  if (response.headers.get('content-type') === 'application/json') {
+    const { code } = (await response.json()) as { readonly code?: string };
+    return code !== 'UNAUTHORIZED' ? null : response.status === 401 ? 'api/no-token' : 'api/not-allowed';
+  }
   if (response.headers.get('content-type') !== 'application/problem+json') return null;
   return ProblemSchema.parse(await response.json()).code;
 }

@@ -146,6 +146,6 @@ function findRunOf(context: Context, route: string): string | null {
   } catch {
     return null;
   }
-  const started = /^\/api\/v1\/runs\/([^/]+)$/.exec(context.res.headers.get('location') ?? '')?.[1];
+  const started = /^(?:\/api)?\/v1\/runs\/([^/]+)$/.exec(context.res.headers.get('location') ?? '')?.[1];
   return started === undefined ? null : decodeURIComponent(started);
 }

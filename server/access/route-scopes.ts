@@ -34,6 +34,21 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['POST /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens/:name/revoke', 'admin'],
   ['GET /api/v1/audit', 'admin'],
+  ['GET /v1/health', 'public'],
+  ['GET /v1/runs', 'read'],
+  ['POST /v1/runs', 'run'],
+  ['GET /v1/runs/:runId', 'read'],
+  ['GET /v1/runs/:runId/events', 'read'],
+  ['POST /v1/runs/:runId/cancel', 'run'],
+  ['GET /v1/runs/:runId/stages', 'read'],
+  ['GET /v1/runs/:runId/telemetry', 'read'],
+  ['GET /v1/runs/:runId/stages/:stage/output-file', 'read'],
+  ['GET /v1/runs/:runId/stages/:stage/artifacts/:name', 'read'],
+  ['PUT /v1/runs/:runId/inbox', 'run'],
+  ['GET /v1/runs/:runId/intents', 'run'],
+  ['POST /v1/runs/:runId/messages', 'run'],
+  ['GET /v1/sessions/:sessionId/messages', 'read'],
+  ['POST /v1/sessions/:sessionId/messages', 'run'],
 ]);
 
 /**

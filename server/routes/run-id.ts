@@ -3,13 +3,16 @@ import { createNoRunError, requireKnownRun } from '../../app/runs/run-elsewhere.
 import type { Machine } from '../../app/machine.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
 import { createRequestError } from '../problems.ts';
+import { isVoidBoxPath } from '../void-box/errors.ts';
 
-/** The segment of the id in a path: `/api/v1/runs/ID`. */
+/** The segment of the id in a path: `/api/v1/runs/ID`, or `/v1/runs/ID` of Void-Box's API. */
 const RUN_SEGMENT = 4;
+const VOID_BOX_RUN_SEGMENT = 3;
 
 /** @throws AppError `api/invalid-request`, `api/no-run` */
 export function readRunId(context: Context): string {
-  const runId = readSegment(context, RUN_SEGMENT, 'the id of the run');
+  const segment = isVoidBoxPath(context.req.path) ? VOID_BOX_RUN_SEGMENT : RUN_SEGMENT;
+  const runId = readSegment(context, segment, 'the id of the run');
   if (!isRunId(runId)) throw createNoRunError(runId);
   return runId;
 }

@@ -9,7 +9,7 @@ import { findPackageRoot } from '../../setup/package-root.ts';
 import { importGraph, type ImportGraph, pathsOf } from './imports.ts';
 
 const ROOT = findPackageRoot();
-const ROUTES = /^server\/routes\//;
+const ROUTES = /^server\/(?:routes|void-box)\//;
 /** Use-cases, pure values, and the parts of the API itself. A route may name types of a port. */
 const SEEN_BY_ROUTES = /^(?:server|app|domain)\/|^activities\/ports\//;
 const PACKAGES = /from '(?:hono|@hono\/[\w-]+)(?:\/[\w-]+)*'|import\('(?:hono|@hono\/)/;
