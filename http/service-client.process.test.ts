@@ -81,7 +81,7 @@ test('a problem has its code, its text, its remedy and its fault', async () => {
 test('a missing token is an error of the environment, and its remedy names the variable', async () => {
   const { connect } = await serve((_request, response) => {
     response.writeHead(401, { 'content-type': 'application/problem+json' });
-    response.end(JSON.stringify({ status: 401, code: 'api/no-token', detail: 'no token', remedy: null }));
+    response.end(JSON.stringify({ status: 401, code: 'api/no-token', detail: 'x', remedy: null, fault: 'usage' }));
   });
   const failure = await failureOf(connect().readJson(VERSION));
   expect(failure).toMatchObject({ code: 'api/no-token', fault: 'environment' });

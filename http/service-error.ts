@@ -80,7 +80,8 @@ export function toError({ code, detail, remedy, fault, diagnostics }: ServicePro
   const message = cutText(sanitizeLine(detail));
   if (code.startsWith('store/')) return new CodedError(toErrorCode(code), message);
   return new ServiceError(message, {
-    fault: fault ?? readFault(status),
+    // A variable of this machine repairs it.
+    fault: status === 401 ? 'environment' : (fault ?? readFault(status)),
     code: toErrorCode(code),
     remedy: status === 401 ? REMEDY_OF_401 : remedy,
     status,
