@@ -1,5 +1,5 @@
+import type { OpenAccess } from '../app/access/access-opener.ts';
 import type { Machine } from '../app/machine.ts';
-import type { AccessStore } from '../store/access.ts';
 import type { SessionMessages } from '../store/session-messages.ts';
 import type { UploadStore } from '../store/uploads.ts';
 import type { ApiLimits } from './limits.ts';
@@ -13,7 +13,7 @@ export interface ApiOptions {
   readonly readSpecRoot?: () => string | null;
   readonly version: string;
   /** Opens the tokens and the audit log at the first call. */
-  readonly access: () => Promise<AccessStore>;
+  readonly access: OpenAccess;
   readonly limits: ApiLimits;
   readonly log: (line: string) => void;
 }

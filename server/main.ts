@@ -7,6 +7,7 @@ import { parseArgs } from 'node:util';
 import { createAccessOpener } from '../app/access/access-opener.ts';
 import { readListenRecord } from '../client/embedded/listen-file.ts';
 import { API_READY, type ApiNews, parseApiOrder } from '../client/embedded/api-messages.ts';
+import { hasTokenDatabase } from '../client/embedded/token-database.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
 import { readVersion } from '../setup/package-version.ts';
@@ -43,10 +44,13 @@ const reportClosed = (listener: 'unix' | 'tcp'): void => {
   closed[listener] += 1;
   send({ closed: closed.unix + closed.tcp, closedTcp: closed.tcp });
 };
-const access = createAccessOpener(async () => {
-  // Requests of the owner need no tokens, so most processes of the API load none of it.
-  const { openAccessStore } = await import('../app/access/open-access-store.ts');
-  return await openAccessStore(env, { install: true, onProgress: log, warn: log });
+const access = createAccessOpener({
+  hasDatabase: () => env.database !== null || hasTokenDatabase(env.stateDir),
+  openStore: async (use) => {
+    // Requests of the owner need no tokens, so most processes of the API load none of it.
+    const { openAccessStore } = await import('../app/access/open-access-store.ts');
+    return await openAccessStore(env, { install: use === 'make', onProgress: log, warn: log });
+  },
 });
 const uploads = openUploads(env);
 const messages = openSessionMessages(env);
@@ -61,7 +65,7 @@ const api = createApi({
   uploads,
   messages,
   readSpecRoot: () => readListenRecord(env.stateDir)?.specRoot ?? null,
-  access: () => access.open(),
+  access: access.open,
   version: readVersion(),
   limits: API_LIMITS,
   log,

@@ -4,6 +4,7 @@ import { ServiceClient } from '../../http/service-client.ts';
 import type { Environment } from '../../setup/environment.ts';
 import { resolveDatabasePieces } from '../../setup/resolve.ts';
 import { openApiSocket } from '../../client/embedded/api-socket.ts';
+import { hasTokenDatabase } from '../../client/embedded/token-database.ts';
 import { ensureStack } from '../../client/embedded/stack.ts';
 import { createEnvironmentError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
@@ -14,10 +15,12 @@ const ANSWER_MS = 5 * 60_000;
 /** @throws AppError, ServiceError */
 export async function askTokenService(
   { env }: Machine,
-  { onProgress, method, ...request }: TokenServiceRequest,
+  { onProgress, method, createsToken = false, ...request }: TokenServiceRequest,
 ): Promise<unknown> {
   const place =
-    env.service === null ? await openOwnApi(env, onProgress) : { settings: env.service, close: () => undefined };
+    env.service === null
+      ? await openOwnApi(env, { onProgress, createsToken })
+      : { settings: env.service, close: () => undefined };
   const client = new ServiceClient(place.settings);
   try {
     const asked = { ...request, answerMs: ANSWER_MS };
@@ -31,7 +34,7 @@ export async function askTokenService(
 /** Starts the embedded stack if it does not run, and opens its Unix socket, whose client is the owner. */
 async function openOwnApi(
   env: Environment,
-  onProgress: (line: string) => void,
+  { onProgress, createsToken }: { readonly onProgress: (line: string) => void; readonly createsToken: boolean },
 ): Promise<{ readonly settings: ServiceSettings; close(): void }> {
   if (env.temporalConfigured)
     throw createUsageError(
@@ -39,7 +42,8 @@ async function openOwnApi(
       `Unset ${env.temporalVariables.join(', ')}.`,
     );
   // The API gets the piece too, but without a line of progress.
-  if (env.database === null) await resolveDatabasePieces(env, { install: true, onProgress });
+  if (env.database === null && (createsToken || hasTokenDatabase(env.stateDir)))
+    await resolveDatabasePieces(env, { install: true, onProgress });
   await ensureStack(env, { onProgress });
   const socket = openApiSocket(env.stateDir);
   if (socket === null)
@@ -60,5 +64,7 @@ export interface TokenServiceRequest {
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: { readonly json: unknown };
+  /** The first token makes the database; other requests find it, or get an empty answer. */
+  readonly createsToken?: boolean;
   readonly onProgress: (line: string) => void;
 }

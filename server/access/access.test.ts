@@ -1,12 +1,14 @@
 /** Every route against every kind of caller, on the whole API. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Machine } from '../../app/machine.ts';
+import { createAccessOpener, type OpenAccess } from '../../app/access/access-opener.ts';
 import { createToken, revokeToken, type TokenRequest } from '../../app/access/tokens.ts';
 import { openUploads } from '../../store/open-uploads.ts';
 import { SCOPES, type Scope } from '../../domain/access/scopes.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import type { AccessStore } from '../../store/access.ts';
 import { createMemoryAccess } from '../../test/rig/access/memory-access.ts';
+import { openAsOwner } from '../../test/rig/access/owner.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
 import { type Api, createApi } from '../api.ts';
 import { API_LIMITS } from '../limits.ts';
@@ -24,7 +26,7 @@ let logged: string[] = [];
 
 function openApi(
   requestsPerSecond = UNLIMITED,
-  open: () => Promise<AccessStore> = () => Promise.resolve(access),
+  open: OpenAccess = () => Promise.resolve(access),
   stores = openMemoryStores(new MemoryPlace()),
 ): Api {
   const machine: Machine = {
@@ -191,6 +193,37 @@ describe('tokens that are not valid', () => {
     const broken = openApi(UNLIMITED, () => Promise.reject(Object.assign(new Error('gone'), { code: 'ENOSPC' })));
     const response = await send('/api/v1/version', { token: `voidbox_${'a'.repeat(43)}`, to: broken });
     expect([response.status, await codeOf(response)]).toEqual([503, 'host/disk-full']);
+  });
+
+  test('a token that no machine knows opens no database, and only the owner may make one', async () => {
+    const uses: string[] = [];
+    const opener = createAccessOpener({
+      openStore: (use) => Promise.resolve((uses.push(use), access)),
+      hasDatabase: () => uses.length > 0,
+    });
+    const empty = openApi(UNLIMITED, opener.open);
+    const text = `voidbox_${'a'.repeat(43)}`;
+    for (const { method, path } of TOKEN_ROUTES)
+      expect(await codeOf(await send(path, { method, token: text, to: empty }))).toBe('api/no-token');
+    const owner = openAsOwner(empty);
+    expect(await (await owner.request('/api/v1/tokens')).json()).toEqual({ tokens: [] });
+    expect(await (await owner.request('/api/v1/audit')).json()).toEqual({ rows: [], next: null });
+    expect((await owner.request('/api/v1/tokens/ci/revoke', { method: 'POST' })).status).toBe(404);
+    expect(uses).toEqual([]);
+    const body = JSON.stringify({ name: 'ci', scopes: ['admin'] });
+    const headers = { 'content-type': 'application/json' };
+    const made = await owner.request('/api/v1/tokens', { method: 'POST', headers, body });
+    expect(made.status).toBe(201);
+    expect(uses).toEqual(['make']);
+  });
+
+  test('an administrator of the network creates tokens, but makes no database', async () => {
+    const uses: string[] = [];
+    const token = await create({ name: 'admin', scopes: ['admin'] });
+    const watched = openApi(UNLIMITED, (use) => Promise.resolve((uses.push(use), access)));
+    const body = { name: 'new', scopes: ['run'] };
+    expect((await send('/api/v1/tokens', { method: 'POST', token, body, to: watched })).status).toBe(201);
+    expect(new Set(uses)).toEqual(new Set(['find']));
   });
 
   test('a connection without a record is one of the network', async () => {

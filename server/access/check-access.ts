@@ -4,9 +4,10 @@
  */
 import type { Context, MiddlewareHandler } from 'hono';
 import { routePath } from 'hono/route';
+import type { OpenAccess } from '../../app/access/access-opener.ts';
 import { authenticate, requireRun, requireScope } from '../../app/access/authenticate.ts';
 import { AppError } from '../../app/app-error.ts';
-import type { AccessStore, TokenRow } from '../../store/access.ts';
+import type { TokenRow } from '../../store/access.ts';
 import { type Connection, getClientAddress, getConnection, onAnswered } from '../listener.ts';
 import { createRequestError, toProblem } from '../problems.ts';
 import { readSegment } from '../routes/run-id.ts';
@@ -22,7 +23,7 @@ const MOST_RATE_KEYS = 10_000;
 const READS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 export interface AccessOptions {
-  readonly access: () => Promise<AccessStore>;
+  readonly access: OpenAccess;
   readonly nowMs: () => number;
   readonly requestsPerSecond: number;
   readonly checkTokensEveryMs: number;
@@ -66,7 +67,7 @@ async function findToken(
   { address }: Connection,
   { access, nowMs, rates, log }: Finding,
 ): Promise<TokenRow> {
-  const openTokens = async () => (await access()).tokens;
+  const openTokens = async () => (await access('find')).tokens;
   let token: TokenRow;
   try {
     token = await authenticate(req.header('authorization'), { openTokens, nowMs: nowMs() });
@@ -114,7 +115,7 @@ async function writeAudit(
   const failure = error ?? context.error;
   try {
     const problem = failure === undefined ? null : await toProblem(failure);
-    const { audit } = await access();
+    const { audit } = await access('find');
     const row = {
       atMs: nowMs(),
       token: token.name,

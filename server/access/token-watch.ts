@@ -1,6 +1,7 @@
 /** Ends the connections of tokens that are revoked or expire while a request is open. */
+import type { OpenAccess } from '../../app/access/access-opener.ts';
 import { isValidNow } from '../../app/access/authenticate.ts';
-import type { AccessStore, TokenRow } from '../../store/access.ts';
+import type { TokenRow } from '../../store/access.ts';
 import type { Connection } from '../listener.ts';
 
 /** Checks that may fail one after the other, because the database restarts. */
@@ -12,7 +13,7 @@ export interface TokenWatch {
 }
 
 export interface TokenWatchOptions {
-  readonly access: () => Promise<AccessStore>;
+  readonly access: OpenAccess;
   readonly nowMs: () => number;
   readonly checkEveryMs: number;
   readonly log: (line: string) => void;
@@ -70,6 +71,6 @@ export function createTokenWatch(options: TokenWatchOptions): TokenWatch {
 }
 
 async function listValidTokens({ access, nowMs }: TokenWatchOptions): Promise<ReadonlySet<string>> {
-  const rows = await (await access()).tokens.list();
+  const rows = await (await access('find')).tokens.list();
   return new Set(rows.filter((row) => isValidNow(row, nowMs())).map(({ name }) => name));
 }

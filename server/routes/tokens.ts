@@ -1,5 +1,6 @@
 /** Tokens and the audit log. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import type { AccessUse } from '../../app/access/access-opener.ts';
 import { type AuditPage, listAudit } from '../../app/access/audit.ts';
 import {
   listTokens,
@@ -11,6 +12,7 @@ import {
 } from '../../app/access/tokens.ts';
 import { MOST_RUN_GLOBS } from '../../domain/access/run-glob.ts';
 import { SCOPES } from '../../domain/access/scopes.ts';
+import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 
@@ -128,18 +130,20 @@ const AUDIT = createRoute({
 });
 
 export function addTokenRoutes(routes: OpenAPIHono, { access, machine }: ApiOptions): void {
-  const openTokens = async () => ({ tokens: (await access()).tokens, nowMs: machine.now().getTime() });
+  const openTokens = async (use: AccessUse) => ({ tokens: (await access(use)).tokens, nowMs: machine.now().getTime() });
   routes.openapi(LIST, async (context) => {
-    const { tokens } = await openTokens();
+    const { tokens } = await openTokens('find');
     return context.json({ tokens: await listTokens(tokens) }, 200);
   });
   routes.openapi(CREATE, async (context) => {
-    const { token, text } = await createToken(context.req.valid('json'), await openTokens());
+    // Only the owner makes the first token, so only the owner may make the database.
+    const use = getCaller(context).kind === 'owner' ? 'make' : 'find';
+    const { token, text } = await createToken(context.req.valid('json'), await openTokens(use));
     return context.json({ ...token, text }, 201);
   });
   routes.openapi(REVOKE, async (context) => {
     const { name } = context.req.valid('param');
-    return context.json(await revokeToken(name, await openTokens()), 200);
+    return context.json(await revokeToken(name, await openTokens('find')), 200);
   });
   routes.openapi(AUDIT, async (context) => {
     const { limit = DEFAULT_AUDIT_ROWS, before, token, run } = context.req.valid('query');
@@ -149,7 +153,7 @@ export function addTokenRoutes(routes: OpenAPIHono, { access, machine }: ApiOpti
       ...(token === undefined ? {} : { token }),
       ...(run === undefined ? {} : { runId: run }),
     };
-    return context.json(await listAudit(query, await access()), 200);
+    return context.json(await listAudit(query, await access('find')), 200);
   });
 }
 

@@ -1,7 +1,7 @@
 /** The HTTP API of a real stack over TCP: from the options of `up` to an answer with TLS. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { request } from 'node:https';
 import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ApiListener } from '../../client/embedded/control.ts';
+import { askStack } from '../../client/embedded/control-client.ts';
 import { copyPair, type PairName, readCertificate } from '../rig/tls/pairs.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
@@ -176,6 +177,27 @@ test('the listener comes with the next start, until `up --no-listen`', { timeout
   expect(await listListeners('up', '--no-listen')).toEqual([]);
   expect(await isOpen(listener!)).toBe(false);
   expect((await type('up')).stdout).toContain('It stops automatically after 10 minutes');
+});
+
+test('a stranger makes no database, and `up` starts the one that has tokens', { timeout: LIMIT_MS }, async () => {
+  const [listener] = await listListeners('up', '--listen', '127.0.0.1:0', ...TLS);
+  const headers = { authorization: `Bearer voidbox_${'a'.repeat(43)}` };
+  expect(await ask(listener!, '/api/v1/runs', { headers, trusted: 'second' })).toMatchObject({ status: 401 });
+  expect((await type('token', 'list')).stderr).toContain('token create NAME --scope run');
+  const readDatabase = async () => {
+    const asked = await askStack(join(dir, 'state'), 'status');
+    return asked.kind === 'answer' ? (asked.answer.database?.phase ?? null) : asked.kind;
+  };
+  expect(existsSync(join(dir, 'state/postgres'))).toBe(false);
+  expect(await readDatabase()).toBeNull();
+  const created = await type('token', 'create', 'ci', '--scope', 'read');
+  expect(created.stdout).toMatch(/^voidbox_/);
+  await type('down');
+  const [again] = await listListeners('up');
+  await expect.poll(readDatabase, { timeout: 20_000 }).toBe('up');
+  const token = { authorization: `Bearer ${created.stdout.trim()}` };
+  expect(await ask(again!, '/api/v1/runs', { headers: token, trusted: 'second' })).toMatchObject({ status: 200 });
+  expect(await listListeners('up', '--no-listen')).toEqual([]);
 });
 
 test('an unsafe address changes nothing', { timeout: LIMIT_MS }, async () => {

@@ -3,6 +3,7 @@ import { readAllowedMounts, keepAllowedMounts } from '../../../client/embedded/a
 import { applyListenRecord } from '../../../client/embedded/api-listeners.ts';
 import { findApiSocket } from '../../../client/embedded/api-socket.ts';
 import { keepListenRecord, readListenRecord, removeListenRecord } from '../../../client/embedded/listen-file.ts';
+import { startTokenDatabase } from '../../../client/embedded/token-database.ts';
 import { ensureStack } from '../../../client/embedded/stack.ts';
 import { createUsageError } from '../../../app/app-error.ts';
 import { rememberSkillPaths } from '../../../client/embedded/skill-paths.ts';
@@ -73,6 +74,7 @@ export const command = defineCommand<Options>({
     await makeGivenImages(options.images ?? [], context, onProgress);
     const stack = await ensureStack(context.env, { onProgress });
     const listen = await applyListenRecord(context.env.stateDir);
+    if (listen.listeners.length > 0 && context.env.database === null) await startTokenDatabase(context.env.stateDir);
     const allowed = readAllowedMounts(context.env.stateDir);
     const { findHoldingSchedules } = await import('../../../client/embedded/schedules.ts');
     const schedules = await findHoldingSchedules(stack);

@@ -17,6 +17,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { locateTokenDatabase } from '../../../client/embedded/token-database.ts';
 import { readFileWithin } from '../../../files/open-file.ts';
 
 /** The major version whose data this build reads and writes. */
@@ -39,7 +40,7 @@ export interface PostgresPaths {
 }
 
 export function locatePostgres(stateDir: string): PostgresPaths {
-  const dir = join(stateDir, 'postgres');
+  const dir = locateTokenDatabase(stateDir);
   return {
     dir,
     data: join(dir, 'data'),
