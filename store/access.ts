@@ -72,6 +72,10 @@ export interface AuditQuery {
   readonly runId?: string;
 }
 
+/** The latest rows that an audit log keeps at least. Each of `AUDIT_STEP` rows deletes those before them. */
+export const AUDIT_ROWS = 1_000_000;
+export const AUDIT_STEP = 1_000;
+
 export interface AuditLog {
   add(entry: AuditEntry): Promise<void>;
   /** Returns the latest rows first. */

@@ -1,4 +1,4 @@
-import type { AuditLog, AuditRow } from '../access.ts';
+import { AUDIT_ROWS, AUDIT_STEP, type AuditLog, type AuditRow } from '../access.ts';
 import type { Database } from './database.ts';
 import { cutStoredText, fromStoredText, toStoredText } from './stored-text.ts';
 
@@ -18,20 +18,24 @@ interface StoredEntry {
   readonly code: string | null;
 }
 
-export function createPostgresAudit(database: Database): AuditLog {
+/** @param mostRows  the latest rows that stay; another value is for tests */
+export function createPostgresAudit(database: Database, mostRows: number = AUDIT_ROWS): AuditLog {
   return {
     async add({ atMs, token, address, method, route, runId, status, code }) {
       const name = token === null ? null : cutStoredText(token, TOKEN_BYTES);
       const texts = [address, method, route, runId, code].map((text) =>
         text === null ? null : cutStoredText(text, MOST_BYTES),
       );
-      await database.send(
+      const [added] = await database.send(
         `INSERT INTO voidbox.audit (token, address, method, route, run_id, code, at_ms, status)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id`,
         [name, ...texts, atMs, status],
         // A second row would record a change that did not happen.
         false,
       );
+      const { id } = added as Pick<StoredEntry, 'id'>;
+      if (Number(id) % AUDIT_STEP === 0)
+        await database.send('DELETE FROM voidbox.audit WHERE id <= $1', [Number(id) - mostRows], true);
     },
     async list({ limit, before, token, runId }) {
       const rows = await database.send(

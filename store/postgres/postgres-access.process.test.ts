@@ -8,7 +8,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { makeEntry, makeToken, testAccess } from '../../test/conformance/access.ts';
 import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
-import type { AccessStore } from '../access.ts';
+import { type AccessStore, AUDIT_ROWS, AUDIT_STEP } from '../access.ts';
 import {
   type AccessTarget,
   migrateAccess,
@@ -16,6 +16,7 @@ import {
   openAccess,
   type OpenAccessOptions,
 } from '../open-access.ts';
+import { createPostgresAudit } from './audit-log.ts';
 import { openDatabase } from './database.ts';
 
 const MIGRATIONS = join(findPackageRoot(), ...MIGRATIONS_FOLDER);
@@ -190,6 +191,18 @@ describe('limits', () => {
       ),
     );
     expect(Math.max(...counts.map(([row]) => Number(row!['n'])))).toBe(10);
+  });
+
+  test('the audit log keeps its latest rows, and each 1,000th row deletes those before them', async () => {
+    const target = await server.createDatabase();
+    await migrate(target);
+    await server.run(target, 'ALTER TABLE voidbox.audit ALTER COLUMN id RESTART WITH 998');
+    const database = openDatabase({ target, recover: NOTHING, retryForMs: 0 });
+    onTestFinished(async () => await database.close());
+    const audit = createPostgresAudit(database, 2);
+    for (let rows = 1; rows <= 4; rows += 1) await audit.add(makeEntry());
+    expect((await audit.list({ limit: 10 })).map(({ id }) => id)).toEqual([1_001, 1_000, 999]);
+    expect([AUDIT_ROWS, AUDIT_STEP]).toEqual([1_000_000, 1_000]);
   });
 
   test('long texts of the audit log are cut, and longer texts of tokens are refused', async () => {

@@ -114,7 +114,7 @@ test('a revoked token loses its open stream, and its run continues until the own
   expect((await rig.cli('token', 'revoke', 'watcher')).code).toBe(0);
   const ended = await following;
   expect(ended.stderr).toContain('the token watcher was revoked');
-  expect([ended.code, (await client('runs')).code]).toEqual([2, 2]);
+  expect([ended.code, (await client('runs')).code]).toEqual([3, 3]);
   expect((await rig.cli('status', 'slow-1', '--json')).stdout).toContain('"running"');
   expect((await rig.cli('cancel', 'slow-1')).code).toBe(0);
 });
