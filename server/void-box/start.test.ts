@@ -1,6 +1,7 @@
 /** Starts and cancels of clients of Void-Box, up to the start of the workflow. */
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createToken } from '../../app/access/tokens.ts';
 import type { RunState } from '../../app/void-box/run-state.ts';
@@ -163,6 +164,38 @@ describe('an id', () => {
     expect(service.started).toHaveLength(1);
   });
 
+  test('that two requests name at once starts one run, whatever the store does in between', async () => {
+    service.close();
+    service = openVoidBoxService({
+      stores: (stores) => ({
+        ...stores,
+        records: {
+          ...stores.records,
+          async create(runId, name, value) {
+            const isCreated = await stores.records.create(runId, name, value);
+            // The other request goes first from here.
+            for (let turns = 0; isCreated && turns < 50; turns += 1) await nextTurn();
+            return isCreated;
+          },
+        },
+      }),
+    });
+    const put = vi.spyOn(service.stores.records, 'put');
+    const file = service.writeSpec('shop.yaml');
+    await Promise.all([start({ file, run_id: 'r' }), start({ file, run_id: 'r' })]);
+    await readPlan('r');
+    expect(put.mock.calls.filter(([, name]) => name === 'void-box')).toEqual([]);
+    expect(service.started).toHaveLength(1);
+  });
+
+  test('that a run of another client has leaves that run as it is', async () => {
+    service.started.push({ workflowId: 'taken', args: [{} as never] });
+    await start({ file: service.writeSpec('shop.yaml'), run_id: 'taken' });
+    await vi.waitFor(async () => expect(await service.stores.records.get('taken', 'void-box')).toBeNull(), WAIT);
+    expect(await service.stores.index.has('taken')).toBe(false);
+    expect(service.started).toHaveLength(1);
+  });
+
   test('that an ended run has is refused', async () => {
     await start({ file: '/none', run_id: 'r' });
     await readEnd('r');
@@ -307,6 +340,22 @@ describe('a token', () => {
     }, WAIT);
     expect(run.terminal_reason).toBe('admit/mount-refused');
     expect(service.started).toEqual([]);
+  });
+
+  test('has a run that fails if an agent of its spec reads a document of the host', async () => {
+    const file = join(root, 'shop/spec.yaml');
+    const skills = `skills: ['file:${service.writeSpec('secret.md', 'secret')}']`;
+    writeFileSync(file, `kind: agent\nname: shop\nllm: { provider: claude }\nagent: { prompt: hi, ${skills} }\n`);
+    await asToken('POST', '/v1/runs', { file, run_id: 'r' });
+    const run = await vi.waitFor(async () => {
+      const found = (await (await asToken('GET', '/v1/runs/r')).json()) as RunState;
+      expect(found.status).toBe('failed');
+      return found;
+    }, WAIT);
+    expect(run).toMatchObject({
+      terminal_reason: 'admit/mount-refused',
+      error: expect.stringContaining('agent skill'),
+    });
   });
 
   test('starts no spec without a folder of specs', async () => {
