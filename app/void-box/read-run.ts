@@ -33,7 +33,8 @@ export async function readRunState(found: FoundRun, version: ApiVersion, context
     if (shown.length > 2 * MOST_STATE_EVENTS) shown.splice(0, shown.length - MOST_STATE_EVENTS);
   }
   const { outcome } = place.view;
-  const files = outcome === null && !hasOutput(place.view) ? null : await readFiles(place.view, context);
+  // Clients ask for an open run again and again, so the outputs of its stages are not read each time.
+  const files = outcome === null && !hasPublished(place.view) ? null : await readFiles(place.view, context);
   return toRunState(found, {
     files,
     resultProblem: events.resultProblem,
@@ -48,7 +49,7 @@ export async function readRunState(found: FoundRun, version: ApiVersion, context
 /** Reads the state of a run without its events, its output and its artifacts, for lists. */
 export async function readShortState(found: FoundRun, context: Machine): Promise<RunState> {
   if (found.place.kind !== 'stored' || found.place.view.damage !== null) return toRunState(found, NO_FACTS);
-  const events = await createEventContext(found, context);
+  const events = await createEventContext(found, context, 'without-skills');
   const facts: StateFacts = {
     ...NO_FACTS,
     resultProblem: events.resultProblem,
@@ -58,8 +59,8 @@ export async function readShortState(found: FoundRun, context: Machine): Promise
   return toRunState(found, facts);
 }
 
-function hasOutput({ stages }: RunView): boolean {
-  return stages.some(({ state, published }) => state === 'succeeded' || published !== undefined);
+function hasPublished({ stages }: RunView): boolean {
+  return stages.some(({ published }) => published !== undefined);
 }
 
 /** A damaged run is shown as far as it can be read. */
@@ -85,19 +86,26 @@ async function findTerminalId(
   return end === null ? null : (mapEvent(end, events, 'v1').at(-1)?.event_id ?? null);
 }
 
-/** Reads the facts that the mapping of events needs. */
-export async function createEventContext(found: FoundRun, context: Machine): Promise<EventContext> {
+/**
+ * Reads the facts that the mapping of events needs.
+ * @param detail  without agent skills, the plan is read only if the rule for results needs it
+ */
+async function createEventContext(
+  found: FoundRun,
+  context: Machine,
+  detail: 'all' | 'without-skills' = 'all',
+): Promise<EventContext> {
   const { runId, started, place } = found;
   const base = { runId, started, admitted: null, skills: new Map(), resultProblem: null, cancelReason: null };
   if (place.kind !== 'stored' || place.view.damage !== null) return base;
   const { events } = await context.stores();
   const admission = await events.find(runId, EVENT_ID.runAdmitted);
-  const plan = await readPlan(runId, context);
+  const plan = detail === 'all' ? await readPlan(runId, context) : null;
   return {
     ...base,
     admitted: admission?.body.type === 'run-admitted' ? admission.body : null,
     skills: new Map((plan?.stages ?? []).map(({ id, work }) => [id, skillsOf(work)])),
-    resultProblem: await readProblem(found, plan, context),
+    resultProblem: await readProblem(found, context),
     cancelReason: place.view.state === 'cancelled' ? await readCancelReason(runId, context) : null,
   };
 }
@@ -108,11 +116,12 @@ export async function readPlan(runId: string, context: Machine): Promise<Plan | 
   return wire === null || wire === undefined ? null : fromWire(wire as PlanWire);
 }
 
-async function readProblem(found: FoundRun, plan: Plan | null, context: Machine): Promise<ResultProblem | null> {
+async function readProblem(found: FoundRun, context: Machine): Promise<ResultProblem | null> {
   const { started, place } = found;
   if (started === null || place.kind !== 'stored') return null;
   const { view } = place;
   if (view.state !== 'succeeded' || !mustLeaveResult(view.kind, view.stages.length)) return null;
+  const plan = await readPlan(found.runId, context);
   const isWork = new Map((plan?.stages ?? []).map(({ id, work }) => [id, needsVm(work) || mockOf(work) !== null]));
   const stages = view.stages.map(({ id }) => id).filter((id) => isWork.get(id) ?? true);
   return findProblem(found, await readStageFiles(view, context), stages);

@@ -1,5 +1,5 @@
 /** The contract with clients of Void-Box: a row for each status, the shapes of runs, and both versions of events. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type RunState, STATUS_OF_PLACE, STATUS_OF_STAGE, STATUS_OF_STATE } from '../../app/void-box/run-state.ts';
 import { EVENT_TYPES, type VoidBoxEvent } from '../../domain/void-box/event.ts';
 import { leaveRuns, RESULT } from '../../test/rig/runs/void-box-runs.ts';
@@ -43,6 +43,24 @@ describe('states', () => {
     await leaveStarted(service.stores, 'started');
     service.started.push({ workflowId: 'started', args: [{} as never] });
     expect(await service.get('/v1/runs/started')).toMatchObject({ status: 'starting', error: null });
+  });
+
+  test('an open run is read without the outputs of its stages, and an ended run opens its files once', async () => {
+    const open = vi.spyOn(service.stores.artifacts, 'open');
+    const countOpened = async (runId: string): Promise<number> => {
+      open.mockClear();
+      await service.get(`/v1/runs/${runId}`);
+      return open.mock.calls.length;
+    };
+    try {
+      expect(await countOpened('half')).toBe(0);
+      await service.get('/v1/runs/good');
+      // The text of the output of the run.
+      expect(await countOpened('good')).toBe(1);
+    } finally {
+      open.mockRestore();
+    }
+    expect(await service.get('/v1/runs/half/stages/a/output-file')).toEqual({ status: 'half' });
   });
 
   test('each status of Void-Box has a row, and each state of a stage a status', () => {
@@ -144,7 +162,7 @@ describe('states', () => {
     expect(terminal.find(({ id }) => id === 'no-result')).toMatchObject({ status: 'failed', events: [] });
     expect(terminal.every(({ status }) => ['succeeded', 'failed', 'cancelled'].includes(status))).toBe(true);
     const active = await list('?state=active');
-    expect(active.map(({ id }) => id)).toEqual(['open']);
+    expect(active.map(({ id }) => id).toSorted()).toEqual(['half', 'open']);
     expect((await list('')).length).toBe(terminal.length + active.length);
   });
 });

@@ -54,5 +54,8 @@ export async function leaveRuns(stores: Stores): Promise<void> {
   await append('killed', [...listEvents(admit('workflow', 'a')), finish('terminated')]);
   await leaveStarted(stores, 'open');
   await append('open', listEvents(admit('workflow', 'a', 'b'), begin('a')));
+  await leaveStarted(stores, 'half');
+  const half = await keep(stores, '{"status":"half"}');
+  await append('half', listEvents(admit('pipeline', 'a', 'b'), begin('a'), end('a', { output: half }), begin('b')));
   await leaveStarted(stores, 'lost');
 }
