@@ -156,6 +156,18 @@ describe('routes', () => {
     expect(await codeOf(await send('/api/v1/nothing', { token: await create() }))).toBe('api/no-route');
   });
 
+  test('a route without a scope accepts no token, also if it matches every path', async () => {
+    const token = await create({ scopes: ['admin'] });
+    const asked: string[] = [];
+    for (const pattern of ['/api/v1/new', '/*']) {
+      const changed = openApi();
+      changed.all(pattern, ({ text }) => (asked.push(pattern), text('an answer')));
+      const response = await send('/api/v1/new', { method: 'POST', token, to: changed });
+      expect([403, 404]).toContain(response.status);
+    }
+    expect(asked).toEqual([]);
+  });
+
   test('a change of a run whose id is not percent-encoded leaves a row without a run', async () => {
     const token = await create({ scopes: ['run'] });
     const response = await send('/api/v1/runs/%ff/cancel', { method: 'POST', token });

@@ -90,9 +90,12 @@ function refuseMany(waitMs: number | null): void {
 /** @param wanted  null: the route does not exist, or has no scope */
 function refuseRoute(context: Context, token: TokenRow, wanted: ReturnType<typeof findRouteAccess>): void {
   const caller = { kind: 'token', token } as const;
-  const isRoute = routePath(context, -1) !== '/*';
-  if (wanted === null && isRoute) throw createRequestError('api/not-allowed', 'no token may use this route');
-  if (wanted !== null && wanted !== 'public') requireScope(caller, wanted);
+  const { method, path } = context.req;
+  // Only the checks around the routes match every path.
+  if (wanted === null && routePath(context, -1) === '/*')
+    throw createRequestError('api/no-route', `there is no route ${method} ${path}`);
+  if (wanted === null) throw createRequestError('api/not-allowed', 'no token may use this route');
+  if (wanted !== 'public') requireScope(caller, wanted);
   const runId = readRunOf(context, routePath(context, -1));
   if (runId !== null) requireRun(caller, runId);
 }
