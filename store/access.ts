@@ -31,8 +31,11 @@ export interface FoundToken extends TokenRow {
 export interface TokenStore {
   /** @returns false if another token has the name; then nothing has changed */
   create(token: NewToken): Promise<boolean>;
-  /** Returns all tokens, also expired and revoked ones, by name. */
-  list(): Promise<readonly TokenRow[]>;
+  /**
+   * Returns tokens, also expired and revoked ones, by name.
+   * @param names  only these; absent: all
+   */
+  list(names?: readonly string[]): Promise<readonly TokenRow[]>;
   /** Returns the token whether or not it is valid now; null: no token has this hash. */
   find(hash: Uint8Array): Promise<FoundToken | null>;
   /** Does not change the time of an earlier revocation. @returns null if no token has the name */
@@ -48,7 +51,7 @@ export interface AuditEntry {
   /** The address of the client, such as `192.0.2.7`; null: the Unix socket. */
   readonly address: string | null;
   readonly method: string;
-  /** The pattern of the route, such as `/api/v1/runs/{runId}/cancel`. */
+  /** The pattern of the route, such as `/api/v1/runs/:runId/cancel`. */
   readonly route: string;
   /** Null: the request names no run. */
   readonly runId: string | null;

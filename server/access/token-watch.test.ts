@@ -42,6 +42,20 @@ test('a revocation ends the open requests of the token at the next check', async
   expect(state.isOpen).toBe(false);
 });
 
+test('a check asks only for tokens of open requests, each once', async () => {
+  const asked: unknown[] = [];
+  const { hold } = await openRig((access) =>
+    Promise.resolve({
+      ...access,
+      tokens: { ...access.tokens, list: (names) => (asked.push(names), access.tokens.list(names)) },
+    }),
+  );
+  const [one, two] = [hold(), hold()];
+  await vi.advanceTimersByTimeAsync(CHECK_MS);
+  expect(asked).toEqual([['ci']]);
+  expect([one.state.isOpen, two.state.isOpen]).toEqual([true, true]);
+});
+
 test('the expiry of a token ends its open requests', async () => {
   const { hold } = await openRig();
   const { state } = hold();

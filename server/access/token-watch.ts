@@ -42,7 +42,7 @@ export function createTokenWatch(options: TokenWatchOptions): TokenWatch {
   const check = async (): Promise<void> => {
     isChecking = true;
     try {
-      const valid = await listValidTokens(options);
+      const valid = await listValidTokens([...new Set([...held.values()].map(({ name }) => name))], options);
       failed = 0;
       endAll((name) => !valid.has(name));
     } catch (error) {
@@ -70,7 +70,10 @@ export function createTokenWatch(options: TokenWatchOptions): TokenWatch {
   };
 }
 
-async function listValidTokens({ access, nowMs }: TokenWatchOptions): Promise<ReadonlySet<string>> {
-  const rows = await (await access('find')).tokens.list();
+async function listValidTokens(
+  names: readonly string[],
+  { access, nowMs }: TokenWatchOptions,
+): Promise<ReadonlySet<string>> {
+  const rows = await (await access('find')).tokens.list(names);
   return new Set(rows.filter((row) => isValidNow(row, nowMs())).map(({ name }) => name));
 }

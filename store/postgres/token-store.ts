@@ -38,8 +38,9 @@ export function createPostgresTokens(database: Database): TokenStore {
       );
       return rows.length > 0;
     },
-    async list() {
-      return (await select(`SELECT ${ALL} FROM voidbox.tokens ORDER BY name`, [])).map(hideHash);
+    async list(names) {
+      const text = `SELECT ${ALL} FROM voidbox.tokens WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name`;
+      return (await select(text, [names?.map(toStoredText) ?? null])).map(hideHash);
     },
     async find(hash) {
       const [found] = await select(`SELECT ${ALL} FROM voidbox.tokens WHERE hash = $1`, [Buffer.from(hash)]);

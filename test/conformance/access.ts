@@ -106,6 +106,14 @@ function testTokens(store: () => AccessStore): void {
     expect(await store().tokens.list()).toHaveLength(1);
   });
 
+  test('the list can have only tokens with some names', async () => {
+    const strange = 'a\0\uD800';
+    for (const name of ['a', 'b', strange]) await store().tokens.create(makeToken(name));
+    const list = async (names: readonly string[]) => (await store().tokens.list(names)).map(({ name }) => name);
+    expect(await list(['b', 'none', strange])).toEqual([strange, 'b']);
+    expect(await list([])).toEqual([]);
+  });
+
   test('the list is in the order of the bytes of names, without hashes', async () => {
     const names = ['b', 'a', 'B', 'ä', '\u{10400}', '\uFF21', 'a-', 'a1'];
     for (const name of names) await store().tokens.create(makeToken(name));

@@ -11,7 +11,10 @@ export function createMemoryAccess(): AccessStore {
         tokens.set(token.name, { ...token, lastUsedAtMs: null, revokedAtMs: null });
         return Promise.resolve(true);
       },
-      list: () => Promise.resolve([...tokens.values()].map(hideHash).toSorted(compareNames)),
+      list(names) {
+        const listed = [...tokens.values()].filter(({ name }) => names === undefined || names.includes(name));
+        return Promise.resolve(listed.map(hideHash).toSorted(compareNames));
+      },
       find: (hash) =>
         Promise.resolve([...tokens.values()].find((token) => Buffer.compare(token.hash, hash) === 0) ?? null),
       revoke(name, nowMs) {
