@@ -13,7 +13,7 @@ import type { Problem } from './problems.ts';
 export const Text = z.string().refine((text) => !/\p{Surrogate}/u.test(text), 'it is not Unicode text');
 export const Texts = z.record(Text, Text);
 
-export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is not a SHA-256 in 64 lower-case hexadecimal digits');
+const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is not a SHA-256 in 64 lower-case hexadecimal digits');
 
 export const Variables = Texts.default({})
   .refine(

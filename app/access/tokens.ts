@@ -11,7 +11,6 @@ import { parsePlaces } from '../start/plan-addresses.ts';
 
 export const MOST_TOKEN_GROUPS = 32;
 export const MOST_TOKEN_REPOSITORIES = 100;
-export const GROUP_CHARACTERS = 64;
 const DAY_MS = 24 * 60 * 60_000;
 /** The life of a token that names no other. */
 export const TOKEN_LIFE_MS = 90 * DAY_MS;

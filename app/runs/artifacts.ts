@@ -83,7 +83,7 @@ export async function listArtifacts(runId: string, context: Machine): Promise<Ou
   return { runId: found.view.runId, state: found.view.state, artifacts };
 }
 
-export function toOutputJson(output: StageOutput, kind: OutputKind): OutputJson {
+function toOutputJson(output: StageOutput, kind: OutputKind): OutputJson {
   const { label, name, ref, isPartial = false } = output;
   const { sizeBytes, sha256, mediaType } = ref;
   return { stage: label, name, kind, partial: isPartial, sizeBytes, sha256, mediaType };

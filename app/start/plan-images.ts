@@ -38,7 +38,7 @@ export interface RefusedImage {
 }
 
 /** Names and paths of the images that VMs of the plan need, each once. */
-export function imagesOf({ scopes }: Plan): readonly string[] {
+function imagesOf({ scopes }: Plan): readonly string[] {
   return [...new Set(scopes.flatMap(({ sandbox }) => imageOf(sandbox) ?? []))];
 }
 

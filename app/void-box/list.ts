@@ -11,7 +11,7 @@ import { readStartRecord } from './records.ts';
 import type { RunState } from './run-state.ts';
 
 /** The most runs of a list, the latest. */
-export const MOST_LISTED = 1_000;
+const MOST_LISTED = 1_000;
 const PAGE = 200;
 
 /**

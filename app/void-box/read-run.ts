@@ -17,7 +17,7 @@ import { readStageFiles, type StageFiles } from './results.ts';
 import { findProblem, NO_FACTS, type RunState, type StateFacts, toRunState } from './run-state.ts';
 
 /** The most events in the state of a run; the latest are kept. The list of events has all of them. */
-export const MOST_STATE_EVENTS = 10_000;
+const MOST_STATE_EVENTS = 10_000;
 
 /** Reads the whole state of a run. Its events lack the output of stages, which the list of events has. */
 export async function readRunState(found: FoundRun, version: ApiVersion, context: Machine): Promise<RunState> {

@@ -25,7 +25,7 @@ export function parseListenAddress(text: string): ListenAddress | null {
 }
 
 /** @returns null for a text that is not an IP address, or has a zone */
-export function shortenAddress(address: string): string | null {
+function shortenAddress(address: string): string | null {
   const version = isIP(address);
   if (version !== 6) return version === 4 ? address : null;
   const url = `http://[${address}]/`;

@@ -24,9 +24,6 @@ export const EVENT_TYPES = {
 
 export type EventType = keyof typeof EVENT_TYPES;
 
-/** The last event of a run has one of these types. */
-export const TERMINAL_TYPES: ReadonlySet<string> = new Set<EventType>(['run.finished', 'run.failed', 'run.cancelled']);
-
 export type ApiVersion = 'v1' | 'v2';
 
 export interface VoidBoxEvent {

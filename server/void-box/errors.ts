@@ -31,7 +31,7 @@ export function createInvalidError(
 }
 
 /** The code of a problem, by its own code. Any other problem is an `INTERNAL_ERROR`. */
-export const CODE_OF_PROBLEM: ReadonlyMap<string, VoidBoxCode> = new Map<string, VoidBoxCode>([
+const CODE_OF_PROBLEM: ReadonlyMap<string, VoidBoxCode> = new Map<string, VoidBoxCode>([
   ['api/no-route', 'NOT_FOUND'],
   ['api/no-run', 'NOT_FOUND'],
   ['cli/run-pruned', 'NOT_FOUND'],

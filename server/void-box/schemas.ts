@@ -7,7 +7,7 @@ const Text = z.string().refine((text) => !/\p{Surrogate}/u.test(text), 'it is no
 const Count = z.number().int().min(0).max(0xff_ff_ff_ff);
 const Seconds = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
-export const PolicyBody = z.object({
+const PolicyBody = z.object({
   max_parallel_microvms_per_run: Count.optional(),
   max_stage_retries: Count.optional(),
   stage_timeout_secs: Seconds.optional(),

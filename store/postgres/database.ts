@@ -92,7 +92,7 @@ export function openDatabase({ target, recover, retryForMs, statementLimitMs }: 
 type Attempt = { readonly rows: readonly pg.QueryResultRow[] } | { readonly error: unknown; readonly wasSent: boolean };
 
 /** @throws CodedError for an address of another form, without the address, which may have a password */
-export function readClientConfig({ kind, place }: AccessTarget): pg.ClientConfig {
+function readClientConfig({ kind, place }: AccessTarget): pg.ClientConfig {
   const limits: pg.ClientConfig = {
     application_name: 'voidbox',
     connectionTimeoutMillis: CONNECT_LIMIT_MS,

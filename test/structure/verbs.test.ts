@@ -11,7 +11,7 @@ const ROOT = findPackageRoot();
 /** The number of functions without a verb. It may only fall: lower it together with the number of such functions. */
 const BOUND = 1959;
 /** The number of exported functions among them, which other files read. It may only fall, too. */
-const EXPORTED_BOUND = 613;
+const EXPORTED_BOUND = 612;
 
 function listWithoutVerb(functionsOf: (path: string, source: string) => readonly string[]): readonly string[] {
   const sources = pathsOf(ROOT).filter(

@@ -8,7 +8,7 @@ import type { ChildCommand } from '../restarting-process.ts';
 import type { PostgresPaths } from './postgres-files.ts';
 
 /** The user of the database. It needs no password, because only the owner of the state folder can reach the socket. */
-export const POSTGRES_USER = 'voidbox';
+const POSTGRES_USER = 'voidbox';
 const MOST_CONNECTIONS = 30;
 /** The folders of the host that programs need. */
 const PROGRAM_FOLDERS = ['/usr', '/bin', '/lib', '/lib64'];

@@ -21,7 +21,7 @@ import { locateTokenDatabase } from '../../../client/embedded/token-database.ts'
 import { readFileWithin } from '../../../files/open-file.ts';
 
 /** The major version whose data this build reads and writes. */
-export const POSTGRES_MAJOR = 18;
+const POSTGRES_MAJOR = 18;
 /** Above the largest pid of Linux, so no process has it. */
 const PID_OF_NONE = 4_194_305;
 /** Both files that are read have some lines. */
