@@ -505,6 +505,10 @@ const VERBS = {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'record-main.js'), ...args]),
   },
+  'bench-service': {
+    everything: () => true,
+    work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'service-main.js'), ...args]),
+  },
   'bench-steps': {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]),

@@ -1,0 +1,200 @@
+/**
+ * `npm run bench:service [figure …] [--rounds N] [--no-write]`: figures of the HTTP API, printed, and written to
+ * docs/reference/benchmarks-service.md when all were taken.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { locateApiSocket } from '../client/embedded/api-socket.ts';
+import { ensureStack, stopStack } from '../client/embedded/stack.ts';
+import { createApiMachine } from '../server/machine.ts';
+import { readEnvironment } from '../setup/environment.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
+import { openStores } from '../store/open-stores.ts';
+import { formatLoad, interleave, measurePairedRatio, spread } from './measure.ts';
+import { type Figure, formatLoads, renderFigures } from './report.ts';
+import { type ApiProcess, startApiProcess } from './service/api-process.ts';
+import {
+  createDelayArm,
+  createFollowerArm,
+  createMemoryArm,
+  createReadersArm,
+  createStalledArm,
+  type ReadersBench,
+} from './service/readers.ts';
+import { createApiStartArm, createDirectStartArm, createListArm } from './service/starts.ts';
+
+interface Bench {
+  readonly workDir: string;
+  readonly rounds: number;
+  readonly say: (line: string) => void;
+}
+
+const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
+  readers: (bench) => withReaders(bench, measureReaders),
+  memory: (bench) => withReaders(bench, measureMemory),
+  delay: (bench) => withReaders(bench, measureDelay),
+  start: measureStarts,
+};
+
+async function withReaders(
+  bench: Bench,
+  measure: (readers: ReadersBench, bench: Bench) => Promise<Figure>,
+): Promise<Figure> {
+  const folder = mkdtempSync(join(bench.workDir, 'readers-'));
+  const stateDir = join(folder, 'state');
+  const stores = await openStores({ stateDir, durability: 'process' });
+  try {
+    await using api: ApiProcess = await startApiProcess(folder, stateDir);
+    return await measure({ api, stores }, bench);
+  } finally {
+    await stores.close();
+  }
+}
+
+async function measureReaders(readers: ReadersBench, { rounds, say }: Bench): Promise<Figure> {
+  const [few, many] = await interleave([createReadersArm(readers, 50), createReadersArm(readers, 500)], rounds, say);
+  const ratio = measurePairedRatio(many!, few!, 'cpuUs');
+  return {
+    title: 'CPU of a reader',
+    method:
+      'The process of the API on a socket of the bench. So many streams follow one run, to which the bench appends 200 events of 200 characters, 5 ms apart. The figure is the CPU of the service for one event at one reader.',
+    rows: [few!, many!].map((result) => ({
+      what: result.name,
+      value: spread(result.rounds.map(({ cpuUs }) => cpuUs)),
+      unit: 'µs',
+    })),
+    goals: [{ what: '500 readers against 50, paired', value: ratio.median, goal: '≤ 1.2', met: ratio.median <= 1.2 }],
+  };
+}
+
+async function measureMemory(readers: ReadersBench, { rounds, say }: Bench): Promise<Figure> {
+  const [reading, stalled] = await interleave(
+    [createMemoryArm(readers, 500), createStalledArm(readers, 20)],
+    rounds,
+    say,
+  );
+  const values = [reading!, stalled!].map((result) => spread(result.rounds.map(({ kib }) => kib)));
+  return {
+    title: 'Memory of a reader',
+    method:
+      'The growth of the resident memory of the service, divided by the readers. Those that do not read let 16 MiB of events pass.',
+    rows: [reading!, stalled!].map(({ name }, at) => ({ what: name, value: values[at]!, unit: 'KiB' })),
+    goals: [
+      { what: 'a reader that reads', value: values[0]!.median, goal: '≤ 64 KiB', met: values[0]!.median <= 64 },
+      {
+        what: 'a reader that does not read',
+        value: values[1]!.median,
+        goal: '≤ 1,024 KiB',
+        met: values[1]!.median <= 1_024,
+      },
+    ],
+  };
+}
+
+async function measureDelay(readers: ReadersBench, { rounds, say }: Bench): Promise<Figure> {
+  const [api, store] = await interleave([createDelayArm(readers), createFollowerArm(readers)], rounds, say);
+  const more = spread(api!.rounds.map(({ p95Ms }, at) => p95Ms - store!.rounds[at]!.p95Ms));
+  return {
+    title: 'Delay of an event',
+    method:
+      'The time from the start of an append until the reader has the event, 200 events a round, one after the other; 95 of 100 are faster.',
+    rows: [api!, store!].map((result) => ({
+      what: result.name,
+      value: spread(result.rounds.map(({ p95Ms }) => p95Ms)),
+      unit: 'ms',
+    })),
+    goals: [{ what: 'more than the file store, paired', value: more.median, goal: '≤ 20 ms', met: more.median <= 20 }],
+  };
+}
+
+async function measureStarts({ workDir, rounds, say }: Bench): Promise<Figure> {
+  const stateDir = mkdtempSync(join(workDir, 'stack-'));
+  const env = { ...readEnvironment(), stateDir };
+  await ensureStack(env, { onProgress: say });
+  try {
+    const machine = createApiMachine(env, () => undefined);
+    const stores = await machine.stores();
+    const socket = locateApiSocket(stateDir);
+    const [direct, api] = await interleave(
+      [createDirectStartArm(machine, workDir), createApiStartArm(socket, workDir)],
+      rounds,
+      say,
+    );
+    const here = { ...process.env, VOIDBOX_STATE_DIR: stateDir };
+    const remote = { ...process.env, VOIDBOX_STATE_DIR: join(workDir, 'elsewhere'), VOIDBOX_SERVER: `unix:${socket}` };
+    const [local, through] = await interleave(
+      [createListArm('`voidbox runs` on this machine', here), createListArm('`voidbox runs` through the API', remote)],
+      rounds,
+      say,
+    );
+    await (await machine.stackLink?.())?.client().connection.close();
+    await stores.close();
+    const starts = measurePairedRatio(api!, direct!, 'p95Ms').median;
+    const lists = measurePairedRatio(through!, local!, 'wallMs').median;
+    return {
+      title: 'Starts and lists',
+      method:
+        'The embedded stack. A start has a stage without a VM, and ends with the admission of the run; 20 starts a round, of which 95 of 100 are faster. A list is a process of the command line, from its start to its end.',
+      rows: [
+        ...[direct!, api!].map((result) => ({
+          what: result.name,
+          value: spread(result.rounds.map(({ p95Ms }) => p95Ms)),
+          unit: 'ms',
+        })),
+        ...[local!, through!].map((result) => ({
+          what: result.name,
+          value: spread(result.rounds.map(({ wallMs }) => wallMs)),
+          unit: 'ms',
+        })),
+      ],
+      goals: [
+        {
+          what: 'a start through the API against this process, paired',
+          value: starts,
+          goal: '≤ 1.3',
+          met: starts <= 1.3,
+        },
+        { what: 'a list through the API against this machine, paired', value: lists, goal: '≤ 1.5', met: lists <= 1.5 },
+      ],
+    };
+  } finally {
+    await stopStack(env);
+  }
+}
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rounds: { type: 'string', default: '5' }, 'no-write': { type: 'boolean', default: false } },
+});
+const rounds = Number(options.rounds);
+const names = positionals.length === 0 ? Object.keys(FIGURES) : positionals;
+const unknown = names.filter((name) => !Object.hasOwn(FIGURES, name));
+if (!Number.isInteger(rounds) || rounds < 1 || unknown.length > 0)
+  throw new Error(
+    `usage: bench:service [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, options.rounds].join(' ')}`,
+  );
+const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
+const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-service-'));
+const loads = [`At the start: ${formatLoad()}`];
+try {
+  const figures: Figure[] = [];
+  for (const name of names) {
+    printLine(`\n${name} (load average ${formatLoad()})`);
+    figures.push(await FIGURES[name]!({ workDir, rounds, say: printLine }));
+    loads.push(`After ${name}: ${formatLoad()}`);
+  }
+  const report = renderFigures({
+    title: 'Benchmarks of the service',
+    command: 'npm run bench:service',
+    facts: [`Clients and servers as processes on this machine; ${rounds} rounds.`, formatLoads(loads)],
+    figures,
+    takenOn: new Date().toISOString().slice(0, 10),
+  });
+  printLine(`\n${report}`);
+  if (names.length === Object.keys(FIGURES).length && !options['no-write'])
+    writeFileSync(join(findPackageRoot(), 'docs', 'reference', 'benchmarks-service.md'), report);
+} finally {
+  rmSync(workDir, { recursive: true, force: true });
+}
