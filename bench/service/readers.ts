@@ -10,7 +10,7 @@ import { openReader, type Reader } from './reader.ts';
 const EVENTS = 200;
 const PAUSE_MS = 5;
 const OPEN_AT_ONCE = 50;
-/** What readers who do not read could pile up. */
+/** Events for readers that do not read. */
 const FLOOD_EVENTS = 256;
 const FLOOD_BYTES = 64 * 1024;
 const SETTLE_MS = 1_000;
@@ -45,109 +45,99 @@ async function openReaders({ api }: ReadersBench, runId: string, count: number):
 
 /** CPU of the service for an event at one of so many readers. */
 export function createReadersArm(bench: ReadersBench, count: number): Arm<'cpuUs'> {
-  return {
-    name: `${count} readers of one run`,
-    async round() {
-      const runId = await leaveRun(bench);
-      const readers = await openReaders(bench, runId, count);
-      const before = processCpuMs(bench.api.pid);
-      for (let at = 1; at <= EVENTS; at += 1) {
-        await bench.stores.events.append(runId, [createEvent(at, 'x'.repeat(200))]);
-        await sleep(PAUSE_MS);
-      }
-      await Promise.all(readers.map((reader) => reader.waitFor(EVENTS + 1)));
-      const cpuMs = processCpuMs(bench.api.pid) - before;
-      for (const reader of readers) reader.end();
-      await sleep(SETTLE_MS);
-      return { cpuUs: (cpuMs * 1_000) / EVENTS / count };
-    },
+  const measureRound = async () => {
+    const runId = await leaveRun(bench);
+    const readers = await openReaders(bench, runId, count);
+    const before = processCpuMs(bench.api.pid);
+    for (let at = 1; at <= EVENTS; at += 1) {
+      await bench.stores.events.append(runId, [createEvent(at, 'x'.repeat(200))]);
+      await sleep(PAUSE_MS);
+    }
+    await Promise.all(readers.map((reader) => reader.waitFor(EVENTS + 1)));
+    const cpuMs = processCpuMs(bench.api.pid) - before;
+    for (const reader of readers) reader.end();
+    await sleep(SETTLE_MS);
+    return { cpuUs: (cpuMs * 1_000) / EVENTS / count };
   };
+  return { name: `${count} readers of one run`, round: measureRound };
 }
 
 /** Memory of the service for each of so many readers. */
 export function createMemoryArm(bench: ReadersBench, count: number): Arm<'kib'> {
-  return {
-    name: `${count} readers that read`,
-    async round() {
-      const runId = await leaveRun(bench);
-      const [first] = await openReaders(bench, runId, 1);
-      await sleep(SETTLE_MS);
-      const before = residentMib(bench.api.pid);
-      const readers = await openReaders(bench, runId, count);
-      await bench.stores.events.append(runId, [createEvent(1, 'x')]);
-      await Promise.all(readers.map((reader) => reader.waitFor(2)));
-      await sleep(SETTLE_MS);
-      const kib = ((residentMib(bench.api.pid) - before) * 1_024) / count;
-      for (const reader of [first!, ...readers]) reader.end();
-      await sleep(SETTLE_MS);
-      return { kib };
-    },
+  const measureRound = async () => {
+    const runId = await leaveRun(bench);
+    const [first] = await openReaders(bench, runId, 1);
+    await sleep(SETTLE_MS);
+    const before = residentMib(bench.api.pid);
+    const readers = await openReaders(bench, runId, count);
+    await bench.stores.events.append(runId, [createEvent(1, 'x')]);
+    await Promise.all(readers.map((reader) => reader.waitFor(2)));
+    await sleep(SETTLE_MS);
+    const kib = ((residentMib(bench.api.pid) - before) * 1_024) / count;
+    for (const reader of [first!, ...readers]) reader.end();
+    await sleep(SETTLE_MS);
+    return { kib };
   };
+  return { name: `${count} readers that read`, round: measureRound };
 }
 
 /** Memory of the service for a reader that does not read while 16 MiB of events arrive. */
 export function createStalledArm(bench: ReadersBench, count: number): Arm<'kib'> {
-  return {
-    name: `${count} readers that do not read`,
-    async round() {
-      const runId = await leaveRun(bench);
-      const readers = await openReaders(bench, runId, count);
-      for (const reader of readers) reader.pause();
-      await sleep(SETTLE_MS);
-      const before = residentMib(bench.api.pid);
-      for (let at = 1; at <= FLOOD_EVENTS; at += 1)
-        await bench.stores.events.append(runId, [createEvent(at, 'x'.repeat(FLOOD_BYTES))]);
-      await sleep(SETTLE_MS);
-      const kib = ((residentMib(bench.api.pid) - before) * 1_024) / count;
-      for (const reader of readers) reader.end();
-      await sleep(SETTLE_MS);
-      return { kib };
-    },
+  const measureRound = async () => {
+    const runId = await leaveRun(bench);
+    const readers = await openReaders(bench, runId, count);
+    for (const reader of readers) reader.pause();
+    await sleep(SETTLE_MS);
+    const before = residentMib(bench.api.pid);
+    for (let at = 1; at <= FLOOD_EVENTS; at += 1)
+      await bench.stores.events.append(runId, [createEvent(at, 'x'.repeat(FLOOD_BYTES))]);
+    await sleep(SETTLE_MS);
+    const kib = ((residentMib(bench.api.pid) - before) * 1_024) / count;
+    for (const reader of readers) reader.end();
+    await sleep(SETTLE_MS);
+    return { kib };
   };
+  return { name: `${count} readers that do not read`, round: measureRound };
 }
 
 /** The time from the start of an append until the reader has the event: 95 of 100 events are faster. */
 export function createDelayArm(bench: ReadersBench): Arm<'p95Ms'> {
-  return {
-    name: 'an event at a reader of the API',
-    async round() {
-      const runId = await leaveRun(bench);
-      const [reader] = await openReaders(bench, runId, 1);
-      const delays: number[] = [];
-      for (let at = 1; at <= EVENTS; at += 1) {
-        const sentMs = performance.now();
-        await bench.stores.events.append(runId, [createEvent(at, 'x'.repeat(200))]);
-        await reader!.waitFor(at + 1);
-        delays.push(reader!.arrivedMs[at]! - sentMs);
-      }
-      reader!.end();
-      return { p95Ms: findP95(delays) };
-    },
+  const measureRound = async () => {
+    const runId = await leaveRun(bench);
+    const [reader] = await openReaders(bench, runId, 1);
+    const delays: number[] = [];
+    for (let at = 1; at <= EVENTS; at += 1) {
+      const sentMs = performance.now();
+      await bench.stores.events.append(runId, [createEvent(at, 'x'.repeat(200))]);
+      await reader!.waitFor(at + 1);
+      delays.push(reader!.arrivedMs[at]! - sentMs);
+    }
+    reader!.end();
+    return { p95Ms: findP95(delays) };
   };
+  return { name: 'an event at a reader of the API', round: measureRound };
 }
 
 /** The same at the follower of the file store, in this process. */
 export function createFollowerArm(bench: ReadersBench): Arm<'p95Ms'> {
-  return {
-    name: 'an event at a follower of the file store',
-    async round() {
-      const runId = await leaveRun(bench);
-      const over = new AbortController();
-      const events = bench.stores.reader.follow(runId, 0, over.signal)[Symbol.asyncIterator]();
-      await events.next();
-      const delays: number[] = [];
-      for (let at = 1; at <= EVENTS; at += 1) {
-        const sentMs = performance.now();
-        const arrived = events.next();
-        await bench.stores.events.append(runId, [createEvent(at, 'x'.repeat(200))]);
-        await arrived;
-        delays.push(performance.now() - sentMs);
-      }
-      over.abort();
-      await events.return?.();
-      return { p95Ms: findP95(delays) };
-    },
+  const measureRound = async () => {
+    const runId = await leaveRun(bench);
+    const over = new AbortController();
+    const events = bench.stores.reader.follow(runId, 0, over.signal)[Symbol.asyncIterator]();
+    await events.next();
+    const delays: number[] = [];
+    for (let at = 1; at <= EVENTS; at += 1) {
+      const sentMs = performance.now();
+      const arrived = events.next();
+      await bench.stores.events.append(runId, [createEvent(at, 'x'.repeat(200))]);
+      await arrived;
+      delays.push(performance.now() - sentMs);
+    }
+    over.abort();
+    await events.return?.();
+    return { p95Ms: findP95(delays) };
   };
+  return { name: 'an event at a follower of the file store', round: measureRound };
 }
 
 export function findP95(values: readonly number[]): number {
