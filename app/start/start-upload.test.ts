@@ -422,3 +422,16 @@ test.each([
 ])('the id of a run begins with the name in its spec: %j', (spec, name) => {
   expect(findName(spec)).toBe(name);
 });
+
+test.each([
+  ['empty lines', '\n'],
+  ['blanks', ' '],
+  ['lines of blanks', '  \n'],
+  ['keys without a value', 'name:\n'],
+  ['braces', '{\n'],
+])('the name is searched in time in proportion to a spec of %s', (_what, line) => {
+  const spec = line.repeat(Math.ceil((4 * 1024 * 1024) / line.length));
+  const beganMs = performance.now();
+  findName(spec);
+  expect(performance.now() - beganMs).toBeLessThan(2_000);
+});

@@ -249,7 +249,8 @@ function parsePlan(value: unknown): Plan {
  * no name here, and its id begins with `run`.
  */
 export function findName(spec: string): string {
-  return /^(?:name|\s*"name"|\{\s*"name")\s*:\s*["']?([A-Za-z0-9._-]+)/m.exec(spec)?.[1] ?? 'run';
+  // Blanks before the key stay in its line: a search across lines takes hours for a spec of empty lines.
+  return /^(?:name|[ \t]*"name"|\{[ \t]*"name")\s*:\s*["']?([A-Za-z0-9._-]+)/m.exec(spec)?.[1] ?? 'run';
 }
 
 function createRequestError(message: string): AppError {

@@ -2,10 +2,9 @@ import { PLAN_LIMITS } from '../../plan/plan.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { ParamValues } from './param-values.ts';
 import type { Located, Position } from '../text/tree.ts';
+import { matchPlaceholders } from './placeholder-matches.ts';
 import { quote } from '../../units/quote.ts';
 
-/** `$${{` is a literal `${{`; any other text that begins with `${{` must be a placeholder. */
-const PLACEHOLDER = /\$\$\{\{|\$\{\{((?:[^{}"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*)\}\}|\$\{\{([^{}]*)\}\}|\$\{\{/gs;
 /** An expression that has a value only in the run contains one of these names. */
 const READS_OF_RUN = /\b(?:stages|item|item_index)\b/;
 /** A placeholder of a parameter in the form that shells and other templates use. */
@@ -37,16 +36,14 @@ export function paramName(inner: string): string | null {
 
 /** Returns the closed placeholders of a text, in UTF-16 offsets; a literal `$${{` is not a placeholder. */
 export function findPlaceholders(text: string): readonly { readonly start: number; readonly end: number }[] {
-  if (!text.includes('${{')) return [];
-  return [...text.matchAll(PLACEHOLDER)].flatMap(({ 0: found, 1: quoted, 2: plain, index }) =>
-    (quoted ?? plain) === undefined ? [] : [{ start: index, end: index + found.length }],
+  return [...matchPlaceholders(text)].flatMap(({ index, found, inner }) =>
+    inner === undefined ? [] : [{ start: index, end: index + found.length }],
   );
 }
 
 /** Whether a text contains an expression, whose value is known only in the run. */
 export function hasExpression(text: string): boolean {
-  if (!text.includes('${{')) return false;
-  for (const [, quoted, plain] of text.matchAll(PLACEHOLDER)) if (isExpression(quoted ?? plain)) return true;
+  for (const { inner } of matchPlaceholders(text)) if (isExpression(inner)) return true;
   return false;
 }
 
@@ -63,27 +60,27 @@ export function createFiller(
   const fillOne = createParamFiller(values, problems);
   const fill: Filler = ({ value, at }) => {
     if (value.includes('params.')) warnOfNearly(value, at, values, problems);
-    return value.includes('${{')
-      ? value.replace(PLACEHOLDER, (found: string, quoted: string | undefined, plain: string | undefined) =>
-          fillOne(found, quoted ?? plain, at),
-        )
-      : value;
+    let filled = '';
+    let done = 0;
+    for (const { index, found, inner } of matchPlaceholders(value)) {
+      filled += value.slice(done, index) + fillOne(found, inner, at);
+      done = index + found.length;
+    }
+    return filled + value.slice(done);
   };
   const split: Splitter = ({ value, at }) => {
     const parts: (string | PlacedExpression)[] = [];
     let literal = '';
     let done = 0;
-    for (const match of value.matchAll(PLACEHOLDER)) {
-      const [found, quoted, plain] = match;
-      const inner = quoted ?? plain;
-      literal += value.slice(done, match.index);
-      done = match.index + found.length;
+    for (const { index, found, inner } of matchPlaceholders(value)) {
+      literal += value.slice(done, index);
+      done = index + found.length;
       if (!isExpression(inner)) literal += fillOne(found, inner, at);
       else {
         if (literal !== '') parts.push(literal);
         literal = '';
         const source = inner.trim();
-        parts.push({ source, offset: match.index + found.indexOf(source, 3) });
+        parts.push({ source, offset: index + found.indexOf(source, 3) });
       }
     }
     literal += value.slice(done);

@@ -42,9 +42,11 @@ export function compileCondition(
   problems: Problems,
 ): Condition | null {
   const source = when.value;
-  const placeholder = /\$\{\{\s*(.*?)\s*\}\}/s.exec(source);
-  if (placeholder !== null) {
-    const inner = placeholder[0] === source.trim() ? placeholder[1]! : 'params.name == "value"';
+  const begin = source.indexOf('${{');
+  const end = begin === -1 ? -1 : source.indexOf('}}', begin + 3);
+  if (end !== -1) {
+    const isWhole = source.slice(begin, end + 2) === source.trim();
+    const inner = isWhole ? source.slice(begin + 3, end).trim() : 'params.name == "value"';
     problems.error(
       'spec/bad-placeholder',
       when.at,
