@@ -1,6 +1,6 @@
 /** The HTTP API: its routes, the checks around them, and its OpenAPI document. */
 import { OpenAPIHono } from '@hono/zod-openapi';
-import type { HonoRequest } from 'hono';
+import type { HonoRequest, MiddlewareHandler } from 'hono';
 import { createAccessCheck } from './access/check-access.ts';
 import { TooManyRequests } from './access/too-many-requests.ts';
 import type { ApiOptions } from './api-options.ts';
@@ -42,6 +42,7 @@ export function createApi(options: ApiOptions): Api {
     context.header('cache-control', 'no-store');
     context.header('x-content-type-options', 'nosniff');
   });
+  api.use(endUnreadBody);
   // Before the body is read: a stranger sends no 4 MiB.
   api.use(
     createAccessCheck({
@@ -90,6 +91,12 @@ function answerWithProblem(error: unknown, problem: Problem, { method, path }: H
     ? toVoidBoxResponse(error, problem, { method, path, headers })
     : toProblemResponse(problem, headers);
 }
+
+/** The answer to HEAD has no body, so nothing would read the body of GET to its end, or close its file. */
+const endUnreadBody: MiddlewareHandler = async (context, next) => {
+  await next();
+  if (context.req.method === 'HEAD') await context.res.body?.cancel();
+};
 
 /** Returns the headers that tell a client how to repeat its request. */
 function describeRefusal(error: unknown, status: number): Readonly<Record<string, string>> {

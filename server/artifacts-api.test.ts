@@ -1,5 +1,5 @@
 /** The routes for outputs of runs, and for what a command line on another machine reads. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -75,11 +75,34 @@ async function get(path: string, headers: Readonly<Record<string, string>> = {})
   return await openAsOwner(api).request(`/api/v1/${path}`, { headers });
 }
 
+/** The paths of the files that this process has open. */
+function listOpenFiles(): readonly string[] {
+  return readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/self/fd/${fd}`)];
+    } catch {
+      return [];
+    }
+  });
+}
+
 async function bytesOf(response: Response): Promise<Buffer> {
   return Buffer.from(await response.arrayBuffer());
 }
 
 describe('outputs', () => {
+  test('a request without a reader of the body keeps no file open', async () => {
+    const listOpen = (): readonly string[] => listOpenFiles().filter((path) => path.startsWith(dir));
+    const before = listOpen();
+    for (const path of [`artifacts/${STAGE}`, 'events']) {
+      const answer = await openAsOwner(api).request(`/api/v1/runs/made/${path}`, { method: 'HEAD' });
+      expect(answer.status).toBe(200);
+      const unread = await get(`runs/made/${path}`);
+      await unread.body!.cancel();
+    }
+    await expect.poll(listOpen, { timeout: 5_000 }).toEqual(before);
+  });
+
   test('the list has the outputs of the run, by stage and name', async () => {
     const { artifacts } = (await (await get('runs/made/artifacts')).json()) as { artifacts: unknown[] };
     expect(artifacts).toMatchObject([

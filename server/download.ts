@@ -2,6 +2,7 @@
 import type { OutputBytes } from '../app/runs/artifacts.ts';
 import { type ByteRange, readByteRange } from './byte-range.ts';
 import { streamTexts } from './event-stream.ts';
+import { readFirstPiece } from './first-piece.ts';
 import type { ApiLimits } from './limits.ts';
 import { createProblem, toProblemResponse } from './problems.ts';
 
@@ -27,7 +28,8 @@ export async function answerWithBytes(
     return toProblemResponse(problem, { ...common, 'content-range': `bytes */${sizeBytes}` });
   }
   const { from, to } = range ?? { from: 0, to: sizeBytes };
-  const body = streamTexts(await startReading(open(from), { from, to, isToEnd: to === sizeBytes }), {
+  const pieces = cutPieces(open(from)[Symbol.asyncIterator](), { from, to, isToEnd: to === sizeBytes });
+  const body = streamTexts(await readFirstPiece(pieces), {
     ...limits,
     heartbeat: null,
     onGone: () => undefined,
@@ -42,20 +44,6 @@ export async function answerWithBytes(
       ...(range === null ? {} : { 'content-range': `bytes ${from}-${to - 1}/${sizeBytes}` }),
     },
   });
-}
-
-/** Returns the pieces of a range. The first one has been read then, or could not be read. */
-async function startReading(
-  bytes: AsyncIterable<Uint8Array>,
-  range: ByteRange & { readonly isToEnd: boolean },
-): Promise<AsyncGenerator<Uint8Array>> {
-  const pieces = cutPieces(bytes[Symbol.asyncIterator](), range);
-  const first = await pieces.next();
-  return (async function* () {
-    if (first.done === true) return;
-    yield first.value;
-    yield* pieces;
-  })();
 }
 
 async function* cutPieces(

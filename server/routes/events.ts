@@ -4,6 +4,7 @@ import { openRunFeeds, type RunFeeds } from '../../app/runs/run-feeds.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { streamTexts } from '../event-stream.ts';
+import { readFirstPiece } from '../first-piece.ts';
 import { createProblem, toProblem } from '../problems.ts';
 import { EventsHeaders, EventSchema, EventsQuery, RunPath } from '../schemas.ts';
 import { PROBLEM } from './answers.ts';
@@ -63,7 +64,8 @@ export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: Ap
     const wanted: WantedEvents = { runId, after, output, signal: gone.signal };
     const texts = isFollowed
       ? writeSse(wanted, { feeds, write, machine, log })
-      : await startLines(writeLines(readEvents(runId, { after, output }, machine)));
+      : // A reader that resumes at damage gets a problem.
+        await readFirstPiece(writeLines(readEvents(runId, { after, output }, machine)));
     const body = streamTexts(texts, {
       stalledMs: limits.stalledMs,
       pieceBytes: limits.pieceBytes,
@@ -76,16 +78,6 @@ export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: Ap
 
 function isEventStream(accept = ''): boolean {
   return accept.split(',').some((type) => type.split(';')[0]!.trim().toLowerCase() === SSE_TYPE);
-}
-
-/** Reads the first line before the status is sent, so that a reader which resumes at damage gets a problem. */
-async function startLines(lines: AsyncGenerator<string>): Promise<AsyncGenerator<string>> {
-  const first = await lines.next();
-  return (async function* () {
-    if (first.done === true) return;
-    yield first.value;
-    yield* lines;
-  })();
 }
 
 async function* writeLines(events: AsyncIterable<RunEvent>): AsyncGenerator<string> {

@@ -14,7 +14,7 @@ test.each([
   expect([...matchPlaceholders(text)].map((match) => match.inner)).toEqual(inner);
 });
 
-test('the placeholders of random texts are those of the grammar', () => {
+test('the grammar finds the same placeholders in random texts', () => {
   const parts = ['${{', '$', '{', '}', '}}', '"', "'", '\\', 'a', ' ', '\n', '😀'];
   let seed = 7;
   const next = (most: number): number => (seed = (seed * 48_271) % 2_147_483_647) % most;
