@@ -19,6 +19,7 @@ import { API_LIMITS, type ApiLimits } from './limits.ts';
 import { createToken } from '../app/access/tokens.ts';
 import { createMemoryAccess } from '../test/rig/access/memory-access.ts';
 import { openAsOwner, refuseAccess } from '../test/rig/access/owner.ts';
+import { createTestMachine } from '../test/rig/runs/test-machine.ts';
 import { ProblemSchema, ResultSchema, RunListSchema, RunSchema } from './schemas.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'voidbox-api-'));
@@ -51,17 +52,7 @@ function apiOf(change: Partial<Machine> = {}, limits: Partial<ApiLimits> = {}): 
 }
 
 function optionsOf(change: Partial<Machine> = {}, limits: Partial<ApiLimits> = {}): ApiOptions {
-  const machine: Machine = {
-    env,
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.resolve(null),
-    stores: () => Promise.resolve(stores),
-    now: () => new Date(),
-    stackLink: () => Promise.resolve(null),
-    warn: () => Promise.resolve(),
-    ...change,
-  };
+  const machine: Machine = createTestMachine(stores, { env, ...change });
   return {
     machine,
     uploads: openUploads(env),

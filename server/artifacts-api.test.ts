@@ -12,6 +12,7 @@ import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
 import { chunksOf } from '../test/conformance/store.ts';
 import { stageResult } from '../test/rig/runs/stage-results.ts';
 import { openAsOwner, refuseAccess } from '../test/rig/access/owner.ts';
+import { createTestMachine } from '../test/rig/runs/test-machine.ts';
 import { type Api, createApi } from './api.ts';
 import { openUploads } from '../store/open-uploads.ts';
 import { API_LIMITS } from './limits.ts';
@@ -47,16 +48,7 @@ beforeAll(async () => {
   await records.put('made', 'source', { path: '/spec', text: 'x', params: {}, mode: null });
   await stores.marks.put('made', 'client', { baseDir: '/secret' });
   api = createApi({
-    machine: {
-      env,
-      cwd: '/',
-      readStdin: () => Promise.reject(new Error('nothing to read')),
-      confirm: () => Promise.resolve(null),
-      stores: () => Promise.resolve(stores),
-      now: () => new Date(),
-      stackLink: () => Promise.resolve(null),
-      warn: () => Promise.resolve(),
-    },
+    machine: createTestMachine(stores, { env }),
     access: refuseAccess,
     uploads: openUploads(env),
     version: '1.2.3',

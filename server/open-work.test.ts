@@ -10,6 +10,7 @@ import { openUploads } from '../store/open-uploads.ts';
 import type { Stores } from '../store/stores.ts';
 import { openAsOwner, refuseAccess } from '../test/rig/access/owner.ts';
 import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
+import { createTestMachine } from '../test/rig/runs/test-machine.ts';
 import { createApi } from './api.ts';
 import { API_LIMITS } from './limits.ts';
 import { ProblemSchema } from './schemas.ts';
@@ -19,17 +20,7 @@ const env = readEnvironment({ VOIDBOX_STATE_DIR: dir, VOIDBOX_CACHE_DIR: join(di
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 async function get(path: string, stores: Stores, change: Partial<Machine> = {}, method = 'GET') {
-  const machine: Machine = {
-    env,
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.resolve(null),
-    stores: () => Promise.resolve(stores),
-    now: () => new Date(),
-    stackLink: () => Promise.resolve(null),
-    warn: () => Promise.resolve(),
-    ...change,
-  };
+  const machine: Machine = createTestMachine(stores, { env, ...change });
   const uploads = openUploads({ stateDir: dir });
   const api = createApi({
     machine,

@@ -1,36 +1,18 @@
 import { expect, test } from 'vitest';
-import { readEnvironment } from '../../setup/environment.ts';
 import type { Stores } from '../../store/stores.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
+import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
+import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Machine } from '../machine.ts';
 import type { Caller } from './authenticate.ts';
 import { limitToVisible } from './visible-runs.ts';
 
 function machineWith(stores: Stores): Machine {
-  return {
-    env: readEnvironment({ VOIDBOX_STATE_DIR: '/nowhere/state', VOIDBOX_CACHE_DIR: '/nowhere/cache' }),
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.resolve(null),
-    stores: () => Promise.resolve(stores),
-    now: () => new Date(),
-    warn: () => Promise.resolve(),
-  };
+  return createTestMachine(stores);
 }
 
 function callerFor(runs: readonly string[]): Caller {
-  const token = {
-    name: 'ci',
-    scopes: ['read'] as const,
-    runs,
-    groups: [],
-    allowGit: [],
-    createdAtMs: 0,
-    expiresAtMs: null,
-    lastUsedAtMs: null,
-    revokedAtMs: null,
-  };
-  return { kind: 'token', token };
+  return createTokenCaller({ scopes: ['read'], runs });
 }
 
 async function leaveRuns(count: number, nameOf: (at: number) => string): Promise<Stores> {

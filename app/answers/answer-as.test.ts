@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
 import type { TokenRow } from '../../store/access.ts';
 import type { Stores } from '../../store/stores.ts';
-import { readEnvironment } from '../../setup/environment.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
+import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
+import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { answerAs, type CallersAnswer } from './answer-as.ts';
@@ -26,32 +27,11 @@ async function leaveAsking(asked: Readonly<Record<string, readonly string[]>>): 
       },
     })),
   );
-  return {
-    env: readEnvironment({ VOIDBOX_STATE_DIR: '/nowhere/state', VOIDBOX_CACHE_DIR: '/nowhere/cache' }),
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.resolve(null),
-    stores: () => Promise.resolve(stores),
-    now: () => new Date(),
-    stackLink: () => Promise.resolve(null),
-    warn: () => Promise.resolve(),
-  };
+  return createTestMachine(stores);
 }
 
 function tokenOf(change: Partial<TokenRow> = {}): Caller {
-  const token: TokenRow = {
-    name: 'ci',
-    scopes: ['approve'],
-    runs: [],
-    groups: [],
-    allowGit: [],
-    createdAtMs: 0,
-    expiresAtMs: null,
-    lastUsedAtMs: null,
-    revokedAtMs: null,
-    ...change,
-  };
-  return { kind: 'token', token };
+  return createTokenCaller({ scopes: ['approve'], ...change });
 }
 
 async function answer(caller: Caller, change: Partial<CallersAnswer>, machine: Machine): Promise<string> {

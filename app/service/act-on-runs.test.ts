@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { readEnvironment } from '../../setup/environment.ts';
-import type { TokenRow } from '../../store/access.ts';
 import { openUploads } from '../../store/open-uploads.ts';
 import type { Stores } from '../../store/stores.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
+import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
+import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { actOnRuns, type ActionRequest, MOST_ACTIONS } from './act-on-runs.ts';
@@ -13,16 +13,7 @@ const OWNER: Caller = { kind: 'owner' };
 const REQUEST: ActionRequest = { action: 'cancel', runs: [], isDry: false, variables: {}, key: null };
 
 function machineOf(stores: Stores): Machine {
-  return {
-    env: readEnvironment({ VOIDBOX_STATE_DIR: '/nowhere/state', VOIDBOX_CACHE_DIR: '/nowhere/cache' }),
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.resolve(null),
-    stores: () => Promise.resolve(stores),
-    now: () => new Date(),
-    stackLink: () => Promise.resolve(null),
-    warn: () => Promise.resolve(),
-  };
+  return createTestMachine(stores);
 }
 
 /** Runs that have ended, so that a cancel finds their state and asks no server. */
@@ -49,18 +40,7 @@ async function act(change: Partial<ActionRequest>, stores: Stores, caller = OWNE
 }
 
 function callerOf(runs: readonly string[]): Caller {
-  const token: TokenRow = {
-    name: 'ci',
-    scopes: ['run'],
-    runs,
-    groups: [],
-    allowGit: [],
-    createdAtMs: 0,
-    expiresAtMs: null,
-    lastUsedAtMs: null,
-    revokedAtMs: null,
-  };
-  return { kind: 'token', token };
+  return createTokenCaller({ runs });
 }
 
 test('each run has a result in the order of the request, also one that is refused', async () => {

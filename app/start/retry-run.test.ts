@@ -15,6 +15,7 @@ import { openUploads } from '../../store/open-uploads.ts';
 import type { Stores } from '../../store/stores.ts';
 import { leaveFinishedRuns } from '../../test/cli/finished-runs.ts';
 import { RECORD_DEFAULTS } from '../../test/rig/runs/admissions.ts';
+import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
 import type { Caller } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { type RetryRequest, retryRun, showRetry } from './retry-run.ts';
@@ -102,18 +103,7 @@ async function retry(change: Partial<RetryRequest> = {}, caller = OWNER) {
 }
 
 function callerOf(runs: readonly string[] = []): Caller {
-  const token = {
-    name: 'ci',
-    scopes: ['run'] as const,
-    runs,
-    groups: [],
-    allowGit: [],
-    createdAtMs: 0,
-    expiresAtMs: null,
-    lastUsedAtMs: null,
-    revokedAtMs: null,
-  };
-  return { kind: 'token', token };
+  return createTokenCaller({ runs });
 }
 
 test('a preview names what is taken over and what runs again, and starts nothing', async () => {

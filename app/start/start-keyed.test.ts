@@ -6,7 +6,6 @@ import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { readEnvironment } from '../../setup/environment.ts';
-import type { TokenRow } from '../../store/access.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { openUploads } from '../../store/open-uploads.ts';
 import type { Stores } from '../../store/stores.ts';
@@ -14,6 +13,7 @@ import type { Caller } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { startKeyed } from './start-keyed.ts';
 import type { ClientRequest } from './start-upload.ts';
+import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
 
 const SPEC = `kind: workflow
 name: shop
@@ -98,18 +98,7 @@ async function start(key: string | null, change: Partial<ClientRequest> = {}, ca
 }
 
 function callerOf(name: string, runs: readonly string[] = []): Caller {
-  const token: TokenRow = {
-    name,
-    scopes: ['run'],
-    runs,
-    groups: [],
-    allowGit: [],
-    createdAtMs: 0,
-    expiresAtMs: null,
-    lastUsedAtMs: null,
-    revokedAtMs: null,
-  };
-  return { kind: 'token', token };
+  return createTokenCaller({ name, runs });
 }
 
 test('requests without a key start a run each', async () => {

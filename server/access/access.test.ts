@@ -5,11 +5,11 @@ import { createAccessOpener, type OpenAccess } from '../../app/access/access-ope
 import { createToken, revokeToken, type TokenRequest } from '../../app/access/tokens.ts';
 import { openUploads } from '../../store/open-uploads.ts';
 import { SCOPES, type Scope } from '../../domain/access/scopes.ts';
-import { readEnvironment } from '../../setup/environment.ts';
 import type { AccessStore } from '../../store/access.ts';
 import { createMemoryAccess } from '../../test/rig/access/memory-access.ts';
 import { openAsOwner } from '../../test/rig/access/owner.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
+import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import { type Api, createApi } from '../api.ts';
 import { API_LIMITS } from '../limits.ts';
 import { ProblemSchema } from '../schemas.ts';
@@ -29,16 +29,7 @@ function openApi(
   open: OpenAccess = () => Promise.resolve(access),
   stores = openMemoryStores(new MemoryPlace()),
 ): Api {
-  const machine: Machine = {
-    env: readEnvironment({ VOIDBOX_STATE_DIR: '/nowhere/state', VOIDBOX_CACHE_DIR: '/nowhere/cache' }),
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.resolve(null),
-    stores: () => Promise.resolve(stores),
-    now: () => new Date(nowMs),
-    stackLink: () => Promise.resolve(null),
-    warn: () => Promise.resolve(),
-  };
+  const machine: Machine = createTestMachine(stores, { now: () => new Date(nowMs) });
   return createApi({
     machine,
     uploads: openUploads({ stateDir: '/nowhere/state' }),
