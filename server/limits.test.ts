@@ -2,7 +2,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { MOST_TOKEN_GROUPS, MOST_TOKEN_LIFE_MS, MOST_TOKEN_REPOSITORIES } from '../app/access/tokens.ts';
+import { MOST_ACTIONS } from '../app/service/act-on-runs.ts';
+import { MOST_QUESTIONS } from '../app/service/open-questions.ts';
+import { KEY_CHARACTERS } from '../app/start/start-keyed.ts';
 import { ADMISSION_MS } from '../app/start/start-run.ts';
+import { MOST_UPLOADS } from '../app/uploads/place-uploads.ts';
+import { MOST_RUN_GLOBS, RUN_GLOB_BYTES } from '../domain/access/run-glob.ts';
+import { TOKEN_NAME_CHARACTERS } from '../domain/access/token-text.ts';
 import { EVENT_LIMITS } from '../domain/run/event-limits.ts';
 import { findPackageRoot } from '../setup/package-root.ts';
 import { UPLOAD_LIMITS } from '../store/uploads.ts';
@@ -11,6 +18,7 @@ import { API_LIMITS, MOST_RUNS, MOST_WAIT_SECONDS, VARIABLES_BYTES } from './lim
 const KIB = 1024;
 const MIB = 1024 * KIB;
 const GIB = 1024 * MIB;
+const DAY_MS = 24 * 60 * 60_000;
 const PAGE = readFileSync(join(findPackageRoot(), 'docs/reference/api-http.md'), 'utf8');
 
 function readTable(heading: string): Readonly<Record<string, string>> {
@@ -31,6 +39,12 @@ test('the page names the limits of the code', () => {
     'a handshake of TLS': `${API_LIMITS.handshakeMs / 1_000} s`,
     '`wait`': `${MOST_WAIT_SECONDS} s`,
     '`variables`': `${VARIABLES_BYTES / KIB} KiB`,
+    'requests of a token, or of an address without a valid token': `${API_LIMITS.requestsPerSecond} in a second; then 429 with \`Retry-After\``,
+    'a token': `${TOKEN_NAME_CHARACTERS} characters of a name, ${MOST_RUN_GLOBS} patterns of ${RUN_GLOB_BYTES.toLocaleString('en')} bytes, ${MOST_TOKEN_GROUPS} groups, ${MOST_TOKEN_REPOSITORIES} repositories, ${(MOST_TOKEN_LIFE_MS / DAY_MS).toLocaleString('en')} days`,
+    'runs of one `POST /runs/actions`': MOST_ACTIONS.toLocaleString('en'),
+    'listed questions': MOST_QUESTIONS.toLocaleString('en'),
+    'uploads of one start': `${MOST_UPLOADS}`,
+    'an `Idempotency-Key`': `${KEY_CHARACTERS} characters`,
     'a page of runs': `${MOST_RUNS}`,
     'a stream whose client does not read': `one event, at most ${EVENT_LIMITS.bytes / MIB} MiB, for ${stalledMs / 1_000} s`,
   });

@@ -8,7 +8,7 @@ export function isTokenText(text: string): boolean {
 }
 
 /** Names are shown in approvals, in the audit log and on command lines. */
-const TOKEN_NAME_CHARACTERS = 64;
+export const TOKEN_NAME_CHARACTERS = 64;
 const TOKEN_NAME = /^[\p{L}\p{N}][\p{L}\p{N}._@-]{0,63}$/u;
 
 /** @returns null if the name is valid */
