@@ -12,12 +12,12 @@ export interface ApiLimits {
   /** An upload ends if none of its bytes arrives for this long; it may take longer than `requestMs`. */
   readonly uploadPauseMs: number;
   readonly connections: number;
+  /** The most of them over TCP, so that clients of the network cannot lock out the owner on the Unix socket. */
+  readonly tcpConnections: number;
   /** Requests of one token; also requests of one address without a valid token. */
   readonly requestsPerSecond: number;
   /** How often the tokens of open requests are checked. */
   readonly checkTokensEveryMs: number;
-  /** The most of them over TCP, so that clients of the network cannot lock out the owner on the Unix socket. */
-  readonly tcpConnections: number;
   /** The time in which a client of TLS ends its handshake. */
   readonly handshakeMs: number;
   /** The pause after which a silent stream sends a comment. */

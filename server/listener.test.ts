@@ -1,6 +1,9 @@
-import { Hono } from 'hono';
+import { once } from 'node:events';
+import { IncomingMessage, ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
+import { type Context, Hono } from 'hono';
 import { expect, test } from 'vitest';
-import { type Connection, getClientAddress } from './listener.ts';
+import { type Connection, getClientAddress, onAnswered } from './listener.ts';
 
 const NETWORK: Connection = { listener: 'tcp', address: '10.0.0.1', end: () => undefined };
 
@@ -31,4 +34,19 @@ test('the Unix socket has no address, whatever a header says', async () => {
   const owner: Connection = { listener: 'unix', address: null, end: () => undefined };
   expect(await findAddress(owner, '192.0.2.7')).toBeNull();
   expect(await findAddress({ ...owner, isFromProxy: true }, '192.0.2.7')).toBeNull();
+});
+
+test('the end of an answer is reported once, also if its client has gone before', async () => {
+  const socket = new Socket();
+  const outgoing = new ServerResponse(new IncomingMessage(socket));
+  outgoing.assignSocket(socket);
+  const context = { env: { outgoing } } as unknown as Context;
+  const reported: string[] = [];
+  onAnswered(context, () => reported.push('before'));
+  expect(reported).toEqual([]);
+  socket.destroy();
+  await once(outgoing, 'close');
+  expect(reported).toEqual(['before']);
+  onAnswered(context, () => reported.push('after'));
+  expect(reported).toEqual(['before', 'after']);
 });

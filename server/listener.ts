@@ -18,7 +18,7 @@ export interface Connection {
 /** The bindings of a request; tests give the connection itself. */
 export interface Bindings {
   readonly incoming?: { readonly socket: Socket };
-  readonly outgoing?: { once(event: 'close', callback: () => void): unknown };
+  readonly outgoing?: { readonly destroyed: boolean; once(event: 'close', callback: () => void): unknown };
   readonly connection?: Connection;
 }
 
@@ -39,7 +39,8 @@ export function getConnection({ env }: Context): Connection {
 /** Calls back once the answer has been sent, or its client has gone. */
 export function onAnswered({ env }: Context, callback: () => void): void {
   const { outgoing } = (env ?? {}) as Bindings;
-  if (outgoing === undefined) callback();
+  // A client that went while its token was looked up has no end to wait for.
+  if (outgoing === undefined || outgoing.destroyed) callback();
   else outgoing.once('close', callback);
 }
 
