@@ -1,7 +1,16 @@
 /** The HTTP API of a real stack over TCP: from the options of `up` to an answer with TLS. */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { request } from 'node:https';
 import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -179,26 +188,36 @@ test('the listener comes with the next start, until `up --no-listen`', { timeout
   expect((await type('up')).stdout).toContain('It stops automatically after 10 minutes');
 });
 
-test('a stranger makes no database, and `up` starts the one that has tokens', { timeout: LIMIT_MS }, async () => {
-  const [listener] = await listListeners('up', '--listen', '127.0.0.1:0', ...TLS);
-  const headers = { authorization: `Bearer voidbox_${'a'.repeat(43)}` };
-  expect(await ask(listener!, '/api/v1/runs', { headers, trusted: 'second' })).toMatchObject({ status: 401 });
-  expect((await type('token', 'list')).stderr).toContain('token create NAME --scope run');
-  const readDatabase = async () => {
-    const asked = await askStack(join(dir, 'state'), 'status');
-    return asked.kind === 'answer' ? (asked.answer.database?.phase ?? null) : asked.kind;
-  };
-  expect(existsSync(join(dir, 'state/postgres'))).toBe(false);
-  expect(await readDatabase()).toBeNull();
-  const created = await type('token', 'create', 'ci', '--scope', 'read');
-  expect(created.stdout).toMatch(/^voidbox_/);
-  await type('down');
-  const [again] = await listListeners('up');
-  await expect.poll(readDatabase, { timeout: 20_000 }).toBe('up');
-  const token = { authorization: `Bearer ${created.stdout.trim()}` };
-  expect(await ask(again!, '/api/v1/runs', { headers: token, trusted: 'second' })).toMatchObject({ status: 200 });
-  expect(await listListeners('up', '--no-listen')).toEqual([]);
-});
+test(
+  'a stranger makes no database, and `up` starts the one that has tokens, also from a backup',
+  { timeout: LIMIT_MS },
+  async () => {
+    copyPair('second', dir);
+    const [listener] = await listListeners('up', '--listen', '127.0.0.1:0', ...TLS);
+    const headers = { authorization: `Bearer voidbox_${'a'.repeat(43)}` };
+    expect(await ask(listener!, '/api/v1/runs', { headers, trusted: 'second' })).toMatchObject({ status: 401 });
+    expect((await type('token', 'list')).stderr).toContain('token create NAME --scope run');
+    const readDatabase = async () => {
+      const asked = await askStack(join(dir, 'state'), 'status');
+      return asked.kind === 'answer' ? (asked.answer.database?.phase ?? null) : asked.kind;
+    };
+    expect(existsSync(join(dir, 'state/postgres'))).toBe(false);
+    expect(await readDatabase()).toBeNull();
+    const created = await type('token', 'create', 'ci', '--scope', 'read');
+    expect(created.stdout).toMatch(/^voidbox_/);
+    await type('down');
+    // The backup of docs/reference/service.md.
+    const [state, archive] = [join(dir, 'state'), join(dir, 'service.tar')];
+    execFileSync('tar', ['-C', state, '-cf', archive, 'postgres', 'listen.json']);
+    renameSync(join(state, 'postgres'), join(dir, 'postgres.before'));
+    execFileSync('tar', ['-C', state, '-xpf', archive]);
+    const [again] = await listListeners('up');
+    await expect.poll(readDatabase, { timeout: 20_000 }).toBe('up');
+    const token = { authorization: `Bearer ${created.stdout.trim()}` };
+    expect(await ask(again!, '/api/v1/runs', { headers: token, trusted: 'second' })).toMatchObject({ status: 200 });
+    expect(await listListeners('up', '--no-listen')).toEqual([]);
+  },
+);
 
 test('an unsafe address changes nothing', { timeout: LIMIT_MS }, async () => {
   const up = await type('up', '--listen', '0.0.0.0:0');
