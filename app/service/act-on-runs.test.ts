@@ -85,6 +85,24 @@ test('a retry of a run that cannot be retried is refused with its reason', async
   expect(results).toMatchObject([{ outcome: 'refused', code: 'origin/unknown', startedRunId: null }]);
 });
 
+test('a bug in one run leaves the results of the others', async () => {
+  const stores = await leaveEnded(['a', 'b', 'c']);
+  const reader: typeof stores.reader = {
+    ...stores.reader,
+    read: (runId, after, options) => {
+      if (runId === 'b') throw new TypeError('x is not a function');
+      return stores.reader.read(runId, after, options);
+    },
+  };
+  const broken = { ...stores, reader };
+  const { results } = await act({ runs: ['a', 'b', 'c'] }, broken);
+  expect(results.map(({ outcome, code }) => [outcome, code])).toEqual([
+    ['done', null],
+    ['refused', 'api/bug'],
+    ['done', null],
+  ]);
+});
+
 test('one request changes at most 1,000 runs', async () => {
   const ids = Array.from({ length: MOST_ACTIONS + 1 }, (_, at) => `r${at}`);
   const stores = await leaveEnded(ids);

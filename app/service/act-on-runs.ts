@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { RunPosition, RunQuery } from '../../activities/ports/run-index.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
+import { shorten } from '../../domain/units/quote.ts';
 import type { UploadStore } from '../../store/uploads.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import { limitToVisible } from '../access/visible-runs.ts';
@@ -73,8 +74,10 @@ export async function actOnRuns(
       return await actOnRun({ ...request, runId }, caller, tools, machine);
     } catch (error) {
       const facts = await describeError(error);
-      if (facts === null) throw error;
-      return { ...refusal, code: facts.code, detail: facts.message };
+      if (facts !== null) return { ...refusal, code: facts.code, detail: facts.message };
+      // The other runs are changed, so the answer and the audit log name them.
+      tools.onProgress(`${request.action} of the run ${shorten(runId)}: ${(error as Error).stack ?? String(error)}`);
+      return { ...refusal, code: 'api/bug', detail: 'this is a bug in voidbox' };
     }
   };
   const results: ActionResult[] = [];
