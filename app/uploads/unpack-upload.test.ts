@@ -174,3 +174,22 @@ test('unpacking stops if the room of the disk is reserved', async () => {
   const bytes = entry('a', '0', Buffer.alloc(17 * 1024 ** 2));
   await expect(unpack(give(bytes, endMarker()), { requireRoom })).rejects.toThrow('no room');
 });
+
+test.each([
+  ['empty files', (index: number) => entry(`f${index}`, '0')],
+  ['folders', (index: number) => entry(`d${index}`, '5')],
+  ['links', (index: number) => entry(`l${index}`, '2', Buffer.alloc(0), 'x')],
+])('the room of the disk is looked at during a tar of %s', async (_what, makeEntry) => {
+  let looks = 0;
+  // Each entry takes 4 KiB of the disk. The first look is before the first entry, the second one after 16 MiB.
+  const parts = Array.from({ length: 4_200 }, (_each, index) => makeEntry(index));
+  await unpack(give(Buffer.concat(parts), endMarker()), { requireRoom: () => void (looks += 1) });
+  expect(looks).toBe(2);
+});
+
+test('a small tar is refused on a disk without room', async () => {
+  const requireRoom = (): void => {
+    throw new Error('no room');
+  };
+  await expect(unpack(give(entry('a', '0'), endMarker()), { requireRoom })).rejects.toThrow('no room');
+});

@@ -20,6 +20,8 @@ export const UNPACK_LIMITS: UnpackLimits = { entries: 100_000, bytes: 2 * 1024 *
 
 /** How many bytes are unpacked between two looks at the room of the disk. */
 const ROOM_BYTES = 16 * 1024 * 1024;
+/** An entry uses a block of the disk, also if it has no bytes. */
+const ENTRY_BYTES = 4 * 1024;
 const FOLDER_FLAGS = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const NEW_FILE_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 
@@ -67,7 +69,8 @@ class Unpacking {
   readonly #made = new Map<string, 'file' | 'link' | 'folder' | 'implied'>();
   #entries = 0;
   #bytes = 0;
-  #checkedBytes = 0;
+  /** A start has many uploads, so each begins with a look at the room. */
+  #checkedBytes = ROOM_BYTES;
 
   constructor(request: UnpackRequest, root: FileHandle) {
     this.#request = request;
@@ -139,7 +142,7 @@ class Unpacking {
   async #writeFile(at: Buffer, path: string, entry: StreamedEntry): Promise<void> {
     if (entry.isSparse) throw this.#refuse(path, 'it is a sparse file');
     this.#bytes += entry.sizeBytes;
-    const { limits, requireRoom } = this.#request;
+    const { limits } = this.#request;
     if (this.#bytes > limits.bytes) throw this.#refuse(path, `all files together have more than ${limits.bytes} bytes`);
     // The owner can always read and replace the file; no bit gives the rights of another user.
     const mode = (entry.mode & 0o755) | 0o600;
@@ -147,11 +150,7 @@ class Unpacking {
     this.#made.set(path, 'file');
     try {
       for await (const part of entry.body) {
-        this.#checkedBytes += part.byteLength;
-        if (this.#checkedBytes >= ROOM_BYTES) {
-          requireRoom();
-          this.#checkedBytes = 0;
-        }
+        this.#takeRoom(part.byteLength);
         await file.writeFile(part);
       }
       // The umask of this process has no meaning in a guest.
@@ -185,6 +184,14 @@ class Unpacking {
     this.#entries += 1;
     const { entries } = this.#request.limits;
     if (this.#entries > entries) throw this.#refuse(path, `the tar has more than ${entries} entries`);
+    this.#takeRoom(ENTRY_BYTES);
+  }
+
+  #takeRoom(bytes: number): void {
+    this.#checkedBytes += bytes;
+    if (this.#checkedBytes < ROOM_BYTES) return;
+    this.#request.requireRoom();
+    this.#checkedBytes = 0;
   }
 
   #refuse(path: string, why: string): AppError {
