@@ -239,3 +239,16 @@ describe('what the store has', () => {
     expect(await stream.text()).not.toContain('"type":"output"');
   });
 });
+
+test.each(['{"timeoutMs":1e300}', '{"deadlineMs":0.5}', '{"timeoutMs":9007199254740993}', '{"deadlineMs":-1}'])(
+  'a retry with the limit %s is refused before its start',
+  async (body) => {
+    const answer = await openAsOwner(api).request('/api/v1/runs/made/retry', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body,
+    });
+    expect(answer.status).toBe(400);
+    expect(await answer.json()).toMatchObject({ code: 'api/invalid-request' });
+  },
+);

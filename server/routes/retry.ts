@@ -2,6 +2,7 @@ import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { OriginJson } from '../../app/json/origin-json.ts';
 import { showRetry, retryRun } from '../../app/start/retry-run.ts';
 import { MOST_FRESH } from '../../domain/run/origin.ts';
+import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
@@ -10,6 +11,8 @@ import { describeJson, PROBLEM } from './answers.ts';
 import { readKnownRunId } from './run-id.ts';
 
 const Limit = z.number().positive();
+/** A run that asks for more would start, and fail at its admission. */
+const RunLimit = z.number().int().positive().max(PLAN_LIMITS.waitMs);
 
 const RetryBody = z
   .strictObject({
@@ -28,8 +31,8 @@ const RetryBody = z
       })
       .optional()
       .openapi({ description: 'Agents continue their saved sessions, with these limits.' }),
-    timeoutMs: Limit.optional(),
-    deadlineMs: Limit.optional(),
+    timeoutMs: RunLimit.optional(),
+    deadlineMs: RunLimit.optional(),
   })
   .openapi('RetryRun');
 
