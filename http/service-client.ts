@@ -235,7 +235,7 @@ function isCertificateProblem(code: string): boolean {
   return /^(?:ERR_TLS_|ERR_SSL_|CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|HOSTNAME_)/.test(code);
 }
 
-function createForeignError(name: string): ServiceError {
+export function createForeignError(name: string): ServiceError {
   return new ServiceError(`${name} gives an answer that is not one of Voidbox`, {
     fault: 'environment',
     code: 'cli/no-service',

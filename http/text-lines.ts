@@ -24,17 +24,27 @@ export interface StreamedEvent {
   readonly data: string;
 }
 
-/** Yields the events of an event stream (`text/event-stream`); comments are left out. */
+/**
+ * Yields the events of an event stream (`text/event-stream`); comments are left out.
+ * @throws Error if an event or a line is too long
+ */
 export async function* readStreamedEvents(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<StreamedEvent> {
   let event = 'message';
   let data: string[] = [];
+  let characters = 0;
   for await (const line of readLines(bytes)) {
     const [, field, value] = /^([a-z]*):? ?(.*)$/s.exec(line) ?? [];
     if (line === '') {
       if (data.length > 0) yield { event, data: data.join('\n') };
       event = 'message';
       data = [];
+      characters = 0;
     } else if (field === 'event') event = value!;
-    else if (field === 'data') data.push(value!);
+    else if (field === 'data') {
+      // An empty line takes room too.
+      characters += value!.length + 1;
+      if (characters > MOST_LINE_CHARACTERS) throw new Error('an event of the service is too long');
+      data.push(value!);
+    }
   }
 }

@@ -1,7 +1,7 @@
 /** Changes of runs through a service on another machine. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
-import { connectService, type ServiceClient } from '../../http/service-client.ts';
+import { connectService, createForeignError, type ServiceClient } from '../../http/service-client.ts';
 import { project } from '../../store/projection.ts';
 import { emptyView, type RunView } from '../../store/run-view.ts';
 import type { AnswerReceipt } from '../../workflows/run/answer-request.ts';
@@ -103,8 +103,10 @@ async function sendCancel(
   keepsFinally: boolean,
 ): Promise<{ readonly state: string; readonly wasRunning: boolean }> {
   const query = { finally: keepsFinally ? 'keep' : undefined };
-  return (await client.change({ path: ['runs', runId, 'cancel'], query })) as {
-    readonly state: string;
-    readonly wasRunning: boolean;
-  };
+  const answer = (await client.change({ path: ['runs', runId, 'cancel'], query })) as Partial<
+    Record<'state' | 'wasRunning', unknown>
+  > | null;
+  const { state, wasRunning } = answer ?? {};
+  if (typeof state === 'string' && typeof wasRunning === 'boolean') return { state, wasRunning };
+  throw createForeignError(client.name);
 }

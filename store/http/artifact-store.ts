@@ -51,6 +51,8 @@ async function* read(
       requireSize(answer, { sha256, sizeBytes, position });
       for await (const chunk of client.readBytes(answer)) {
         position += chunk.byteLength;
+        if (position > sizeBytes)
+          throw new CodedError('store/damaged', `artifact ${sha256}: the service sends more than ${sizeBytes} bytes`);
         failed = 0;
         if (offset === 0) hash.update(chunk);
         yield chunk;

@@ -1,10 +1,13 @@
 /** The index of runs of a service on another machine. */
 import type { IndexedRun, RunIndex, RunPage, RunPosition, RunQuery } from '../../activities/ports/run-index.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
-import type { ServiceClient } from '../../http/service-client.ts';
+import { createForeignError, type ServiceClient } from '../../http/service-client.ts';
 
 /** The most runs that the service gives at once. */
 const PAGE_RUNS = 200;
+
+/** A service whose pages never end is not one of Voidbox. A token with few runs gets many empty pages. */
+const MOST_PAGES = 10_000;
 
 interface Page {
   readonly runs: readonly IndexedRun[];
@@ -39,21 +42,45 @@ async function readPage(client: ServiceClient, { state, name, sinceMs, before, l
   const since = sinceMs === undefined ? undefined : new Date(sinceMs).toISOString();
   const runs: IndexedRun[] = [];
   let cursor: string | undefined = before?.label;
-  for (;;) {
+  for (let pages = 0; pages < MOST_PAGES; pages += 1) {
     const query = { state, name, since, cursor, limit: Math.min(limit - runs.length, PAGE_RUNS) };
-    const page = (await client.readJson({ path: ['run-index'], query: withoutAbsent(query) })) as Page;
+    const page = readPageIn(await client.readJson({ path: ['run-index'], query: withoutAbsent(query) }), client);
     runs.push(...page.runs);
     if (page.next === null) return { runs, next: null };
+    if (page.next === cursor) break;
     cursor = page.next;
     if (runs.length >= limit) return { runs, next: { startedAtMs: runs.at(-1)?.startedAtMs ?? 0, label: cursor } };
   }
+  throw createForeignError(client.name);
+}
+
+/** @throws ServiceError for an answer of another form */
+function readPageIn(answer: unknown, { name }: ServiceClient): Page {
+  const { runs, next } = (answer ?? {}) as Partial<Record<keyof Page, unknown>>;
+  if (Array.isArray(runs) && runs.every(isIndexedRun) && (next === null || typeof next === 'string'))
+    return { runs, next };
+  throw createForeignError(name);
+}
+
+function isIndexedRun(value: unknown): value is IndexedRun {
+  const { runId, label, name, state, startedAtMs, endedAtMs, problem } = (value ?? {}) as Partial<
+    Record<keyof IndexedRun, unknown>
+  >;
+  return (
+    [runId, name, problem].every((text) => text === null || typeof text === 'string') &&
+    [startedAtMs, endedAtMs].every((time) => time === null || typeof time === 'number') &&
+    typeof label === 'string' &&
+    typeof state === 'string'
+  );
 }
 
 async function readIds(
   client: ServiceClient,
   query: { readonly prefix: string } | { readonly id: string },
 ): Promise<readonly string[]> {
-  return ((await client.readJson({ path: ['run-ids'], query })) as { readonly ids: readonly string[] }).ids;
+  const { ids } = ((await client.readJson({ path: ['run-ids'], query })) ?? {}) as { readonly ids?: unknown };
+  if (Array.isArray(ids) && ids.every((id) => typeof id === 'string')) return ids;
+  throw createForeignError(client.name);
 }
 
 function withoutAbsent(
