@@ -1,32 +1,5 @@
-import type { CommandModule } from './command.ts';
-
-export interface CommandEntry {
-  readonly name: string;
-  /** How it is typed, without options. */
-  readonly usage: string;
-  readonly summary: string;
-  /** The first sentence of its own help, if the summary is too short without the list around it. */
-  readonly about?: string;
-  /**
-   * It works with the runs of another machine, or with files only. Absent: it is for the machine of the runs, and is
-   * refused if `VOIDBOX_SERVER` names another one.
-   */
-  readonly isForAnyMachine?: true;
-  readonly load: () => Promise<{ readonly command: CommandModule }>;
-}
-
-/** A command that only has commands of its own: `voidbox session start`. */
-export interface CommandFamily {
-  readonly name: string;
-  readonly usage: string;
-  readonly summary: string;
-  readonly commands: readonly CommandEntry[];
-}
-
-export interface CommandGroup {
-  readonly title: string;
-  readonly commands: readonly (CommandEntry | CommandFamily)[];
-}
+import type { CommandEntry, CommandFamily, CommandGroup } from './command-entry.ts';
+import { SERVICE_COMMANDS } from './service-commands.ts';
 
 /** Every command, in the order of the help. A command's file is imported when it is typed and not before. */
 export const COMMAND_GROUPS: readonly CommandGroup[] = [
@@ -360,54 +333,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
           },
         ],
       },
-      {
-        name: 'token',
-        usage: 'token VERB',
-        summary: 'create, list and revoke tokens of the HTTP API',
-        commands: [
-          {
-            name: 'create',
-            usage: 'token create NAME',
-            summary: 'create a token and print it once',
-            isForAnyMachine: true,
-            load: () => import('./commands/access/token-create.ts'),
-          },
-          {
-            name: 'list',
-            usage: 'token list',
-            summary: 'list tokens, also expired and revoked ones',
-            isForAnyMachine: true,
-            load: () => import('./commands/access/token-list.ts'),
-          },
-          {
-            name: 'revoke',
-            usage: 'token revoke NAME',
-            summary: 'revoke a token; its runs continue',
-            isForAnyMachine: true,
-            load: () => import('./commands/access/token-revoke.ts'),
-          },
-        ],
-      },
-      {
-        name: 'audit',
-        usage: 'audit',
-        summary: 'list the changes that tokens made',
-        isForAnyMachine: true,
-        load: () => import('./commands/access/audit.ts'),
-      },
-      {
-        name: 'service',
-        usage: 'service VERB',
-        summary: 'prepare your own database for the HTTP API',
-        commands: [
-          {
-            name: 'migrate',
-            usage: 'service migrate',
-            summary: 'bring the schema of the database that DATABASE_URL names to this version',
-            load: () => import('./commands/access/service-migrate.ts'),
-          },
-        ],
-      },
+      ...SERVICE_COMMANDS,
       {
         name: 'worker',
         usage: 'worker',

@@ -1,4 +1,4 @@
-import type { CommandFamily } from './command-table.ts';
+import type { CommandFamily } from './command-entry.ts';
 import { padEnd } from './render/text/width.ts';
 import type { Style } from './render/text/style.ts';
 

@@ -1,4 +1,5 @@
-import { COMMANDS, type CommandEntry, type CommandFamily } from './command-table.ts';
+import type { CommandEntry, CommandFamily } from './command-entry.ts';
+import { COMMANDS } from './command-table.ts';
 import type { ServiceSettings } from '../domain/access/service-settings.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { COMMANDS, type CommandEntry } from './command-table.ts';
+import type { CommandEntry } from './command-entry.ts';
+import { COMMANDS } from './command-table.ts';
 import { toUsageError } from './usage-error.ts';
 
 const typed = (name: string) => ({

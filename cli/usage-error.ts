@@ -1,6 +1,6 @@
 /** Errors of command lines that cannot be parsed. Loaded only for them. */
 import { AppError } from '../app/app-error.ts';
-import type { CommandEntry, CommandFamily } from './command-table.ts';
+import type { CommandEntry, CommandFamily } from './command-entry.ts';
 
 interface TypedCommand {
   readonly entry: CommandEntry | undefined;

@@ -1,0 +1,53 @@
+import type { CommandEntry, CommandFamily } from './command-entry.ts';
+
+/** The commands about the HTTP API as a service: its tokens, its audit log, its database. */
+export const SERVICE_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
+  {
+    name: 'token',
+    usage: 'token VERB',
+    summary: 'create, list and revoke tokens of the HTTP API',
+    commands: [
+      {
+        name: 'create',
+        usage: 'token create NAME',
+        summary: 'create a token and print it once',
+        isForAnyMachine: true,
+        load: () => import('./commands/access/token-create.ts'),
+      },
+      {
+        name: 'list',
+        usage: 'token list',
+        summary: 'list tokens, also expired and revoked ones',
+        isForAnyMachine: true,
+        load: () => import('./commands/access/token-list.ts'),
+      },
+      {
+        name: 'revoke',
+        usage: 'token revoke NAME',
+        summary: 'revoke a token; its runs continue',
+        isForAnyMachine: true,
+        load: () => import('./commands/access/token-revoke.ts'),
+      },
+    ],
+  },
+  {
+    name: 'audit',
+    usage: 'audit',
+    summary: 'list the changes that tokens made',
+    isForAnyMachine: true,
+    load: () => import('./commands/access/audit.ts'),
+  },
+  {
+    name: 'service',
+    usage: 'service VERB',
+    summary: 'prepare your own database for the HTTP API',
+    commands: [
+      {
+        name: 'migrate',
+        usage: 'service migrate',
+        summary: 'bring the schema of the database that DATABASE_URL names to this version',
+        load: () => import('./commands/access/service-migrate.ts'),
+      },
+    ],
+  },
+];
