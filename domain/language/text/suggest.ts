@@ -1,4 +1,4 @@
-/** Limits the cost of suggestions for a text with many wrong names. */
+/** The most candidates that a word is compared with. It limits the cost of suggestions for a text with many wrong names. */
 const CANDIDATES_LIMIT = 200;
 
 /** Other words for values: the maker of a model, or the name of its command line. */
@@ -28,8 +28,9 @@ function nearestWithin(word: string, known: Iterable<string>, limit: number): st
   let bestDistance = limit + 1;
   let looked = 0;
   for (const candidate of known) {
-    if ((looked += 1) > CANDIDATES_LIMIT) break;
+    // A candidate of another length costs nothing.
     if (Math.abs(candidate.length - word.length) >= bestDistance) continue;
+    if ((looked += 1) > CANDIDATES_LIMIT) break;
     const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
     if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
   }
