@@ -1,5 +1,5 @@
 /** Clients that follow a run as event streams, and count what they get. */
-import { request } from 'node:http';
+import { type IncomingMessage, request } from 'node:http';
 import { performance } from 'node:perf_hooks';
 
 export interface Reader {
@@ -26,7 +26,7 @@ export async function openReader(socket: string, runId: string): Promise<Reader>
     headers: { accept: 'text/event-stream' },
     agent: false,
   });
-  const response = await new Promise<import('node:http').IncomingMessage>((resolve, reject) => {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
     sent.on('error', reject).on('response', resolve).end();
   });
   if (response.statusCode !== 200) throw new Error(`the stream has the status ${response.statusCode}`);

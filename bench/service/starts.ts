@@ -1,7 +1,7 @@
 /** Figures of starts and lists: through the API, and by the same use-cases of this machine. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { request } from 'node:http';
+import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { startSpec } from '../../app/start/start-spec.ts';
@@ -47,7 +47,7 @@ export function createApiStartArm(socket: string, baseDir: string): Arm<'p95Ms'>
       headers: { 'content-type': 'application/json' },
     });
     sent.end(body);
-    const [response] = (await once(sent, 'response')) as [import('node:http').IncomingMessage];
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
     response.resume();
     await once(response, 'end');
     if (response.statusCode !== 201) throw new Error(`the start has the status ${response.statusCode}`);
