@@ -125,6 +125,16 @@ async function launch(): Promise<Sandbox> {
   return await host.backend.launch(newKey(), VM, limit());
 }
 
+/** A guest whose timer does not run on a busy machine boots again, and that boot makes no snapshot. */
+async function launchTemplate(): Promise<Sandbox> {
+  for (let tries = 1; ; tries += 1) {
+    const vm = await launch();
+    const isBootedTwice = /reboot: Restarting system/.test(vm.facts.startNote ?? '');
+    if (!isBootedTwice || tries === 3) return vm;
+    await vm.stop();
+  }
+}
+
 /** The modification time of a device file is the time of the guest's boot as its kernel knew it. */
 const MACHINE = `cut -d ' ' -f 1 /proc/uptime; date -r /dev/null +%s; date +%s; cat /proc/version; hostname`;
 
@@ -148,7 +158,7 @@ async function machineOf(vm: Sandbox): Promise<Machine> {
 }
 
 it('a copy is the guest of its snapshot with the time of the host, also if the snapshot is an hour old', async () => {
-  const template = await launch();
+  const template = await launchTemplate();
   expect(template.facts).toMatchObject({ start: 'cold', startNote: null });
   const first = await machineOf(template);
   await template.stop();
