@@ -2,11 +2,8 @@
 import { existsSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { RunRequest } from '../../activities/contract.ts';
 import type { ClientMark } from '../../client/runs/client-record.ts';
-import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { compileText } from '../../domain/language/load.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { readEnvironment } from '../../setup/environment.ts';
@@ -16,6 +13,8 @@ import type { Stores } from '../../store/stores.ts';
 import { leaveFinishedRuns } from '../../test/cli/finished-runs.ts';
 import { RECORD_DEFAULTS } from '../../test/rig/runs/admissions.ts';
 import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
+import { createStartLink, type StartedWorkflow } from '../../test/rig/runs/start-link.ts';
+import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { type RetryRequest, retryRun, showRetry } from './retry-run.ts';
@@ -33,7 +32,7 @@ const OWNER: Caller = { kind: 'owner' };
 
 let dir: string;
 let stores: Stores;
-let started: { readonly workflowId: string; readonly args: readonly [RunRequest] }[];
+let started: StartedWorkflow[];
 
 beforeEach(async () => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-retry-run-')));
@@ -50,33 +49,13 @@ afterEach(async () => {
 });
 
 function openMachine(): Machine {
-  const workflow = {
-    getHandle: () => ({ describe: () => Promise.reject(new WorkflowNotFoundError('none', 'x', undefined)) }),
-    start: async (_type: string, options: (typeof started)[number]) => {
-      await Promise.resolve();
-      started.push(options);
-    },
-  };
-  const client = { workflow } as unknown as Client;
-  const link = {
-    isEmbedded: false,
-    client: () => client,
-    briefly: (ask: (client: Client) => Promise<unknown>) => ask(client),
-  } as Partial<ServerLink> as ServerLink;
-  return {
-    env: readEnvironment({
-      VOIDBOX_STATE_DIR: join(dir, 'state'),
-      VOIDBOX_CACHE_DIR: join(dir, 'cache'),
-      HOME: dir,
-    }),
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.reject(new Error('no person')),
-    stores: () => Promise.resolve(stores),
-    stackLink: () => Promise.resolve(link),
-    now: () => new Date(),
-    warn: () => Promise.resolve(),
-  };
+  const link = createStartLink({ has: () => false, start: (workflow) => void started.push(workflow) });
+  const env = readEnvironment({
+    VOIDBOX_STATE_DIR: join(dir, 'state'),
+    VOIDBOX_CACHE_DIR: join(dir, 'cache'),
+    HOME: dir,
+  });
+  return createTestMachine(stores, { env, stackLink: () => Promise.resolve(link) });
 }
 
 function requestOf(change: Partial<RetryRequest> = {}): RetryRequest {

@@ -2,13 +2,13 @@
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { openUploads } from '../../store/open-uploads.ts';
 import type { Stores } from '../../store/stores.ts';
+import { createStartLink } from '../../test/rig/runs/start-link.ts';
+import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { startKeyed } from './start-keyed.ts';
@@ -42,40 +42,23 @@ afterEach(async () => {
 });
 
 function openMachine(): Machine {
-  const describe = async (workflowId: string) => {
-    await Promise.resolve();
-    if (!started.includes(workflowId)) throw new WorkflowNotFoundError('none', workflowId, undefined);
-    return { status: { name: 'RUNNING' }, startTime: new Date(0) };
-  };
-  const workflow = {
-    getHandle: (workflowId: string) => ({ describe: () => describe(workflowId) }),
-    start: async (_type: string, { workflowId }: { readonly workflowId: string }) => {
-      await Promise.resolve();
+  const link = createStartLink({
+    has: (workflowId) => started.includes(workflowId),
+    start({ workflowId }) {
       if (lost === 'before') throw new Error('the server went away');
       started.push(workflowId);
       if (lost === 'after') throw new Error('the server went away');
     },
-  };
-  const client = { workflow } as unknown as Client;
-  const link = {
-    isEmbedded: false,
-    client: () => client,
-    briefly: (ask: (client: Client) => Promise<unknown>) => ask(client),
-  } as Partial<ServerLink> as ServerLink;
-  return {
-    env: readEnvironment({
-      VOIDBOX_STATE_DIR: join(dir, 'state'),
-      VOIDBOX_CACHE_DIR: join(dir, 'cache'),
-      HOME: dir,
-    }),
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.reject(new Error('no person')),
-    stores: () => Promise.resolve(stores),
-    stackLink: () => Promise.resolve(link),
-    now: () => new Date(),
-    warn: () => Promise.resolve(),
-  };
+  });
+  return createTestMachine(stores, { env: readTestEnvironment(), stackLink: () => Promise.resolve(link) });
+}
+
+function readTestEnvironment(): Machine['env'] {
+  return readEnvironment({
+    VOIDBOX_STATE_DIR: join(dir, 'state'),
+    VOIDBOX_CACHE_DIR: join(dir, 'cache'),
+    HOME: dir,
+  });
 }
 
 async function start(key: string | null, change: Partial<ClientRequest> = {}, caller = OWNER) {

@@ -13,11 +13,8 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { RunRequest } from '../../activities/contract.ts';
 import type { ClientMark } from '../../client/runs/client-record.ts';
-import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { compileText } from '../../domain/language/load.ts';
 import { fromWire, type PlanWire, toWire } from '../../domain/plan/wire.ts';
 import { readEnvironment } from '../../setup/environment.ts';
@@ -27,6 +24,9 @@ import { openUploads } from '../../store/open-uploads.ts';
 import type { Stores } from '../../store/stores.ts';
 import type { UploadStore } from '../../store/uploads.ts';
 import { writeTar, type TarItem } from '../../tar/write.ts';
+import { START_LIMITS, type UnpackLimits } from '../uploads/unpack-upload.ts';
+import { createStartLink, type StartedWorkflow } from '../../test/rig/runs/start-link.ts';
+import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { type ClientRequest, findName, startForClient } from './start-upload.ts';
@@ -49,8 +49,9 @@ let dir: string;
 let home: string;
 let stores: Stores;
 let uploads: UploadStore;
-let started: { readonly workflowId: string; readonly args: readonly [RunRequest] }[];
+let started: StartedWorkflow[];
 let failsToStart: boolean;
+let startLimits: UnpackLimits;
 
 beforeEach(async () => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-start-upload-')));
@@ -58,6 +59,7 @@ beforeEach(async () => {
   mkdirSync(join(home, '.codex'), { recursive: true });
   started = [];
   failsToStart = false;
+  startLimits = START_LIMITS;
   stores = await openStores({ stateDir: join(dir, 'state') });
   uploads = openUploads({ stateDir: join(dir, 'state') });
 });
@@ -67,35 +69,22 @@ afterEach(async () => {
 });
 
 function openMachine(env: Readonly<Record<string, string>>): Machine {
-  const missing = (): Promise<never> => Promise.reject(new WorkflowNotFoundError('none', 'x', undefined));
-  const workflow = {
-    getHandle: () => ({ describe: missing }),
-    start: async (_type: string, options: (typeof started)[number]) => {
+  const link = createStartLink({
+    has: () => false,
+    start(workflow) {
       if (failsToStart) throw new Error('the server went away');
-      started.push(options);
+      started.push(workflow);
     },
-  };
-  const link = {
-    isEmbedded: false,
-    client: () => ({ workflow }) as unknown as Client,
-  } as Partial<ServerLink> as ServerLink;
-  return {
-    env: readEnvironment({
-      VOIDBOX_STATE_DIR: join(dir, 'state'),
-      VOIDBOX_CACHE_DIR: join(dir, 'cache'),
-      HOME: home,
-      SECRET_OF_THE_SERVICE: 'sesame',
-      VOIDBOX_LLM_PROVIDER: 'no such provider',
-      ...env,
-    }),
-    cwd: '/',
-    readStdin: () => Promise.reject(new Error('nothing to read')),
-    confirm: () => Promise.reject(new Error('no person')),
-    stores: () => Promise.resolve(stores),
-    stackLink: () => Promise.resolve(link),
-    now: () => new Date(),
-    warn: () => Promise.resolve(),
-  };
+  });
+  const read = readEnvironment({
+    VOIDBOX_STATE_DIR: join(dir, 'state'),
+    VOIDBOX_CACHE_DIR: join(dir, 'cache'),
+    HOME: home,
+    SECRET_OF_THE_SERVICE: 'sesame',
+    VOIDBOX_LLM_PROVIDER: 'no such provider',
+    ...env,
+  });
+  return createTestMachine(stores, { env: read, stackLink: () => Promise.resolve(link) });
 }
 
 /** Uploads a tar. @returns its hash */
@@ -138,7 +127,8 @@ async function start(
     allowGit: [],
     ...change,
   };
-  return await startForClient(request, caller, { uploads, onProgress: () => undefined }, openMachine(env));
+  const tools = { uploads, onProgress: () => undefined, startLimits };
+  return await startForClient(request, caller, tools, openMachine(env));
 }
 
 async function markOf(runId: string): Promise<ClientMark> {
@@ -373,6 +363,20 @@ test('an upload that is missing is named before anything is unpacked', async () 
     message: `there is no upload ${data}`,
   });
   expectNothingLeft();
+});
+
+test('the uploads of one start have limits together, and nothing is left of a start beyond them', async () => {
+  const [one, other] = [await upload(file('a', 'a')), await upload(file('a', 'b'), file('b', 'b'))];
+  startLimits = { entries: 3, bytes: 3 };
+  await start({ spec: specOf(''), uploads: { one, other } });
+  started = [];
+  startLimits = { entries: 2, bytes: 3 };
+  await expect(start({ spec: specOf(''), uploads: { one, other }, runId: 'r2' })).rejects.toMatchObject({
+    code: 'api/upload-refused',
+    message: expect.stringContaining('all uploads of the request have more than 2 entries') as string,
+  });
+  expect(started).toEqual([]);
+  expect(readdirSync(join(dir, 'state', 'runs'))).toEqual(['r1']);
 });
 
 describe('the owner', () => {

@@ -16,7 +16,13 @@ import { type Caller, requireRun } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { movePlan, placeUploads, refuseUploads, type UploadPlaces } from '../uploads/place-uploads.ts';
 import { createGate } from '../uploads/create-gate.ts';
-import { FOLDER_MODE, UNPACK_LIMITS, unpackUpload } from '../uploads/unpack-upload.ts';
+import {
+  createUnpackTotal,
+  FOLDER_MODE,
+  UNPACK_LIMITS,
+  type UnpackLimits,
+  unpackUpload,
+} from '../uploads/unpack-upload.ts';
 import { acceptPlan, type CompiledRun } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
@@ -47,6 +53,8 @@ export interface ClientRequest extends Omit<SpecRequest, 'spec' | 'baseDir'> {
 export interface ClientTools {
   readonly uploads: UploadStore;
   readonly onProgress: (line: string) => void;
+  /** The limits of all uploads of the start together; other limits are for tests. */
+  readonly startLimits?: UnpackLimits;
 }
 
 /**
@@ -121,7 +129,7 @@ async function startIn(
   { tools, machine }: { readonly tools: ClientTools; readonly machine: Machine },
 ): Promise<{ readonly link: ServerLink; readonly diagnostics: readonly Diagnostic[] }> {
   const places = placeUploads(request.uploads, folder, request.baseDir);
-  await unpackInTurn(() => unpackAll(folder, places, tools.uploads));
+  await unpackInTurn(() => unpackAll(folder, places, tools));
   const { baseDir } = places;
   const starter: TokenStarter | null =
     caller.kind === 'owner' ? null : { name: caller.token.name, allowGit: caller.token.allowGit, folder };
@@ -181,16 +189,22 @@ async function acceptRequest(
 }
 
 /** Opens each upload before the first is unpacked: none of them is deleted in the meantime. */
-async function unpackAll(folder: string, { uploads }: UploadPlaces, store: UploadStore): Promise<void> {
+async function unpackAll(
+  folder: string,
+  { uploads }: UploadPlaces,
+  { uploads: store, startLimits }: ClientTools,
+): Promise<void> {
   const held = new Map<string, HeldUpload>();
   try {
     await holdAll(new Set(uploads.map(({ sha256 }) => sha256)), held, store);
+    const total = createUnpackTotal(startLimits);
     for (const { key, sha256, target } of uploads) {
       await makeFolders(folder, target);
       await unpackUpload(held.get(sha256)!.bytes(), {
         folder: target,
         key,
         limits: UNPACK_LIMITS,
+        total,
         requireRoom: () => store.requireRoom(),
       });
     }

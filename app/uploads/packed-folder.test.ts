@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { generateTar, PACK_LIMITS } from '../control/pack-folder.ts';
-import { UNPACK_LIMITS, unpackUpload } from './unpack-upload.ts';
+import { createUnpackTotal, UNPACK_LIMITS, unpackUpload } from './unpack-upload.ts';
 
 test('a packed folder is unpacked with its files, folders, links and programs', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-packed-'));
@@ -30,7 +30,13 @@ test('a packed folder is unpacked with its files, folders, links and programs', 
   chmodSync(join(from, 'program'), 0o700);
   symlinkSync(`../${long}`, join(from, 'empty', 'link'));
   symlinkSync('/etc', join(from, 'out'));
-  const request = { folder: to, key: 'data', limits: UNPACK_LIMITS, requireRoom: () => undefined };
+  const request = {
+    folder: to,
+    key: 'data',
+    limits: UNPACK_LIMITS,
+    total: createUnpackTotal(),
+    requireRoom: () => undefined,
+  };
   await unpackUpload(generateTar(from), request);
   const names = (folder: string) => readdirSync(folder, { encoding: 'latin1' }).filter((name) => name !== 'out');
   expect(names(to)).toEqual(names(from));

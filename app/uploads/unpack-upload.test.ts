@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { BLOCK_BYTES, endMarker, paddingBytes, writeHeader } from '../../tar/entry.ts';
 import { writeTar, type TarItem } from '../../tar/write.ts';
-import { UNPACK_LIMITS, unpackUpload, type UnpackRequest } from './unpack-upload.ts';
+import { createUnpackTotal, START_LIMITS, UNPACK_LIMITS, unpackUpload, type UnpackRequest } from './unpack-upload.ts';
 
 let dir: string;
 let folder: string;
@@ -30,7 +30,9 @@ async function* give(...parts: readonly Uint8Array[]): AsyncGenerator<Uint8Array
 }
 
 function unpack(bytes: AsyncIterable<Uint8Array>, change: Partial<UnpackRequest> = {}): Promise<void> {
-  return unpackUpload(bytes, { folder, key: 'data', limits: UNPACK_LIMITS, requireRoom: () => undefined, ...change });
+  const total = createUnpackTotal();
+  const request = { folder, key: 'data', limits: UNPACK_LIMITS, total, requireRoom: () => undefined };
+  return unpackUpload(bytes, { ...request, ...change });
 }
 
 const file = (path: string, text = path, mode = 0o644): TarItem => ({
@@ -164,6 +166,21 @@ test('entries and bytes have limits, and implied folders count', async () => {
   await expect(unpack(writeTar([file('1/2/3/4/5')]), { limits })).rejects.toThrow('more than 4 entries');
   await expect(unpack(writeTar([file('x', '012345'), file('y', '56789')]), { limits })).rejects.toThrow(
     'all files together have more than 10 bytes',
+  );
+});
+
+test('all uploads of a start have a limit together', async () => {
+  expect(START_LIMITS).toEqual({ entries: 200_000, bytes: 4 * 1024 ** 3 });
+  const total = createUnpackTotal({ entries: 3, bytes: 10 });
+  await unpack(writeTar([file('a', '0123'), file('b', '')]), { total });
+  await unpack(writeTar([file('c', '012345')]), { total });
+  await expect(unpack(writeTar([file('d', '')]), { total })).rejects.toThrow(
+    'entry 1, `d`: all uploads of the request have more than 3 entries',
+  );
+  const bytes = createUnpackTotal({ entries: 10, bytes: 10 });
+  await unpack(writeTar([file('e', '0123')]), { total: bytes });
+  await expect(unpack(writeTar([file('f', '0123456')]), { total: bytes })).rejects.toThrow(
+    'all uploads of the request have more than 10 bytes',
   );
 });
 

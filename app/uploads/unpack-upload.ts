@@ -18,6 +18,20 @@ export interface UnpackLimits {
 
 export const UNPACK_LIMITS: UnpackLimits = { entries: 100_000, bytes: 2 * 1024 ** 3 };
 
+/** All uploads of one start together: while they are unpacked, other starts with uploads wait. */
+export const START_LIMITS: UnpackLimits = { entries: 200_000, bytes: 4 * 1024 ** 3 };
+
+/** The entries and bytes that all uploads of one start have unpacked. */
+export interface UnpackTotal {
+  readonly limits: UnpackLimits;
+  entries: number;
+  bytes: number;
+}
+
+export function createUnpackTotal(limits: UnpackLimits = START_LIMITS): UnpackTotal {
+  return { limits, entries: 0, bytes: 0 };
+}
+
 /** How many bytes are unpacked between two looks at the room of the disk. */
 const ROOM_BYTES = 16 * 1024 * 1024;
 /** An entry uses a block of the disk, also if it has no bytes. */
@@ -34,6 +48,7 @@ export interface UnpackRequest {
   /** The path of the upload in the request, for messages. */
   readonly key: string;
   readonly limits: UnpackLimits;
+  readonly total: UnpackTotal;
   /** Throws if the room of the disk is reserved for others. */
   readonly requireRoom: () => void;
 }
@@ -142,8 +157,11 @@ class Unpacking {
   async #writeFile(at: Buffer, path: string, entry: StreamedEntry): Promise<void> {
     if (entry.isSparse) throw this.#refuse(path, 'it is a sparse file');
     this.#bytes += entry.sizeBytes;
-    const { limits } = this.#request;
+    const { limits, total } = this.#request;
     if (this.#bytes > limits.bytes) throw this.#refuse(path, `all files together have more than ${limits.bytes} bytes`);
+    total.bytes += entry.sizeBytes;
+    if (total.bytes > total.limits.bytes)
+      throw this.#refuse(path, `all uploads of the request have more than ${total.limits.bytes} bytes`);
     // The owner can always read and replace the file; no bit gives the rights of another user.
     const mode = (entry.mode & 0o755) | 0o600;
     const file = await this.#make(path, () => open(at, NEW_FILE_FLAGS, mode));
@@ -182,8 +200,11 @@ class Unpacking {
 
   #count(path: string): void {
     this.#entries += 1;
-    const { entries } = this.#request.limits;
-    if (this.#entries > entries) throw this.#refuse(path, `the tar has more than ${entries} entries`);
+    const { limits, total } = this.#request;
+    if (this.#entries > limits.entries) throw this.#refuse(path, `the tar has more than ${limits.entries} entries`);
+    total.entries += 1;
+    if (total.entries > total.limits.entries)
+      throw this.#refuse(path, `all uploads of the request have more than ${total.limits.entries} entries`);
     this.#takeRoom(ENTRY_BYTES);
   }
 

@@ -28,7 +28,7 @@ export const API_CODES = {
   ),
   'api/upload-refused': defineRequestCode(
     'An upload of a start is not a tar, or it has an entry that is not unpacked.',
-    'Pack only regular files, folders and relative links that stay inside, at most 100,000 entries and 2 GiB.',
+    'Pack only regular files, folders and relative links that stay inside: at most 100,000 entries and 2 GiB each, 200,000 and 4 GiB together.',
   ),
   'api/no-vm': defineRequestCode(
     'The stage of the run has no VM that it kept, or the VM has ended.',

@@ -171,7 +171,7 @@ test('a process that crashes is followed by another one at the next connection',
 test('connections that are on their way to a process that is killed end', async () => {
   const { get, hold } = await openDoor({ idleLimitMs: 60_000 });
   const pid = pidIn(await get('/a'));
-  // It takes no connection any more, and Node reports that it got them.
+  // A stopped process takes no connection, but Node reports that it did.
   process.kill(pid, 'SIGSTOP');
   const held = [await hold(), await hold()];
   const before = Date.now();

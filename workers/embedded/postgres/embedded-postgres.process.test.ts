@@ -29,7 +29,7 @@ import { readEnvironment } from '../../../setup/environment.ts';
 import { type DatabasePieces, resolveDatabasePieces, resolveStackPieces } from '../../../setup/resolve.ts';
 
 const IS_ROOT = process.getuid?.() === 0;
-/** The user `nobody`. */
+/** The user id of `nobody` on Linux. */
 const OTHER_UID = 65_534;
 const UP = { timeout: 60_000 };
 
