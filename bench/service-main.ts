@@ -2,18 +2,16 @@
  * `npm run bench:service [figure …] [--rounds N] [--no-write]`: figures of the HTTP API, printed, and written to
  * docs/reference/benchmarks-service.md when all were taken.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { locateApiSocket } from '../client/embedded/api-socket.ts';
 import { ensureStack, stopStack } from '../client/embedded/stack.ts';
 import { createApiMachine } from '../server/machine.ts';
 import { readEnvironment } from '../setup/environment.ts';
-import { findPackageRoot } from '../setup/package-root.ts';
 import { openStores } from '../store/open-stores.ts';
-import { formatLoad, interleave, measurePairedRatio, spread } from './measure.ts';
-import { type Figure, formatLoads, renderFigures } from './report.ts';
+import { interleave, measurePairedRatio, spread } from './measure.ts';
+import type { Figure } from './report.ts';
+import { type Bench, runFigures } from './run-figures.ts';
 import { type ApiProcess, startApiProcess } from './service/api-process.ts';
 import {
   createDelayArm,
@@ -24,12 +22,6 @@ import {
   type ReadersBench,
 } from './service/readers.ts';
 import { createApiStartArm, createDirectStartArm, createListArm } from './service/starts.ts';
-
-interface Bench {
-  readonly workDir: string;
-  readonly rounds: number;
-  readonly say: (line: string) => void;
-}
 
 const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   readers: (bench) => withReaders(bench, measureReaders),
@@ -164,37 +156,11 @@ async function measureStarts({ workDir, rounds, say }: Bench): Promise<Figure> {
   }
 }
 
-const { values: options, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { rounds: { type: 'string', default: '5' }, 'no-write': { type: 'boolean', default: false } },
+await runFigures({
+  command: 'bench:service',
+  title: 'Benchmarks of the service',
+  page: 'benchmarks-service.md',
+  figures: FIGURES,
+  describeFacts: (rounds) => [`Clients and servers as processes on this machine; ${rounds} rounds.`],
+  prepare: (bench) => Promise.resolve(bench),
 });
-const rounds = Number(options.rounds);
-const names = positionals.length === 0 ? Object.keys(FIGURES) : positionals;
-const unknown = names.filter((name) => !Object.hasOwn(FIGURES, name));
-if (!Number.isInteger(rounds) || rounds < 1 || unknown.length > 0)
-  throw new Error(
-    `usage: bench:service [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, options.rounds].join(' ')}`,
-  );
-const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
-const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-service-'));
-const loads = [`At the start: ${formatLoad()}`];
-try {
-  const figures: Figure[] = [];
-  for (const name of names) {
-    printLine(`\n${name} (load average ${formatLoad()})`);
-    figures.push(await FIGURES[name]!({ workDir, rounds, say: printLine }));
-    loads.push(`After ${name}: ${formatLoad()}`);
-  }
-  const report = renderFigures({
-    title: 'Benchmarks of the service',
-    command: 'npm run bench:service',
-    facts: [`Clients and servers as processes on this machine; ${rounds} rounds.`, formatLoads(loads)],
-    figures,
-    takenOn: new Date().toISOString().slice(0, 10),
-  });
-  printLine(`\n${report}`);
-  if (names.length === Object.keys(FIGURES).length && !options['no-write'])
-    writeFileSync(join(findPackageRoot(), 'docs', 'reference', 'benchmarks-service.md'), report);
-} finally {
-  rmSync(workDir, { recursive: true, force: true });
-}

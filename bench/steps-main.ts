@@ -3,16 +3,14 @@
  * docs/reference/benchmarks-steps.md when all were taken.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { readEnvironment } from '../setup/environment.ts';
 import { findPackageRoot } from '../setup/package-root.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { workerArgs } from '../setup/worker-command.ts';
-import { type ArmResult, formatLoad, interleave, measurePairedRatio, spread } from './measure.ts';
-import { type Figure, type FigureRow, formatLoads, type Goal, renderFigures } from './report.ts';
+import { type ArmResult, interleave, measurePairedRatio, spread } from './measure.ts';
+import type { Figure, FigureRow, Goal } from './report.ts';
+import { type Bench, runFigures } from './run-figures.ts';
 import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
 import { nodeArm, nodeWithCertificatesArm, sessionFileArm, startArm, statelessArm } from './step-cli.ts';
 import { bareArm, durableArm, type DurableMeasure, measureLongSession, openDurableBench } from './step-durable.ts';
@@ -24,14 +22,11 @@ import { type AdvanceMeasure, count, DEPTHS, inProcessArm } from './steps.ts';
 const FLAT = 1.2;
 const LONG_STEPS = 1_000;
 
-interface Bench {
+interface StepsBench extends Bench {
   readonly scripts: StepScripts;
-  readonly workDir: string;
-  readonly rounds: number;
-  readonly say: (line: string) => void;
 }
 
-const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
+const FIGURES: Readonly<Record<string, (bench: StepsBench) => Promise<Figure>>> = {
   engine: engineFigure,
   mcp: mcpFigure,
   start: startFigure,
@@ -39,7 +34,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   durable: durableFigure,
 };
 
-async function engineFigure({ rounds, say }: Bench): Promise<Figure> {
+async function engineFigure({ rounds, say }: StepsBench): Promise<Figure> {
   const results = await interleave(DEPTHS.map(inProcessArm), rounds, say);
   const longest = median(results.at(-1)!, 'cpuMs');
   return {
@@ -54,7 +49,7 @@ async function engineFigure({ rounds, say }: Bench): Promise<Figure> {
   };
 }
 
-async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
+async function mcpFigure({ rounds, say, scripts }: StepsBench): Promise<Figure> {
   using mcp = await startMcp(scripts.script);
   const results = await interleave(DEPTHS.map(mcp.arm), rounds, say);
   return {
@@ -71,7 +66,7 @@ async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
   };
 }
 
-async function startFigure({ rounds, say, scripts: { zod, arktype }, workDir }: Bench): Promise<Figure> {
+async function startFigure({ rounds, say, scripts: { zod, arktype }, workDir }: StepsBench): Promise<Figure> {
   const skills = [
     startArm('`start` of a step machine with zod', zod),
     startArm('`start` of a step machine with ArkType', arktype),
@@ -88,7 +83,7 @@ async function startFigure({ rounds, say, scripts: { zod, arktype }, workDir }: 
   };
 }
 
-async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): Promise<Figure> {
+async function cliFigure({ rounds, say, scripts: { script }, workDir }: StepsBench): Promise<Figure> {
   const arms = [nodeArm()];
   for (const steps of DEPTHS) {
     say(`  putting a session of ${count(steps)} steps in place`);
@@ -112,7 +107,7 @@ async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): 
   };
 }
 
-async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench): Promise<Figure> {
+async function durableFigure({ rounds, say, scripts: { entry }, workDir }: StepsBench): Promise<Figure> {
   const env = readEnvironment();
   const pieces = await resolveStackPieces(env, { install: true, onProgress: say });
   const dist = join(findPackageRoot(), 'dist');
@@ -206,42 +201,14 @@ function flat<T extends string>(long: ArmResult<T>, short: ArmResult<T>, measure
   return createGoal(`${what}, paired`, measurePairedRatio(long, short, measure).median, FLAT, '');
 }
 
-const { values: options, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { rounds: { type: 'string', default: '5' }, 'no-write': { type: 'boolean', default: false } },
+await runFigures({
+  command: 'bench:steps',
+  title: 'Benchmarks of step machines',
+  page: 'benchmarks-steps.md',
+  figures: FIGURES,
+  describeFacts: (rounds) => [
+    'A step that loops, an answer of about 60 bytes checked by zod and merged into a sub-store.',
+    `Lane: command lines and servers as child processes on this machine, no virtual machine involved; ${rounds} rounds.`,
+  ],
+  prepare: async (bench) => ({ ...bench, scripts: await writeStepScripts(bench.workDir) }),
 });
-const rounds = Number(options.rounds);
-const names = positionals.length === 0 ? Object.keys(FIGURES) : positionals;
-const unknown = names.filter((name) => !Object.hasOwn(FIGURES, name));
-if (!Number.isInteger(rounds) || rounds < 1 || unknown.length > 0)
-  throw new Error(
-    `usage: bench:steps [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, options.rounds].join(' ')}`,
-  );
-const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
-const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-steps-'));
-const loads = [`At the start: ${formatLoad()}`];
-try {
-  const scripts = await writeStepScripts(workDir);
-  const figures: Figure[] = [];
-  for (const name of names) {
-    printLine(`\n${name} (load average ${formatLoad()})`);
-    figures.push(await FIGURES[name]!({ scripts, workDir, rounds, say: printLine }));
-    loads.push(`After ${name}: ${formatLoad()}`);
-  }
-  const report = renderFigures({
-    title: 'Benchmarks of step machines',
-    command: 'npm run bench:steps',
-    facts: [
-      'A step that loops, an answer of about 60 bytes checked by zod and merged into a sub-store.',
-      `Lane: command lines and servers as child processes on this machine, no virtual machine involved; ${rounds} rounds.`,
-      formatLoads(loads),
-    ],
-    figures,
-    takenOn: new Date().toISOString().slice(0, 10),
-  });
-  printLine(`\n${report}`);
-  if (names.length === Object.keys(FIGURES).length && !options['no-write'])
-    writeFileSync(join(findPackageRoot(), 'docs', 'reference', 'benchmarks-steps.md'), report);
-} finally {
-  rmSync(workDir, { recursive: true, force: true });
-}
