@@ -31,6 +31,7 @@ function run(runId: string, ends: Readonly<Record<string, StageEnd>>, told: Told
     ends: new Map(Object.entries(ends)),
     continued: {},
     baseDir: null,
+    confinedTo: null,
     source: { path: '/s.yaml', text: 'spec\n', params: { who: 'ada' }, mode: null },
     ...told,
   };

@@ -1,5 +1,5 @@
 /** Starts with an idempotency key, up to the start of the workflow, which a client of Temporal without a server records. */
-import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -71,6 +71,7 @@ async function start(key: string | null, change: Partial<ClientRequest> = {}, ca
     input: null,
     runId: null,
     mock: null,
+    mockAgents: false,
     variables: {},
     allowMounts: [],
     allowGit: [],
@@ -137,6 +138,12 @@ test('a start that fails before the server has it can be corrected under the sam
   expect(started).toHaveLength(1);
 });
 
+test('a start that is refused leaves nothing of its key', async () => {
+  await expect(start('k', { spec: 'kind: nothing' })).rejects.toMatchObject({ code: 'spec/invalid' });
+  const runs = join(dir, 'state', 'runs');
+  expect(existsSync(runs) ? readdirSync(runs) : []).toEqual([]);
+});
+
 test('a start whose answer is lost is found by the same request', async () => {
   lost = 'after';
   await expect(start('k')).rejects.toThrow('went away');
@@ -151,6 +158,13 @@ test('a process that dies before the start leaves a key that the same request co
   started = [];
   expect(await start('k')).toMatchObject({ runId, isRepeated: false });
   expect(started).toEqual([runId]);
+});
+
+test('a key is free for another request, if a process has died before the start', async () => {
+  const { runId } = await start('k');
+  started = [];
+  expect(await start('k', { input: 'x' })).toMatchObject({ runId, isRepeated: false });
+  await expect(start('k')).rejects.toMatchObject({ code: 'api/key-reused' });
 });
 
 test.each(['', ' ', 'a b', 'ü', 'a'.repeat(256), 'a\n'])('the key %j is refused', async (key) => {

@@ -67,33 +67,32 @@ async function startOrFind(
   machine: Machine,
 ): Promise<KeyedStart> {
   const { runId } = request;
-  const { records } = await machine.stores();
-  const isNew = await records.create(runId, REQUEST_RECORD, { hash: requestHash });
-  const { hash: recorded } = isNew
-    ? { hash: requestHash }
-    : ((await records.get(runId, REQUEST_RECORD)) as { readonly hash: unknown });
-  if (recorded !== requestHash)
-    throw new AppError(
-      'failed',
-      'api/key-reused',
-      `another request with the same key, or for the same \`runId\`, has started the run ${runId}`,
-    );
+  const { records, index } = await machine.stores();
+  const known = (await records.get(runId, REQUEST_RECORD)) as { readonly hash: unknown } | null | undefined;
+  const recorded = known?.hash ?? null;
   const link = await openRunsLink(machine, { start: true });
   if (link === null) throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
-  const { index } = await machine.stores();
   const isStarted = async (): Promise<boolean> =>
     (await index.has(runId)) || (await link.briefly((client) => describeRun(client, runId))).state !== 'missing';
   if (await isStarted()) {
-    if (isNew) {
-      // The run was started without a key.
-      await records.drop(runId, REQUEST_RECORD);
-      throw createExistsError(new RunExistsError(runId));
-    }
+    // The run was started without a key.
+    if (recorded === null) throw createExistsError(new RunExistsError(runId));
+    if (recorded !== requestHash)
+      throw new AppError(
+        'failed',
+        'api/key-reused',
+        `another request with the same key, or for the same \`runId\`, has started the run ${runId}`,
+      );
     await waitUntilAdmitted(runId, link, machine);
     return { runId, diagnostics: [], isRepeated: true };
   }
+  // A record without a run is of a process that died before the start, whose key is free.
+  const putRequest = (): Promise<void> => records.put(runId, REQUEST_RECORD, { hash: requestHash });
   try {
-    return { ...(await startForClient(request, caller, tools, machine)), isRepeated: false };
+    return {
+      ...(await startForClient(request, caller, { ...tools, beforeStart: putRequest }, machine)),
+      isRepeated: false,
+    };
   } catch (error) {
     // The server may have started the run before the connection was lost.
     const isLeft = await isStarted().catch(() => true);

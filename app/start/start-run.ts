@@ -75,6 +75,8 @@ export interface StartRequest {
   readonly starter?: TokenStarter | null;
   /** The person may be asked for permissions that the request lacks. */
   readonly mayAsk: boolean;
+  /** Called when nothing refuses the start, before the server of the runs gets it. Absent: nothing is called. */
+  readonly beforeStart?: () => Promise<void>;
 }
 
 export interface StartFrom {
@@ -111,6 +113,7 @@ export async function startRun(
     input,
     starter = null,
     mayAsk,
+    beforeStart,
   }: StartRequest,
   context: Machine,
   onProgress: (line: string) => void,
@@ -152,6 +155,7 @@ export async function startRun(
     // An existing run may not be admitted yet: records and variables of this one must not overwrite those of the other.
     if ((await describeRun(link.client(), runId)).state !== 'missing') throw new RunExistsError(runId);
     isOwnId = true;
+    await beforeStart?.();
     const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
     // With a configured server the run may live on another host, and these records would never be removed.
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);

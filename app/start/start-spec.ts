@@ -49,6 +49,8 @@ export interface SpecRequest {
   readonly adapt?: (plan: Plan) => Plan;
   /** The token that starts it, with `baseDir` as its folder; absent: the owner of the state folder. */
   readonly starter?: TokenStarter;
+  /** As in `StartRequest`. */
+  readonly beforeStart?: () => Promise<void>;
 }
 
 export interface StartedSpec {
@@ -84,7 +86,7 @@ export async function startSpec(
   for (const folder of request.allowMounts) requireFolder('allowMounts', folder);
   refuseRunId(wanted);
   const allowMounts = resolveFolders(request.allowMounts, baseDir);
-  const { adapt = (plan) => plan, starter } = request;
+  const { adapt = (plan) => plan, starter, beforeStart } = request;
   const context: Machine = {
     ...caller,
     cwd: baseDir,
@@ -111,6 +113,7 @@ export async function startSpec(
         allowGit,
         input: input === null ? null : Buffer.from(input),
         ...(starter === undefined ? {} : { starter }),
+        ...(beforeStart === undefined ? {} : { beforeStart }),
         mayAsk: false,
       },
       context,

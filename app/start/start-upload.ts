@@ -53,6 +53,8 @@ export interface ClientRequest extends Omit<SpecRequest, 'spec' | 'baseDir'> {
 export interface ClientTools {
   readonly uploads: UploadStore;
   readonly onProgress: (line: string) => void;
+  /** As in `StartRequest`. */
+  readonly beforeStart?: () => Promise<void>;
   /** The limits of all uploads of the start together; other limits are for tests. */
   readonly startLimits?: UnpackLimits;
 }
@@ -76,7 +78,7 @@ export async function startForClient(
   if (runId !== null) requireRun(caller, runId);
   if (caller.kind === 'owner' && spec !== null && Object.keys(uploads).length === 0) {
     if (baseDir === null) throw createRequestError('`baseDir`: it is required without `uploads`');
-    return await startSpec({ ...request, spec, baseDir }, tools.onProgress, machine);
+    return await startSpec({ ...request, spec, baseDir, ...pickBeforeStart(tools) }, tools.onProgress, machine);
   }
   if (baseDir !== null) requireFolder('baseDir', baseDir);
   for (const folder of request.allowMounts) requireFolder('allowMounts', folder);
@@ -157,12 +159,17 @@ async function startIn(
       allowGit: parsePlaces(request.allowGit),
       input: request.input === null ? null : Buffer.from(request.input),
       starter,
+      ...pickBeforeStart(tools),
       mayAsk: false,
     },
     context,
     tools.onProgress,
   );
   return { link, diagnostics };
+}
+
+function pickBeforeStart({ beforeStart }: ClientTools): Pick<ClientTools, 'beforeStart'> {
+  return beforeStart === undefined ? {} : { beforeStart };
 }
 
 interface Accepted {
