@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { HostVariables } from '../../activities/ports/host-variables.ts';
 import { openStores } from '../../store/open-stores.ts';
-import { RunExistsError } from '../../client/runs/runs.ts';
+import { RunExistsError, UnknownStartError } from '../../client/runs/runs.ts';
 import { passVariables } from './hand-over.ts';
 
 let stateDir: string;
@@ -35,6 +35,12 @@ it('leaves those of the run that has the id', async () => {
   await expect(
     passVariables(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new RunExistsError('a-run'))),
   ).rejects.toThrow(RunExistsError);
+  expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
+});
+
+it('leaves those of a run that may have started', async () => {
+  const error = new UnknownStartError('a-run', new Error('no server'));
+  await expect(passVariables(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(error))).rejects.toBe(error);
   expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
 });
 

@@ -9,7 +9,7 @@ import { AppError, createEnvironmentError } from '../app-error.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { openRunsLink } from '../server-link.ts';
-import { createExistsError, waitUntilAdmitted } from './start-run.ts';
+import { createExistsError, mayHaveStarted, waitUntilAdmitted } from './start-run.ts';
 import type { StartedSpec } from './start-spec.ts';
 import { type ClientRequest, type ClientTools, startForClient } from './start-upload.ts';
 
@@ -94,8 +94,7 @@ async function startOrFind(
       isRepeated: false,
     };
   } catch (error) {
-    // The server may have started the run before the connection was lost.
-    const isLeft = await isStarted().catch(() => true);
+    const isLeft = mayHaveStarted(error) || (await isStarted().catch(() => true));
     if (!isLeft) await records.drop(runId, REQUEST_RECORD);
     throw error;
   }

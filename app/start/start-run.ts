@@ -5,7 +5,7 @@ import type { RunRequest } from '../../activities/contract.ts';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { isKnownEntry, rememberSkillPaths, skillPaths } from '../../client/embedded/skill-paths.ts';
 import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
-import { describeRun, RunExistsError, startRun as startWorkflow } from '../../client/runs/runs.ts';
+import { describeRun, RunExistsError, startRun as startWorkflow, UnknownStartError } from '../../client/runs/runs.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { openStateFolder } from '../../client/vms/state-folder.ts';
 import { readHostId } from '../../client/vms/this-host.ts';
@@ -93,7 +93,7 @@ export interface StartFrom {
  * Starts a run, and first everything that the machine and the stack lack for it.
  * @returns the connection over which the run can be followed
  * @throws AppError if a run has the id, or if this machine refuses something in the plan; nothing is left of the run
- * then
+ * then. With the code `cli/start-unknown` its files stay, because the run may have started.
  */
 export async function startRun(
   {
@@ -171,6 +171,7 @@ export async function startRun(
     return link;
   } catch (error) {
     if (error instanceof RunExistsError) throw createExistsError(error);
+    if (error instanceof UnknownStartError) throw createUnknownError(error);
     if (isOwnId) await stores.records.drop(runId, INPUT_RECORD);
     if (isOwnId) await stores.records.drop(runId, SOURCE_RECORD);
     if (isOwnId && starter !== null) await stores.marks.drop(runId, CLIENT_MARK);
@@ -181,6 +182,17 @@ export async function startRun(
 /** Creates the error of a start whose id is taken. */
 export function createExistsError(cause: RunExistsError): AppError {
   return new AppError('usage', 'cli/usage', cause.message, null, cause);
+}
+
+function createUnknownError(cause: UnknownStartError): AppError {
+  const { runId, message } = cause;
+  const remedy = `Look for it: voidbox status ${quoteArgument(runId)}. If no run has the id, start it again.`;
+  return new AppError('environment', 'cli/start-unknown', message, remedy, cause);
+}
+
+/** Whether the server may have started the run whose start failed: files that it needs stay. */
+export function mayHaveStarted(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'cli/start-unknown';
 }
 
 /** Returns the id that is taken; null for another error. */

@@ -25,7 +25,7 @@ import type { Stores } from '../../store/stores.ts';
 import type { UploadStore } from '../../store/uploads.ts';
 import { writeTar, type TarItem } from '../../tar/write.ts';
 import { START_LIMITS, type UnpackLimits } from '../uploads/unpack-upload.ts';
-import { createStartLink, type StartedWorkflow } from '../../test/rig/runs/start-link.ts';
+import { createLostCall, createStartLink, type StartedWorkflow } from '../../test/rig/runs/start-link.ts';
 import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
@@ -50,6 +50,8 @@ let home: string;
 let stores: Stores;
 let uploads: UploadStore;
 let started: StartedWorkflow[];
+/** Set: the connection is lost at a start, and the server then gives this answer about the run. */
+let lostStart: 'has it' | 'has no run' | 'no answer' | null;
 let failsToStart: boolean;
 let startLimits: UnpackLimits;
 
@@ -59,6 +61,7 @@ beforeEach(async () => {
   mkdirSync(join(home, '.codex'), { recursive: true });
   started = [];
   failsToStart = false;
+  lostStart = null;
   startLimits = START_LIMITS;
   stores = await openStores({ stateDir: join(dir, 'state') });
   uploads = openUploads({ stateDir: join(dir, 'state') });
@@ -70,10 +73,14 @@ afterEach(async () => {
 
 function openMachine(env: Readonly<Record<string, string>>): Machine {
   const link = createStartLink({
-    has: () => false,
+    has() {
+      if (lostStart === 'no answer' && started.length > 0) throw createLostCall();
+      return started.length > 0;
+    },
     start(workflow) {
       if (failsToStart) throw new Error('the server went away');
-      started.push(workflow);
+      if (lostStart !== 'has no run') started.push(workflow);
+      if (lostStart !== null) throw createLostCall();
     },
   });
   const read = readEnvironment({
@@ -354,6 +361,43 @@ test('a start that the server refuses leaves nothing', async () => {
   await expect(start({ spec: SPEC, uploads: { data } })).rejects.toThrow('the server went away');
   expectNothingLeft();
   expect(await uploads.find(data)).not.toBeNull();
+});
+
+describe('a start whose connection is lost', () => {
+  const variables = { TOKEN: 'sesame' };
+  const readsVariable = specOf(
+    ', mounts: [{ host: data, guest: /data, mode: ro }]',
+    'run: ls, secrets: [TOKEN]',
+  ).replace('workflow:', 'secrets: [TOKEN]\nworkflow:');
+
+  test('has started its run if the server has it', async () => {
+    lostStart = 'has it';
+    const data = await upload(file('note', 'text'));
+    expect(await start({ spec: readsVariable, uploads: { data }, variables })).toMatchObject({ runId: 'r1' });
+    expect(existsSync(mountedPath())).toBe(true);
+  });
+
+  test('leaves nothing if the server has no run', async () => {
+    lostStart = 'has no run';
+    const data = await upload(file('note', 'text'));
+    await expect(start({ spec: readsVariable, uploads: { data }, variables })).rejects.toThrow('start Workflow');
+    expectNothingLeft();
+  });
+
+  test('keeps what the run needs if the server does not answer', async () => {
+    lostStart = 'no answer';
+    const data = await upload(file('note', 'text'));
+    await expect(start({ spec: readsVariable, uploads: { data }, variables })).rejects.toMatchObject({
+      code: 'cli/start-unknown',
+      fault: 'environment',
+      message: 'run r1 may have started: the connection to the server was lost during its start',
+      remedy: expect.stringContaining('voidbox status r1') as string,
+    });
+    expect(existsSync(mountedPath())).toBe(true);
+    expect(await markOf('r1')).toMatchObject({ starter: { kind: 'token' } });
+    expect(await stores.records.get('r1', 'source')).not.toBeNull();
+    expect(await stores.hostVariables.get('r1')).toEqual(variables);
+  });
 });
 
 test('an upload that is missing is named before anything is unpacked', async () => {

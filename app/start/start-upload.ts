@@ -27,7 +27,7 @@ import { acceptPlan, type CompiledRun } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
 import { resolveFolders } from './plan-mounts.ts';
-import { createExistsError, startRun, waitUntilAdmitted } from './start-run.ts';
+import { createExistsError, mayHaveStarted, startRun, waitUntilAdmitted } from './start-run.ts';
 import {
   compileSpec,
   refuseRunId,
@@ -111,7 +111,7 @@ async function startPlaced(start: PlacedStart, tools: ClientTools, machine: Mach
       diagnostics = started.diagnostics;
       return started.link;
     } catch (error) {
-      await tools.uploads.dropFolder(folder);
+      if (!mayHaveStarted(error)) await tools.uploads.dropFolder(folder);
       throw error;
     }
   };

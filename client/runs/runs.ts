@@ -20,6 +20,7 @@ import type { RunOutcome } from '../../domain/run/event.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { RUN_MESSAGES, RUN_TASK_QUEUE, RUN_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+import { callStatus } from '../temporal/unavailable.ts';
 
 export interface StartOptions {
   readonly runId: string;
@@ -41,7 +42,21 @@ export class RunExistsError extends Error {
   }
 }
 
-/** Starts the run and does not wait for it. @throws RunExistsError */
+/** The connection was lost during a start, and the server does not say whether it has the run. */
+export class UnknownStartError extends Error {
+  readonly runId: string;
+
+  constructor(runId: string, cause: unknown) {
+    super(`run ${runId} may have started: the connection to the server was lost during its start`, { cause });
+    this.name = 'UnknownStartError';
+    this.runId = runId;
+  }
+}
+
+/**
+ * Starts the run and does not wait for it.
+ * @throws RunExistsError, UnknownStartError; after any other error the server does not have the run
+ */
 export async function startRun(client: Client, { runId, request, summary, details }: StartOptions): Promise<void> {
   try {
     await client.workflow.start(RUN_WORKFLOW_TYPE, {
@@ -55,7 +70,25 @@ export async function startRun(client: Client, { runId, request, summary, detail
     });
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) throw new RunExistsError(runId);
-    throw error;
+    if (!(await hasStarted(client, runId, error))) throw error;
+  }
+}
+
+/** gRPC statuses with which a call can end after the server has done it: CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE. */
+const STATUSES_OF_LOST_ANSWERS: readonly (number | null)[] = [1, 2, 4, 13, 14];
+const ASK_MS = 5_000;
+
+/**
+ * Asks the server for a run whose start failed.
+ * @throws UnknownStartError
+ */
+async function hasStarted(client: Client, runId: string, error: unknown): Promise<boolean> {
+  if (!STATUSES_OF_LOST_ANSWERS.includes(callStatus(error))) return false;
+  try {
+    const { state } = await client.withDeadline(Date.now() + ASK_MS, () => describeRun(client, runId));
+    return state !== 'missing';
+  } catch {
+    throw new UnknownStartError(runId, error);
   }
 }
 

@@ -58,6 +58,10 @@ export const CLI_CODES = {
     'No Temporal server answers, neither a configured one nor the embedded one.',
     'Follow the message; `voidbox ps` shows the state of the embedded server.',
   ),
+  'cli/start-unknown': defineCommandCode(
+    'The connection to the Temporal server was lost during the start of a run, and the server does not say whether it has the run.',
+    'Look for the run with `voidbox status RUN`; start it again if no run has the id. A request with an `Idempotency-Key` can be sent again.',
+  ),
   'cli/no-service': defineCommandCode(
     'The service that `VOIDBOX_SERVER` names does not answer, or not as Voidbox does.',
     'Check `VOIDBOX_SERVER`, and that the service runs on its machine: `voidbox up --listen HOST:PORT`.',
