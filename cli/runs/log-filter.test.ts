@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, Tail } from './log-filter.ts';
+import { MAX_TAIL_LINES } from '../../app/lines/log-lines.ts';
+import { parseGrep, parseTail, readSince, Tail } from './log-filter.ts';
 
 test.each([
   ['0', { seq: 0 }],
@@ -11,11 +12,11 @@ test.each([
   ['2026-11-23T08:30:15.5Z', { atMs: Date.UTC(2026, 10, 23, 8, 30, 15, 500) }],
   ['2026-11-23T08:30+02:00', { atMs: Date.UTC(2026, 10, 23, 6, 30) }],
 ] as const)('--since %s', (text, since) => {
-  expect(parseSince(text)).toEqual(since);
+  expect(readSince(text)).toEqual(since);
 });
 
 test.each(['', 'soon', '-5m', '2026-13-01', '2026-11-23T25:00', '10 m', '1e3'])('--since %j is refused', (text) => {
-  expect(() => parseSince(text)).toThrow(/an age .* a time/);
+  expect(() => readSince(text)).toThrow(/an age .* a time/);
 });
 
 test('--tail takes lines up to its limit, --grep any text', () => {

@@ -1,29 +1,18 @@
-/** The filters of a run's log: `--since`, `--tail`, `--grep`. */
+/** The filters of a run's log as options: `--since`, `--tail`, `--grep`. */
 import { InvalidArgumentError } from 'commander';
-import { parseDurationMs } from '../../domain/units/duration.ts';
+import { MAX_TAIL_LINES } from '../../app/lines/log-lines.ts';
+import { parseSince, type Since, SINCE_RULE } from '../../domain/run/since.ts';
 
-/** Lines that `--tail` holds in memory, each of at most 16,384 characters. */
-export const MAX_TAIL_LINES = 10_000;
-
-/** The start of the output: after an event's number, or from a moment on. */
-export type Since = { readonly seq: number } | { readonly agoMs: number } | { readonly atMs: number };
-
-/** `412`, `10m`, `2026-11-23T08:00:00Z`; a time without a zone is in UTC. */
-export function parseSince(text: string): Since {
-  if (/^\d{1,15}$/.test(text)) return { seq: Number(text) };
-  const agoMs = parseDurationMs(text);
-  if (agoMs !== null) return { agoMs };
-  const iso = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?$/.exec(text);
-  const atMs = iso === null ? Number.NaN : Date.parse(text.includes('T') && iso[1] === undefined ? `${text}Z` : text);
-  if (!Number.isNaN(atMs)) return { atMs };
-  throw new InvalidArgumentError(
-    'It must be an age (90s, 10m, 2h, 1d), a time (2026-11-23T08:00:00Z), or the `seq` of an event.',
-  );
+/** Parses a `--since`. */
+export function readSince(text: string): Since {
+  const since = parseSince(text);
+  if (since !== null) return since;
+  throw new InvalidArgumentError(`It must be ${SINCE_RULE}.`);
 }
 
 /** Parses a `--since` of a list whose entries have no `seq`. */
 export function parseSinceTime(text: string): Exclude<Since, { readonly seq: number }> {
-  const since = /^\d{1,15}$/.test(text) ? null : parseSince(text);
+  const since = parseSince(text);
   if (since !== null && !('seq' in since)) return since;
   throw new InvalidArgumentError('It must be an age (90s, 10m, 2h, 1d) or a time (2026-11-23T08:00:00Z).');
 }

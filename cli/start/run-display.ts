@@ -1,7 +1,7 @@
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { RunView } from '../../store/run-view.ts';
 import type { Sink } from '../context.ts';
-import { createEventPrinter } from '../render/runs/event-lines.ts';
+import { createEventPrinter } from '../../app/lines/event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Advise } from '../render/runs/run-end.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';

@@ -1,24 +1,18 @@
 import { describeLowDisk } from '../../render/host/disk.ts';
 import { Option } from 'commander';
-import type { AdmissionRecord } from '../../../activities/admission/admission-record.ts';
 import type { RunEvent } from '../../../domain/run/event.ts';
 import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
-import { hasStage, isOfStage } from '../../runs/log-stage.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
-import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../../runs/log-filter.ts';
-import {
-  createEventPrinter,
-  formatItemCount,
-  formatOutputBytes,
-  type ToolLines,
-} from '../../render/runs/event-lines.ts';
+import { parseGrep, parseTail, readSince, Tail } from '../../runs/log-filter.ts';
+import { formatOutputBytes, type ToolLines } from '../../../app/lines/event-lines.ts';
+import { createEventSelection, createLogPrinter, type LogPlace, MAX_TAIL_LINES } from '../../../app/lines/log-lines.ts';
+import { requireStage, toLogPlace } from '../../../app/runs/log-place.ts';
+import type { Since } from '../../../domain/run/since.ts';
 import { STATES_EVERY_MS } from '../../start/run-display.ts';
-import type { RunView } from '../../../store/run-view.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
-import { shorten } from '../../../domain/units/quote.ts';
 
 interface Options {
   readonly follow?: boolean;
@@ -49,7 +43,7 @@ export const command = defineCommand<Options>({
       .option(
         '--since <when>',
         'only events since: an age (10m, 2h), a time (ISO 8601, in UTC without a zone) or the `seq` of an event',
-        parseSince,
+        readSince,
       )
       .option('--tail <lines>', `start with this many last lines, at most ${MAX_TAIL_LINES}`, parseTail)
       .option('--grep <text>', 'only lines that contain this text; for patterns, pipe into grep', parseGrep)
@@ -70,21 +64,17 @@ export const command = defineCommand<Options>({
     checkUsage(options);
     const runId = await findRunHere('logs', text, context);
     const [view] = await readRepairedViews([runId], context);
-    if (options.stage !== undefined && view !== undefined && view.stages.length > 0)
-      await checkStage(options.stage, view, context);
+    if (options.stage !== undefined && view !== undefined) await requireStage(options.stage, view, context);
     const detach = new AbortController();
     const listening = context.onInterrupt(() => detach.abort());
-    const stages = view?.stages.map(({ id }) => id) ?? [];
     const goesOn = options.follow === true && view?.outcome === null && view.damage === null;
-    const itemsOf = new Set(view?.stages.flatMap(({ id, items }) => (items === null ? [] : [id])));
-    const agents = view?.agents ?? [];
-    const place = { stages, agents, itemsOf, presentSeq: goesOn ? view.seq : null };
-    const writer = createLogWriter(options, place, context);
+    const presentSeq = goesOn ? view.seq : null;
+    const writer = createLogWriter(options, toLogPlace(view), presentSeq, context);
     try {
       if (goesOn) await follow(runId, detach.signal, writer, context);
       else {
         const { reader } = await context.stores();
-        for await (const event of reader.read(runId, seqOf(options.since))) {
+        for await (const event of reader.read(runId, createEventSelection(options, 0).afterSeq)) {
           if (detach.signal.aborted) break;
           await writer.write(event);
         }
@@ -97,22 +87,6 @@ export const command = defineCommand<Options>({
     return detach.signal.aborted ? EXIT.interrupted : EXIT.success;
   },
 });
-
-async function checkStage(name: string, { runId, stages: own }: RunView, context: CliContext): Promise<void> {
-  const { records } = await context.stores();
-  const admission = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
-  const inItems = (admission?.plan.stages ?? []).filter(({ of }) => of !== undefined);
-  const ofItems = inItems.map(({ id }) => id);
-  const lists = inItems.flatMap(({ id, each }) => (each === undefined ? [] : [id]));
-  if (hasStage(name, { own, ofItems, lists })) return;
-  const shown = own.map(({ id, items }) =>
-    items === null ? id : `${id} (${formatItemCount(items.total)}, such as \`${id}[0]\`)`,
-  );
-  throw createUsageError(
-    `run ${runId} has no stage \`${shorten(name)}\``,
-    `Its stages: ${[...shown, ...ofItems].join(', ')}`,
-  );
-}
 
 /**
  * Follows a run. This keeps the embedded stack alive, as `run` does, so that the run does not stop while a user watches
@@ -137,56 +111,27 @@ interface LogWriter {
   end(): Promise<void>;
 }
 
-interface LogPlace {
-  /** In the order of the spec. */
-  readonly stages: readonly string[];
-  /** Stages whose work is an agent. */
-  readonly agents: readonly string[];
-  /** Stages that are done for each item of a list, by what is known so far. */
-  readonly itemsOf: ReadonlySet<string>;
-  /** The cursor of the last event before following began; null without following. */
-  readonly presentSeq: number | null;
-}
-
 function createLogWriter(
   options: Options,
-  { stages, agents, itemsOf, presentSeq }: LogPlace,
+  place: LogPlace,
+  presentSeq: number | null,
   { stdout, stderr, now }: CliContext,
 ): LogWriter {
-  const afterSeq = seqOf(options.since);
-  const fromMs = momentOf(options.since, now().getTime());
-  const isWanted = ({ body, seq }: RunEvent): boolean => {
-    if (seq <= afterSeq) return false;
-    if (options.network) return body.type === 'network';
-    if (options.stage !== undefined && !isOfStage(body, options.stage)) return false;
-    return body.type !== 'output' || options.stream === 'both' || options.stream === body.stream;
-  };
+  const nowMs = now().getTime();
   if (options.json || options.raw) {
+    const { isWanted, isInTime } = createEventSelection(options, nowMs);
     const dataOf = ({ body }: RunEvent): Uint8Array | null => (body.type === 'output' ? formatOutputBytes(body) : null);
     return {
       async write(event) {
-        if (!isWanted(event) || event.atMs < fromMs) return;
+        if (!isWanted(event) || !isInTime(event.atMs)) return;
         const data = options.json ? `${JSON.stringify(event)}\n` : dataOf(event);
         if (data !== null) await stdout.write(data);
       },
       end: () => Promise.resolve(),
     };
   }
-  const printer = createEventPrinter({
-    style: stdout.style,
-    // If the stage has items, each line names its item.
-    prefix:
-      options.stage === undefined ||
-      [...itemsOf].some((id) => id === options.stage || options.stage!.startsWith(`${id}.`)),
-    states: () => options.stage === undefined,
-    everyRefusal: options.network ?? false,
-    stream: options.stream,
-    timestamps: options.timestamps ?? false,
-    tools: options.tools ?? 'short',
-    isWanted: ({ text, atMs }) => atMs >= fromMs && (options.grep === undefined || text.includes(options.grep)),
-    stages,
-    agents,
-  });
+  const { timestamps, tools } = options;
+  const printer = createLogPrinter(options, place, { style: stdout.style, timestamps, tools, nowMs });
   const tail = options.tail === undefined ? null : new Tail(options.tail);
   let isEmpty = true;
   const isFiltered = options.since !== undefined || options.grep !== undefined || tail !== null;
@@ -202,7 +147,7 @@ function createLogWriter(
   timer.unref();
   return {
     async write(event) {
-      const lines = isWanted(event) ? printer.push(event) : [];
+      const lines = printer.push(event);
       await print(tail === null ? lines : tail.push(lines));
       if (presentSeq === null || event.seq < presentSeq) return;
       isPresent = true;
@@ -241,13 +186,4 @@ function checkUsage(options: Options): void {
     `--${ofLines} and ${form} cannot be combined`,
     options.json ? 'Each event is one line and has its time (`atMs`): pipe into tail, grep or jq' : null,
   );
-}
-
-function seqOf(since: Since | undefined): number {
-  return since !== undefined && 'seq' in since ? since.seq : 0;
-}
-
-function momentOf(since: Since | undefined, nowMs: number): number {
-  if (since === undefined || 'seq' in since) return Number.NEGATIVE_INFINITY;
-  return 'atMs' in since ? since.atMs : nowMs - since.agoMs;
 }

@@ -5,7 +5,7 @@ import { formatDurationMs } from '../../../domain/units/duration.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { Both, OutputDiff, RunDiff, StageDiff } from '../../../app/runs/diff-runs.ts';
 import type { DiffLine } from '../../../app/runs/line-diff.ts';
-import { paintOutcome } from './event-lines.ts';
+import { paintOutcome } from '../../../app/lines/event-lines.ts';
 import type { Style } from '../text/style.ts';
 
 export function renderRunDiff(diff: RunDiff, style: Style): string[] {

@@ -2,10 +2,10 @@ import type { RunView, StageView } from '../../../store/run-view.ts';
 import { remedyOf } from '../../../domain/errors/error-code.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
 import type { StageFailure } from '../../../domain/run/stage-result.ts';
-import { paintOutcome, renderToleratedNote } from './event-lines.ts';
+import { paintOutcome, renderToleratedNote } from '../../../app/lines/event-lines.ts';
 import { sanitize, sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { nameRunIn, renderCommand, quoteStageName } from '../../../app/runs/run-id.ts';
-import { renderRefusals } from './network.ts';
+import { renderRefusals } from '../../../app/lines/network.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from '../text/style.ts';
 

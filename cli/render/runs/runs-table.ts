@@ -1,9 +1,9 @@
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import { type RunView, startOfRun } from '../../../store/run-view.ts';
-import { paintOutcome, formatTime, renderToleratedNote } from './event-lines.ts';
+import { paintOutcome, formatTime, renderToleratedNote } from '../../../app/lines/event-lines.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
-import { renderQuestion } from './questions.ts';
+import { renderQuestion } from '../../../app/lines/questions.ts';
 import type { Style } from '../text/style.ts';
 import { renderTable } from '../text/table.ts';
 

@@ -4,7 +4,7 @@ import type { ItemCounts, RunView, StageState, StageView } from '../../../store/
 import { agentNotes } from './agent-usage.ts';
 import { budgetOfStage } from '../../../app/json/budget-json.ts';
 import { renderBudget } from './budget.ts';
-import { formatItemCount, formatTime } from './event-lines.ts';
+import { formatItemCount, formatTime } from '../../../app/lines/event-lines.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 import { paintState, stateSign } from '../host/state-sign.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FAILED_RUN, run, stage, START_MS } from '../../../test/rig/runs/run-view.ts';
-import { renderStateLine } from './event-lines.ts';
+import { renderStateLine } from '../../../app/lines/event-lines.ts';
 import { renderRunEnd } from './run-end.ts';
 import { toRunJson, withStageFacts } from '../../../app/json/run-json.ts';
 import { renderRuns } from './runs-table.ts';

@@ -1,21 +1,10 @@
 import { styleText } from 'node:util';
+import type { LineStyle } from '../../../app/lines/line-style.ts';
 
 type Format = Parameters<typeof styleText>[0];
 
 /** Puts colour on text, or leaves it as it is. */
-export interface Style {
-  bold(text: string): string;
-  dim(text: string): string;
-  red(text: string): string;
-  green(text: string): string;
-  yellow(text: string): string;
-  cyan(text: string): string;
-  /**
-   * Colours text by number, always the same colour for the same number, to tell names apart. Red is left out: it marks
-   * failures.
-   */
-  hue(index: number, text: string): string;
-}
+export type Style = LineStyle;
 
 /** Remedies name the program as the user types it. */
 export interface AdvisingStyle extends Style {

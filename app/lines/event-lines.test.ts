@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { RunEvent, RunEventBody } from '../../../domain/run/event.ts';
-import { stageResult } from '../../../test/rig/runs/stage-results.ts';
+import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { stageResult } from '../../test/rig/runs/stage-results.ts';
 import { createEventPrinter } from './event-lines.ts';
-import { createStyle, PLAIN } from '../text/style.ts';
+import { createStyle, PLAIN } from '../../cli/render/text/style.ts';
 
 const RESULT = stageResult('build/0/1', {
   durationMs: 1_250,

@@ -1,4 +1,4 @@
-import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 
 export interface VmFacts {
   readonly isolation: string | null;

@@ -1,16 +1,16 @@
-import { stageNameOf } from '../../../domain/run/attempt.ts';
-import { formatTarget } from '../../../domain/run/door-notice.ts';
-import { parseVmKey } from '../../../domain/run/vm-key.ts';
-import type { RunEvent, RunEventBody, RunOutcome } from '../../../domain/run/event.ts';
-import type { StageResult } from '../../../domain/run/stage-result.ts';
-import { formatBytes } from '../../../domain/units/bytes.ts';
-import { cutToUtf8Tail } from '../../../domain/units/utf8.ts';
-import { formatDurationMs } from '../../../domain/units/duration.ts';
-import { sanitize, sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { stageNameOf } from '../../domain/run/attempt.ts';
+import { formatTarget } from '../../domain/run/door-notice.ts';
+import { parseVmKey } from '../../domain/run/vm-key.ts';
+import type { RunEvent, RunEventBody, RunOutcome } from '../../domain/run/event.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
+import { formatBytes } from '../../domain/units/bytes.ts';
+import { cutToUtf8Tail } from '../../domain/units/utf8.ts';
+import { formatDurationMs } from '../../domain/units/duration.ts';
+import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { renderNetworkLine } from './network.ts';
 import { renderQuestion } from './questions.ts';
-import { createOutputLines, type OutputLines, type PlainLine } from '../text/output-lines.ts';
-import { PLAIN, type Style } from '../text/style.ts';
+import { createOutputLines, type OutputLines, type PlainLine } from './output-lines.ts';
+import { type LineStyle, UNSTYLED } from './line-style.ts';
 import { describeVmFacts } from './vm-facts.ts';
 
 type OutputBody = Extract<RunEventBody, { type: 'output' }>;
@@ -22,7 +22,7 @@ export type ToolLines = 'none' | 'short' | 'full';
 export const SHORT_TOOL_BYTES = 2 * 1024;
 
 export interface EventPrinterOptions {
-  readonly style: Style;
+  readonly style: LineStyle;
   /** Prefix of each output line; `logs --stage` leaves it out. */
   readonly prefix: boolean;
   /** Decides which events have a state line (`==> build started`), in addition to output. */
@@ -83,7 +83,7 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
       if (body.type === 'run-admitted') output.learn(body);
       // Print the last lines of a stage before the line about its end.
       const last = stagesEndedBy(body).flatMap(output.flushStage);
-      const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, PLAIN) : null;
+      const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, UNSTYLED) : null;
       if (plain === null || !isWanted({ text: plain, atMs })) return last;
       const hint = body.type === 'stage-asking' ? options.answerHint?.(stageNameOf(body)) : undefined;
       const lines = [renderStateLine(body, style), ...(hint === undefined ? [] : [hint])];
@@ -281,7 +281,7 @@ function renderResume({ resumedAfter, resumeNote }: Extract<RunEventBody, { type
 }
 
 /** Renders one line for an event; null if the event has no meaning for people. */
-export function renderStateLine(body: RunEventBody, style: Style): string | null {
+export function renderStateLine(body: RunEventBody, style: LineStyle): string | null {
   switch (body.type) {
     case 'run-admitted':
       return `run admitted on host ${sanitizeLine(body.hostId)}, ${body.stages.length} ${body.stages.length === 1 ? 'stage' : 'stages'}${renderMockedNote(body.mocked)}${mockAgentsNote(body.mockAgents)}`;
@@ -377,7 +377,7 @@ function renderRunFailure({ failedStage, failure }: RunOutcome): string {
 
 function renderAnswer(
   { outcome, by, comment, failure }: Extract<RunEventBody, { type: 'stage-answered' }>,
-  style: Style,
+  style: LineStyle,
 ): string {
   if (failure !== null)
     return `${paintOutcome('failed', style)}: ${sanitizeLine(failure.message)} (${sanitizeLine(failure.code)})`;
@@ -386,7 +386,7 @@ function renderAnswer(
   return `${style.green('approved')}${by === undefined ? '' : ` by ${sanitizeLine(by)}`}${said}`;
 }
 
-function renderStageEnd(result: StageResult, style: Style): string {
+function renderStageEnd(result: StageResult, style: LineStyle): string {
   const time = `in ${formatDurationMs(result.durationMs)}`;
   if (result.outcome === 'succeeded') {
     const size = result.output === null ? '' : style.dim(` (${formatBytes(result.output.sizeBytes)} of output)`);
@@ -398,7 +398,7 @@ function renderStageEnd(result: StageResult, style: Style): string {
 }
 
 /** A state in its colour: green is success, red failure, yellow ended by someone. */
-export function paintOutcome(state: string, style: Style): string {
+export function paintOutcome(state: string, style: LineStyle): string {
   if (state === 'succeeded') return style.green(state);
   if (state === 'failed' || state === 'damaged') return style.red(state);
   if (state === 'cancelled' || state === 'terminated') return style.yellow(state);

@@ -1,11 +1,11 @@
-import type { Question } from '../../../domain/run/event.ts';
-import { describeField } from '../../../domain/run/approval-answer.ts';
-import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { formatDurationMs } from '../../../domain/units/duration.ts';
-import { openQuestionsOf } from '../../../store/open-questions.ts';
-import type { RunView } from '../../../store/run-view.ts';
-import { renderCommand, quoteStageName } from '../../../app/runs/run-id.ts';
-import type { Style } from '../text/style.ts';
+import type { Question } from '../../domain/run/event.ts';
+import { describeField } from '../../domain/run/approval-answer.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { formatDurationMs } from '../../domain/units/duration.ts';
+import { openQuestionsOf } from '../../store/open-questions.ts';
+import type { RunView } from '../../store/run-view.ts';
+import { renderCommand, quoteStageName } from '../runs/run-id.ts';
+import type { LineStyle } from './line-style.ts';
 
 /** On one line: what is asked, of whom, and until when. */
 export function renderQuestion({ message, by, deadlineAtMs, onTimeout, item }: Question): string {
@@ -26,7 +26,7 @@ export function renderQuestions(
     style,
     advise,
     nowMs,
-  }: { readonly style: Style; readonly advise: (text: string) => string; readonly nowMs: number },
+  }: { readonly style: LineStyle; readonly advise: (text: string) => string; readonly nowMs: number },
 ): string[] {
   const { runId } = view;
   return openQuestionsOf(view).flatMap(({ name: written, question }, index) => {

@@ -1,4 +1,4 @@
-import { readLastState } from '../../../domain/security/line-state.ts';
+import { readLastState } from '../../domain/security/line-state.ts';
 
 /** A line longer than this is broken, so that a guest which never writes a line feed holds no memory of ours. */
 export const MAX_LINE_CHARACTERS = 16 * 1024;

@@ -2,24 +2,24 @@
  * Renders what the proxies of VMs did: a line for each event, a line for a run, and the refused connections of a failed
  * stage.
  */
-import { formatTarget } from '../../../domain/run/door-notice.ts';
-import type { RunEventBody } from '../../../domain/run/event.ts';
-import { parseVmKey } from '../../../domain/run/vm-key.ts';
-import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { explainClosedRule, parseRule } from '../../../domain/language/read/egress-rules.ts';
-import { formatBytes } from '../../../domain/units/bytes.ts';
-import { formatDurationMs } from '../../../domain/units/duration.ts';
-import { type NetworkTotals, sumNetwork, type RefusalView } from '../../../store/network-view.ts';
-import type { RunView, StageView, VmView } from '../../../store/run-view.ts';
-import { renderCommand } from '../../../app/runs/run-id.ts';
-import type { Style } from '../text/style.ts';
+import { formatTarget } from '../../domain/run/door-notice.ts';
+import type { RunEventBody } from '../../domain/run/event.ts';
+import { parseVmKey } from '../../domain/run/vm-key.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { explainClosedRule, parseRule } from '../../domain/language/read/egress-rules.ts';
+import { formatBytes } from '../../domain/units/bytes.ts';
+import { formatDurationMs } from '../../domain/units/duration.ts';
+import { type NetworkTotals, sumNetwork, type RefusalView } from '../../store/network-view.ts';
+import type { RunView, StageView, VmView } from '../../store/run-view.ts';
+import { renderCommand } from '../runs/run-id.ts';
+import type { LineStyle } from './line-style.ts';
 
 type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
 
 const KINDS: Readonly<Record<string, string>> = { refused: 'refusals', closed: 'ends of connections' };
 
 /** Null for an event kind of a later build. */
-export function renderNetworkLine(body: NetworkBody, style: Style): string | null {
+export function renderNetworkLine(body: NetworkBody, style: LineStyle): string | null {
   const vm = `vm ${sanitizeLine(nameOfVm(body))}:`;
   switch (body.kind) {
     case 'refused':
@@ -80,7 +80,7 @@ const SHOWN_TARGETS = 3;
 export function renderRefusals(
   view: RunView,
   stage: StageView,
-  { style, advise }: { readonly style: Style; readonly advise: (text: string) => string },
+  { style, advise }: { readonly style: LineStyle; readonly advise: (text: string) => string },
 ): string[] {
   const totals = sumNetwork(view.vms.filter((vm) => isVmOf(stage, vm)).map(({ network }) => network));
   if (totals === null || totals.refused === 0) return [];
