@@ -1,5 +1,5 @@
 /** Every command of the README, the first pages and the guides runs as a reader types it, in an empty folder. */
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -66,10 +66,15 @@ function makeHome({ rig }: Place): string {
   return home;
 }
 
-/** Copies what the README names of a checkout, as the package has it: a configuration of TypeScript names other folders. */
+/**
+ * Makes a repository with what the README names of a checkout, as the package has it: a configuration of TypeScript
+ * names other folders.
+ */
 function copyCheckout(home: string): void {
   const filter = (from: string): boolean => basename(from) !== 'tsconfig.json';
-  for (const name of ['examples', 'docs']) cpSync(join(ROOT, name), join(home, name), { recursive: true, filter });
+  execFileSync('git', ['init', '--quiet', home]);
+  for (const name of ['examples', 'docs', 'package.json'])
+    cpSync(join(ROOT, name), join(home, name), { recursive: true, filter });
 }
 
 function readPage(path: string): readonly PagePart[] {
