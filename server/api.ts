@@ -1,9 +1,11 @@
 /** The HTTP API: its routes, the checks around them, and its OpenAPI document. */
 import { OpenAPIHono } from '@hono/zod-openapi';
 import type { HonoRequest, MiddlewareHandler } from 'hono';
+import { isOwner } from './access/caller.ts';
 import { createAccessCheck } from './access/check-access.ts';
 import { TooManyRequests } from './access/too-many-requests.ts';
 import type { ApiOptions } from './api-options.ts';
+import { hideFolders } from './hide-folders.ts';
 import { checkBody } from './json-body.ts';
 import { createProblem, createRequestError, type Problem, toProblem, toProblemResponse } from './problems.ts';
 import { addActionsRoute } from './routes/actions.ts';
@@ -54,11 +56,13 @@ export function createApi(options: ApiOptions): Api {
     }),
   );
   api.use(checkBody(limits));
-  api.onError(async (error, { req }) => {
+  const folders = { ...machine.env, home: machine.env.variables['HOME'] ?? null };
+  api.onError(async (error, context) => {
+    const { req } = context;
     const known = await toProblem(error);
     if (known === null) log(`${req.method} ${req.routePath}: ${error.stack ?? error.message}`);
     const problem = known ?? createProblem('api/bug', 'this is a bug in voidbox');
-    return answerWithProblem(error, problem, req);
+    return answerWithProblem(error, isOwner(context) ? problem : hideFolders(problem, folders), req);
   });
   api.notFound(({ req }) =>
     answerWithProblem(null, createProblem('api/no-route', `there is no route ${req.method} ${req.path}`), req),

@@ -15,6 +15,11 @@ export function getCaller({ req }: Context): Caller {
   return caller;
 }
 
+/** False for a token, and for a request that was refused before its caller was known. */
+export function isOwner({ req }: Context): boolean {
+  return callers.get(req.raw)?.kind === 'owner';
+}
+
 const changedRuns = new WeakMap<Request, readonly string[]>();
 
 /** Names the runs that a request changes, for the audit log, if its path does not. */

@@ -1,0 +1,41 @@
+/** Messages for tokens: they do not show where the files of the owner are. */
+import type { Problem } from './problems.ts';
+
+/** The folder of one start's uploads. The request names the paths that follow. */
+const UPLOADS = /<state folder>\/runs\/[^/\s]{1,255}\/uploads\/[0-9a-f]{16}(\/|(?![\w.-]))/g;
+
+export interface HiddenFolders {
+  readonly stateDir: string;
+  readonly cacheDir: string;
+  /** The home of the owner; null: it is unknown. */
+  readonly home: string | null;
+}
+
+/** Replaces the folders by their names, and removes the folder of the uploads from paths in it. */
+export function hideFolders(problem: Problem, folders: HiddenFolders): Problem {
+  const hide = (text: string): string => hideIn(text, folders);
+  return {
+    ...problem,
+    detail: hide(problem.detail),
+    remedy: problem.remedy === null ? null : hide(problem.remedy),
+    ...(problem.diagnostics === undefined
+      ? {}
+      : {
+          diagnostics: problem.diagnostics.map((each) => ({
+            ...each,
+            message: hide(each.message),
+            remedy: hide(each.remedy),
+            file: hide(each.file),
+          })),
+        }),
+  };
+}
+
+function hideIn(text: string, { stateDir, cacheDir, home }: HiddenFolders): string {
+  const hidden = text
+    .replaceAll(stateDir, '<state folder>')
+    .replaceAll(cacheDir, '<cache folder>')
+    .replaceAll(UPLOADS, (_path, slash: string) => (slash === '' ? 'the uploads' : ''));
+  // The root is no home that a message could reveal.
+  return home === null || home.length < 2 ? hidden : hidden.replaceAll(home, '<home>');
+}
