@@ -15,6 +15,7 @@ import { addBlobRoutes } from './routes/blobs.ts';
 import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
 import { addOpenWorkRoutes } from './routes/open-work.ts';
+import { addForkRoute } from './routes/fork.ts';
 import { addRetryRoute } from './routes/retry.ts';
 import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
@@ -76,6 +77,7 @@ export function createApi(options: ApiOptions): Api {
   addArtifactRoutes(routes, options);
   addStoredRoutes(routes, options);
   addActionsRoute(routes, options);
+  addForkRoute(routes, options);
   addRetryRoute(routes, options);
   addAnswerRoute(routes, options);
   addOpenWorkRoutes(routes, options);

@@ -33,11 +33,15 @@ export interface CompiledRun {
   readonly source: SourceRecord;
 }
 
-interface CompileOptions extends SpecValues {
+/** The options that a fork takes of the earlier run. */
+export interface RepeatedOptions {
   readonly mode: 'mock' | null;
   readonly mock: (plan: Plan) => MockRequest | null;
   /** `kept`: as in the run that it comes from, if the plan has an agent. */
   readonly mockAgents: boolean | 'kept';
+}
+
+interface CompileOptions extends SpecValues, RepeatedOptions {
   readonly images: Pick<ImagePlaces, 'given' | 'allow'>;
   /**
    * Gets the plan before anything that it names is read. It may refuse the plan, or name other paths. Absent: the plan

@@ -8,7 +8,7 @@ import {
   reuseOf,
   type SavedVm,
 } from '../../domain/pipeline/reuse.ts';
-import { findMocksToRepeat, type MockRequest } from '../../domain/plan-rules/mocks.ts';
+import { findMocksToRepeat } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages } from '../../domain/plan-rules/mock-agents.ts';
 import { withLimits } from '../../domain/plan-rules/agent-limits.ts';
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
@@ -18,7 +18,7 @@ import type { ContinueRequest, RunOrigin } from '../../domain/run/origin.ts';
 import { findNearest } from '../../domain/language/text/suggest.ts';
 import { AppError, createUsageError } from '../app-error.ts';
 import { refuseCommandRun } from '../runs/command-run.ts';
-import { compileAgain, type CompiledRun, type CompileNotice, compileRun } from './compile-run.ts';
+import { compileAgain, type CompiledRun, type CompileNotice, compileRun, type RepeatedOptions } from './compile-run.ts';
 import { planContinuation, type ContinuedPlan } from './continue-run.ts';
 import type { Machine } from '../machine.ts';
 import { readSettings } from './host-settings.ts';
@@ -82,10 +82,7 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
     from,
     ...(continueRequest === null ? {} : { continue: continueRequest }),
   };
-  // The input is read when the run starts, and admission compares it. Until then a new input counts as a different one.
-  const input: unknown = hasInput ? { kind: 'given' } : earlier.input;
-  const saved = readSavedVms(earlier, context);
-  const reuse = reuseIn(origin, { plan: compiled.plan, input }, { ...earlier, saved });
+  const reuse = chooseReuse(origin, { plan: compiled.plan, hasInput }, earlier, context);
   const continued =
     continueRequest === null
       ? null
@@ -93,6 +90,18 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
   const plan = continued === null ? compiled.plan : withLimits(compiled.plan, continued.changed);
   const isSamePlan = file === null && params === null && limits.timeout === undefined && limits.deadline === undefined;
   return { compiled, plan, origin, reuse, continued, isSamePlan, confinedTo };
+}
+
+/** @throws AppError for everything that admission would refuse */
+export function chooseReuse(
+  origin: RunOrigin,
+  { plan, hasInput }: { readonly plan: Plan; readonly hasInput: boolean },
+  earlier: RecordedRun,
+  context: Machine,
+): Reuse {
+  // The input is read when the run starts, and admission compares it. Until then a new input counts as a different one.
+  const input: unknown = hasInput ? { kind: 'given' } : earlier.input;
+  return reuseIn(origin, { plan, input }, { ...earlier, saved: readSavedVms(earlier, context) });
 }
 
 /** Returns the checkpoints of the run that are on this host. Admission reads them again. */
@@ -106,7 +115,7 @@ function readSavedVms({ runId, plan }: RecordedRun, { env }: Machine): ReadonlyM
 }
 
 /** @throws AppError when the run has not ended, or was never admitted */
-async function readEarlier(runId: string, context: Machine): Promise<RecordedRun> {
+export async function readEarlier(runId: string, context: Machine): Promise<RecordedRun> {
   const run = await readRecordedRun(runId, context);
   const { records } = await context.stores();
   refuseCommandRun(runId, (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined, 'repeat');
@@ -129,20 +138,28 @@ async function compileFrom(earlier: RecordedRun, request: RerunRequest, context:
   return { ...compiled, plan: withLimits(compiled.plan, limits), written: withLimits(compiled.written, limits) };
 }
 
+/** A fork repeats the mocks of the earlier run, where its stages have them. */
+export function selectRepeated({ plan, source }: Pick<RecordedRun, 'plan' | 'source'>): RepeatedOptions {
+  return {
+    mode: source?.mode ?? null,
+    mock: (next) => findMocksToRepeat(plan, next),
+    mockAgents: listMockAgentStages(plan).length > 0 ? 'kept' : false,
+  };
+}
+
 async function compileAsWritten(
   { runId, plan, baseDir, source }: RecordedRun,
   { file, params, images, onNotice }: RerunRequest,
   context: Machine,
 ): Promise<Compiled> {
-  const mockAgents = listMockAgentStages(plan).length > 0 ? 'kept' : false;
-  const mock = (next: Plan): MockRequest | null => findMocksToRepeat(plan, next);
+  const { mock, mockAgents, mode } = selectRepeated({ plan, source });
   if (file !== null)
     return await compileRun(
       file,
       {
         params: params ?? {},
         settings: readSettings(context),
-        mode: source?.mode ?? null,
+        mode,
         mock,
         mockAgents,
         images,

@@ -11,6 +11,7 @@ import type { CompileNotice } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
 import { type PreparedRerun, prepareRerun } from './prepare-rerun.ts';
 import type { LimitOptions } from './run-limits.ts';
+import type { PutFacts } from './start-keyed.ts';
 import { startRun, waitUntilAdmitted } from './start-run.ts';
 import { refuseRunId, SpecRefusal, startOnce } from './start-spec.ts';
 
@@ -42,6 +43,8 @@ interface RetryTools {
   readonly onProgress: (line: string) => void;
   /** Whether the call waits for the admission of the run. */
   readonly isAwaited: boolean;
+  /** Called when nothing refuses the start. Absent: nothing is called. */
+  readonly putFacts?: PutFacts<OriginJson>;
 }
 
 /** Starts nothing. @throws what a retry would throw before its start */
@@ -81,7 +84,7 @@ interface PreparedStart {
 
 async function startPrepared(
   { request, prepared, caller, runId }: PreparedStart,
-  { uploads, onProgress }: Omit<RetryTools, 'isAwaited'>,
+  { uploads, onProgress, putFacts }: Omit<RetryTools, 'isAwaited'>,
   machine: Machine,
 ): ReturnType<typeof startRun> {
   requireRun(caller, runId);
@@ -105,6 +108,7 @@ async function startPrepared(
         allowGit: [],
         input: request.input === null ? null : Buffer.from(request.input),
         starter,
+        beforeStart: async () => await putFacts?.(toOriginJson(prepared)),
         mayAsk: false,
       },
       context,

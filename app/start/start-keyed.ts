@@ -13,29 +13,63 @@ import { createExistsError, mayHaveStarted, waitUntilAdmitted } from './start-ru
 import type { StartedSpec } from './start-spec.ts';
 import { type ClientRequest, type ClientTools, startForClient } from './start-upload.ts';
 
-/** Record: the hash of the request that started the run. It is deleted with the run's other records. */
+/** Record: the hash of the request that started the run, and facts of its answer. It is deleted with the run's other records. */
 const REQUEST_RECORD = 'request';
 export const KEY_CHARACTERS = 255;
 const KEY = /^[\x21-\x7e]{1,255}$/;
 /** Hexadecimal digits of a run's id: 128 bits, so no two keys give one id. */
 const ID_DIGITS = 32;
 
-export interface KeyedStart extends StartedSpec {
+export interface Repeatable {
   /** The same request had started the run before. */
   readonly isRepeated: boolean;
 }
 
-/**
- * @param key  null: each request starts a run
- * @throws what `startForClient` throws; AppError `api/invalid-request`, `api/key-reused`
- */
+export interface KeyedStarter {
+  /** Null: each request starts a run. */
+  readonly key: string | null;
+  readonly caller: Caller;
+}
+
+/** @throws what `startForClient` throws; AppError `api/invalid-request`, `api/key-reused` */
 export async function startKeyed(
   request: ClientRequest,
-  { key, caller }: { readonly key: string | null; readonly caller: Caller },
+  starter: KeyedStarter,
   tools: ClientTools,
   machine: Machine,
-): Promise<KeyedStart> {
-  if (key === null) return { ...(await startForClient(request, caller, tools, machine)), isRepeated: false };
+): Promise<StartedSpec & Repeatable> {
+  const start = async (keyed: ClientRequest, beforeStart?: PutFacts<object>): Promise<StartedSpec> =>
+    await startForClient(
+      keyed,
+      starter.caller,
+      beforeStart === undefined ? tools : { ...tools, beforeStart: () => beforeStart({}) },
+      machine,
+    );
+  return await startOncePerKey(request, starter, start, machine);
+}
+
+/** The part of a request that every start has. */
+export interface KeyedRequest {
+  /** Null: a generated id. */
+  readonly runId: string | null;
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+/** Records the facts that a repeated request gets again, when nothing refuses the start. */
+export type PutFacts<Facts> = (facts: Facts) => Promise<void>;
+
+/**
+ * Starts a run that comes from a request of any form.
+ * @param start  starts the run; with a key it calls its second argument before the start
+ * @throws what `start` throws; AppError `api/invalid-request`, `api/key-reused`
+ */
+export async function startOncePerKey<Request extends KeyedRequest, Facts extends object>(
+  request: Request,
+  { key, caller }: KeyedStarter,
+  start: (request: Request, putFacts?: PutFacts<Facts>) => Promise<StartedSpec & Facts>,
+  machine: Machine,
+): Promise<StartedSpec & Facts & Repeatable> {
+  if (key === null) return { ...(await start(request)), isRepeated: false };
   if (!KEY.test(key))
     throw new AppError(
       'usage',
@@ -45,30 +79,20 @@ export async function startKeyed(
   const starter = caller.kind === 'owner' ? 'owner' : `token ${caller.token.name}`;
   const runId = request.runId ?? `key-${hash([starter, key]).slice(0, ID_DIGITS)}`;
   requireRun(caller, runId);
-  return await takeTurn(runId, () =>
-    startOrFind(
-      { ...request, runId },
-      { requestHash: computeRequestHash(starter, key, request), caller },
-      tools,
-      machine,
-    ),
-  );
+  const keyed = { ...request, runId };
+  const requestHash = computeRequestHash(starter, key, request);
+  return await takeTurn(runId, () => startOrFind(keyed, requestHash, start, machine));
 }
 
-interface HashedRequest {
-  readonly requestHash: string;
-  readonly caller: Caller;
-}
-
-async function startOrFind(
-  request: ClientRequest & { readonly runId: string },
-  { requestHash, caller }: HashedRequest,
-  tools: ClientTools,
+async function startOrFind<Request extends KeyedRequest & { readonly runId: string }, Facts extends object>(
+  request: Request,
+  requestHash: string,
+  start: (request: Request, putFacts: PutFacts<Facts>) => Promise<StartedSpec & Facts>,
   machine: Machine,
-): Promise<KeyedStart> {
+): Promise<StartedSpec & Facts & Repeatable> {
   const { runId } = request;
   const { records, index } = await machine.stores();
-  const known = (await records.get(runId, REQUEST_RECORD)) as { readonly hash: unknown } | null | undefined;
+  const known = (await records.get(runId, REQUEST_RECORD)) as RequestRecord<Facts> | null | undefined;
   const recorded = known?.hash ?? null;
   const link = await openRunsLink(machine, { start: true });
   if (link === null) throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
@@ -84,15 +108,13 @@ async function startOrFind(
         `another request with the same key, or for the same \`runId\`, has started the run ${runId}`,
       );
     await waitUntilAdmitted(runId, link, machine);
-    return { runId, diagnostics: [], isRepeated: true };
+    const { hash: _, ...facts } = known!;
+    return { ...(facts as unknown as Facts), runId, diagnostics: [], isRepeated: true };
   }
   // A record without a run is of a process that died before the start, whose key is free.
-  const putRequest = (): Promise<void> => records.put(runId, REQUEST_RECORD, { hash: requestHash });
+  const putFacts = (facts: Facts): Promise<void> => records.put(runId, REQUEST_RECORD, { ...facts, hash: requestHash });
   try {
-    return {
-      ...(await startForClient(request, caller, { ...tools, beforeStart: putRequest }, machine)),
-      isRepeated: false,
-    };
+    return { ...(await start(request, putFacts)), isRepeated: false };
   } catch (error) {
     const isLeft = mayHaveStarted(error) || (await isStarted().catch(() => true));
     if (!isLeft) await records.drop(runId, REQUEST_RECORD);
@@ -100,8 +122,10 @@ async function startOrFind(
   }
 }
 
+type RequestRecord<Facts> = Facts & { readonly hash: string };
+
 /** `variables` are no part of the hash, which could otherwise reveal a short secret. */
-function computeRequestHash(starter: string, key: string, { variables: _variables, ...rest }: ClientRequest): string {
+function computeRequestHash(starter: string, key: string, { variables: _variables, ...rest }: KeyedRequest): string {
   return hash([starter, key, rest]);
 }
 

@@ -10,7 +10,7 @@ import { runIdProblem } from '../../domain/run/run-id.ts';
 import { shorten } from '../../domain/units/quote.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { compileRun, type CompiledRun } from './compile-run.ts';
+import { compileRun, type CompiledRun, type RepeatedOptions } from './compile-run.ts';
 import { readSettings } from './host-settings.ts';
 import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
@@ -152,6 +152,7 @@ export async function compileSpec(
     mock,
     mockAgents,
     settlePlan,
+    repeated,
   }: Pick<SpecRequest, 'params' | 'variables' | 'mock' | 'mockAgents'> & SettlePlan,
   allow: readonly string[],
   context: Machine,
@@ -164,6 +165,7 @@ export async function compileSpec(
     mode: null,
     mock: () => mock,
     mockAgents,
+    ...repeated,
     allow,
     images: { given: {}, allow },
     ...(settlePlan === undefined ? {} : { settlePlan }),
@@ -176,7 +178,10 @@ export async function compileSpec(
   return { compiled: await compileRun('-', options, context), diagnostics };
 }
 
-type SettlePlan = Pick<Parameters<typeof compileRun>[1], 'settlePlan'>;
+type SettlePlan = Pick<Parameters<typeof compileRun>[1], 'settlePlan'> & {
+  /** The options of the earlier run, for a fork: they replace `mock` and `mockAgents`. Absent: the run is no fork. */
+  readonly repeated?: RepeatedOptions;
+};
 
 /** @throws AppError `api/invalid-request` */
 export function requireFolder(key: string, path: string): void {

@@ -23,11 +23,12 @@ import {
   type UnpackLimits,
   unpackUpload,
 } from '../uploads/unpack-upload.ts';
-import { acceptPlan, type CompiledRun } from './compile-run.ts';
+import { listSettled } from '../../domain/pipeline/reuse.ts';
+import { acceptPlan, type CompiledRun, type RepeatedOptions } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
 import { resolveFolders } from './plan-mounts.ts';
-import { createExistsError, mayHaveStarted, startRun, waitUntilAdmitted } from './start-run.ts';
+import { createExistsError, mayHaveStarted, type StartFrom, startRun, waitUntilAdmitted } from './start-run.ts';
 import {
   compileSpec,
   refuseRunId,
@@ -69,6 +70,21 @@ export async function startForClient(
   tools: ClientTools,
   machine: Machine,
 ): Promise<StartedSpec> {
+  const { spec, baseDir, uploads } = request;
+  const plan = readClientPlan(request, caller);
+  if (caller.kind === 'owner' && spec !== null && Object.keys(uploads).length === 0) {
+    if (baseDir === null) throw createRequestError('`baseDir`: it is required without `uploads`');
+    return await startSpec({ ...request, spec, baseDir, ...pickBeforeStart(tools) }, tools.onProgress, machine);
+  }
+  return await startPlaced({ request, plan, caller, fork: null }, tools, machine);
+}
+
+/**
+ * Checks what is wrong with the request whatever its spec contains.
+ * @returns the plan; null: the request has a spec
+ * @throws AppError
+ */
+export function readClientPlan(request: ClientRequest, caller: Caller): Plan | null {
   const { spec, baseDir, runId, uploads } = request;
   if (caller.kind === 'token') refuseOwnersKeys(request);
   refuseRunId(runId);
@@ -76,29 +92,34 @@ export async function startForClient(
   if (spec === null && Object.keys(request.params).length > 0)
     throw createRequestError('`params`: a plan has its parameters already');
   if (runId !== null) requireRun(caller, runId);
-  if (caller.kind === 'owner' && spec !== null && Object.keys(uploads).length === 0) {
-    if (baseDir === null) throw createRequestError('`baseDir`: it is required without `uploads`');
-    return await startSpec({ ...request, spec, baseDir, ...pickBeforeStart(tools) }, tools.onProgress, machine);
-  }
   if (baseDir !== null) requireFolder('baseDir', baseDir);
   for (const folder of request.allowMounts) requireFolder('allowMounts', folder);
   refuseUploads(uploads);
-  const plan = spec === null ? parsePlan(request.plan) : null;
-  return await startPlaced({ request, plan, caller }, tools, machine);
+  return spec === null ? parsePlan(request.plan) : null;
 }
 
 /** Each start holds a descriptor of each upload and of each folder on the way to a file. */
 const MOST_UNPACKING = 2;
 const unpackInTurn = createGate(MOST_UNPACKING);
 
-interface PlacedStart {
+export interface PlacedStart {
   readonly request: ClientRequest;
   /** Null: the request has a spec. */
   readonly plan: Plan | null;
   readonly caller: Caller;
+  /** Null: the run takes nothing over from another one. */
+  readonly fork: ClientFork | null;
 }
 
-async function startPlaced(start: PlacedStart, tools: ClientTools, machine: Machine): Promise<StartedSpec> {
+/** The part of a start that makes it the fork of an earlier run. */
+export interface ClientFork {
+  readonly repeated: RepeatedOptions;
+  /** Decides what the compiled run takes over. @throws AppError for everything that admission would refuse */
+  settle(compiled: AcceptedRun, context: Machine): { readonly compiled: AcceptedRun; readonly from: StartFrom };
+}
+
+/** Starts the run in a folder of its own, in which its uploads are unpacked. */
+export async function startPlaced(start: PlacedStart, tools: ClientTools, machine: Machine): Promise<StartedSpec> {
   const { request, plan, caller } = start;
   let diagnostics: readonly Diagnostic[] = [];
   const startAs = async (runId: string): Promise<ServerLink> => {
@@ -124,12 +145,66 @@ async function startPlaced(start: PlacedStart, tools: ClientTools, machine: Mach
   return { runId, diagnostics };
 }
 
+/** Prepares the run as a start does, and keeps nothing of it. @throws what a start would throw before it */
+export async function tryPlaced(start: PlacedStart, tools: ClientTools, machine: Machine): Promise<PlacedRun> {
+  const name = start.plan?.name ?? findName(start.request.spec ?? '');
+  const folder = await tools.uploads.makeFolder(createRunId(name, machine.now()));
+  try {
+    return await prepareIn(folder, start, { tools, machine });
+  } finally {
+    await tools.uploads.dropFolder(folder);
+  }
+}
+
+interface StartTools {
+  readonly tools: ClientTools;
+  readonly machine: Machine;
+}
+
 async function startIn(
   folder: string,
   runId: string,
-  { request, plan, caller }: PlacedStart,
-  { tools, machine }: { readonly tools: ClientTools; readonly machine: Machine },
+  start: PlacedStart,
+  { tools, machine }: StartTools,
 ): Promise<{ readonly link: ServerLink; readonly diagnostics: readonly Diagnostic[] }> {
+  const { compiled, from, diagnostics, context, allowMounts, starter } = await prepareIn(folder, start, {
+    tools,
+    machine,
+  });
+  const { request } = start;
+  const given = from === null ? new Set<string>() : listSettled(compiled.plan, from.reuse);
+  const link = await startRun(
+    {
+      ...compiled,
+      from,
+      runId,
+      hostVariables: selectHostVariables(compiled.plan, given, context, request.variables),
+      allowMounts,
+      allowGit: parsePlaces(request.allowGit),
+      input: request.input === null ? null : Buffer.from(request.input),
+      starter,
+      ...pickBeforeStart(tools),
+      mayAsk: false,
+    },
+    context,
+    tools.onProgress,
+  );
+  return { link, diagnostics };
+}
+
+interface PlacedRun extends Accepted {
+  /** Null: it takes nothing over. */
+  readonly from: StartFrom | null;
+  readonly context: Machine;
+  readonly allowMounts: readonly string[];
+  readonly starter: TokenStarter | null;
+}
+
+async function prepareIn(
+  folder: string,
+  { request, plan, caller, fork }: PlacedStart,
+  { tools, machine }: StartTools,
+): Promise<PlacedRun> {
   const places = placeUploads(request.uploads, folder, request.baseDir);
   await unpackInTurn(() => unpackAll(folder, places, tools));
   const { baseDir } = places;
@@ -148,46 +223,35 @@ async function startIn(
     if (starter !== null) refuseForToken(moved, starter);
     return moved;
   };
-  const { compiled, diagnostics } = await acceptRequest({ ...request, settlePlan }, plan, allowMounts, context);
-  const link = await startRun(
-    {
-      ...compiled,
-      from: null,
-      runId,
-      hostVariables: selectHostVariables(compiled.plan, new Set(), context, request.variables),
-      allowMounts,
-      allowGit: parsePlaces(request.allowGit),
-      input: request.input === null ? null : Buffer.from(request.input),
-      starter,
-      ...pickBeforeStart(tools),
-      mayAsk: false,
-    },
-    context,
-    tools.onProgress,
-  );
-  return { link, diagnostics };
+  const accepting = { ...request, settlePlan, ...(fork === null ? {} : { repeated: fork.repeated }) };
+  const { compiled, diagnostics } = await acceptRequest(accepting, plan, allowMounts, context);
+  const run = { diagnostics, context, allowMounts, starter };
+  return fork === null ? { ...run, compiled, from: null } : { ...run, ...fork.settle(compiled, context) };
 }
 
 function pickBeforeStart({ beforeStart }: ClientTools): Pick<ClientTools, 'beforeStart'> {
   return beforeStart === undefined ? {} : { beforeStart };
 }
 
+/** A run of a client. A plan has no source. */
+export type AcceptedRun = Omit<CompiledRun, 'source'> & { readonly source: CompiledRun['source'] | null };
+
 interface Accepted {
-  readonly compiled: Omit<CompiledRun, 'source'> & { readonly source: CompiledRun['source'] | null };
+  readonly compiled: AcceptedRun;
   readonly diagnostics: readonly Diagnostic[];
 }
 
 async function acceptRequest(
-  request: ClientRequest & { readonly settlePlan: (plan: Plan) => Plan },
+  request: ClientRequest & { readonly settlePlan: (plan: Plan) => Plan; readonly repeated?: RepeatedOptions },
   plan: Plan | null,
   allow: readonly string[],
   context: Machine,
 ): Promise<Accepted> {
   if (plan === null) return await compileSpec(request, allow, context);
-  const { mock, mockAgents, settlePlan } = request;
+  const { mock, mockAgents, settlePlan, repeated } = request;
   const options = {
-    mock: () => mock,
-    mockAgents,
+    mock: repeated?.mock ?? (() => mock),
+    mockAgents: repeated?.mockAgents ?? mockAgents,
     images: { given: {}, allow },
     settlePlan,
     onNotice: () => Promise.resolve(),

@@ -27,6 +27,7 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['POST /api/v1/runs/actions', 'run'],
   ['POST /api/v1/runs/:runId/cancel', 'run'],
   ['POST /api/v1/runs/:runId/retry', 'run'],
+  ['POST /api/v1/runs/:runId/fork', 'run'],
   ['GET /api/v1/blobs/:sha256', 'run'],
   ['PUT /api/v1/blobs/:sha256', 'run'],
   ['POST /api/v1/runs/:runId/answer', 'approve'],

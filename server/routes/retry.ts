@@ -1,18 +1,16 @@
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { OriginJson } from '../../app/json/origin-json.ts';
 import { showRetry, retryRun } from '../../app/start/retry-run.ts';
+import { type PutFacts, startOncePerKey } from '../../app/start/start-keyed.ts';
 import { MOST_FRESH } from '../../domain/run/origin.ts';
-import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { DiagnosticSchema, RunPath, Text, Texts, Variables } from '../schemas.ts';
-import { describeJson, PROBLEM } from './answers.ts';
+import { IdempotencyHeader, RunPath, Text, Texts, Variables } from '../schemas.ts';
+import { PreviewQuery, readRunLimits, RERUN_RESPONSES, RunLimits } from './rerun-shapes.ts';
 import { readKnownRunId } from './run-id.ts';
 
 const Limit = z.number().positive();
-/** A run that asks for more would start, and fail at its admission. */
-const RunLimit = z.number().int().positive().max(PLAN_LIMITS.waitMs);
 
 const RetryBody = z
   .strictObject({
@@ -31,41 +29,9 @@ const RetryBody = z
       })
       .optional()
       .openapi({ description: 'Agents continue their saved sessions, with these limits.' }),
-    timeoutMs: RunLimit.optional(),
-    deadlineMs: RunLimit.optional(),
+    ...RunLimits,
   })
   .openapi('RetryRun');
-
-const OriginFields = {
-  origin: z.object({
-    runId: z.string(),
-    kind: z.enum(['retry', 'fork']),
-    from: z.string().nullable(),
-  }),
-  given: z.array(z.string()).readonly().openapi({ description: 'Stages whose results are taken over.' }),
-  again: z
-    .array(
-      z.object({
-        stage: z.string(),
-        because: z.string(),
-        of: z.string().nullable(),
-        keys: z.array(z.string()).readonly(),
-        state: z.string().nullable(),
-        unsaved: z.string().nullable(),
-      }),
-    )
-    .readonly()
-    .openapi({ description: 'Stages that run again, and why.' }),
-  checkpoints: z
-    .array(z.object({ scope: z.string(), after: z.string() }))
-    .readonly()
-    .openapi({ description: 'VMs that start from a checkpoint of a step.' }),
-};
-
-const PreviewSchema = z.object(OriginFields).openapi('RetryPreview');
-const RetrySchema = z
-  .object({ runId: z.string(), diagnostics: z.array(DiagnosticSchema).readonly(), ...OriginFields })
-  .openapi('StartedRetry');
 
 const RETRY = createRoute({
   method: 'post',
@@ -73,19 +39,11 @@ const RETRY = createRoute({
   summary: 'Starts a run that takes over the results of an earlier one, or shows which with `preview=true`',
   request: {
     params: RunPath,
-    query: z.strictObject({
-      preview: z.enum(['true', 'false']).optional().openapi({ description: '`true`: start nothing.' }),
-    }),
+    query: PreviewQuery,
+    headers: IdempotencyHeader,
     body: { required: true, content: { 'application/json': { schema: RetryBody } } },
   },
-  responses: {
-    200: describeJson('The preview.', PreviewSchema),
-    201: {
-      ...describeJson('The run has started. `Location` is its path.', RetrySchema),
-      headers: { Location: { schema: { type: 'string' } } },
-    },
-    ...PROBLEM,
-  },
+  responses: RERUN_RESPONSES,
 });
 
 export function addRetryRoute(routes: OpenAPIHono, { machine, uploads, log }: ApiOptions): void {
@@ -93,7 +51,7 @@ export function addRetryRoute(routes: OpenAPIHono, { machine, uploads, log }: Ap
     const earlier = await readKnownRunId(context, machine);
     const caller = getCaller(context);
     const body = context.req.valid('json');
-    const { from = null, params, input = null, runId = null, variables, timeoutMs, deadlineMs } = body;
+    const { from = null, params, input = null, runId = null, variables } = body;
     const request = {
       earlier,
       from,
@@ -102,18 +60,19 @@ export function addRetryRoute(routes: OpenAPIHono, { machine, uploads, log }: Ap
       runId,
       variables: createMapping(Object.entries(variables)),
       continue: body.continue ?? null,
-      limits: {
-        ...(timeoutMs === undefined ? {} : { timeout: timeoutMs }),
-        ...(deadlineMs === undefined ? {} : { deadline: deadlineMs }),
-      },
+      limits: readRunLimits(body),
     };
     if (context.req.valid('query').preview === 'true')
       return context.json(await showRetry(request, caller, machine), 200);
-    const started = await retryRun(request, caller, { uploads, onProgress: log, isAwaited: true }, machine);
+    const tools = { uploads, onProgress: log, isAwaited: true };
+    const { isRepeated, ...started } = await startOncePerKey(
+      request,
+      { key: context.req.valid('header')['idempotency-key'] ?? null, caller },
+      (keyed, putFacts?: PutFacts<OriginJson>) =>
+        retryRun(keyed, caller, putFacts === undefined ? tools : { ...tools, putFacts }, machine),
+      machine,
+    );
     context.header('location', `/api/v1/runs/${encodeURIComponent(started.runId)}`);
-    return context.json(started, 201);
+    return context.json(started, isRepeated ? 200 : 201);
   });
 }
-
-/** The compiler proves here that an answer has the fields which the document promises. */
-export type PromisedPreview = OriginJson extends z.input<typeof PreviewSchema> ? true : never;
