@@ -3,6 +3,9 @@
 //!
 //! No keeper needs another one: a holder that ends takes nothing with it, because VMMs and keepers have their own
 //! descriptors.
+//!
+//! Keepers of another container may use the same folder. A process id means nothing outside of its pid namespace, so a
+//! record names its namespace too.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,6 +18,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::memory::{SEALED_NAME, is_sealed, load};
+use super::namespaces::{Namespace, own_namespace};
 use crate::run_dir::try_lock_file;
 
 const HOLDERS: &str = "holders";
@@ -23,12 +27,15 @@ const MAX_RECORD_BYTES: u64 = 4096;
 /// The time for which a keeper waits while another one reads the file. After it, the keeper reads the file itself.
 const LOCK_LIMIT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(2);
+/// The age at which a record of another pid namespace no longer counts: its keeper cannot be seen from here.
+const UNSEEN_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The file of one holder in `holders/`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Holder {
     pid: u32,
+    pid_namespace: u64,
     /// The start of the process, in ticks since the boot of the host: a later process may have its id.
     started_ticks: u64,
     fd: i32,
@@ -67,19 +74,37 @@ fn lock(folder: &Path) -> Option<File> {
 /// Opens the memory of a holder that lives, and removes the records of those that do not.
 fn find(folder: &Path, bytes: u64) -> Option<File> {
     let entries = fs::read_dir(folder.join(HOLDERS)).ok()?;
-    for entry in entries.flatten() {
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
-            continue;
+    for path in records(entries) {
+        let holder = read(&path);
+        if let Some(held) = holder.as_ref().and_then(|holder| open(holder, bytes)) {
+            return Some(held);
         }
-        match open(&entry.path(), bytes) {
-            Some(held) => return Some(held),
-            None => drop(fs::remove_file(entry.path())),
+        if !holder.is_some_and(|holder| holder.may_be_unseen(&path)) {
+            let _ = fs::remove_file(path);
         }
     }
     None
 }
 
-fn open(path: &Path, bytes: u64) -> Option<File> {
+/// Whether a keeper that lives holds the memory of the snapshot in `folder`. Changes nothing.
+pub fn is_held(folder: &Path, bytes: u64) -> bool {
+    let Ok(entries) = fs::read_dir(folder.join(HOLDERS)) else {
+        return false;
+    };
+    records(entries).any(|path| {
+        read(&path)
+            .is_some_and(|holder| holder.may_be_unseen(&path) || open(&holder, bytes).is_some())
+    })
+}
+
+fn records(entries: fs::ReadDir) -> impl Iterator<Item = PathBuf> {
+    entries
+        .flatten()
+        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+        .map(|entry| entry.path())
+}
+
+fn read(path: &Path) -> Option<Holder> {
     let mut text = Vec::new();
     let file = OpenOptions::new()
         .read(true)
@@ -87,8 +112,24 @@ fn open(path: &Path, bytes: u64) -> Option<File> {
         .open(path)
         .ok()?;
     file.take(MAX_RECORD_BYTES).read_to_end(&mut text).ok()?;
-    let holder: Holder = serde_json::from_slice(&text).ok()?;
-    if started_ticks(holder.pid)? != holder.started_ticks {
+    serde_json::from_slice(&text).ok()
+}
+
+impl Holder {
+    /// Whether the process may live in another pid namespace, where this one cannot find it.
+    fn may_be_unseen(&self, path: &Path) -> bool {
+        let changed = fs::symlink_metadata(path).and_then(|file| file.modified());
+        self.is_elsewhere()
+            && changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < UNSEEN_LIMIT))
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        own_namespace(Namespace::Pid) != Some(self.pid_namespace)
+    }
+}
+
+fn open(holder: &Holder, bytes: u64) -> Option<File> {
+    if holder.is_elsewhere() || started_ticks(holder.pid)? != holder.started_ticks {
         return None;
     }
     let path = format!("/proc/{}/fd/{}", holder.pid, holder.fd);
@@ -108,14 +149,18 @@ fn open(path: &Path, bytes: u64) -> Option<File> {
 
 fn record(folder: &Path, held: &File) -> io::Result<()> {
     let pid = std::process::id();
+    let pid_namespace =
+        own_namespace(Namespace::Pid).ok_or_else(|| io::Error::other("no /proc"))?;
     let holder = Holder {
         pid,
+        pid_namespace,
         started_ticks: started_ticks(pid).ok_or_else(|| io::Error::other("no /proc"))?,
         fd: held.as_raw_fd(),
         inode: held.metadata()?.ino(),
     };
     let text = serde_json::to_vec(&holder).map_err(io::Error::other)?;
-    let [partial, complete] = [".new-", ""].map(|prefix| path_of(folder, prefix, pid));
+    let name = format!("{pid}-{pid_namespace}");
+    let [partial, complete] = [".new-", ""].map(|prefix| path_of(folder, prefix, &name));
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -127,8 +172,8 @@ fn record(folder: &Path, held: &File) -> io::Result<()> {
     fs::rename(partial, complete)
 }
 
-fn path_of(folder: &Path, prefix: &str, pid: u32) -> PathBuf {
-    folder.join(HOLDERS).join(format!("{prefix}{pid}"))
+fn path_of(folder: &Path, prefix: &str, name: &str) -> PathBuf {
+    folder.join(HOLDERS).join(format!("{prefix}{name}"))
 }
 
 /// Returns the time at which a process started. The name, which precedes it, may contain any characters.
@@ -159,7 +204,14 @@ mod tests {
     }
 
     fn own_record(folder: &Path) -> PathBuf {
-        path_of(folder, "", std::process::id())
+        let namespace = own_namespace(Namespace::Pid).unwrap();
+        path_of(folder, "", &format!("{}-{namespace}", std::process::id()))
+    }
+
+    fn change(path: &Path, change: impl FnOnce(&mut Holder)) {
+        let mut holder = read(path).unwrap();
+        change(&mut holder);
+        fs::write(path, serde_json::to_vec(&holder).unwrap()).unwrap();
     }
 
     #[test]
@@ -195,13 +247,30 @@ mod tests {
             let (folder, memory) = snapshot();
             let held = hold(folder.path(), &memory, BYTES).unwrap();
             let path = own_record(folder.path());
-            let mut holder: Holder = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-            change(&mut holder);
-            fs::write(&path, serde_json::to_vec(&holder).unwrap()).unwrap();
+            self::change(&path, change);
+            let holder = read(&path);
+            assert!(!is_held(folder.path(), BYTES), "{holder:?}");
             assert!(find(folder.path(), BYTES).is_none(), "{holder:?}");
             assert!(!path.exists());
             drop(held);
         }
+    }
+
+    #[test]
+    fn a_record_of_another_pid_namespace_is_never_opened_and_stays_for_an_hour() {
+        let (folder, memory) = snapshot();
+        let held = hold(folder.path(), &memory, BYTES).unwrap();
+        let path = own_record(folder.path());
+        change(&path, |holder| holder.pid_namespace += 1);
+        assert!(find(folder.path(), BYTES).is_none());
+        assert!(path.exists() && is_held(folder.path(), BYTES));
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - UNSEEN_LIMIT)
+            .unwrap();
+        assert!(!is_held(folder.path(), BYTES));
+        assert!(find(folder.path(), BYTES).is_none());
+        assert!(!path.exists());
+        drop(held);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The version of the format of snapshots, and of the guest's state while it waits.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// The words of a file's identity, its path as one word.
 const IDENTITY_WORDS: usize = 6;

@@ -7,9 +7,11 @@
 mod holders;
 mod key;
 pub mod memory;
+mod namespaces;
 mod pipe;
 mod store;
 
 pub use key::{Key, KeyParts, file_identity};
+pub use namespaces::{Namespace, own_namespace};
 pub use pipe::{Reading, Writing};
 pub use store::{Found, Lookup, Making, Record, Store};

@@ -33,6 +33,8 @@ const SPARE_BYTES: u64 = 1 << 30;
 pub struct Record {
     pub key: String,
     pub parts: KeyParts,
+    /// The mount namespace in which the paths of the parts name these files; `None` if it is not known.
+    pub mount_namespace: Option<u64>,
     /// Documents the speed of the TSC that the guest was told. Each launch measures it, and a copy does not need it.
     pub tsc_khz: u64,
     pub memory_mib: u32,
@@ -55,6 +57,15 @@ impl Record {
     /// The room on the disk.
     fn disk_bytes(&self) -> u64 {
         self.state_bytes.saturating_add(self.memory_bytes)
+    }
+
+    /// Whether no VM has the key of this snapshot again, seen from the keeper that made `own`. In another mount
+    /// namespace the paths of this snapshot name other files, so they prove nothing. A container has such a namespace.
+    fn is_useless_beside(&self, own: &Self) -> bool {
+        let shares_paths =
+            own.mount_namespace.is_some() && own.mount_namespace == self.mount_namespace;
+        self.parts.host_boot != own.parts.host_boot
+            || (shares_paths && self.parts.has_replaced_file())
     }
 }
 
@@ -219,11 +230,11 @@ impl Store {
 
     /// Removes snapshots from which no VM can start again: those of earlier boots of the host, and those whose VMM,
     /// kernel or initramfs was replaced. Removes remains of keepers that died, and beyond the limit the snapshots that
-    /// were not used for the longest time, but never `kept`. A snapshot whose files exist unchanged stays: another
-    /// installation may use it.
+    /// were not used for the longest time, but never `kept` and none whose memory a keeper holds. A snapshot whose files
+    /// exist unchanged stays: another installation may use it.
     fn evict(&self, kept: &Record) -> io::Result<()> {
         self.remove_leftovers()?;
-        let mut whole: Vec<(SystemTime, u64, String)> = Vec::new();
+        let mut whole: Vec<(SystemTime, String, Record)> = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else {
@@ -232,32 +243,29 @@ impl Store {
             if name.starts_with('.') || name == kept.key {
                 continue;
             }
-            let record = read_record(&entry.path());
-            let is_current = record.as_ref().is_ok_and(|Record { parts, .. }| {
-                parts.host_boot == kept.parts.host_boot && !parts.has_replaced_file()
-            });
-            match (is_current, record) {
-                (true, Ok(record)) => {
+            match read_record(&entry.path()) {
+                Ok(record) if !record.is_useless_beside(kept) => {
                     let used =
                         fs::metadata(entry.path().join(USED)).and_then(|file| file.modified());
-                    whole.push((
-                        used.unwrap_or(SystemTime::UNIX_EPOCH),
-                        record.disk_bytes(),
-                        name,
-                    ));
+                    whole.push((used.unwrap_or(SystemTime::UNIX_EPOCH), name, record));
                 }
                 _ => self.remove(&name),
             }
         }
-        whole.sort();
-        let mut total: u64 =
-            kept.disk_bytes() + whole.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
-        for (_, bytes, name) in whole {
+        whole.sort_by(|(used, name, _), (other_used, other, _)| {
+            (used, name).cmp(&(other_used, other))
+        });
+        let sizes = whole.iter().map(|(_, _, record)| record.disk_bytes());
+        let mut total: u64 = kept.disk_bytes() + sizes.sum::<u64>();
+        for (_, name, record) in whole {
             if total <= self.max_bytes {
                 break;
             }
+            if holders::is_held(&self.folder(&name), record.guest_bytes()) {
+                continue;
+            }
             self.remove(&name);
-            total -= bytes;
+            total -= record.disk_bytes();
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::snapshots::key::file_identity;
+use crate::snapshots::namespaces::{Namespace, own_namespace};
 
 struct Rig {
     _folder: tempfile::TempDir,
@@ -33,6 +34,7 @@ fn record(key: &Key, state_bytes: u64) -> Record {
     Record {
         key: key.hex.clone(),
         parts: key.parts.clone(),
+        mount_namespace: own_namespace(Namespace::Mount),
         tsc_khz: 1,
         memory_mib: 1,
         state_bytes,
@@ -524,6 +526,68 @@ fn snapshots_of_a_replaced_vmm_kernel_or_initramfs_are_removed_and_those_of_unch
     expected.push(newest.hex);
     expected.sort();
     assert_eq!(names(&store), expected);
+}
+
+/// Makes a snapshot whose kernel is at `kernel`, by a keeper of another mount namespace if `is_foreign`.
+fn make_of_kernel(store: &Store, kernel: &Path, memory: &str, is_foreign: bool) -> String {
+    let mut parts = key(memory).parts;
+    parts.kernel = file_identity(kernel).unwrap();
+    let key = Key::new(parts);
+    let making = store.begin(&key, 0).unwrap().unwrap();
+    making.create_state().unwrap().set_len(10).unwrap();
+    making.create_memory().unwrap().set_len(1 << 20).unwrap();
+    let mut record = record(&key, 10);
+    if is_foreign {
+        record.mount_namespace = record.mount_namespace.map(|own| own + 1);
+    }
+    making.publish(record).unwrap();
+    key.hex
+}
+
+#[test]
+fn a_keeper_of_another_container_proves_nothing_by_its_paths() {
+    let Rig { store, _folder } = rig(1_024);
+    let kernel = _folder.path().join("kernel");
+    fs::write(&kernel, "one").unwrap();
+    let of_container = make_of_kernel(&store, &kernel, "1M", true);
+    let mut unknown = record(&key("2M"), 10);
+    unknown.mount_namespace = None;
+    let own = make_of_kernel(&store, &kernel, "3M", false);
+    fs::remove_file(&kernel).unwrap();
+    assert!(!record(&key("2M"), 10).is_useless_beside(&unknown));
+    let newest = key("192M");
+    make(&store, &newest, 10);
+    let mut expected = [of_container, newest.hex];
+    expected.sort();
+    assert_eq!(names(&store), expected, "not {own}");
+}
+
+#[test]
+fn snapshots_stay_up_to_the_limit_and_one_byte_more_removes_the_longest_unused() {
+    for (newest_bytes, stays) in [(1 << 19, true), ((1 << 19) + 1, false)] {
+        let Rig { store, _folder } = rig(1);
+        let oldest = key("1M");
+        make(&store, &oldest, 1 << 19);
+        make(&store, &key("2M"), newest_bytes);
+        assert_eq!(matches!(store.find(&oldest), Lookup::Found(_)), stays);
+    }
+}
+
+#[test]
+fn a_snapshot_whose_memory_is_held_stays_and_the_next_longest_unused_makes_room() {
+    let Rig { store, _folder } = rig(1);
+    let (held, unused) = (key("1M"), key("2M"));
+    make(&store, &held, 400 << 10);
+    let Lookup::Found(found) = store.find(&held) else {
+        panic!("it was just made");
+    };
+    let memory = found.hold_memory().unwrap();
+    make(&store, &unused, 400 << 10);
+    make(&store, &key("3M"), 400 << 10);
+    assert!(matches!(store.find(&unused), Lookup::Absent));
+    drop(memory);
+    make(&store, &key("4M"), 400 << 10);
+    assert!(matches!(store.find(&held), Lookup::Absent));
 }
 
 #[test]

@@ -18,7 +18,8 @@ use crate::config::{Accelerator, LaunchConfig, QemuSettings, SnapshotSettings};
 use crate::exec::now_ms;
 use crate::host::{HostCpu, HostTsc};
 use crate::snapshots::{
-    Found, Key, KeyParts, Lookup, Reading, Record, Store, Writing, file_identity, memory,
+    Found, Key, KeyParts, Lookup, Namespace, Reading, Record, Store, Writing, file_identity,
+    memory, own_namespace,
 };
 use crate::vmm::interface::{Beginning, NewVm, Publishing};
 use crate::vmm::process::{Descriptors, SnapshotDescriptors, SnapshotFiles};
@@ -99,6 +100,7 @@ async fn prepare_snapshot(
     let record = Record {
         key: key.hex,
         parts: key.parts,
+        mount_namespace: own_namespace(Namespace::Mount),
         tsc_khz: tsc.khz,
         memory_mib: config.memory_mib,
         state_bytes: 0,
