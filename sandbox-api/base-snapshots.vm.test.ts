@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveVmPieces } from '../setup/resolve.ts';
+import { identifyFile } from '../setup/snapshots/replaced-files.ts';
+import { readSnapshotFolder } from '../setup/snapshots/snapshot-store.ts';
 import { type BaseMaker, type BaseSize, createBaseMaker } from './base-snapshots.ts';
 import { checkLaunchOptions } from './launch-options.ts';
 import { createRealVms } from './real-vms.ts';
@@ -52,6 +54,11 @@ it('a size gets one snapshot, which exists at the second request, and VMs of the
   expect(made).toMatchObject({ key });
   expect(await maker.make(SIZE, limit())).toMatchObject({ outcome: 'exists', key });
   expect(listKeys()).toEqual([key]);
+  const [snapshot] = (await readSnapshotFolder(dir)).snapshots;
+  // The keeper describes files as the check of replaced files does.
+  expect(snapshot).toMatchObject({ state: 'usable', record: { mountNamespace: expect.any(Number) as number } });
+  const { initramfs } = snapshot!.record!.parts;
+  expect(initramfs).toBe(await identifyFile(String(initramfs).split(' ')[0]!));
   const choice = checkLaunchOptions({ memoryMib: SIZE.memoryMib, diskMib: 128 });
   const { vm } = await vms.launch(choice, limit());
   expect(vm.facts).toMatchObject({ start: 'snapshot', snapshot: key, startNote: null });

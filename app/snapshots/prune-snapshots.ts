@@ -5,7 +5,7 @@ import { AppError } from '../app-error.ts';
 import { openSnapshotFolder } from './find-snapshots.ts';
 
 export interface PrunedSnapshots {
-  /** Damaged ones, and those of earlier boots of the host. */
+  /** Damaged ones, those of earlier boots of the host, and those of replaced files. */
   readonly removed: readonly Snapshot[];
   /** Why the folder was left as it is; null: it was pruned. */
   readonly problem: string | null;

@@ -8,6 +8,8 @@ export interface SnapshotRecord {
   readonly parts: KeyParts;
   /** The boot of the host on which the snapshot was made. */
   readonly hostBoot: string;
+  /** The mount namespace in which the paths of the parts name its files; null: it is not known. */
+  readonly mountNamespace: number | null;
   readonly memoryMib: number;
   /** Null: the arguments of the VMM do not contain it. */
   readonly vcpus: number | null;
@@ -38,10 +40,12 @@ export function parseSnapshotRecord(text: string): SnapshotRecord | { readonly p
   const memoryMtimeNs = record['memoryMtimeNs'] ?? 0;
   const { key, memoryMib, stateBytes, stateMtimeNs, createdAtMs } = record;
   const { hostBoot } = parts;
+  const mountNamespace = record['mountNamespace'] ?? null;
   const wrong = Object.entries({
     key: typeof key === 'string',
     'parts.hostBoot': typeof hostBoot === 'string',
     'parts.rootDiskBytes': rootDiskBytes === null || isCount(rootDiskBytes),
+    mountNamespace: mountNamespace === null || isCount(mountNamespace),
     memoryMib: isCount(memoryMib),
     stateBytes: isCount(stateBytes),
     stateMtimeNs: typeof stateMtimeNs === 'number',
@@ -56,6 +60,7 @@ export function parseSnapshotRecord(text: string): SnapshotRecord | { readonly p
     key: key as string,
     parts,
     hostBoot: hostBoot as string,
+    mountNamespace: mountNamespace as number | null,
     memoryMib: memoryMib as number,
     vcpus: args.includes('-smp') && isCount(vcpus) ? vcpus : null,
     rootDiskBytes: rootDiskBytes as number | null,

@@ -13,8 +13,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { identifyFile } from './replaced-files.ts';
 import { parseSnapshotRecord } from './snapshot-record.ts';
 import { deleteSnapshot, deleteSnapshotRemains, readSnapshotFolder } from './snapshot-store.ts';
 import { leaveSnapshot, SNAPSHOT_KEY as KEY } from '../../test/rig/vms/left-snapshot.ts';
@@ -77,6 +78,32 @@ test('a snapshot of an earlier boot of the host is named as such, and a failed s
   const own = leaveSnapshot(dir, { hostBoot: 'earlier' });
   writeFileSync(join(own, 'failed'), '');
   expect((await readSnapshotFolder(dir)).snapshots).toMatchObject([{ state: 'earlier-boot', lastStartFailed: true }]);
+});
+
+test.each<[string, (kernel: string) => void]>([
+  ['replaced', (kernel) => writeFileSync(kernel, 'another')],
+  ['deleted', (kernel) => rmSync(kernel)],
+  [
+    'behind a file',
+    (kernel) => {
+      rmSync(dirname(kernel), { recursive: true });
+      writeFileSync(dirname(kernel), '');
+    },
+  ],
+])('a snapshot whose kernel is %s is named as such, except one of another container', async (_name, change) => {
+  mkdirSync(join(folder, 'a kernel'));
+  const kernel = join(folder, 'a kernel', 'vmlinuz');
+  writeFileSync(kernel, 'one');
+  utimesSync(kernel, new Date(-1_250), new Date(-1_250));
+  const identity = await identifyFile(kernel);
+  expect(identity).toMatch(/\/a kernel\/vmlinuz \d+:\d+ 3 bytes, changed -2\.750000000$/);
+  leaveSnapshot(dir, { kernel: identity });
+  leaveSnapshot(dir, { key: 'b'.repeat(64), kernel: identity, mountNamespace: 1 });
+  const read = async (): Promise<object> =>
+    Object.fromEntries((await readSnapshotFolder(dir)).snapshots.map(({ key, state }) => [key[0], state]));
+  expect(await read()).toEqual({ a: 'usable', b: 'usable' });
+  change(kernel);
+  expect(await read()).toEqual({ a: 'replaced', b: 'usable' });
 });
 
 test.each<[string, string, (own: string) => void]>([

@@ -5,6 +5,7 @@
 import { constants, type Stats } from 'node:fs';
 import { lstat, open, opendir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { hasReplacedFile } from './replaced-files.ts';
 import { parseSnapshotRecord, type SnapshotRecord } from './snapshot-record.ts';
 
 /** `base`: the memory of a booted guest. Prepared sandboxes are another kind. */
@@ -14,8 +15,11 @@ export interface Snapshot {
   readonly kind: SnapshotKind;
   /** The name of its folder. */
   readonly key: string;
-  /** `earlier-boot`: the host was restarted, and no VM starts from it. */
-  readonly state: 'usable' | 'earlier-boot' | 'damaged';
+  /**
+   * `earlier-boot`: the host was restarted. `replaced`: its VMM, kernel or initramfs was replaced. No VM starts from
+   * either.
+   */
+  readonly state: 'usable' | 'earlier-boot' | 'replaced' | 'damaged';
   /** The damage; null: it is not damaged. */
   readonly problem: string | null;
   readonly sizeBytes: number;
@@ -122,8 +126,9 @@ async function readSnapshot(dir: string, name: string, hostBoot: string): Promis
   } as const;
   const read = await readParts(folder, found, name);
   if ('problem' in read) return { ...snapshot, state: 'damaged', problem: read.problem, record: read.record ?? null };
-  const state = read.record.hostBoot === hostBoot ? 'usable' : 'earlier-boot';
-  return { ...snapshot, state, problem: null, record: read.record };
+  const { record } = read;
+  const state = record.hostBoot !== hostBoot ? 'earlier-boot' : (await hasReplacedFile(record)) ? 'replaced' : 'usable';
+  return { ...snapshot, state, problem: null, record };
 }
 
 interface Damage {

@@ -43,8 +43,8 @@ Each option protects runs: with both, a run is deleted only if it is older and n
 have not ended and damaged runs are never deleted.
 Artifacts are kept while a run references them. Unreferenced ones are kept for a day, since a run may be about to
 reference them; with --artifacts-now, only those stored since the oldest open run began are kept.
-Snapshots of booted guests are deleted if no VM can start from them: damaged ones, and those of earlier boots of the
-host. Prepared sandboxes are listed and stay: voidbox snapshot delete ID deletes one. Folders that a killed process has
+Snapshots of booted guests are deleted if no VM can start from them: damaged ones, those of earlier boots of the
+host, and those of replaced files. Prepared sandboxes are listed and stay: voidbox snapshot delete ID deletes one. Folders that a killed process has
 left while it made one are deleted.`,
       );
   },

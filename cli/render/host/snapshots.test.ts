@@ -17,6 +17,7 @@ const RECORD: SnapshotRecord = {
   key: 'a1'.repeat(32),
   parts: { hostBoot: 'b', rootDiskBytes: null, later: { deep: '\u001b[31m' }, arguments: ['-m', '192M', 7] },
   hostBoot: 'b',
+  mountNamespace: 1,
   memoryMib: 192,
   vcpus: 2,
   rootDiskBytes: 1_048_576,
@@ -125,7 +126,7 @@ test('the doctor shows number, size and limit, and names useless snapshots and a
   expect(shown({})).toEqual(['  ✓ snapshots 1 (77 MiB of at most 2.0 GiB, in /c)']);
   expect(shown({}, null)).toEqual(['  - snapshots off (VOIDBOX_SNAPSHOTS=off): each VM boots']);
   expect(shown({ snapshots: [USABLE, DAMAGED] }).slice(1)).toEqual([
-    '  ! snapshots no VM can start from 1 of them: damaged, or of an earlier boot of the host',
+    '  ! snapshots no VM can start from 1 of them: damaged, of an earlier boot of the host, or of replaced files',
     '    fix: npx voidbox prune',
   ]);
   expect(shown({ problem: 'other users may enter /c (mode 0755)', remedy: 'chmod 700 /c' })).toEqual([

@@ -78,6 +78,8 @@ export function describeState({ state, problem, lastStartFailed }: Snapshot, sty
       return lastStartFailed ? style.yellow('usable, the last start failed') : style.green('usable');
     case 'earlier-boot':
       return style.dim('of an earlier boot of the host');
+    case 'replaced':
+      return style.dim('of a QEMU, kernel or initramfs that was replaced');
     case 'damaged':
       return style.red(`damaged: ${sanitizeLine(problem ?? '')}`);
   }
@@ -144,7 +146,7 @@ export function renderSnapshotsOfHost({ report, maxMib }: SnapshotsOfHost, style
     ...(useless.length === 0
       ? []
       : [
-          `  ${style.yellow('!')} ${name}no VM can start from ${useless.length} of them: damaged, or of an earlier boot of the host`,
+          `  ${style.yellow('!')} ${name}no VM can start from ${useless.length} of them: damaged, of an earlier boot of the host, or of replaced files`,
           `    ${style.cyan('fix:')} ${style.advise('voidbox prune')}`,
         ]),
   ];

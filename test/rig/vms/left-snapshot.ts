@@ -13,6 +13,8 @@ export interface LeftSnapshot {
   readonly rootDiskBytes?: number;
   /** Its memory is in a file of its own, with one page and holes. */
   readonly hasMemory?: boolean;
+  readonly kernel?: string;
+  readonly mountNamespace?: number;
 }
 
 /** @returns the folder of the snapshot */
@@ -26,6 +28,8 @@ export function leaveSnapshot(
     mounts = false,
     rootDiskBytes,
     hasMemory = false,
+    kernel = '/k',
+    mountNamespace = statSync('/proc/self/ns/mnt').ino,
   }: LeftSnapshot = {},
 ): string {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
@@ -50,11 +54,12 @@ export function leaveSnapshot(
       cpuFeatures: null,
       kvmModules: null,
       program: '/usr/bin/qemu',
-      kernel: '/k',
+      kernel,
       initramfs: '/i',
       rootDiskBytes: rootDiskBytes ?? null,
       arguments: args,
     },
+    mountNamespace,
     tscKhz: 1,
     memoryMib,
     stateBytes: 10,
