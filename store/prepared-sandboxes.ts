@@ -32,6 +32,7 @@ export interface PreparedList {
 }
 
 export interface DamagedSandbox {
+  readonly id: string;
   readonly dir: string;
   readonly problem: string;
   /** The room that its files use on the host. */
@@ -112,7 +113,7 @@ export function listPreparedSandboxes(stateDir: string): PreparedList {
     if (typeof record !== 'string') sandboxes.push({ dir, record });
     // Another process deleted it since the folder was read.
     else if (lstatSync(dir, { throwIfNoEntry: false }) !== undefined) {
-      damaged.push({ dir, problem: record, usedBytes: measureFolder(dir) });
+      damaged.push({ id: name, dir, problem: record, usedBytes: measureFolder(dir) });
     }
   }
   return { sandboxes: sandboxes.sort((a, b) => compareAge(a.record, b.record)), damaged };
@@ -223,7 +224,7 @@ function createLimitError(others: PreparedList, record: CheckpointRecord | null,
       : [
           `delete some, largest first: ${listNames(largest)}: voidbox snapshot delete ${first.record.id.slice(0, SHOWN_ID_DIGITS)} …`,
         ]),
-    ...(others.damaged.length === 0 ? [] : ['delete the damaged ones that `voidbox doctor` names']),
+    ...(others.damaged.length === 0 ? [] : ['delete the damaged ones that `voidbox snapshot list` names']),
     'raise VOIDBOX_PREPARED_MAX_MB',
   ];
   return new CodedError('vm/checkpoint-limit', `there is no room for ${size}: ${used}; ${remedies.join(', or ')}`);

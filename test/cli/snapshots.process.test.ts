@@ -3,6 +3,7 @@ import { Buffer } from 'node:buffer';
 import { execFile } from 'node:child_process';
 import {
   chmodSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -135,6 +136,7 @@ describe('`snapshot list`', () => {
       snapshots: [],
       omitted: 0,
       prepared: [],
+      damagedPrepared: [],
     });
   });
 
@@ -302,7 +304,18 @@ test('`doctor` shows number, size and limit of prepared sandboxes, and names dam
   expect(full.stdout).toContain(
     ': there is no room for another prepared sandbox\n    fix: voidbox snapshot delete ID, or',
   );
-  expect(full.stdout).toContain(`no VM can start from ${dir}: it is not JSON\n    fix: rm -r ${dir}\n`);
+  const short = basename(dir).slice(0, 12);
+  expect(full.stdout).toMatch(
+    new RegExp(`no VM can start from ${dir}: it is not JSON\\n    fix: .*voidbox snapshot delete ${short}\\n`),
+  );
+  const listed = await type('snapshot', 'list');
+  expect(listed.stdout).toMatch(new RegExp(`^damaged: ${short}: it is not JSON$`, 'm'));
+  expect(JSON.parse((await type('snapshot', 'list', '--json')).stdout)).toMatchObject({
+    damagedPrepared: [{ id: basename(dir), problem: 'it is not JSON' }],
+  });
+  expect((await type('snapshot', 'show', short)).stdout).toMatch(/^state .*damaged: it is not JSON$/m);
+  expect((await type('snapshot', 'delete', short)).stdout).toMatch(new RegExp(`^deleted ${short} \\(`));
+  expect(existsSync(dir)).toBe(false);
 });
 
 test('`doctor` shows the snapshots, and names a folder that others may enter with the remedy', async () => {

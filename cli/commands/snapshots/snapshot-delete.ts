@@ -1,4 +1,4 @@
-import { findEntries } from '../../../app/snapshots/find-entries.ts';
+import { findEntries, type SnapshotEntry } from '../../../app/snapshots/find-entries.ts';
 import { deleteSnapshots } from '../../../app/snapshots/find-snapshots.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { deletePreparedSandbox, describePrepared } from '../../../store/prepared-sandboxes.ts';
@@ -18,18 +18,11 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const snapshots = new Set(chosen.flatMap((kept) => (kept.kind === 'snapshot' ? [kept.snapshot] : [])));
     const [{ dir } = { dir: '' }] = chosen.flatMap((kept) => (kept.kind === 'snapshot' ? [kept] : []));
     const deleted = await deleteSnapshots(dir, [...snapshots]);
-    const prepared = new Map(
-      chosen.flatMap((kept) => (kept.kind === 'prepared' ? [[kept.prepared.dir, kept.prepared.record] as const] : [])),
-    );
+    const prepared = new Map(chosen.flatMap((kept) => (kept.kind === 'snapshot' ? [] : [describeDisk(kept)])));
     for (const path of prepared.keys()) await deletePreparedSandbox(path);
     const gone = [
       ...deleted.map(({ kind, key, sizeBytes }) => ({ kind, key, sizeBytes, shown: shortenKey(key) })),
-      ...[...prepared.values()].map((record) => ({
-        kind: 'prepared',
-        key: record.id,
-        sizeBytes: record.usedBytes,
-        shown: describePrepared(record),
-      })),
+      ...prepared.values(),
     ];
     await stdout.write(
       options.json
@@ -39,3 +32,11 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     return EXIT.success;
   },
 });
+
+/** The folder of a prepared sandbox, and what the output shows of it. */
+function describeDisk(entry: Exclude<SnapshotEntry, { readonly kind: 'snapshot' }>) {
+  const { dir, ...disk } =
+    entry.kind === 'damaged' ? entry.damaged : { dir: entry.prepared.dir, ...entry.prepared.record };
+  const { id: key, usedBytes: sizeBytes } = disk;
+  return [dir, { kind: 'prepared', key, sizeBytes, shown: describePrepared(disk) }] as const;
+}

@@ -2,7 +2,7 @@ import { listPrepared } from '../../../app/snapshots/find-entries.ts';
 import { openSnapshotFolder } from '../../../app/snapshots/find-snapshots.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { renderPreparedList, toPreparedJson } from '../../render/host/prepared-sandboxes.ts';
+import { renderPreparedList, toDamagedJson, toPreparedJson } from '../../render/host/prepared-sandboxes.ts';
 import { renderSnapshotList } from '../../render/host/snapshots.ts';
 import { toSnapshotJson } from '../../render/host/snapshot-json.ts';
 
@@ -16,7 +16,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (options.json) {
       const { dir, snapshots, omitted } = report;
       await stdout.write(
-        `${JSON.stringify({ dir, isOn: env.snapshots !== null, maxMib, snapshots: snapshots.map(toSnapshotJson), omitted, prepared: prepared.sandboxes.map(toPreparedJson) })}\n`,
+        `${JSON.stringify({ dir, isOn: env.snapshots !== null, maxMib, snapshots: snapshots.map(toSnapshotJson), omitted, prepared: prepared.sandboxes.map(toPreparedJson), damagedPrepared: prepared.damaged.map(toDamagedJson) })}\n`,
       );
       return EXIT.success;
     }
@@ -26,7 +26,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     await stdout.write(`${[...lines, ...(kept.length === 0 ? [] : ['', ...kept])].join('\n')}\n`);
     if (env.snapshots === null) await stderr.write('Snapshots are off (VOIDBOX_SNAPSHOTS=off): each VM boots.\n');
     else if (report.snapshots.some(({ state }) => state !== 'usable'))
-      await stderr.write(advise('Delete damaged snapshots and those of earlier boots: voidbox prune\n'));
+      await stderr.write(advise('Delete snapshots from which no VM can start: voidbox prune\n'));
     return EXIT.success;
   },
 });

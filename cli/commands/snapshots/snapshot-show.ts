@@ -1,7 +1,7 @@
 import { findEntries } from '../../../app/snapshots/find-entries.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { renderPrepared, toPreparedJson } from '../../render/host/prepared-sandboxes.ts';
+import { renderDamaged, renderPrepared, toDamagedJson, toPreparedJson } from '../../render/host/prepared-sandboxes.ts';
 import { toSnapshotJson } from '../../render/host/snapshot-json.ts';
 import { renderSnapshot } from '../../render/host/snapshots.ts';
 
@@ -13,6 +13,15 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   },
   async execute([prefix = ''], options, { env, stdout, now }) {
     const [kept] = await findEntries(env, [prefix]);
+    if (kept!.kind === 'damaged') {
+      const { damaged } = kept!;
+      await stdout.write(
+        options.json
+          ? `${JSON.stringify({ kind: 'prepared', ...toDamagedJson(damaged), dir: damaged.dir })}\n`
+          : `${renderDamaged(damaged, stdout.style).join('\n')}\n`,
+      );
+      return EXIT.success;
+    }
     if (kept!.kind === 'prepared') {
       const { prepared } = kept!;
       await stdout.write(

@@ -5,6 +5,7 @@ import { formatAge } from '../../../domain/units/duration.ts';
 import type { CheckpointRecord } from '../../../domain/run/checkpoint.ts';
 import type { PrunedSandboxes } from '../../../app/snapshots/prune-prepared.ts';
 import {
+  type DamagedSandbox,
   describePrepared,
   listNames,
   type PreparedList,
@@ -38,7 +39,7 @@ export function renderPreparedList(
       ]),
       { style, width },
     ),
-    ...damaged.map(({ dir, problem }) => style.red(`damaged: ${sanitizeLine(dir)}: ${sanitizeLine(problem)}`)),
+    ...damaged.map(({ id, problem }) => style.red(`damaged: ${id.slice(0, SHOWN_ID)}: ${sanitizeLine(problem)}`)),
     '',
     `${countPrepared(sandboxes.length)}, ${formatBytes(sumPrepared({ sandboxes, damaged: [] }))}`,
   ];
@@ -76,6 +77,22 @@ export function toPreparedJson({ record }: PreparedSandbox): object {
   return { kind: 'prepared', ...rest, name: name ?? null, madeBy: madeBy ?? null };
 }
 
+export function renderDamaged({ id, dir, usedBytes, problem }: DamagedSandbox, style: Style): readonly string[] {
+  const rows: readonly (readonly [string, string])[] = [
+    ['id', id],
+    ['kind', 'prepared'],
+    ['state', style.red(`damaged: ${sanitizeLine(problem)}`)],
+    ['size', formatBytes(usedBytes)],
+    ['folder', sanitizeLine(dir)],
+  ];
+  return rows.map(([name, value]) => `${style.dim(name.padEnd(NAME_WIDTH))}  ${value}`);
+}
+
+/** A damaged prepared sandbox as `--json` shows it; documented in docs/reference/cli.md and kept stable. */
+export function toDamagedJson({ id, usedBytes, problem }: DamagedSandbox): object {
+  return { id, usedBytes, problem };
+}
+
 export function renderMade({ record }: PreparedSandbox, style: Style): string {
   return `${style.green('made')} ${sanitizeLine(describePrepared(record))}: ${formatBytes(record.usedBytes)} of ${record.diskMib} MiB`;
 }
@@ -100,9 +117,9 @@ export function renderPreparedOfHost({ list, maxMib }: PreparedOfHost, style: Ad
           `  ${style.yellow('!')} ${line}: there is no room for another prepared sandbox`,
           fix(`${style.advise('voidbox snapshot delete ID')}, or raise VOIDBOX_PREPARED_MAX_MB`),
         ]),
-    ...damaged.flatMap(({ dir, problem }) => [
+    ...damaged.flatMap(({ id, dir, problem }) => [
       `  ${style.yellow('!')} prepared   no VM can start from ${sanitizeLine(dir)}: ${sanitizeLine(problem)}`,
-      fix(`rm -r ${sanitizeLine(dir)}`),
+      fix(style.advise(`voidbox snapshot delete ${id.slice(0, SHOWN_ID)}`)),
     ]),
   ];
 }
