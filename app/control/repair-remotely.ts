@@ -1,5 +1,5 @@
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
-import { connectService } from '../../http/service-client.ts';
+import { connectService, createForeignError } from '../../http/service-client.ts';
 
 /** The service repairs a run when it reads the run. Returns the ids of the runs that have ended. */
 export async function repairRemotely(
@@ -9,7 +9,9 @@ export async function repairRemotely(
   const client = connectService(service);
   const repaired = new Set<string>();
   for (const runId of runIds) {
-    const { state } = (await client.readJson({ path: ['runs', runId] })) as { readonly state: string };
+    const run = (await client.readJson({ path: ['runs', runId] })) as { readonly state?: unknown } | null;
+    const state = run?.state;
+    if (typeof state !== 'string') throw createForeignError(client.name);
     if (state !== 'running' && state !== 'damaged') repaired.add(runId);
   }
   return repaired;

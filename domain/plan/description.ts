@@ -1,6 +1,6 @@
 /**
  * The types with which a format of records is described as data. Its readers are generated from the description:
- * - the check of stored records (`store/file/stored-shape.ts`)
+ * - the check of stored records (`store/shapes/stored-shape.ts`)
  * - the check of plans from clients (`domain/language/plan-schema.ts`)
  * - a schema for OpenAPI (`test/rig/openapi/plan-openapi.ts`)
  *

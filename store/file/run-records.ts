@@ -7,7 +7,7 @@ import { createDamageError } from './damage.ts';
 import type { Durability } from './durability.ts';
 import { createJson, isEmptyFile, readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
-import { findRecordProblem } from './record-shapes.ts';
+import { findRecordProblem } from '../shapes/record-shapes.ts';
 import { makeRunFolder, recordsDir, refuseSetAside } from './run-folder.ts';
 import { runFolderName } from '../state-folder.ts';
 import { quote } from '../../domain/units/quote.ts';

@@ -4,6 +4,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { createRemoteControl } from '../../app/control/remote-control.ts';
+import { repairRemotely } from '../../app/control/repair-remotely.ts';
 import type { Machine } from '../../app/machine.ts';
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import { readStreamedEvents } from '../../http/text-lines.ts';
@@ -51,6 +52,29 @@ test.each([
   await expect(
     control.cancel({ found: 'r', before: null, keepsFinally: true, onProgress: () => undefined }),
   ).rejects.toMatchObject(FOREIGN);
+});
+
+test.each([
+  ['a plan of another form', 'plan', { value: { name: 7 } }],
+  ['an admission without its plan', 'admission', { value: {} }],
+  ['a source that is a text', 'source', { value: 'kind: workflow' }],
+])('%s is an answer of no Voidbox', async (_what, record, value) => {
+  const { records } = openHttpStores(await serve(answerWith(value)));
+  await expect(records.get('r', record)).rejects.toMatchObject(FOREIGN);
+});
+
+test('an event of another form is an answer of no Voidbox', async () => {
+  const event = { seq: 1, id: 'run/started', atMs: 1, body: { type: 'stage-finished', stage: 7 } };
+  const { reader } = openHttpStores(await serve(answerWith(event)));
+  const read = async (): Promise<void> => {
+    for await (const _ of reader.read('r', 0));
+  };
+  await expect(read()).rejects.toMatchObject(FOREIGN);
+});
+
+test('the state of a repaired run that is no text is an answer of no Voidbox', async () => {
+  for (const answer of [null, { state: 7 }])
+    await expect(repairRemotely(['r'], await serve(answerWith(answer)))).rejects.toMatchObject(FOREIGN);
 });
 
 test('pages that never end are an error', async () => {

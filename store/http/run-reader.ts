@@ -1,6 +1,7 @@
 /** Events of runs of a service on another machine. A connection that is lost is opened again at the last event. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunReader } from '../../activities/ports/run-reader.ts';
+import { storedEventShape } from '../../domain/run/event-shape.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { ServiceClient, ServiceRequest } from '../../http/service-client.ts';
 import { ConnectionError, isUnknownRun, parseProblem, ServiceError, toError } from '../../http/service-error.ts';
@@ -110,9 +111,7 @@ function parseEvent(line: string, last: number, name: string): RunEvent {
     event !== null &&
     Number.isSafeInteger(event.seq) &&
     event.seq! > last &&
-    typeof event.id === 'string' &&
-    typeof event.atMs === 'number' &&
-    typeof event.body?.type === 'string';
+    storedEventShape(event, 'event') === null;
   if (isEvent) return event as RunEvent;
   throw new ServiceError(`${name} sends something else than the event after ${last}`, {
     fault: 'environment',

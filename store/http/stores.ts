@@ -2,8 +2,9 @@
 import type { HostVariables } from '../../activities/ports/host-variables.ts';
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { connectService, type ServiceClient } from '../../http/service-client.ts';
+import { connectService, createForeignError, type ServiceClient } from '../../http/service-client.ts';
 import { isUnknownRun, ServiceError } from '../../http/service-error.ts';
+import { findRecordProblem } from '../shapes/record-shapes.ts';
 import type { Stores } from '../stores.ts';
 import { createHttpArtifactStore } from './artifact-store.ts';
 import { createHttpRunIndex } from './run-index.ts';
@@ -60,8 +61,10 @@ function refuse(): Promise<never> {
 async function readRecord(client: ServiceClient, runId: string, name: string): Promise<unknown> {
   if (!READ_RECORDS.has(name)) return await refuse();
   try {
-    const answer = (await client.readJson({ path: ['runs', runId, 'records', name] })) as { readonly value?: unknown };
-    return answer.value ?? null;
+    const answer = await client.readJson({ path: ['runs', runId, 'records', name] });
+    const value = (answer as { readonly value?: unknown } | null)?.value ?? null;
+    if (value !== null && findRecordProblem(name, value) !== null) throw createForeignError(client.name);
+    return value;
   } catch (error) {
     if (isUnknownRun(error)) return null;
     throw error;
@@ -71,7 +74,8 @@ async function readRecord(client: ServiceClient, runId: string, name: string): P
 /** The service checks all records of the run, and repairs a run whose workflow was ended from outside. */
 async function checkRun(client: ServiceClient, runId: string): Promise<void> {
   try {
-    const { damage } = (await client.readJson({ path: ['runs', runId] })) as { readonly damage?: unknown };
+    const run = (await client.readJson({ path: ['runs', runId] })) as { readonly damage?: unknown } | null;
+    const damage = run?.damage;
     if (typeof damage === 'string') throw new CodedError('store/damaged', damage);
   } catch (error) {
     if (!isUnknownRun(error)) throw error;
