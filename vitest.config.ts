@@ -51,6 +51,7 @@ const LONG_FILES = [
   '/e2e/hostile-agent.vm.test.ts',
   '/e2e/mounts.vm.test.ts',
   '/e2e/network.vm.test.ts',
+  '/service/service-storm.server.test.ts',
   '/embedded/stack.server.test.ts',
   '/test/cli/run.server.test.ts',
   '/test/cli/session.server.test.ts',

@@ -1,11 +1,13 @@
-/** `npm run storm -- [--rounds N] [--seed N] [--from N] [--lanes N] [--disk] [--json]`: exit code 1 when a round finds something, 2 for wrong options. */
+/** `npm run storm -- [--service] [--rounds N] [--seed N] [--from N] [--lanes N] [--disk] [--json]`: exit code 1 when a round finds something, 2 for wrong options. */
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
+import { stormService } from './service/storm.ts';
 import { storm, type StormRound } from './storm.ts';
 
 const USAGE = `usage: npm run storm -- [options]
 Kills and stops processes behind runs, damages snapshots, and looks for losses.
-  --rounds N   how many rounds (20)
+  --service    kills the HTTP API, its database and the stack while runs start and readers follow them; without VMs
+  --rounds N   how many rounds (20; with --service 50)
   --seed N     repeats the blows of an earlier storm; without it a new one, which is printed
   --from N     number of the first round (0): with --rounds 1 plays that round alone
   --lanes N    rounds side by side, each lane with a stack of its own (2)
@@ -17,7 +19,8 @@ async function main(argv: readonly string[]): Promise<number> {
   const { values } = parseArgs({
     args: [...argv],
     options: {
-      rounds: { type: 'string', default: '20' },
+      service: { type: 'boolean', default: false },
+      rounds: { type: 'string' },
       seed: { type: 'string', default: String(randomInt(1_000_000)) },
       from: { type: 'string', default: '0' },
       lanes: { type: 'string', default: '2' },
@@ -31,11 +34,12 @@ async function main(argv: readonly string[]): Promise<number> {
     return 0;
   }
   const [rounds, seed, firstRound, lanes] = [
-    numberOf('--rounds', values.rounds, 1, 1_000_000),
+    numberOf('--rounds', values.rounds ?? (values.service ? '50' : '20'), 1, 1_000_000),
     numberOf('--seed', values.seed, 0, 0xffff_ffff),
     numberOf('--from', values.from, 0, 1_000_000),
     numberOf('--lanes', values.lanes, 1, 16),
   ];
+  if (values.service && values.disk) throw new RangeError('--service fills no disk: omit --disk');
   if (values.disk && process.getuid?.() !== 0)
     throw new RangeError('--disk mounts a small file system: run it as root');
   const stop = new AbortController();
@@ -45,15 +49,15 @@ async function main(argv: readonly string[]): Promise<number> {
     stop.abort();
   });
   process.stderr.write(`storm of ${rounds} rounds, seed ${seed}\n`);
-  const reports = await storm({
+  const options = {
     seed,
     rounds,
     firstRound,
     lanes,
-    disk: values.disk,
     signal: stop.signal,
-    onRound: (report) => say(report, values.json),
-  });
+    onRound: (report: StormRound) => say(report, values.json),
+  };
+  const reports = values.service ? await stormService(options) : await storm({ ...options, disk: values.disk });
   const bad = reports.filter(({ findings }) => findings.length > 0);
   const summary = {
     seed,
@@ -68,7 +72,7 @@ async function main(argv: readonly string[]): Promise<number> {
     );
   for (const { round, keptIn } of bad)
     process.stderr.write(
-      `again: npm run storm -- --seed ${seed} --from ${round} --rounds 1${values.disk ? ' --disk' : ''} (state kept in ${keptIn})\n`,
+      `again: npm run storm -- ${values.service ? '--service ' : ''}--seed ${seed} --from ${round} --rounds 1${values.disk ? ' --disk' : ''} (state kept in ${keptIn})\n`,
     );
   if (stop.signal.aborted) return 130;
   return bad.length === 0 ? 0 : 1;

@@ -1,10 +1,8 @@
 /** Rounds of a storm, some side by side, each lane with a stack of its own that lives on over its rounds. */
-import { cpSync, mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Rig } from '../e2e/rig.ts';
 import { OwnCache } from '../rig/vms/own-cache.ts';
 import { SmallDisk } from '../rig/vms/small-disk.ts';
+import { keepState } from './keep-state.ts';
 import { type Phase, Phases } from './phases.ts';
 import { randomOf, roundSeed } from './random.ts';
 import { playRound } from './round.ts';
@@ -90,16 +88,6 @@ async function play(
     phasesMs: phases.spentMs(),
     blows,
     findings,
-    keptIn: findings.length === 0 ? null : keep(rig),
+    keptIn: findings.length === 0 ? null : keepState(rig),
   };
-}
-
-/** Sockets cannot be copied; the findings name them. */
-function keep(rig: Rig): string {
-  const folder = mkdtempSync(join(tmpdir(), 'voidbox-storm-'));
-  cpSync(rig.specDir, folder, {
-    recursive: true,
-    filter: (path) => !path.endsWith('.sock') && !path.endsWith('scratch.img') && !path.endsWith('filler'),
-  });
-  return folder;
 }
