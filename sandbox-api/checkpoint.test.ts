@@ -168,7 +168,7 @@ describe('with a limit of 1 MiB for all prepared sandboxes', () => {
     mkdirSync(damaged, { recursive: true, mode: 0o700 });
     writeFileSync(join(damaged, 'disk'), Buffer.alloc(1_048_576));
     await expect(prepareKib(1, {})).rejects.toThrow(
-      'there is no room for it: the other prepared sandboxes use 1.0 MiB of at most 1.0 MiB; delete the damaged ones that `voidbox doctor` names, or raise',
+      'there is no room for it: the other prepared sandboxes use 1.0 MiB of at most 1.0 MiB; delete the damaged ones that `voidbox snapshot list` names, or raise',
     );
   });
 });

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { type Dirent, lstatSync, readdirSync } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import {
@@ -16,7 +16,8 @@ import {
 } from '../domain/run/checkpoint.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { readFileWithin } from '../files/open-file.ts';
-import { isAbandonedFolder, namePartialFolder } from '../files/partial-folder.ts';
+import { isAbandonedFolder } from '../files/partial-folder.ts';
+import { removeFolder } from '../files/publish-folder.ts';
 import { errnoOf } from './errno.ts';
 import { makePrivateDir } from './state-folder.ts';
 
@@ -265,12 +266,9 @@ function createNameError(record: CheckpointRecord): CodedError {
 
 /** Deletes a prepared sandbox, also while VMs that started from it run. Idempotent. @throws CodedError `store/io` */
 export async function deletePreparedSandbox(dir: string): Promise<void> {
-  const partial = namePartialFolder(dir);
   try {
-    await rename(dir, partial);
-    await rm(partial, { recursive: true, force: true });
+    await removeFolder(dir);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return;
     throw new CodedError('store/io', `cannot delete ${dir}: ${(error as Error).message}`, { cause: error });
   }
 }

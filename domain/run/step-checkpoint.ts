@@ -1,4 +1,5 @@
 /** The record of a checkpoint of a shared VM, which lists the steps whose work the saved disk holds. */
+import { parseCheckpoint } from './checkpoint.ts';
 import { aCount, aText, type Check, listOf, objectOf } from './shape.ts';
 import type { HeldAttempt } from './vm-lease.ts';
 
@@ -18,6 +19,8 @@ export interface StepCheckpoint {
 
 /** A plan has at most 2,000 stages, each with a name of 64. */
 export const STEP_CHECKPOINT_BYTES = 512 * 1024;
+
+const RECORD = /^([1-9]\d{0,8})\.json$/;
 
 const checkRecord: Check = objectOf({
   v: (value, at) => (value === 1 ? null : `${at} is not 1`),
@@ -42,6 +45,37 @@ export function parseStepCheckpoint(text: string, number: number): StepCheckpoin
   const { v: _version, ...checkpoint } = value as StepCheckpoint & { readonly v: 1 };
   if (checkpoint.number !== number) throw new Error(`the record is of checkpoint ${checkpoint.number}`);
   return checkpoint;
+}
+
+/**
+ * Reads a checkpoint from its two records. It is whole if both name the same one.
+ * @param disk  the record beside the disk
+ * @throws Error if it is not whole
+ */
+export function parseWholeCheckpoint(
+  texts: { readonly record: string; readonly disk: string },
+  number: number,
+): StepCheckpoint {
+  const checkpoint = parseStepCheckpoint(texts.record, number);
+  const disk = parseCheckpoint(texts.disk);
+  if (typeof disk === 'string') throw new Error(disk);
+  if (disk.id !== checkpoint.id) throw new Error('its two records name different checkpoints');
+  return checkpoint;
+}
+
+/** Returns the numbers of the checkpoints whose records are among the names in a folder, the newest first. */
+export function listStepNumbers(names: readonly string[]): readonly number[] {
+  return names
+    .flatMap((name) => {
+      const number = RECORD.exec(name)?.[1];
+      return number === undefined ? [] : [Number(number)];
+    })
+    .toSorted((a, b) => b - a);
+}
+
+/** The name of the record, beside the folder with the number as its name. */
+export function nameStepRecord(number: number): string {
+  return `${number}.json`;
 }
 
 /** True if its run took it over from an earlier one: it holds no work of an attempt of its own run. */

@@ -3,9 +3,8 @@
  * with its name is whole.
  */
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { link, mkdir, open, rename, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { link, open } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { CheckpointTarget, LaunchSpec } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import {
@@ -16,7 +15,7 @@ import {
   parseCheckpoint,
 } from '../../domain/run/checkpoint.ts';
 import { readFileWithin } from '../../files/open-file.ts';
-import { namePartialFolder } from '../../files/partial-folder.ts';
+import { publishFolder, removeFolder } from '../../files/publish-folder.ts';
 
 /** The properties of the VM in a record. */
 export type CheckpointOfVm = Pick<CheckpointRecord, 'diskMib' | 'vmm' | 'root' | 'kernelKind'>;
@@ -30,32 +29,26 @@ export async function writeCheckpoint(
   vm: CheckpointOfVm,
   writeDisk: (path: string) => Promise<{ readonly usedBytes: number }>,
 ): Promise<CheckpointRecord> {
-  const partial = namePartialFolder(target.dir);
   try {
-    refuseExisting(target.dir);
-    await mkdir(partial, { mode: 0o700 });
-    const { usedBytes } = await writeDisk(join(partial, CHECKPOINT_DISK));
-    const record: CheckpointRecord = {
-      v: 1,
-      id: target.id ?? randomBytes(32).toString('hex'),
-      ...(target.name === undefined ? {} : { name: target.name }),
-      createdAtMs: Date.now(),
-      diskMib: vm.diskMib,
-      usedBytes,
-      vmm: vm.vmm,
-      root: vm.root,
-      kernelKind: vm.kernelKind,
-      withSecrets: target.withSecrets,
-      ...(target.madeBy === undefined ? {} : { madeBy: target.madeBy }),
-    };
-    await writeRecord(join(partial, CHECKPOINT_RECORD), record);
-    await syncFolder(partial);
-    refuseExisting(target.dir);
-    await rename(partial, target.dir);
-    await syncFolder(dirname(target.dir));
-    return record;
+    return await publishFolder(target.dir, async (partial) => {
+      const { usedBytes } = await writeDisk(join(partial, CHECKPOINT_DISK));
+      const record: CheckpointRecord = {
+        v: 1,
+        id: target.id ?? randomBytes(32).toString('hex'),
+        ...(target.name === undefined ? {} : { name: target.name }),
+        createdAtMs: Date.now(),
+        diskMib: vm.diskMib,
+        usedBytes,
+        vmm: vm.vmm,
+        root: vm.root,
+        kernelKind: vm.kernelKind,
+        withSecrets: target.withSecrets,
+        ...(target.madeBy === undefined ? {} : { madeBy: target.madeBy }),
+      };
+      await writeRecord(join(partial, CHECKPOINT_RECORD), record);
+      return record;
+    });
   } catch (error) {
-    await rm(partial, { recursive: true, force: true }).catch(() => undefined);
     if (isCodedError(error)) throw error;
     throw new CodedError('store/io', `cannot write the checkpoint ${target.dir}: ${(error as Error).message}`, {
       cause: error,
@@ -69,24 +62,11 @@ export async function writeCheckpoint(
  * @throws Error if the checkpoint does not exist or is not whole, or the file system has no such links
  */
 export async function linkCheckpoint(dir: string, to: string): Promise<void> {
-  const partial = `${to}.${randomBytes(6).toString('hex')}.partial`;
-  try {
-    await mkdir(partial, { mode: 0o700 });
+  await publishFolder(to, async (partial) => {
     const record = readCheckpoint(dir);
     await link(join(dir, CHECKPOINT_DISK), join(partial, CHECKPOINT_DISK));
     await writeRecord(join(partial, CHECKPOINT_RECORD), record);
-    await syncFolder(partial);
-    await rename(partial, to);
-    await syncFolder(dirname(to));
-  } catch (error) {
-    await rm(partial, { recursive: true, force: true }).catch(() => undefined);
-    throw error;
-  }
-}
-
-/** A rename would replace an empty folder of this name. */
-function refuseExisting(dir: string): void {
-  if (existsSync(dir)) throw new CodedError('store/io', `cannot write the checkpoint ${dir}: the folder exists`);
+  });
 }
 
 async function writeRecord(path: string, record: CheckpointRecord): Promise<void> {
@@ -99,24 +79,11 @@ async function writeRecord(path: string, record: CheckpointRecord): Promise<void
   }
 }
 
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path);
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
-}
-
 /** Removes a checkpoint, also while VMs that started from it run. Idempotent. @throws CodedError `store/io` */
 export async function deleteCheckpoint(dir: string): Promise<void> {
-  // A reader never finds a folder without its disk.
-  const partial = namePartialFolder(dir);
   try {
-    await rename(dir, partial);
-    await rm(partial, { recursive: true, force: true });
+    await removeFolder(dir);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
     throw new CodedError('store/io', `cannot delete the checkpoint ${dir}: ${(error as Error).message}`, {
       cause: error,
     });

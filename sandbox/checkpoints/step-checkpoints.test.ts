@@ -111,6 +111,39 @@ test('the oldest checkpoints of a run are deleted beyond its limit, also those o
   expect(await numbersOf(SCOPE)).toEqual([3]);
 });
 
+describe('without other limits, checkpoints stay', () => {
+  const GIB = 1024 ** 3;
+  beforeEach(() => {
+    checkpoints = createStepCheckpoints({
+      folderOf: (runId) => join(root, runId),
+      readRoom: () => ({ availableBytes: 100 * GIB, sizeBytes: 200 * GIB, floorBytes: GIB, isLow: false }),
+      listFolders: () => readdirSync(root).map((name) => join(root, name)),
+    });
+  });
+
+  test('up to 2 GiB of a run, and one byte more deletes the oldest', async () => {
+    await make(SCOPE, GIB, 'a');
+    await make(SCOPE, GIB, 'b');
+    expect(await numbersOf(SCOPE)).toEqual([2, 1]);
+    expect(checkpoints.findObstacle(2 * GIB)).toBeNull();
+    expect(checkpoints.findObstacle(2 * GIB + 1)).toContain('the checkpoints of a run may use 2.0 GiB');
+    await make(SCOPE, 1, 'c');
+    expect(await numbersOf(SCOPE)).toEqual([3, 2]);
+  });
+
+  test('up to 4 GiB of the runs that have ended, and one byte more deletes those of the first', async () => {
+    for (const [index, runId] of ['first', 'second'].entries()) {
+      await make({ ...SCOPE, runId }, 2 * GIB);
+      await checkpoints.endRun(runId);
+      utimesSync(join(root, runId, '.ended'), index, index);
+    }
+    expect(readdirSync(root)).toEqual(['first', 'second']);
+    await make({ ...SCOPE, runId: 'third' }, 1);
+    await checkpoints.endRun('third');
+    expect(readdirSync(root)).toEqual(['second', 'third']);
+  });
+});
+
 test('a checkpoint that is larger than the limit of its run is not kept', async () => {
   await make(SCOPE, 101);
   expect(await numbersOf(SCOPE)).toEqual([]);
@@ -161,7 +194,7 @@ test('a record that is a link is refused, and the file behind it stays', async (
 
 test('no checkpoint is made on a nearly full disk, or of a disk that is too large', () => {
   expect(checkpoints.findObstacle(null)).toBeNull();
-  expect(checkpoints.findObstacle(99)).toBeNull();
+  expect(checkpoints.findObstacle(100)).toBeNull();
   expect(checkpoints.findObstacle(101)).toBe('the disk of the VM uses 101 B; the checkpoints of a run may use 100 B');
   availableBytes = 500 * MIB + 98;
   expect(checkpoints.findObstacle(99)).toMatch(/^the disk of the host is nearly full: 500 MiB are free/);
@@ -321,6 +354,22 @@ describe('a run that has ended', () => {
       if (runId !== 'third') utimesSync(join(root, runId, '.ended'), index, index);
     }
     expect(readdirSync(root).toSorted()).toEqual(['open', 'second', 'third']);
+  });
+
+  test('counts a disk to which a retry has a link once, and until the last of both is deleted', async () => {
+    await make(run('first'), 100);
+    await checkpoints.takeOver({ ...run('first'), number: 1 }, run('retry'), []);
+    for (const [index, runId] of ['first', 'retry'].entries()) {
+      await checkpoints.endRun(runId);
+      utimesSync(join(root, runId, '.ended'), index, index);
+    }
+    await make(run('third'), 50);
+    await checkpoints.endRun('third');
+    utimesSync(join(root, 'third', '.ended'), 2, 2);
+    expect(readdirSync(root).toSorted()).toEqual(['first', 'retry', 'third']);
+    await make(run('fourth'), 1);
+    await checkpoints.endRun('fourth');
+    expect(readdirSync(root).toSorted()).toEqual(['fourth', 'third']);
   });
 
   test('gives its room back while the disk is nearly full', async () => {

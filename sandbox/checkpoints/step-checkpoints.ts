@@ -14,9 +14,13 @@ import {
 } from '../../activities/ports/step-checkpoints.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { formatInstance } from '../../domain/run/instance.ts';
+import { CHECKPOINT_DISK, CHECKPOINT_RECORD, CHECKPOINT_RECORD_BYTES } from '../../domain/run/checkpoint.ts';
 import {
   formatStepCheckpoint,
+  listStepNumbers,
+  nameStepRecord,
   parseStepCheckpoint,
+  parseWholeCheckpoint,
   STEP_CHECKPOINT_BYTES,
   type StepCheckpoint,
 } from '../../domain/run/step-checkpoint.ts';
@@ -25,8 +29,7 @@ import type { HeldAttempt } from '../../domain/run/vm-lease.ts';
 import { readFileWithin } from '../../files/open-file.ts';
 import { deleteCheckpoint, linkCheckpoint, readCheckpoint } from './folder.ts';
 
-const RECORD = /^([1-9]\d{0,8})\.json$/;
-const FOLDER = /^([1-9]\d{0,8})$/;
+const FOLDER = /^[1-9]\d{0,8}$/;
 /** No scope has this name. */
 const ENDED = '.ended';
 /** Separates the scope from its item. */
@@ -63,13 +66,14 @@ export function createStepCheckpoints(options: StepCheckpointsOptions): StepChec
         // A run that makes checkpoints continues, so the limit of runs that have ended must not delete them.
         await rm(join(folderOf(scope.runId), ENDED), { force: true });
         await mkdir(dir, { recursive: true, mode: 0o700 });
-        const numbers = listNumbers(dir, RECORD);
-        const counted = new Set(numbers);
-        for (const name of listNames(dir))
+        const names = listNames(dir);
+        const [newest = 0, ...others] = listStepNumbers(names);
+        const counted = new Set([newest, ...others]);
+        for (const name of names)
           if (name.endsWith('.partial')) await rm(join(dir, name), { recursive: true, force: true });
-        for (const number of listNumbers(dir, FOLDER))
-          if (!counted.has(number)) await deleteCheckpoint(join(dir, String(number)));
-        const number = Math.max(0, ...numbers) + 1;
+        for (const name of names)
+          if (FOLDER.test(name) && !counted.has(Number(name))) await deleteCheckpoint(join(dir, name));
+        const number = newest + 1;
         return { number, dir: join(dir, String(number)) };
       }),
     keep: (scope, checkpoint) =>
@@ -132,21 +136,32 @@ function findEnd(dir: string): number | null {
   return statSync(join(dir, ENDED), { throwIfNoEntry: false })?.mtimeMs ?? null;
 }
 
-/** Deletes the checkpoints of whole runs, those of the run that ended first before others. */
+/**
+ * Deletes the checkpoints of whole runs, those of the run that ended first before others. A disk to which several of the
+ * runs have a link counts once, and until the last of them is deleted.
+ */
 async function dropEnded(folders: readonly string[], isTooMuch: (totalBytes: number) => boolean): Promise<void> {
   const ended = folders
     .flatMap((dir) => {
       const endedAtMs = findEnd(dir);
-      const usedBytes = endedAtMs === null ? 0 : listKept(dir).reduce((sum, kept) => sum + kept.usedBytes, 0);
-      return endedAtMs === null ? [] : [{ dir, endedAtMs, usedBytes }];
+      return endedAtMs === null ? [] : [{ dir, endedAtMs, kept: listKept(dir) }];
     })
     .toSorted((a, b) => a.endedAtMs - b.endedAtMs);
-  let totalBytes = ended.reduce((sum, { usedBytes }) => sum + usedBytes, 0);
-  for (const { dir, usedBytes } of ended) {
+  const lastOwners = new Map(ended.flatMap(({ dir, kept }) => kept.map(({ disk }) => [disk, dir] as const)));
+  const rooms = ended.map(({ dir, kept }) => ({
+    dir,
+    usedBytes: sumUsed(kept.filter(({ disk }) => lastOwners.get(disk) === dir)),
+  }));
+  let totalBytes = sumUsed(rooms);
+  for (const { dir, usedBytes } of rooms) {
     if (!isTooMuch(totalBytes)) return;
     await deleteRun(dir);
     totalBytes -= usedBytes;
   }
+}
+
+function sumUsed(rooms: readonly { readonly usedBytes: number }[]): number {
+  return rooms.reduce((sum, { usedBytes }) => sum + usedBytes, 0);
 }
 
 /** The mark goes last: a run whose removal was interrupted still counts as ended. */
@@ -167,7 +182,7 @@ async function protect<T>(dir: string, work: () => Promise<T>): Promise<T> {
 async function listWhole(dir: string): ReturnType<StepCheckpoints['list']> {
   const whole: (StepCheckpoint & { readonly dir: string })[] = [];
   const problems: string[] = [];
-  for (const number of listNumbers(dir, RECORD).toSorted((a, b) => b - a)) {
+  for (const number of listStepNumbers(listNames(dir))) {
     try {
       whole.push({ ...readWhole(dir, number), dir: join(dir, String(number)) });
     } catch (error) {
@@ -180,19 +195,20 @@ async function listWhole(dir: string): ReturnType<StepCheckpoints['list']> {
 
 /** @throws Error if the checkpoint is not whole */
 function readWhole(dir: string, number: number): StepCheckpoint {
-  const checkpoint = readRecord(dir, number);
-  const { id } = readCheckpoint(join(dir, String(number)));
-  if (id !== checkpoint.id) throw new Error('its two records name different checkpoints');
-  return checkpoint;
+  const disk = read(join(dir, String(number), CHECKPOINT_RECORD), dir, CHECKPOINT_RECORD_BYTES);
+  return parseWholeCheckpoint({ record: readRecord(dir, number), disk }, number);
 }
 
-function readRecord(dir: string, number: number): StepCheckpoint {
-  const rule = { roots: [dir], mostBytes: STEP_CHECKPOINT_BYTES };
-  return parseStepCheckpoint(readFileWithin(nameRecord(dir, number), rule).toString(), number);
+function readRecord(dir: string, number: number): string {
+  return read(nameRecord(dir, number), dir, STEP_CHECKPOINT_BYTES);
+}
+
+function read(path: string, root: string, mostBytes: number): string {
+  return readFileWithin(path, { roots: [root], mostBytes }).toString();
 }
 
 function nameRecord(dir: string, number: number): string {
-  return join(dir, `${number}.json`);
+  return join(dir, nameStepRecord(number));
 }
 
 /** The record goes first: a checkpoint without it does not count. */
@@ -220,7 +236,7 @@ async function writeRecord(path: string, checkpoint: StepCheckpoint): Promise<vo
  */
 async function dropSuperfluous(dir: string, isItem: boolean): Promise<void> {
   const { newest, perScope } = STEP_CHECKPOINT_LIMITS;
-  const numbers = listNumbers(dir, RECORD).toSorted((a, b) => b - a);
+  const numbers = listStepNumbers(listNames(dir));
   const steps = new Set<string | null>([null]);
   let kept = 0;
   for (const [index, number] of numbers.entries()) {
@@ -235,7 +251,7 @@ async function dropSuperfluous(dir: string, isItem: boolean): Promise<void> {
 /** Null: its record is damaged. */
 function readAfter(dir: string, number: number): string | null {
   try {
-    return readRecord(dir, number).after;
+    return parseStepCheckpoint(readRecord(dir, number), number).after;
   } catch {
     return null;
   }
@@ -247,6 +263,8 @@ interface Kept {
   readonly usedBytes: number;
   /** Milliseconds since the epoch. */
   readonly madeAtMs: number;
+  /** Identifies the file of its disk. */
+  readonly disk: string;
   /** The next VM of a lost one may begin with it. */
   readonly isAmongNewest: boolean;
 }
@@ -258,7 +276,7 @@ async function dropOldest(runDir: string, dir: string, newest: number, runBytes:
   );
   const isNewest = (kept: Kept): boolean => kept.dir === dir && kept.number === newest;
   const order = [...all.filter((kept) => !isNewest(kept)), ...all.filter(isNewest)];
-  let totalBytes = all.reduce((sum, { usedBytes }) => sum + usedBytes, 0);
+  let totalBytes = sumUsed(all);
   for (const kept of order) {
     if (totalBytes <= runBytes) return;
     await deleteNumber(kept.dir, kept.number);
@@ -269,25 +287,24 @@ async function dropOldest(runDir: string, dir: string, newest: number, runBytes:
 function listKept(runDir: string): readonly Kept[] {
   return listNames(runDir).flatMap((name) => {
     const dir = join(runDir, name);
-    const numbers = listNumbers(dir, RECORD).toSorted((a, b) => b - a);
-    return numbers.map((number, index): Kept => {
+    return listStepNumbers(listNames(dir)).map((number, index): Kept => {
       const isAmongNewest = index < STEP_CHECKPOINT_LIMITS.newest;
+      const own = join(dir, String(number));
       try {
-        const { usedBytes, createdAtMs } = readCheckpoint(join(dir, String(number)));
-        return { dir, number, usedBytes, madeAtMs: createdAtMs, isAmongNewest };
+        const { usedBytes, createdAtMs } = readCheckpoint(own);
+        return { dir, number, usedBytes, madeAtMs: createdAtMs, disk: identifyDisk(own), isAmongNewest };
       } catch {
         // The VM that resumes from its scope reports the damage.
-        return { dir, number, usedBytes: 0, madeAtMs: 0, isAmongNewest };
+        return { dir, number, usedBytes: 0, madeAtMs: 0, disk: own, isAmongNewest };
       }
     });
   });
 }
 
-function listNumbers(dir: string, pattern: RegExp): readonly number[] {
-  return listNames(dir).flatMap((name) => {
-    const match = pattern.exec(name);
-    return match === null ? [] : [Number(match[1])];
-  });
+/** Links to one file, which a retry and its earlier run may have, get the same text. */
+function identifyDisk(dir: string): string {
+  const { dev, ino } = statSync(join(dir, CHECKPOINT_DISK), { bigint: true });
+  return `${dev}:${ino}`;
 }
 
 function listNames(dir: string): readonly string[] {

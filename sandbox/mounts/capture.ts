@@ -5,10 +5,11 @@ import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { MountKey } from '../../activities/ports/mounts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { syncFolder } from '../../files/publish-folder.ts';
 import { endMarker, paddingBytes, writeHeader } from '../../tar/entry.ts';
 import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
 import { errno, Folder, isAbsent } from './folder.ts';
-import { ManifestLimit, toPrintablePath, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
+import { ManifestLimit, toPrintablePath, writeManifest, type MountEntry } from './manifest.ts';
 import { isStaging } from './staging.ts';
 
 export const CAPTURE_TAR = 'capture.tar';

@@ -9,6 +9,7 @@ import { dirname } from 'node:path';
 import { createInterface } from 'node:readline';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { syncFolder } from '../../files/publish-folder.ts';
 
 export type MountEntry =
   | { readonly kind: 'dir'; readonly mode: number }
@@ -107,15 +108,6 @@ export async function readManifest(path: string): Promise<Map<string, MountEntry
   }
   if (!isComplete) throw createDamageError(path, 'its end is missing');
   return entries;
-}
-
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
 }
 
 function checkLine(line: readonly unknown[]): [string, MountEntry | null] {

@@ -9,12 +9,13 @@ import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { CopiedBack, MountKey, WritableMounts } from '../../activities/ports/mounts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { syncFolder } from '../../files/publish-folder.ts';
 import { CAPTURE_MANIFEST, CAPTURE_TAR, captureFolder, type CaptureLimits } from './capture.ts';
 import { changesBetween, nameOf, parentOf, type Change } from './changes.ts';
 import { isBelowDotGit, keepGitData, liesInGitData, type SplitChanges } from './git-data.ts';
 import { errno, Folder, FolderPath, syncEntries } from './folder.ts';
 import { readIncoming } from './incoming.ts';
-import { readManifest, isSameEntry, syncFolder, writeManifest, type Manifest, type MountEntry } from './manifest.ts';
+import { readManifest, isSameEntry, writeManifest, type Manifest, type MountEntry } from './manifest.ts';
 import { Staging } from './staging.ts';
 import { applyChanges, checkChanges, type Refusal } from './write-back.ts';
 

@@ -39,6 +39,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'files/named-file.ts': 'descriptors of the process; other paths by open-file.ts',
   'files/open-file.ts': 'it is the one that opens',
   'files/process-identity.ts': '/proc',
+  'files/publish-folder.ts': 'folders of the state folder, to sync them',
   'git/base-bundle.ts': 'a private folder of the worker',
   'git/held-folder.ts': 'opens with O_NONBLOCK and O_NOFOLLOW beneath a folder that it holds',
   'git/make-branch.ts': 'a private repository of Voidbox',
