@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { Machine } from '../app/machine.ts';
+import type { RunEventBody } from '../domain/run/event.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Stores } from '../store/stores.ts';
 import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
@@ -20,7 +21,7 @@ import { createToken } from '../app/access/tokens.ts';
 import { createMemoryAccess } from '../test/rig/access/memory-access.ts';
 import { openAsOwner, refuseAccess } from '../test/rig/access/owner.ts';
 import { createTestMachine } from '../test/rig/runs/test-machine.ts';
-import { ProblemSchema, ResultSchema, RunListSchema, RunSchema } from './schemas.ts';
+import { ProblemSchema, ResultSchema, RunListSchema, RunSchema, StageListSchema } from './schemas.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'voidbox-api-'));
 const env = readEnvironment({ VOIDBOX_STATE_DIR: join(dir, 'state'), VOIDBOX_CACHE_DIR: join(dir, 'cache') });
@@ -117,6 +118,27 @@ describe('reads of runs', () => {
     const run: unknown = await (await get('/api/v1/runs/sales-bad')).json();
     expect(RunSchema.parse(run)).toMatchObject({ state: 'failed', failedStage: 'check' });
     expect(run).toHaveProperty('stages.0.vmm');
+  });
+
+  test('the stages of a run have their order, in pages', async () => {
+    const read = async (query: string) =>
+      StageListSchema.parse(await (await get(`/api/v1/runs/sales-bad/stages${query}`)).json());
+    const all = await read('');
+    expect(all).toMatchObject({ stages: [{ id: 'load' }, { id: 'check', exitCode: 3 }, { id: 'report' }], next: null });
+    const first = await read('?limit=2');
+    expect([first.stages.length, first.next]).toEqual([2, '2']);
+    expect(await read(`?limit=2&cursor=${first.next}`)).toEqual({ stages: all.stages.slice(2), next: null });
+    expect(await read('?cursor=99999')).toEqual({ stages: [], next: null });
+  });
+
+  test('a page has at most 200 stages', async () => {
+    const memory = openMemoryStores(new MemoryPlace());
+    const { id, atMs, body } = createAdmitted();
+    const stages = Array.from({ length: 201 }, (_, at) => ({ id: `s${at}`, dependsOn: [] }));
+    await memory.events.append('wide', [{ id, atMs, body: { ...body, stages } as RunEventBody }, CANCELLED]);
+    const api = apiOf({ stores: () => Promise.resolve(memory) });
+    const page = StageListSchema.parse(await (await api.request('/api/v1/runs/wide/stages')).json());
+    expect([page.stages.length, page.next]).toEqual([200, '200']);
   });
 
   test('the result of a run that has ended has the text of its output', async () => {
@@ -349,7 +371,7 @@ describe('requests that are refused', () => {
 
   test.each([
     ['/', 'GET'],
-    ['/api/v1/runs/sales-good/stages', 'GET'],
+    ['/api/v1/runs/sales-good/steps', 'GET'],
     ['/api/v1/runs/sales-good', 'DELETE'],
     ['/api/v2/runs', 'GET'],
   ])('%s with %s is no route', async (path, method) => {
@@ -406,6 +428,8 @@ describe('requests that are refused', () => {
     ['an unknown parameter', 'runs/sales-good/result?weit=1'],
     ['a page of 201 runs', 'runs?limit=201'],
     ['a page of no runs', 'runs?limit=0'],
+    ['a page of 201 stages', 'runs/sales-good/stages?limit=201'],
+    ['a cursor of stages that is no number', 'runs/sales-good/stages?cursor=x'],
     ['an unknown state', 'runs?state=done'],
     ['a forged cursor', 'runs?cursor=x'],
     ['a cursor of another shape', `runs?cursor=${Buffer.from('{"a":1}').toString('base64url')}`],

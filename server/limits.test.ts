@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { MOST_TOKEN_GROUPS, MOST_TOKEN_LIFE_MS, MOST_TOKEN_REPOSITORIES } from '../app/access/tokens.ts';
+import { MAX_TAIL_LINES } from '../app/lines/log-lines.ts';
 import { MOST_ACTIONS } from '../app/service/act-on-runs.ts';
 import { MOST_QUESTIONS } from '../app/service/open-questions.ts';
 import { KEY_CHARACTERS } from '../app/start/start-keyed.ts';
@@ -13,7 +14,16 @@ import { TOKEN_NAME_CHARACTERS } from '../domain/access/token-text.ts';
 import { EVENT_LIMITS } from '../domain/run/event-limits.ts';
 import { findPackageRoot } from '../setup/package-root.ts';
 import { UPLOAD_LIMITS } from '../store/uploads.ts';
-import { API_LIMITS, MOST_RUNS, MOST_WAIT_SECONDS, VARIABLES_BYTES } from './limits.ts';
+import {
+  API_LIMITS,
+  GREP_CHARACTERS,
+  MOST_RUNS,
+  MOST_STAGES,
+  MOST_WAIT_SECONDS,
+  SINCE_CHARACTERS,
+  STAGE_CHARACTERS,
+  VARIABLES_BYTES,
+} from './limits.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -46,6 +56,10 @@ test('the page names the limits of the code', () => {
     'uploads of one start': `${MOST_UPLOADS}`,
     'an `Idempotency-Key`': `${KEY_CHARACTERS} characters`,
     'a page of runs': `${MOST_RUNS}`,
+    'a page of stages': `${MOST_STAGES}`,
+    '`grep`, `stage`, `since` of events and logs': `${GREP_CHARACTERS}, ${STAGE_CHARACTERS.toLocaleString('en')} and ${SINCE_CHARACTERS} characters`,
+    '`tail`': MAX_TAIL_LINES.toLocaleString('en'),
+    'a stream of lines whose client does not read': `the lines of one event, at most ${(64 * KIB).toLocaleString('en')}, for ${stalledMs / 1_000} s`,
     'a stream whose client does not read': `one event, at most ${EVENT_LIMITS.bytes / MIB} MiB, for ${stalledMs / 1_000} s`,
   });
 });

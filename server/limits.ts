@@ -47,7 +47,13 @@ export const API_LIMITS: ApiLimits = {
 
 /** The most seconds of `?wait=`. */
 export const MOST_WAIT_SECONDS = 60;
+/** The most characters of filters of events and logs. */
+export const GREP_CHARACTERS = 256;
+export const STAGE_CHARACTERS = 1_000;
+export const SINCE_CHARACTERS = 64;
 /** The most runs of a page. */
 export const MOST_RUNS = 200;
+/** The most stages of a page. */
+export const MOST_STAGES = 200;
 /** All names and values of `variables` together. */
 export const VARIABLES_BYTES = 64 * 1024;

@@ -3,10 +3,20 @@ import { z } from '@hono/zod-openapi';
 import type { RunJson } from '../app/json/run-json.ts';
 import type { CancelFact } from '../app/runs/cancel-run.ts';
 import { KEY_CHARACTERS } from '../app/start/start-keyed.ts';
+import { MAX_TAIL_LINES } from '../app/lines/log-lines.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { RUN_ID_BYTES } from '../domain/run/run-id.ts';
+import { parseSince, type Since, SINCE_RULE } from '../domain/run/since.ts';
 import { countUtf8Bytes } from '../domain/units/utf8.ts';
-import { MOST_RUNS, MOST_WAIT_SECONDS, VARIABLES_BYTES } from './limits.ts';
+import {
+  GREP_CHARACTERS,
+  MOST_RUNS,
+  MOST_STAGES,
+  MOST_WAIT_SECONDS,
+  SINCE_CHARACTERS,
+  STAGE_CHARACTERS,
+  VARIABLES_BYTES,
+} from './limits.ts';
 import type { Problem } from './problems.ts';
 
 /** A text that can be stored as UTF-8 without a change. */
@@ -110,6 +120,17 @@ export const IdempotencyHeader = z.object({
     }),
 });
 
+/** The size of a page in a query, from 1 to the limit. */
+export function createLimit(most: number, description: string) {
+  return z
+    .string()
+    .regex(/^\d{1,3}$/, 'it is not a number')
+    .transform(Number)
+    .refine((limit) => limit >= 1 && limit <= most, `it is not between 1 and ${most}`)
+    .optional()
+    .openapi({ type: 'string', description });
+}
+
 export const ListQuery = z.strictObject({
   state: RunState.optional(),
   name: Text.optional().openapi({ description: 'The name of the spec.' }),
@@ -117,13 +138,7 @@ export const ListQuery = z.strictObject({
     .datetime({ offset: true })
     .optional()
     .openapi({ description: 'Only runs that started at this time or later, as ISO 8601.' }),
-  limit: z
-    .string()
-    .regex(/^\d{1,3}$/, 'it is not a number')
-    .transform(Number)
-    .refine((limit) => limit >= 1 && limit <= MOST_RUNS, `it is not between 1 and ${MOST_RUNS}`)
-    .optional()
-    .openapi({ type: 'string', description: `The runs of a page; at most ${MOST_RUNS}, by default 50.` }),
+  limit: createLimit(MOST_RUNS, `The runs of a page; at most ${MOST_RUNS}, by default 50.`),
   cursor: z.string().optional().openapi({ description: '`next` of the previous page.' }),
 });
 
@@ -132,13 +147,57 @@ const Sequence = z
   .regex(/^\d{1,15}$/, 'it is not the `seq` of an event')
   .transform(Number);
 
+const Flag = z.enum(['true', 'false']).transform((text) => text === 'true');
+
+const LOG_QUERY = {
+  stage: Text.max(STAGE_CHARACTERS).optional().openapi({
+    description: 'Only this stage, with all its items; or one item, such as `resize[3]` or `resize[3].cut`.',
+  }),
+  stream: z.enum(['stdout', 'stderr', 'both']).optional().openapi({ description: 'Only output of this stream.' }),
+  since: z
+    .string()
+    .max(SINCE_CHARACTERS)
+    .transform((text, context): Since => {
+      const since = parseSince(text);
+      if (since !== null) return since;
+      context.addIssue({ code: 'custom', message: `it is not ${SINCE_RULE}` });
+      return z.NEVER;
+    })
+    .optional()
+    .openapi({ type: 'string', description: `As \`voidbox logs --since\`: ${SINCE_RULE}.` }),
+  grep: Text.min(1)
+    .max(GREP_CHARACTERS)
+    .optional()
+    .openapi({ description: 'Only lines that contain this text, which is no pattern.' }),
+  tail: z
+    .string()
+    .regex(/^\d{1,5}$/, 'it is not a number')
+    .transform(Number)
+    .refine((tail) => tail <= MAX_TAIL_LINES, `it is more than ${MAX_TAIL_LINES}`)
+    .optional()
+    .openapi({ type: 'string', description: `Begins with this many last ones; at most ${MAX_TAIL_LINES}.` }),
+};
+
 export const EventsQuery = z.strictObject({
   after: Sequence.optional().openapi({ type: 'string', description: 'Only events after this `seq`.' }),
   output: z
-    .enum(['true', 'false'])
-    .transform((text) => text === 'true')
+    .enum(['true', 'false', 'only'])
     .optional()
-    .openapi({ type: 'string', description: '`false`: without the output of stages.' }),
+    .openapi({ description: '`false`: without the output of stages; `only`: nothing else.' }),
+  ...LOG_QUERY,
+});
+
+export const LogsQuery = z.strictObject({
+  output: z
+    .enum(['true', 'only'])
+    .optional()
+    .openapi({ description: '`only`: without lines about the states of stages and VMs.' }),
+  timestamps: Flag.optional().openapi({ type: 'string', description: '`true`: the time (UTC) before each line.' }),
+  tools: z
+    .enum(['none', 'short', 'full'])
+    .optional()
+    .openapi({ description: 'The shown output of tools of agents; by default `short`: 2 KiB of each call.' }),
+  ...LOG_QUERY,
 });
 
 export const EventsHeaders = z.object({
@@ -193,6 +252,23 @@ export const ResultSchema = z
       .openapi({ description: 'Null if the output has more than 1 MiB or is not text.' }),
   })
   .openapi('Result', { description: DESCRIPTION });
+
+export const StagesQuery = z.strictObject({
+  limit: createLimit(MOST_STAGES, `The stages of a page; at most ${MOST_STAGES}, which is the default.`),
+  cursor: z
+    .string()
+    .regex(/^\d{1,5}$/, 'it is not the `next` of a page')
+    .transform(Number)
+    .optional()
+    .openapi({ type: 'string', description: '`next` of the previous page.' }),
+});
+
+export const StageListSchema = z
+  .object({
+    stages: z.array(StageSchema).readonly(),
+    next: z.string().nullable().openapi({ description: 'The `cursor` of the next page; null if no stage follows.' }),
+  })
+  .openapi('StageList');
 
 export const RunListSchema = z
   .object({

@@ -11,6 +11,8 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/runs', 'read'],
   ['GET /api/v1/runs/:runId', 'read'],
   ['GET /api/v1/runs/:runId/events', 'read'],
+  ['GET /api/v1/runs/:runId/logs', 'read'],
+  ['GET /api/v1/runs/:runId/stages', 'read'],
   ['GET /api/v1/runs/:runId/result', 'read'],
   ['GET /api/v1/runs/:runId/artifacts', 'read'],
   ['GET /api/v1/runs/:runId/artifacts/:stage', 'read'],

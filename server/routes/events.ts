@@ -1,19 +1,20 @@
+/** The events of a run and the lines of its log, until now or followed. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
-import { readEndState, readEvents } from '../../app/runs/read-events.ts';
-import { openRunFeeds, type RunFeeds } from '../../app/runs/run-feeds.ts';
+import type { Context } from 'hono';
+import type { LogFilter } from '../../app/lines/log-lines.ts';
+import { selectEvents, selectLines } from '../../app/lines/read-log.ts';
+import { openRunFeeds } from '../../app/runs/run-feeds.ts';
+import type { SelectedPieces } from '../../app/lines/select-events.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { streamTexts } from '../event-stream.ts';
-import { readFirstPiece } from '../first-piece.ts';
-import { createProblem, toProblem } from '../problems.ts';
-import { EventsHeaders, EventSchema, EventsQuery, RunPath } from '../schemas.ts';
+import { answerRunStream, SSE_TYPE, isEventStreamWanted } from '../run-stream.ts';
+import { EventsHeaders, EventSchema, EventsQuery, LogsQuery, RunPath } from '../schemas.ts';
 import { PROBLEM } from './answers.ts';
 import { readKnownRunId } from './run-id.ts';
 
 const LINES_TYPE = 'application/jsonl';
-const SSE_TYPE = 'text/event-stream';
-/** A line that clients of event streams skip. */
-const COMMENT = ':\n\n';
+const TEXT_TYPE = 'text/plain; charset=utf-8';
+const OUTPUT = { true: 'with', false: 'without', only: 'only' } as const;
 
 const EVENTS = createRoute({
   method: 'get',
@@ -34,75 +35,109 @@ const EVENTS = createRoute({
   },
 });
 
-interface WantedEvents {
-  readonly runId: string;
-  /** The `seq` of the last event that the reader has. */
-  readonly after: number;
-  /** Whether it also wants the output of stages. */
-  readonly output: boolean;
-  readonly signal: AbortSignal;
-}
+const LOGS = createRoute({
+  method: 'get',
+  path: '/runs/{runId}/logs',
+  summary: 'Reads the lines that the stages of a run have printed, or follows them',
+  description:
+    'The lines of `voidbox logs`. With `Accept: text/event-stream`, they are followed until the end of the run: `data` has the lines that an event completes, and `id` is the `seq` of the event.',
+  request: { params: RunPath, query: LogsQuery, headers: EventsHeaders },
+  responses: {
+    200: {
+      description: 'The lines.',
+      content: { [TEXT_TYPE]: { schema: z.string() }, [SSE_TYPE]: { schema: z.string() } },
+    },
+    ...PROBLEM,
+  },
+});
 
-/** Writes an event once for all readers of its feed. */
-type WriteEvent = (event: RunEvent) => string;
-
-export function addEventRoutes(routes: OpenAPIHono, { machine, limits, log }: ApiOptions): void {
+export function addEventRoutes(routes: OpenAPIHono, options: ApiOptions): void {
+  const { machine } = options;
   const feeds = openRunFeeds(machine);
-  const written = new WeakMap<RunEvent, string>();
-  const write: WriteEvent = (event) => {
-    const text = written.get(event) ?? `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
-    written.set(event, text);
-    return text;
-  };
+  const writeEvents = createEventWriter();
   routes.openapi(EVENTS, async (context) => {
     const runId = await readKnownRunId(context, machine);
-    const query = context.req.valid('query');
-    const after = context.req.valid('header')['last-event-id'] ?? query.after ?? 0;
-    const output = query.output ?? true;
-    const isFollowed = isEventStream(context.req.header('accept'));
-    const gone = new AbortController();
-    const wanted: WantedEvents = { runId, after, output, signal: gone.signal };
-    const texts = isFollowed
-      ? writeSse(wanted, { feeds, write, machine, log })
-      : // A reader that resumes at damage gets a problem.
-        await readFirstPiece(writeLines(readEvents(runId, { after, output }, machine)));
-    const body = streamTexts(texts, {
-      stalledMs: limits.stalledMs,
-      pieceBytes: limits.pieceBytes,
-      heartbeat: isFollowed ? { text: COMMENT, everyMs: limits.heartbeatMs } : null,
-      onGone: () => gone.abort(),
-    });
-    return new Response(body, { headers: { 'content-type': isFollowed ? SSE_TYPE : LINES_TYPE } });
+    const { after = 0, output = 'true', tail, ...filter } = context.req.valid('query');
+    const gone = watchReader(context);
+    const type = isEventStreamWanted(context) ? null : LINES_TYPE;
+    const request = {
+      ...readPosition(context.req.valid('header')['last-event-id'], after, tail),
+      runId,
+      filter: toFilter(filter),
+      output: OUTPUT[output],
+      signal: gone.signal,
+    };
+    const selected = await selectEvents(request, { feeds: type === null ? feeds : null }, machine);
+    const texts = type === null ? writeEvents(selected) : writeJsonLines(selected);
+    return await answerRunStream({ runId, gone, type, texts }, options);
+  });
+  routes.openapi(LOGS, async (context) => {
+    const runId = await readKnownRunId(context, machine);
+    const { output, tail, timestamps, tools, ...filter } = context.req.valid('query');
+    const gone = watchReader(context);
+    const type = isEventStreamWanted(context) ? null : TEXT_TYPE;
+    const request = {
+      ...readPosition(context.req.valid('header')['last-event-id'], 0, tail),
+      runId,
+      filter: { ...toFilter(filter), outputOnly: output === 'only' },
+      look: { timestamps, tools },
+      signal: gone.signal,
+    };
+    const selected = await selectLines(request, { feeds: type === null ? feeds : null }, machine);
+    const texts = type === null ? writeStreamedLines(selected) : writeLines(selected);
+    return await answerRunStream({ runId, gone, type, texts }, options);
   });
 }
 
-function isEventStream(accept = ''): boolean {
-  return accept.split(',').some((type) => type.split(';')[0]!.trim().toLowerCase() === SSE_TYPE);
+/** The reader may leave before the answer has its first byte. */
+function watchReader({ req }: Context): AbortController {
+  const gone = new AbortController();
+  req.raw.signal.addEventListener('abort', () => gone.abort(), { once: true });
+  return gone;
 }
 
-async function* writeLines(events: AsyncIterable<RunEvent>): AsyncGenerator<string> {
-  for await (const event of events) yield `${JSON.stringify(event)}\n`;
+/** A reader that resumes has got its tail already. */
+function readPosition(
+  lastEventId: number | undefined,
+  after: number,
+  tail: number | undefined,
+): { readonly after: number; readonly tail: number | null } {
+  return lastEventId === undefined ? { after, tail: tail ?? null } : { after: lastEventId, tail: null };
 }
 
-interface SseOptions extends Pick<ApiOptions, 'machine' | 'log'> {
-  readonly feeds: RunFeeds;
-  readonly write: WriteEvent;
+type FilterQuery = Omit<LogFilter, 'stream'> & { readonly stream?: LogFilter['stream'] | undefined };
+
+function toFilter({ stream = 'both', ...filter }: FilterQuery): LogFilter {
+  return { ...filter, stream };
 }
 
-async function* writeSse(
-  { runId, after, output, signal }: WantedEvents,
-  { feeds, write, machine, log }: SseOptions,
-): AsyncGenerator<string> {
-  try {
-    for await (const event of feeds.follow(runId, after, signal))
-      if (output || event.body.type !== 'output') yield write(event);
-    if (signal.aborted) return;
-    yield `event: end\ndata: ${JSON.stringify({ state: await readEndState(runId, machine) })}\n\n`;
-  } catch (error) {
-    // The status has been sent, so the problem is an event.
-    const problem = await toProblem(error);
-    if (problem === null) log(`events: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
-    const shown = problem ?? createProblem('api/bug', 'this is a bug in voidbox');
-    yield `event: problem\ndata: ${JSON.stringify(shown)}\n\n`;
+type WriteSelected<T> = (selected: AsyncIterable<SelectedPieces<T>>) => AsyncGenerator<string>;
+
+/** Returns a function that writes an event once for all readers of its feed. */
+function createEventWriter(): WriteSelected<RunEvent> {
+  const written = new WeakMap<RunEvent, string>();
+  return async function* write(selected) {
+    for await (const { pieces } of selected)
+      for (const event of pieces) {
+        const text = written.get(event) ?? `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
+        written.set(event, text);
+        yield text;
+      }
+  };
+}
+
+const writeJsonLines: WriteSelected<RunEvent> = async function* writeJsonLines(selected) {
+  for await (const { pieces } of selected) for (const event of pieces) yield `${JSON.stringify(event)}\n`;
+};
+
+const writeLines: WriteSelected<string> = async function* writeLines(selected) {
+  for await (const { pieces } of selected) yield pieces.map((line) => `${line}\n`).join('');
+};
+
+/** No line contains a carriage return, because lines are sanitized. */
+const writeStreamedLines: WriteSelected<string> = async function* writeStreamedLines(selected) {
+  for await (const { seq, pieces } of selected) {
+    const lines = pieces.flatMap((line) => line.split('\n'));
+    yield `id: ${seq}\n${lines.map((line) => `data: ${line}\n`).join('')}\n`;
   }
-}
+};

@@ -4,10 +4,12 @@ import { toRunJson } from '../../app/json/run-json.ts';
 import { awaitResult } from '../../app/runs/await-end.ts';
 import { cancelFoundRun } from '../../app/runs/cancel-run.ts';
 import { listRuns } from '../../app/runs/list-runs.ts';
+import { listStages } from '../../app/runs/list-stages.ts';
 import { readRepairedViews } from '../../app/runs/repair-runs.ts';
 import { createNoRunError, findExactRun } from '../../app/runs/run-elsewhere.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
+import { MOST_STAGES } from '../limits.ts';
 import {
   CancelQuery,
   CancelSchema,
@@ -16,6 +18,8 @@ import {
   RunListSchema,
   RunPath,
   RunSchema,
+  StageListSchema,
+  StagesQuery,
   WaitQuery,
 } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
@@ -38,6 +42,14 @@ const READ = createRoute({
   summary: 'Reads a run',
   request: { params: RunPath },
   responses: { 200: describeJson('The run.', RunSchema), ...PROBLEM },
+});
+
+const STAGES = createRoute({
+  method: 'get',
+  path: '/runs/{runId}/stages',
+  summary: 'Lists the stages of a run, in the order of its spec',
+  request: { params: RunPath, query: StagesQuery },
+  responses: { 200: describeJson('A page of stages.', StageListSchema), ...PROBLEM },
 });
 
 const RESULT = createRoute({
@@ -80,6 +92,12 @@ export function addRunRoutes(routes: OpenAPIHono, { machine, log }: ApiOptions):
     const [view] = await readRepairedViews([runId], machine);
     if (view === undefined) throw createNoRunError(runId);
     return context.json(toRunJson(view), 200);
+  });
+  routes.openapi(STAGES, async (context) => {
+    const runId = await readKnownRunId(context, machine);
+    const { limit = MOST_STAGES, cursor: from = 0 } = context.req.valid('query');
+    const { stages, next } = await listStages(runId, { from, limit }, machine);
+    return context.json({ stages, next: next === null ? null : String(next) }, 200);
   });
   routes.openapi(RESULT, async (context) => {
     const runId = await readKnownRunId(context, machine);

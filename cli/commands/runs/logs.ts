@@ -9,7 +9,7 @@ import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { parseGrep, parseTail, readSince, Tail } from '../../runs/log-filter.ts';
 import { formatOutputBytes, type ToolLines } from '../../../app/lines/event-lines.ts';
 import { createEventSelection, createLogPrinter, type LogPlace, MAX_TAIL_LINES } from '../../../app/lines/log-lines.ts';
-import { requireStage, toLogPlace } from '../../../app/runs/log-place.ts';
+import { requireStage, toLogPlace } from '../../../app/lines/log-place.ts';
 import type { Since } from '../../../domain/run/since.ts';
 import { STATES_EVERY_MS } from '../../start/run-display.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';

@@ -3,9 +3,9 @@ import type { AdmissionRecord } from '../../activities/admission/admission-recor
 import { shorten } from '../../domain/units/quote.ts';
 import type { RunView } from '../../store/run-view.ts';
 import { createUsageError } from '../app-error.ts';
-import { formatItemCount } from '../lines/event-lines.ts';
-import type { LogPlace } from '../lines/log-lines.ts';
-import { hasStage } from '../lines/log-stage.ts';
+import { formatItemCount } from './event-lines.ts';
+import type { LogPlace } from './log-lines.ts';
+import { hasStage } from './log-stage.ts';
 import type { Machine } from '../machine.ts';
 
 /** @param view  absent: nothing is known of the run */
