@@ -36,6 +36,11 @@ export const Variables = Texts.default({})
   )
   .openapi({ description: 'The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL.' });
 
+/** A key that a body may leave out. JSON has no `undefined`, and the document knows only `optional`. */
+export function allowAbsence<T extends z.ZodType>(schema: T): z.ZodExactOptional<T> {
+  return schema.optional() as unknown as z.ZodExactOptional<T>;
+}
+
 export const StartBody = z
   .strictObject({
     spec: Text.min(1)
@@ -293,7 +298,8 @@ export const StartedSchema = z
   .object({
     runId: z.string(),
     diagnostics: z.array(DiagnosticSchema).readonly(),
-    run: ResultSchema.nullable().openapi({ description: 'The run after `wait`; null without it.' }),
+    // A nullable `ResultSchema` would make every result of the document nullable.
+    run: z.union([ResultSchema, z.null()]).openapi({ description: 'The run after `wait`; null without it.' }),
   })
   .openapi('StartedRun');
 
@@ -306,8 +312,13 @@ export const CancelSchema = z
   .openapi('CancelledRun');
 
 export const EventSchema = z
-  .object({ seq: z.number(), id: z.string(), atMs: z.number(), body: z.object({ type: z.string() }) })
-  .openapi('Event', { description: '`body` has further fields, by its type.' });
+  .object({
+    seq: z.number(),
+    id: z.string(),
+    atMs: z.number(),
+    body: z.object({ type: z.string() }).openapi({ description: 'Has further fields, by its type.' }),
+  })
+  .openapi('Event');
 
 export const ProblemSchema = z
   .object({

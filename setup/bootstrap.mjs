@@ -39,6 +39,7 @@ const PRODUCT = [
   'git',
   'sandbox',
   'sandbox-api',
+  'client-api',
   'setup',
   'client',
   'workers',

@@ -4,7 +4,7 @@ import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller, noteChangedRuns } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { createRequestError } from '../problems.ts';
-import { IdempotencyHeader, RunState, Text, Variables } from '../schemas.ts';
+import { allowAbsence, IdempotencyHeader, RunState, Text, Variables } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 
 const ActionsBody = z
@@ -18,9 +18,9 @@ const ActionsBody = z
       .openapi({ description: `The whole ids of at most ${MOST_ACTIONS} runs; either these or \`filter\`.` }),
     filter: z
       .strictObject({
-        state: RunState.exactOptional(),
-        name: Text.exactOptional(),
-        since: z.iso.datetime({ offset: true }).exactOptional(),
+        state: allowAbsence(RunState),
+        name: allowAbsence(Text),
+        since: allowAbsence(z.iso.datetime({ offset: true })),
       })
       .optional()
       .openapi({ description: `The first ${MOST_ACTIONS} runs of a list, with at least one condition.` }),

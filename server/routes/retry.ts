@@ -6,7 +6,7 @@ import { MOST_FRESH } from '../../domain/run/origin.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { IdempotencyHeader, RunPath, Text, Texts, Variables } from '../schemas.ts';
+import { allowAbsence, IdempotencyHeader, RunPath, Text, Texts, Variables } from '../schemas.ts';
 import { PreviewQuery, readRunLimits, RERUN_RESPONSES, RunLimits } from './rerun-shapes.ts';
 import { readKnownRunId } from './run-id.ts';
 
@@ -21,11 +21,11 @@ const RetryBody = z
     variables: Variables,
     continue: z
       .strictObject({
-        fresh: z.array(Text).max(MOST_FRESH).exactOptional(),
-        timeoutMs: Limit.exactOptional(),
-        maxCostUsd: Limit.exactOptional(),
-        maxTokens: Limit.exactOptional(),
-        maxTurns: Limit.exactOptional(),
+        fresh: allowAbsence(z.array(Text).max(MOST_FRESH)),
+        timeoutMs: allowAbsence(Limit),
+        maxCostUsd: allowAbsence(Limit),
+        maxTokens: allowAbsence(Limit),
+        maxTurns: allowAbsence(Limit),
       })
       .optional()
       .openapi({ description: 'Agents continue their saved sessions, with these limits.' }),

@@ -8,6 +8,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** The doors of `exports` in package.json that have no page of their own for each name. */
 const DOORS = [
   { door: 'voidbox', file: 'dist/sdk/index.d.ts', page: 'typescript.md' },
+  { door: 'voidbox/client', file: 'dist/client-api/index.d.ts', page: 'client.md' },
   { door: 'voidbox/sandbox', file: 'dist/sandbox-api/index.d.ts', page: 'sandbox-api.md' },
   { door: 'voidbox/temporal', file: 'dist/workers/temporal-plugin.d.ts', page: 'temporal-plugin.md' },
   { door: 'voidbox/temporal/workflows', file: 'dist/workflows/plugin.d.ts', page: 'temporal-plugin.md' },

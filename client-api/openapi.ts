@@ -1,0 +1,314 @@
+/** The shapes of requests and answers. Generated from the OpenAPI document: `UPDATE=1 npx vitest run server/client-types`. */
+
+export interface Answer {
+  readonly decision: 'approve' | 'reject';
+  /** Absent: the only stage of the run that asks. */
+  readonly stage?: string | undefined;
+  /** The name of the person. The answer of a token has the name of the token. */
+  readonly by?: string | undefined;
+  readonly comment?: string | undefined;
+  /** The fields that the question has, by name. */
+  readonly fields?: Readonly<Record<string, string | number | boolean>> | undefined;
+}
+
+export interface AnswerReceipt {
+  readonly runId: string;
+  readonly stage: string;
+  readonly attempt: number;
+  readonly decision: string;
+  readonly by: string | null;
+  readonly comment: string | null;
+  readonly at: string;
+}
+
+export interface Artifact {
+  readonly stage: string;
+  /** Null: the own output of the stage. */
+  readonly name: string | null;
+  readonly kind: 'file' | 'folder' | 'damaged';
+  /** The stage did not succeed. */
+  readonly partial: boolean;
+  readonly sizeBytes: number;
+  readonly sha256: string;
+  readonly mediaType: string;
+}
+
+export interface Artifacts {
+  readonly runId: string;
+  readonly state: string;
+  readonly artifacts: readonly Artifact[];
+}
+
+export interface Blob {
+  readonly sha256: string;
+  readonly sizeBytes: number;
+}
+
+export interface CancelledRun {
+  readonly runId: string;
+  /** `cancelling`: it has not ended yet. */
+  readonly state: string;
+  readonly wasRunning: boolean;
+}
+
+export interface Diagnostic {
+  readonly code: string;
+  readonly severity: 'error' | 'warning';
+  readonly message: string;
+  readonly remedy: string;
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+export interface ForkRun {
+  /** The spec, as YAML or JSON. A start has either `spec` or `plan`. */
+  readonly spec?: string | undefined;
+  /** A compiled plan, as `voidbox inspect --json` prints it. It has its parameters already. */
+  readonly plan?: Readonly<Record<string, unknown>> | undefined;
+  /** The absolute path of the folder where relative paths of the spec start. The run may mount it and the folders below it. Absent: the folder of the uploads. A token may not name it. */
+  readonly baseDir?: string | undefined;
+  /** SHA-256 of uploaded tars, by the paths of the folders as the spec or the plan names them. Each tar has the content of its folder. */
+  readonly uploads?: Readonly<Record<string, string>> | undefined;
+  /** Parameters of the spec. */
+  readonly params?: Readonly<Record<string, string>> | undefined;
+  /** The input of the first stages. */
+  readonly input?: string | undefined;
+  /** At most 1000 bytes. Absent: a generated id. */
+  readonly runId?: string | undefined;
+  /** The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL. */
+  readonly variables?: Readonly<Record<string, string>> | undefined;
+  /** Absolute paths of further folders that this run may mount. */
+  readonly allowMounts?: readonly string[] | undefined;
+  /** Repositories that this run may fetch with your git login, as HOST/PATH. */
+  readonly allowGit?: readonly string[] | undefined;
+  /** The stage from which everything runs again. A stage before it that differs is refused. */
+  readonly from?: string | undefined;
+  readonly timeoutMs?: number | undefined;
+  readonly deadlineMs?: number | undefined;
+}
+
+export interface Health {
+  readonly status: 'ok';
+}
+
+export interface Problem {
+  readonly status: number;
+  readonly title: string;
+  readonly code: string;
+  readonly detail: string;
+  readonly remedy: string | null;
+  /** Repaired in the request, in the machine or its server, or in the run. */
+  readonly fault: 'usage' | 'environment' | 'failed';
+  readonly diagnostics?: readonly Diagnostic[] | undefined;
+}
+
+export interface Readiness {
+  readonly isReady: boolean;
+  readonly missing: readonly {
+    readonly part: 'server' | 'worker' | 'disk' | 'store';
+    readonly problem: string;
+  }[];
+}
+
+export interface RerunPreview {
+  readonly origin: {
+    readonly runId: string;
+    readonly kind: 'retry' | 'fork';
+    readonly from: string | null;
+  };
+  /** Stages whose results are taken over. */
+  readonly given: readonly string[];
+  /** Stages that run again, and why. */
+  readonly again: readonly {
+    readonly stage: string;
+    readonly because: string;
+    readonly of: string | null;
+    readonly keys: readonly string[];
+    readonly state: string | null;
+    readonly unsaved: string | null;
+  }[];
+  /** VMs that start from a checkpoint of a step. */
+  readonly checkpoints: readonly {
+    readonly scope: string;
+    readonly after: string;
+  }[];
+}
+
+/** Has further fields: those of `voidbox status --json`. */
+export interface Result {
+  readonly runId: string;
+  readonly name: string;
+  readonly kind: string;
+  readonly state: string;
+  readonly host: string;
+  readonly mocked: readonly string[];
+  readonly mockAgents: readonly string[];
+  readonly startedAt: string | null;
+  readonly finishedAt: string | null;
+  readonly stages: readonly Stage[];
+  readonly failedStage: string | null;
+  readonly failure: {
+    readonly code: string;
+    readonly message: string;
+    readonly stderrTail: string;
+  } | null;
+  readonly tolerated: readonly string[];
+  readonly output: {
+    readonly sha256: string;
+    readonly sizeBytes: number;
+    readonly mediaType: string;
+  } | null;
+  readonly damage: string | null;
+  /** Null if the output has more than 1 MiB or is not text. */
+  readonly outputText: string | null;
+  readonly [field: string]: unknown;
+}
+
+export interface RetryRun {
+  /** The stage from which everything runs again. */
+  readonly from?: string | undefined;
+  /** Parameters that differ from those of the earlier run. */
+  readonly params?: Readonly<Record<string, string>> | undefined;
+  /** Absent: the input of the earlier run. */
+  readonly input?: string | undefined;
+  readonly runId?: string | undefined;
+  /** The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL. */
+  readonly variables?: Readonly<Record<string, string>> | undefined;
+  /** Agents continue their saved sessions, with these limits. */
+  readonly continue?: {
+    readonly fresh?: readonly string[] | undefined;
+    readonly timeoutMs?: number | undefined;
+    readonly maxCostUsd?: number | undefined;
+    readonly maxTokens?: number | undefined;
+    readonly maxTurns?: number | undefined;
+  };
+  readonly timeoutMs?: number | undefined;
+  readonly deadlineMs?: number | undefined;
+}
+
+/** Has further fields: those of `voidbox status --json`. */
+export interface Run {
+  readonly runId: string;
+  readonly name: string;
+  readonly kind: string;
+  readonly state: string;
+  readonly host: string;
+  readonly mocked: readonly string[];
+  readonly mockAgents: readonly string[];
+  readonly startedAt: string | null;
+  readonly finishedAt: string | null;
+  readonly stages: readonly Stage[];
+  readonly failedStage: string | null;
+  readonly failure: {
+    readonly code: string;
+    readonly message: string;
+    readonly stderrTail: string;
+  } | null;
+  readonly tolerated: readonly string[];
+  readonly output: {
+    readonly sha256: string;
+    readonly sizeBytes: number;
+    readonly mediaType: string;
+  } | null;
+  readonly damage: string | null;
+  readonly [field: string]: unknown;
+}
+
+export interface RunList {
+  readonly runs: readonly Run[];
+  /** The `cursor` of the next page; null if no run follows. */
+  readonly next: string | null;
+}
+
+/** Has further fields: those of `voidbox status --json`. */
+export interface Stage {
+  readonly id: string;
+  readonly state: string;
+  readonly attempt: number;
+  readonly exitCode: number | null;
+  readonly durationMs: number | null;
+  readonly failure: {
+    readonly code: string;
+    readonly message: string;
+    readonly stderrTail: string;
+  } | null;
+  readonly [field: string]: unknown;
+}
+
+export interface StartRun {
+  /** The spec, as YAML or JSON. A start has either `spec` or `plan`. */
+  readonly spec?: string | undefined;
+  /** A compiled plan, as `voidbox inspect --json` prints it. It has its parameters already. */
+  readonly plan?: Readonly<Record<string, unknown>> | undefined;
+  /** The absolute path of the folder where relative paths of the spec start. The run may mount it and the folders below it. Absent: the folder of the uploads. A token may not name it. */
+  readonly baseDir?: string | undefined;
+  /** SHA-256 of uploaded tars, by the paths of the folders as the spec or the plan names them. Each tar has the content of its folder. */
+  readonly uploads?: Readonly<Record<string, string>> | undefined;
+  /** Parameters of the spec. */
+  readonly params?: Readonly<Record<string, string>> | undefined;
+  /** The input of the first stages. */
+  readonly input?: string | undefined;
+  /** At most 1000 bytes. Absent: a generated id. */
+  readonly runId?: string | undefined;
+  /** Stages that return their `mock`: `all`, or their names. */
+  readonly mock?: 'all' | readonly string[] | undefined;
+  /** The mock agent plays every agent, without a model. */
+  readonly mockAgents?: boolean | undefined;
+  /** The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL. */
+  readonly variables?: Readonly<Record<string, string>> | undefined;
+  /** Absolute paths of further folders that this run may mount. */
+  readonly allowMounts?: readonly string[] | undefined;
+  /** Repositories that this run may fetch with your git login, as HOST/PATH. */
+  readonly allowGit?: readonly string[] | undefined;
+}
+
+export interface StartedRerun {
+  readonly runId: string;
+  readonly diagnostics: readonly Diagnostic[];
+  readonly origin: {
+    readonly runId: string;
+    readonly kind: 'retry' | 'fork';
+    readonly from: string | null;
+  };
+  /** Stages whose results are taken over. */
+  readonly given: readonly string[];
+  /** Stages that run again, and why. */
+  readonly again: readonly {
+    readonly stage: string;
+    readonly because: string;
+    readonly of: string | null;
+    readonly keys: readonly string[];
+    readonly state: string | null;
+    readonly unsaved: string | null;
+  }[];
+  /** VMs that start from a checkpoint of a step. */
+  readonly checkpoints: readonly {
+    readonly scope: string;
+    readonly after: string;
+  }[];
+}
+
+export interface StartedRun {
+  readonly runId: string;
+  readonly diagnostics: readonly Diagnostic[];
+  /** The run after `wait`; null without it. */
+  readonly run: Result | null;
+}
+
+export interface Version {
+  readonly version: string;
+  readonly api: 'v1';
+}
+
+export interface ListRunsQuery {
+  readonly state?: 'running' | 'succeeded' | 'failed' | 'cancelled' | 'terminated' | 'damaged' | undefined;
+  /** The name of the spec. */
+  readonly name?: string | undefined;
+  /** Only runs that started at this time or later, as ISO 8601. */
+  readonly since?: string | undefined;
+  /** The runs of a page; at most 200, by default 50. */
+  readonly limit?: string | undefined;
+  /** `next` of the previous page. */
+  readonly cursor?: string | undefined;
+}
