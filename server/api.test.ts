@@ -569,9 +569,10 @@ describe('answers about the API', () => {
 
   test('no answer is stored or sniffed', async () => {
     for (const path of ['/api/v1/health', '/api/v1/runs/none', '/none', '/api/v1/runs/sales-good/events']) {
-      const { headers } = await get(path);
+      const { headers, body } = await get(path);
       expect(headers.get('cache-control')).toBe('no-store');
       expect(headers.get('x-content-type-options')).toBe('nosniff');
+      await body?.cancel();
     }
   });
 
