@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -275,6 +275,31 @@ describe('uploads', () => {
   test.each(['a'.repeat(63), 'A'.repeat(64), '..%2Fruns', `${'a'.repeat(64)}%0a`])('%s is no hash', async (path) => {
     expect(await problemOf(await upload(path, bytes))).toMatchObject({ status: 400, code: 'api/invalid-request' });
     expect(await problemOf(await get(`/api/v1/blobs/${path}`))).toMatchObject({ code: 'api/invalid-request' });
+  });
+
+  test('two uploads of one hash at once both succeed', async () => {
+    const content = Buffer.from('sent twice at once');
+    const hash = createHash('sha256').update(content).digest('hex');
+    const answers = await Promise.all([upload(hash, content), upload(hash, content)]);
+    expect(answers.map(({ status }) => status)).toEqual([201, 201]);
+    expect((await get(`/api/v1/blobs/${hash}`)).status).toBe(200);
+  });
+
+  test('a cut upload leaves nothing', async () => {
+    const hash = createHash('sha256').update('cut').digest('hex');
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(Buffer.from('cu')),
+      pull: (controller) => controller.error(new Error('the connection ended')),
+    });
+    const before = readdirSync(env.stateDir, { recursive: true }).toSorted();
+    const request = new Request(`http://localhost/api/v1/blobs/${hash}`, {
+      method: 'PUT',
+      body,
+      duplex: 'half',
+    } as RequestInit);
+    expect((await apiOf().request(request)).status).toBe(400);
+    expect((await get(`/api/v1/blobs/${hash}`)).status).toBe(404);
+    expect(readdirSync(env.stateDir, { recursive: true }).toSorted()).toEqual(before);
   });
 
   test('a size above 2 GiB is refused before the bytes arrive', async () => {

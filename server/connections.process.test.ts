@@ -149,6 +149,35 @@ test('headers of more than 16 KiB are refused', async () => {
   ).toContain('hello');
 });
 
+test('headers of 10 MiB end their connection, and few of them are read', async () => {
+  await listen();
+  const socket = open();
+  const ended = new Promise((resolve) => socket.once('close', resolve));
+  let acceptedBytes = 0;
+  for (let line = 0; line < 160 && !socket.destroyed; line += 1) {
+    const text = `X-${line}: ${'x'.repeat(64 * 1024)}\r\n`;
+    const isWritten = await new Promise((resolve) =>
+      socket.write(line === 0 ? `GET / HTTP/1.1\r\nHost: a\r\n${text}` : text, (error) => resolve(!error)),
+    );
+    if (isWritten) acceptedBytes += text.length;
+  }
+  await ended;
+  // The kernel holds some of them.
+  expect(acceptedBytes).toBeLessThan(2 * MIB);
+  await expect.poll(() => closed).toBe(1);
+  expect(await exchange('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')).toContain('hello');
+});
+
+test('a request within a body is no request', async () => {
+  await listen();
+  const next = 'GET /endless HTTP/1.1\r\nHost: a\r\n\r\n';
+  const answer = await exchange(
+    `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${next.length}\r\nConnection: close\r\n\r\n${next}`,
+  );
+  expect(answer).toContain(`${next.length} characters`);
+  expect(readBytes).toBe(0);
+});
+
 test.each([
   ['headers', 'GET / HTTP/1.1\r\nHost: a\r\n'],
   ['a second line of headers', 'GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n'],
@@ -172,6 +201,23 @@ test.each([
     'a length and pieces',
     'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
   ],
+  [
+    'pieces and a length',
+    'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n',
+  ],
+  ['two lengths in one header', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\na'],
+  ['two equal lengths', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na'],
+  ['a length with a sign', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\na'],
+  ['a length of 20 digits', `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${'9'.repeat(20)}\r\n\r\na`],
+  ['pieces that are not last', 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, x\r\n\r\n0\r\n\r\n'],
+  ['an unknown coding', 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n'],
+  ['a blank before a colon', 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n'],
+  [
+    'a piece whose size is no number',
+    'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n',
+  ],
+  ['lines without a carriage return', 'GET / HTTP/1.1\nHost: a\nContent-Length: 0\n\n'],
+  ['a zero byte in a header', 'GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n'],
   ['a folded header', 'GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n z\r\nno colon\r\n\r\n'],
   ['a `Host` that is no host', 'GET / HTTP/1.1\r\nHost: a b/\r\nConnection: close\r\n\r\n'],
 ])('a request with %s is refused', async (_what, text) => {

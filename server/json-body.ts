@@ -41,11 +41,35 @@ async function readJson(body: ReadableStream<Uint8Array>, req: HonoRequest, limi
   const text = decode(bytes);
   if (isDeeperThan(text, limits.bodyDepth))
     throw createRequestError('api/too-large', `the JSON of the body has more than ${limits.bodyDepth} levels`);
+  let value: unknown;
   try {
-    return { text, value: JSON.parse(text) as unknown };
+    value = JSON.parse(text);
   } catch (error) {
     throw createRequestError('api/invalid-request', `the body is not JSON: ${(error as Error).message}`);
   }
+  const place = ESCAPED_SURROGATE.test(text) ? findLoneSurrogate(value) : null;
+  if (place !== null) throw createRequestError('api/invalid-request', `${place}: it is not Unicode text`);
+  return { text, value };
+}
+
+/** A body is UTF-8, so only an escape can make half of a character. */
+const ESCAPED_SURROGATE = /\\u[dD][89a-fA-F]/;
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+/**
+ * Finds a text with half of a character, which stores and Temporal would not return as it was sent.
+ * @returns the place of the text or of its key, as a problem names it; null: there is no such text
+ */
+export function findLoneSurrogate(value: unknown, path: readonly string[] = []): string | null {
+  const place = path.length === 0 ? 'the body' : `\`${path.join('.')}\``;
+  if (typeof value === 'string') return LONE_SURROGATE.test(value) ? place : null;
+  if (typeof value !== 'object' || value === null) return null;
+  for (const [key, inner] of Object.entries(value)) {
+    if (LONE_SURROGATE.test(key)) return `a key of ${place}`;
+    const found = findLoneSurrogate(inner, [...path, key]);
+    if (found !== null) return found;
+  }
+  return null;
 }
 
 async function readBytes(
