@@ -118,6 +118,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         summary: 'run the stages again that did not succeed, in a new run',
         about:
           'Start a new run of the same spec: it reuses the outputs of the stages that succeeded in an earlier run, and runs the others. Stages that share a VM run again together, unless the VM was saved after each step.',
+        isForAnyMachine: true,
         load: () => import('./commands/start/retry.ts'),
       },
       {
@@ -126,6 +127,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         summary: 'run another spec from the first stage that differs',
         about:
           'Start a new run of another spec: it reuses the outputs of stages that are equal in the earlier run, and runs the others.',
+        isForAnyMachine: true,
         load: () => import('./commands/start/fork.ts'),
       },
       {

@@ -133,6 +133,21 @@ export interface RerunPreview {
     readonly scope: string;
     readonly after: string;
   }[];
+  /** Agents that continue; with further fields, as `voidbox retry --json` prints them. */
+  readonly continued?: readonly {
+    readonly stage: string;
+    readonly savedAt: string;
+  }[] | undefined;
+  /** The limits that a retry whose agents continue changes. */
+  readonly limits?: {
+    readonly stages: Readonly<Record<string, unknown>>;
+  };
+  /** For a retry: another token started the earlier run. */
+  readonly isOfOtherToken?: boolean | undefined;
+  /** The plan, with `preview=plan`. */
+  readonly plan?: {
+    readonly name: string;
+  };
 }
 
 /** Has further fields: those of `voidbox status --json`. */

@@ -67,7 +67,7 @@ afterEach(async () => {
 interface Answer {
   readonly runId: string;
   readonly code: string;
-  readonly again: readonly unknown[];
+  readonly again?: readonly unknown[];
 }
 
 async function post(
@@ -86,7 +86,7 @@ test('a preview of a fork names what is equal, and leaves and starts nothing', a
   const { status, json } = await post('sales-bad/fork?preview=true', { spec: OTHER, baseDir: dir });
   expect(status).toBe(200);
   expect(json).toMatchObject({ origin: { runId: 'sales-bad', kind: 'fork', from: null }, given: ['load'] });
-  expect(json.again[0]).toMatchObject({ stage: 'check', because: 'differs', keys: ['args'] });
+  expect(json.again![0]).toMatchObject({ stage: 'check', because: 'differs', keys: ['args'] });
   expect(started).toEqual([]);
   expect(readdirSync(join(dir, 'state', 'runs'))).toEqual(before);
 });
@@ -107,6 +107,21 @@ test('a fork starts the run that its preview shows, of a spec and of a plan', as
     { workflowId: 'one', args: [{ origin: { runId: 'sales-bad', kind: 'fork', from: null } }] },
     { workflowId: 'two', args: [{ origin: { runId: 'sales-bad', kind: 'fork' }, plan: { name: 'sales' } }] },
   ]);
+});
+
+test('a preview of a retry has its plan only if it is asked for', async () => {
+  const { json: shown } = await post('sales-bad/retry?preview=true', {});
+  const { json: whole } = await post('sales-bad/retry?preview=plan', {});
+  expect(Object.keys(shown)).not.toContain('plan');
+  expect(whole).toMatchObject({ isOfOtherToken: false, plan: { name: 'sales', stages: [{ id: 'load' }, {}, {}] } });
+  expect(started).toEqual([]);
+});
+
+test('a preview of a plan reads no upload', async () => {
+  const plan = toWire(compileText(OTHER, 'spec.yaml', { baseDir: dir }).plan!);
+  const uploads = { '/elsewhere/data': '0'.repeat(64) };
+  expect((await post('sales-bad/fork?preview=true', { plan, uploads })).json).toMatchObject({ given: ['load'] });
+  expect(await post('sales-bad/fork', { plan, uploads })).toMatchObject({ json: { code: 'api/no-blob' } });
 });
 
 test.each([

@@ -1,26 +1,27 @@
 /** Changes of runs of this machine: by its own stack, or by your own Temporal server. */
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { createEnvironmentError } from '../app-error.ts';
+import { toContinuedJson } from '../json/continued-json.ts';
+import { toOriginJson } from '../json/origin-json.ts';
 import type { Machine } from '../machine.ts';
 import { openRunsLink } from '../server-link.ts';
 import type { CancelRequest, ConnectedRun, Follower, RunControl } from './run-control.ts';
+import type { StartRequest } from '../start/start-run.ts';
 import { isElsewhere } from '../runs/run-elsewhere.ts';
 
 export function createLocalControl(context: Machine): RunControl {
   return {
-    async start(request, onProgress) {
-      const { startRun } = await import('../start/start-run.ts');
-      const link = await startRun(request, context, onProgress);
-      const follow = async (follower: Follower): ReturnType<ConnectedRun['follow']> => {
-        const { followWherever } = await import('../runs/follow.ts');
-        const stores = await context.stores();
-        const { runId } = request;
-        const view = await followWherever({ ...follower, runId, stores, stateDir: context.env.stateDir, link });
-        // The run's worker removes the variables, unless it is on another host.
-        if (view.outcome !== null && view.seq === 0) await stores.hostVariables.drop(runId);
-        return view;
+    start: (request, onProgress) => start(request, context, onProgress),
+    async prepare(request) {
+      const { prepareRerun } = await import('../start/prepare-rerun.ts');
+      const { compiled, plan, origin, reuse, continued, isSamePlan, confinedTo } = await prepareRerun(request, context);
+      return {
+        plan: compiled.plan,
+        shown: { ...toOriginJson({ origin, reuse }), ...toContinuedJson(continued) },
+        confinedTo,
+        start: (taken, onProgress) =>
+          start({ ...compiled, ...taken, plan, from: { origin, reuse, continued, isSamePlan } }, context, onProgress),
       };
-      return connectRun(request.runId, link, follow, context);
     },
     async connect(runId, onProgress) {
       const link = await openLink(context, onProgress);
@@ -38,6 +39,25 @@ export function createLocalControl(context: Machine): RunControl {
       return await answerRun(found, options, context);
     },
   };
+}
+
+async function start(
+  request: StartRequest,
+  context: Machine,
+  onProgress: (line: string) => void,
+): Promise<ConnectedRun> {
+  const { startRun } = await import('../start/start-run.ts');
+  const link = await startRun(request, context, onProgress);
+  const follow = async (follower: Follower): ReturnType<ConnectedRun['follow']> => {
+    const { followWherever } = await import('../runs/follow.ts');
+    const stores = await context.stores();
+    const { runId } = request;
+    const view = await followWherever({ ...follower, runId, stores, stateDir: context.env.stateDir, link });
+    // The run's worker removes the variables, unless it is on another host.
+    if (view.outcome !== null && view.seq === 0) await stores.hostVariables.drop(runId);
+    return view;
+  };
+  return connectRun(request.runId, link, follow, context);
 }
 
 function connectRun(runId: string, link: ServerLink, follow: ConnectedRun['follow'], context: Machine): ConnectedRun {

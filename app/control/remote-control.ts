@@ -22,6 +22,17 @@ export function createRemoteControl(service: ServiceSettings, context: Machine):
       await startRemotely(request, { client, context, onProgress });
       return connect(request.runId);
     },
+    async prepare(request) {
+      const { prepareRemotely } = await import('./rerun-remotely.ts');
+      const { start, ...rerun } = await prepareRemotely(request, { client, context });
+      return {
+        ...rerun,
+        async start(taken, onProgress) {
+          await start(taken, onProgress);
+          return connect(taken.runId);
+        },
+      };
+    },
     connect: (runId) => Promise.resolve(connect(runId)),
     cancel: (request) => cancel(request, client),
     answer: (found, options) => sendAnswer(isElsewhere(found) ? found.runId : found, options, client),

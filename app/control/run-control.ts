@@ -3,8 +3,12 @@
  * know which machine has the runs.
  */
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { RunView } from '../../store/run-view.ts';
+import type { ContinuedJson } from '../json/continued-json.ts';
+import type { OriginJson } from '../json/origin-json.ts';
+import type { RerunRequest } from '../start/prepare-rerun.ts';
 import type { StartRequest } from '../start/start-run.ts';
 import type { AnswerReceipt } from '../../workflows/run/answer-request.ts';
 import type { AnswerOptions } from '../answers/answer-run.ts';
@@ -16,6 +20,11 @@ export interface RunControl {
    * @throws AppError, ServiceError; nothing is left of the run then
    */
   start(request: StartRequest, onProgress: (line: string) => void): Promise<ConnectedRun>;
+  /**
+   * Compiles a retry or a fork, and finds which results of the earlier run it takes over. Starts nothing.
+   * @throws AppError, ServiceError for everything that admission would refuse
+   */
+  prepare(request: RerunRequest): Promise<Rerun>;
   /** Connects to a run of the stores, to follow it. The stack of the run stays up during that time. */
   connect(runId: string, onProgress: (line: string) => void): Promise<ConnectedRun>;
   /** Asks a run to stop. @throws AppError if no server answers */
@@ -23,6 +32,24 @@ export interface RunControl {
   /** Answers a question of a run. The same answer gets the same receipt. @throws AppError, ServiceError */
   answer(found: string | RunElsewhere, options: AnswerOptions): Promise<AnswerReceipt>;
 }
+
+/** A retry or a fork that can start. */
+export interface Rerun {
+  /** The plan that runs, without new limits of agents that continue. */
+  readonly plan: Plan;
+  /** The stages that it takes over and runs again, and the agents that continue. */
+  readonly shown: OriginJson & Partial<ContinuedJson>;
+  /** As in `Machine`: set if another person wrote the spec, so it gets no login of the user. */
+  readonly confinedTo: string | undefined;
+  /** Starts it as `start` does. */
+  start(taken: RerunOptions, onProgress: (line: string) => void): Promise<ConnectedRun>;
+}
+
+/** The part of a start that does not depend on the spec. */
+export type RerunOptions = Pick<
+  StartRequest,
+  'runId' | 'hostVariables' | 'allowMounts' | 'allowGit' | 'input' | 'mayAsk'
+>;
 
 /** A run that can be followed. */
 export interface ConnectedRun {

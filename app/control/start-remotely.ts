@@ -21,7 +21,7 @@ const START_MS = 15 * 60_000;
 /** A folder that changes is packed again. */
 const TRIES = 3;
 
-interface Tools {
+export interface Tools {
   readonly client: ServiceClient;
   readonly context: Machine;
   readonly onProgress: (line: string) => void;
@@ -29,30 +29,61 @@ interface Tools {
 
 /** @throws AppError, ServiceError; the service keeps nothing of the run then */
 export async function startRemotely(request: StartRequest, tools: Tools): Promise<void> {
-  const { plan, written, mock, mockAgents, runId, hostVariables, allowGit, input } = request;
-  const { client, context, onProgress } = tools;
+  const { mock, mockAgents } = request;
+  const body = {
+    ...(await sendPlan(request, tools)),
+    ...(mock === null ? {} : { mock }),
+    ...(mockAgents === true ? { mockAgents } : {}),
+  };
+  await sendStart(['runs'], body, request, tools);
+}
+
+/** The parts of a start that name files of this machine. */
+export type SentPlan = Pick<
+  StartRequest,
+  'runId' | 'plan' | 'written' | 'images' | 'baseDir' | 'places' | 'allowMounts' | 'allowGit'
+>;
+
+/** Sends the folders of a plan. @returns the keys of the start that name the plan and its folders */
+export async function sendPlan(request: SentPlan, tools: Tools): Promise<Readonly<Record<string, unknown>>> {
+  const { runId, plan, written, baseDir, allowMounts: allow, allowGit, places } = request;
+  const { context } = tools;
   refuseUnsent(request);
-  const { baseDir, allowMounts: allow, places } = request;
   // As on this machine: a spec of a stranger sends only the folder of the spec.
   await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, context.env);
+  await requireNewId(runId, context);
+  return {
+    plan: toWire(written),
+    uploads: await sendFolders(listMounts(plan), tools),
+    ...(allowGit.length === 0 ? {} : { allowGit }),
+  };
+}
+
+/** @throws AppError if a run has the id */
+export async function requireNewId(runId: string, context: Machine): Promise<void> {
   const { index } = await context.stores();
   if (await index.has(runId))
     throw new AppError('usage', 'cli/usage', `run ${runId} already exists: choose another --run-id`);
-  const body = {
-    plan: toWire(written),
-    uploads: await sendFolders(listMounts(plan), tools),
+}
+
+/** Sends the request that starts a run. @throws AppError, ServiceError */
+export async function sendStart(
+  path: readonly string[],
+  body: Readonly<Record<string, unknown>>,
+  { runId, hostVariables, input }: Pick<StartRequest, 'runId' | 'hostVariables' | 'input'>,
+  { client, context, onProgress }: Tools,
+): Promise<void> {
+  const json = {
+    ...body,
     runId,
     variables: hostVariables,
     ...(input === null ? {} : { input: decodeInput(input) }),
-    ...(mock === null ? {} : { mock }),
-    ...(mockAgents === true ? { mockAgents } : {}),
-    ...(allowGit.length === 0 ? {} : { allowGit }),
   };
   for (const { owner, file } of loginsTaken(hostVariables, context.env))
     onProgress(`agents use the login of ${owner} on this machine (${file}), without its refresh token`);
   // With its key, a start that is sent again starts no second run.
   const headers = { 'idempotency-key': randomUUID() };
-  const start = { path: ['runs'], headers, body: { json: body }, answerMs: START_MS };
+  const start = { path, headers, body: { json }, answerMs: START_MS };
   await client
     .retry(() => client.change(start))
     .catch((error: unknown) => {
@@ -61,8 +92,7 @@ export async function startRemotely(request: StartRequest, tools: Tools): Promis
 }
 
 /** Parts of a plan that are on this machine and cannot be sent. @throws AppError `cli/not-remote` */
-function refuseUnsent({ plan, from, images }: StartRequest): void {
-  if (from !== null) throw createRefusal('a retry and a fork start on the machine of the earlier run');
+export function refuseUnsent({ plan, images }: Pick<StartRequest, 'plan' | 'images'>): void {
   const [image] = images;
   if (image !== undefined) throw createRefusal(`the spec uses the image ${image.path}, which only this machine has`);
   for (const { id, sandbox } of plan.scopes)
@@ -84,12 +114,12 @@ function refuseUnsent({ plan, from, images }: StartRequest): void {
 
 const START_THERE = 'Start the spec on the machine of the service, or unset VOIDBOX_SERVER.';
 
-function createRefusal(message: string, remedy: string = START_THERE): AppError {
+export function createRefusal(message: string, remedy: string = START_THERE): AppError {
   return new AppError('usage', 'cli/not-remote', message, remedy);
 }
 
 /** Returns each folder once, and none that is within another one. */
-function listMounts({ scopes }: Plan): readonly string[] {
+export function listMounts({ scopes }: Plan): readonly string[] {
   const paths = new Set(
     scopes.flatMap(({ sandbox }) => (sandbox.mode === 'mock' ? [] : sandbox.mounts.map(({ source }) => source.path))),
   );

@@ -1,5 +1,6 @@
 /** The `--json` form of what a run takes over of an earlier one. */
-import type { Reuse } from '../../domain/pipeline/reuse.ts';
+import type { AgainBecause, Reuse } from '../../domain/pipeline/reuse.ts';
+import type { StageEnd } from '../../domain/run/stage-ends.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 
 export interface OriginJson {
@@ -14,11 +15,11 @@ export interface OriginJson {
 export interface AgainJson {
   readonly stage: string;
   /** Why it runs again. */
-  readonly because: string;
+  readonly because: AgainBecause['kind'];
   /** The other stage that is the reason; null: there is no other stage. */
   readonly of: string | null;
   readonly keys: readonly string[];
-  readonly state: string | null;
+  readonly state: StageEnd['state'] | null;
   readonly unsaved: string | null;
 }
 
@@ -30,8 +31,9 @@ export function toOriginJson({ origin, reuse }: { readonly origin: RunOrigin; re
       keys = [],
       state = null,
       unsaved = null,
-    } = why as Partial<Record<'stage' | 'state' | 'unsaved', string>> & {
+    } = why as Partial<Record<'stage' | 'unsaved', string>> & {
       readonly keys?: readonly string[];
+      readonly state?: StageEnd['state'] | null;
     };
     return { stage, because: kind, of, keys, state, unsaved };
   });

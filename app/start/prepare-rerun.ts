@@ -131,7 +131,7 @@ export async function readEarlier(runId: string, context: Machine): Promise<Reco
 export type Compiled = CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null });
 
 /** A retry keeps the limits that an earlier retry set, also with another value of a parameter. */
-async function compileFrom(earlier: RecordedRun, request: RerunRequest, context: Machine): Promise<Compiled> {
+export async function compileFrom(earlier: RecordedRun, request: RerunRequest, context: Machine): Promise<Compiled> {
   const compiled = await compileAsWritten(earlier, request, context);
   const { limits } = earlier;
   if (request.file !== null || request.params === null || limits === undefined) return compiled;

@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import type { ClientMark } from '../../client/runs/client-record.ts';
 import { compileText } from '../../domain/language/load.ts';
 import { toWire } from '../../domain/plan/wire.ts';
@@ -128,4 +129,24 @@ test('an id that a run has is refused, and the folder for uploads does not remai
   const folder = join(dir, 'state', 'runs');
   const left = readdirSync(folder).filter((name) => existsSync(join(folder, name, 'uploads')));
   expect(left).toEqual([]);
+});
+
+test('a preview shows whether another token started the run, or the run that it repeats', async () => {
+  const shown = async (caller: Caller): Promise<boolean> =>
+    (await showRetry(requestOf(), caller, openMachine())).isOfOtherToken;
+  const markOf = (name: string) => ({ baseDir: dir, starter: { kind: 'token', name } });
+  const { plan, ...rest } = (await stores.records.get('sales-bad', 'admission')) as AdmissionRecord;
+  expect([await shown(OWNER), await shown(callerOf())]).toEqual([false, false]);
+  await stores.marks.put('sales-bad', 'client', markOf('ci'));
+  expect([await shown(OWNER), await shown(callerOf())]).toEqual([true, false]);
+
+  const origin = { runId: 'first', kind: 'retry', from: null } as const;
+  await stores.records.put('sales-bad', 'admission', { ...rest, plan, origin });
+  // The earlier run was pruned.
+  expect(await shown(callerOf())).toBe(true);
+  await stores.records.put('first', 'admission', { ...rest, plan });
+  await stores.marks.put('first', 'client', markOf('other'));
+  expect(await shown(callerOf())).toBe(true);
+  await stores.marks.put('first', 'client', markOf('ci'));
+  expect(await shown(callerOf())).toBe(false);
 });

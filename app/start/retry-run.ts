@@ -5,6 +5,10 @@ import { listSettled } from '../../domain/pipeline/reuse.ts';
 import type { ContinueRequest } from '../../domain/run/origin.ts';
 import type { UploadStore } from '../../store/uploads.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
+import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
+import { CLIENT_MARK, type ClientMark } from '../../client/runs/client-record.ts';
+import { type PlanWire, toWire } from '../../domain/plan/wire.ts';
+import { type ContinuedJson, toContinuedJson } from '../json/continued-json.ts';
 import { type OriginJson, toOriginJson } from '../json/origin-json.ts';
 import type { Machine } from '../machine.ts';
 import type { CompileNotice } from './compile-run.ts';
@@ -12,7 +16,7 @@ import { selectHostVariables } from './host-variables.ts';
 import { type PreparedRerun, prepareRerun } from './prepare-rerun.ts';
 import type { LimitOptions } from './run-limits.ts';
 import type { PutFacts } from './start-keyed.ts';
-import { startRun, waitUntilAdmitted } from './start-run.ts';
+import { mayHaveStarted, startRun, waitUntilAdmitted } from './start-run.ts';
 import { refuseRunId, SpecRefusal, startOnce } from './start-spec.ts';
 
 export interface RetryRequest {
@@ -47,9 +51,57 @@ interface RetryTools {
   readonly putFacts?: PutFacts<OriginJson>;
 }
 
+/** A retry as it would start. */
+export interface ShownRetry extends OriginJson, Partial<ContinuedJson> {
+  /** Another token started the earlier run, so the caller has not written its spec. */
+  readonly isOfOtherToken: boolean;
+}
+
 /** Starts nothing. @throws what a retry would throw before its start */
-export async function showRetry(request: RetryRequest, caller: Caller, machine: Machine): Promise<OriginJson> {
-  return toOriginJson((await prepare(request, restrictToCaller(machine, caller, null))).prepared);
+export async function showRetry(request: RetryRequest, caller: Caller, machine: Machine): Promise<ShownRetry> {
+  return await describePrepared(
+    (await prepare(request, restrictToCaller(machine, caller, null))).prepared,
+    caller,
+    machine,
+  );
+}
+
+/** Like `showRetry`, with the plan that runs, without new limits of agents that continue. */
+export async function showRetryPlan(
+  request: RetryRequest,
+  caller: Caller,
+  machine: Machine,
+): Promise<ShownRetry & { readonly plan: PlanWire }> {
+  const { prepared } = await prepare(request, restrictToCaller(machine, caller, null));
+  return { ...(await describePrepared(prepared, caller, machine)), plan: toWire(prepared.compiled.plan) };
+}
+
+async function describePrepared(prepared: PreparedRerun, caller: Caller, machine: Machine): Promise<ShownRetry> {
+  return {
+    ...toOriginJson(prepared),
+    ...toContinuedJson(prepared.continued),
+    isOfOtherToken: await isOfOtherToken(prepared.origin.runId, caller, machine),
+  };
+}
+
+/** The most retries of retries that are looked at. */
+const MOST_EARLIER = 100;
+
+/** A retry repeats the spec of its origin, so the starter of each run before it counts. */
+async function isOfOtherToken(runId: string, caller: Caller, machine: Machine): Promise<boolean> {
+  const { marks, records } = await machine.stores();
+  const own = caller.kind === 'token' ? caller.token.name : null;
+  let at = runId;
+  for (let looked = 0; looked < MOST_EARLIER; looked += 1) {
+    const admission = (await records.get(at, 'admission')) as AdmissionRecord | null | undefined;
+    // The run was pruned, and nothing shows who started it.
+    if (admission === null || admission === undefined) return true;
+    const { starter } = ((await marks.get(at, CLIENT_MARK)) ?? {}) as Partial<ClientMark>;
+    if (starter !== undefined && starter.name !== own) return true;
+    if (admission.origin?.kind !== 'retry') return false;
+    at = admission.origin.runId;
+  }
+  return true;
 }
 
 /**
@@ -115,7 +167,7 @@ async function startPrepared(
       onProgress,
     );
   } catch (error) {
-    if (folder !== null) await uploads.dropFolder(folder);
+    if (folder !== null && !mayHaveStarted(error)) await uploads.dropFolder(folder);
     throw error;
   }
 }

@@ -145,12 +145,15 @@ export async function startPlaced(start: PlacedStart, tools: ClientTools, machin
   return { runId, diagnostics };
 }
 
-/** Prepares the run as a start does, and keeps nothing of it. @throws what a start would throw before it */
+/**
+ * Prepares the run as a start does, and keeps nothing of it. A plan is compiled, so its uploads are not read.
+ * @throws what a start would throw before it
+ */
 export async function tryPlaced(start: PlacedStart, tools: ClientTools, machine: Machine): Promise<PlacedRun> {
   const name = start.plan?.name ?? findName(start.request.spec ?? '');
   const folder = await tools.uploads.makeFolder(createRunId(name, machine.now()));
   try {
-    return await prepareIn(folder, start, { tools, machine });
+    return await prepareIn(folder, start, { tools, machine, isTry: true });
   } finally {
     await tools.uploads.dropFolder(folder);
   }
@@ -159,6 +162,8 @@ export async function tryPlaced(start: PlacedStart, tools: ClientTools, machine:
 interface StartTools {
   readonly tools: ClientTools;
   readonly machine: Machine;
+  /** The uploads of a plan are not unpacked. */
+  readonly isTry?: boolean;
 }
 
 async function startIn(
@@ -203,10 +208,10 @@ interface PlacedRun extends Accepted {
 async function prepareIn(
   folder: string,
   { request, plan, caller, fork }: PlacedStart,
-  { tools, machine }: StartTools,
+  { tools, machine, isTry = false }: StartTools,
 ): Promise<PlacedRun> {
   const places = placeUploads(request.uploads, folder, request.baseDir);
-  await unpackInTurn(() => unpackAll(folder, places, tools));
+  if (!isTry || plan === null) await unpackInTurn(() => unpackAll(folder, places, tools));
   const { baseDir } = places;
   const starter: TokenStarter | null =
     caller.kind === 'owner' ? null : { name: caller.token.name, allowGit: caller.token.allowGit, folder };

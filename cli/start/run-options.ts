@@ -18,7 +18,7 @@ import { parsePlaces } from '../../app/start/plan-addresses.ts';
 import { resolveFolders } from '../../app/start/plan-mounts.ts';
 import { type ImagePlaces } from '../../app/start/plan-images.ts';
 import { parseImage } from './spec-options.ts';
-import type { RunPlanOptions } from './run-plan.ts';
+import type { RerunOptions } from '../../app/control/run-control.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
@@ -61,7 +61,11 @@ export function addRunOptions(command: Command, inputDefault = ''): void {
   addLimitOptions(command);
 }
 
-type ResolvedOption = 'runId' | 'hostVariables' | 'allowMounts' | 'allowGit' | 'input' | 'detach' | 'json';
+interface ResolvedOptions extends Omit<RerunOptions, 'mayAsk'> {
+  /** Start it and do not follow it. */
+  readonly detach: boolean;
+  readonly json: boolean;
+}
 
 /**
  * @param given  stages whose outputs the run takes of an earlier one
@@ -72,7 +76,7 @@ export async function resolveRunOptions(
   options: RunOptions,
   context: CliContext,
   given: ReadonlySet<string> = new Set(),
-): Promise<Pick<RunPlanOptions, ResolvedOption>> {
+): Promise<ResolvedOptions> {
   const runId = options.runId ?? createRunId(plan.name, context.now());
   refuseReservedRunId(runId);
   const problem = runIdProblem(runId);

@@ -1,16 +1,14 @@
-import type { StartRequest } from '../../app/start/start-run.ts';
 import { describeLowDisk } from '../render/host/disk.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import type { RunView } from '../../store/run-view.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
-import { openRunControl } from '../../app/control/open-run-control.ts';
 import type { ConnectedRun } from '../../app/control/run-control.ts';
 import { resultText } from '../../app/runs/result-text.ts';
 import { printResult } from '../runs/print-result.ts';
-import { toContinuedJson } from '../render/runs/continued.ts';
-import { toOriginJson } from '../../app/json/origin-json.ts';
+import type { ContinuedJson } from '../../app/json/continued-json.ts';
+import type { OriginJson } from '../../app/json/origin-json.ts';
 import { renderRunEnd } from '../render/runs/run-end.ts';
 import { toRunJson } from '../../app/json/run-json.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
@@ -18,7 +16,12 @@ import { formatRunId, renderCommand } from '../../app/runs/run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { hasEndedAsService } from '../../app/runs/service-end.ts';
 
-export interface RunPlanOptions extends Omit<StartRequest, 'mayAsk'> {
+export interface RunPlanOptions {
+  readonly runId: string;
+  /** The results that it takes over of an earlier run; null: there is no earlier run. */
+  readonly shown: (OriginJson & Partial<ContinuedJson>) | null;
+  /** Starts it, and first everything that its machine lacks for it. */
+  readonly start: (onProgress: (line: string) => void) => Promise<ConnectedRun>;
   /** Start it and do not follow it. */
   readonly detach: boolean;
   readonly json: boolean;
@@ -26,12 +29,11 @@ export interface RunPlanOptions extends Omit<StartRequest, 'mayAsk'> {
   readonly events?: boolean;
 }
 
-/** Starts a run and follows it to its end. First it installs missing pieces and starts the stack. */
+/** Starts a run and follows it to its end. */
 export async function runPlan(options: RunPlanOptions, context: CliContext): Promise<ExitCode> {
   const display = createRunDisplay(context.stderr, context.advise);
   try {
-    const control = await openRunControl(context);
-    const run = await control.start({ ...options, mayAsk: !options.json }, (line) => display.note(line));
+    const run = await options.start((line) => display.note(line));
     if (!options.detach) return await follow(options, run, display, context);
     await leave(options, run, context);
     await run.waitUntilAdmitted();
@@ -41,12 +43,10 @@ export async function runPlan(options: RunPlanOptions, context: CliContext): Pro
   }
 }
 
-async function leave({ runId, json, from }: RunPlanOptions, run: ConnectedRun, context: CliContext): Promise<void> {
+async function leave({ runId, json, shown }: RunPlanOptions, run: ConnectedRun, context: CliContext): Promise<void> {
   const { url } = run;
   if (json) {
-    await context.stdout.write(
-      `${JSON.stringify({ runId, uiUrl: url, ...(from === null ? {} : { ...toOriginJson(from), ...toContinuedJson(from.continued) }) })}\n`,
-    );
+    await context.stdout.write(`${JSON.stringify({ runId, uiUrl: url, ...shown })}\n`);
     return;
   }
   await context.stdout.write(`${formatRunId(runId)}\n`);

@@ -1,7 +1,7 @@
 /** `voidbox retry` and `voidbox fork`. */
 import { createUsageError } from '../../app/app-error.ts';
+import { openRunControl } from '../../app/control/open-run-control.ts';
 import { continueRequest, type ContinueOptions } from '../../app/start/continue-run.ts';
-import { prepareRerun } from '../../app/start/prepare-rerun.ts';
 import { listSettled } from '../../domain/pipeline/reuse.ts';
 import type { CliContext } from '../context.ts';
 import type { ExitCode } from '../exit-code.ts';
@@ -25,34 +25,36 @@ export async function startFrom(
   const { json = false } = options;
   if (file === '-' && options.input === '-')
     throw createUsageError('standard input cannot be both the spec and the input');
-  const { compiled, plan, origin, reuse, continued, isSamePlan, confinedTo } = await prepareRerun(
-    {
-      earlier: text,
-      file,
-      from: options.from ?? null,
-      params: options.param ?? null,
-      limits: options,
-      continue: request,
-      hasInput: options.input !== undefined,
-      images: resolveImagePlaces(options, context),
-      onNotice: showNotices(context, json),
-    },
-    context,
-  );
-  const taken = await resolveRunOptions(
-    compiled.plan,
-    options,
-    { ...context, confinedTo },
-    listSettled(compiled.plan, reuse),
-  );
+  const control = await openRunControl(context);
+  const { plan, shown, confinedTo, start } = await control.prepare({
+    earlier: text,
+    file,
+    from: options.from ?? null,
+    params: options.param ?? null,
+    limits: options,
+    continue: request,
+    hasInput: options.input !== undefined,
+    images: resolveImagePlaces(options, context),
+    onNotice: showNotices(context, json),
+  });
+  const { given, checkpoints, continued, limits } = shown;
+  const settled = listSettled(plan, {
+    given: new Set(given),
+    firstDisks: new Set(checkpoints.map(({ scope }) => scope)),
+  });
+  const taken = await resolveRunOptions(plan, options, { ...context, confinedTo }, settled);
   if (!json) {
     const { style } = context.stderr;
+    const agents = continued === undefined || limits === undefined ? null : { continued, limits };
     const lines = [
-      ...renderReuse(origin, reuse, style),
-      ...(continued === null ? [] : renderContinued(compiled.plan, continued, context.now().getTime(), style)),
+      ...renderReuse(shown, style),
+      ...(agents === null ? [] : renderContinued(plan, agents, context.now().getTime(), style)),
     ];
     await context.stderr.write(`${lines.join('\n')}\n`);
   }
   const { runPlan } = await import('./run-plan.ts');
-  return await runPlan({ ...compiled, ...taken, plan, from: { origin, reuse, continued, isSamePlan } }, context);
+  return await runPlan(
+    { ...taken, shown, start: (onProgress) => start({ ...taken, mayAsk: !json }, onProgress) },
+    context,
+  );
 }

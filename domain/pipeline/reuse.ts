@@ -198,7 +198,13 @@ function explainUnsaved({ earlier }: SavedScope, { saved }: EarlierRun): string 
  * Returns the given stages that run in no case. A stage of a VM that begins with a checkpoint runs again if no VM starts
  * from it.
  */
-export function listSettled({ scopes }: Pick<Plan, 'scopes'>, { given, firstDisks }: Reuse): ReadonlySet<string> {
+export function listSettled(
+  { scopes }: Pick<Plan, 'scopes'>,
+  {
+    given,
+    firstDisks,
+  }: { readonly given: Pick<ReadonlySet<string>, 'keys'>; readonly firstDisks: Pick<ReadonlySet<string>, 'has'> },
+): ReadonlySet<string> {
   const open = new Set(scopes.flatMap(({ id, stages }) => (firstDisks.has(id) ? stages : [])));
   return new Set([...given.keys()].filter((id) => !open.has(id)));
 }

@@ -1,4 +1,4 @@
-import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
+import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { OriginJson } from '../../app/json/origin-json.ts';
 import { forkRun, showFork } from '../../app/start/fork-run.ts';
 import { type PutFacts, startOncePerKey } from '../../app/start/start-keyed.ts';
@@ -6,7 +6,7 @@ import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { IdempotencyHeader, RunPath, StartBody, Text } from '../schemas.ts';
-import { PreviewQuery, readRunLimits, RERUN_RESPONSES, RunLimits } from './rerun-shapes.ts';
+import { readRunLimits, RERUN_RESPONSES, RunLimits } from './rerun-shapes.ts';
 import { readKnownRunId } from './run-id.ts';
 
 /** A fork repeats the mocks of the earlier run. */
@@ -26,7 +26,9 @@ const FORK = createRoute({
     'Starts a run of another spec that takes over the results of equal stages, or shows which with `preview=true`',
   request: {
     params: RunPath,
-    query: PreviewQuery,
+    query: z.strictObject({
+      preview: z.enum(['true', 'false']).optional().openapi({ description: '`true`: start nothing.' }),
+    }),
     headers: IdempotencyHeader,
     body: { required: true, content: { 'application/json': { schema: ForkBody } } },
   },

@@ -1,5 +1,6 @@
 /** The shapes that retries and forks share. */
 import { z } from '@hono/zod-openapi';
+import type { ContinuedJson } from '../../app/json/continued-json.ts';
 import type { OriginJson } from '../../app/json/origin-json.ts';
 import type { LimitOptions } from '../../app/start/run-limits.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
@@ -20,10 +21,6 @@ export function readRunLimits({
     ...(deadlineMs === undefined ? {} : { deadline: deadlineMs }),
   };
 }
-
-export const PreviewQuery = z.strictObject({
-  preview: z.enum(['true', 'false']).optional().openapi({ description: '`true`: start nothing.' }),
-});
 
 const OriginFields = {
   origin: z.object({
@@ -51,7 +48,25 @@ const OriginFields = {
     .openapi({ description: 'VMs that start from a checkpoint of a step.' }),
 };
 
-const PreviewSchema = z.object(OriginFields).openapi('RerunPreview');
+const PreviewSchema = z
+  .object({
+    ...OriginFields,
+    continued: z
+      .array(z.object({ stage: z.string(), savedAt: z.string() }))
+      .readonly()
+      .optional()
+      .openapi({ description: 'Agents that continue; with further fields, as `voidbox retry --json` prints them.' }),
+    limits: z
+      .object({ stages: z.record(z.string(), z.unknown()).readonly() })
+      .optional()
+      .openapi({ description: 'The limits that a retry whose agents continue changes.' }),
+    isOfOtherToken: z
+      .boolean()
+      .optional()
+      .openapi({ description: 'For a retry: another token started the earlier run.' }),
+    plan: z.object({ name: z.string() }).optional().openapi({ description: 'The plan, with `preview=plan`.' }),
+  })
+  .openapi('RerunPreview');
 const StartedRerunSchema = z
   .object({ runId: z.string(), diagnostics: z.array(DiagnosticSchema).readonly(), ...OriginFields })
   .openapi('StartedRerun');
@@ -69,4 +84,4 @@ export const RERUN_RESPONSES = {
 } as const;
 
 /** The compiler proves here that an answer has the fields which the document promises. */
-export type PromisedPreview = OriginJson extends z.input<typeof PreviewSchema> ? true : never;
+export type PromisedPreview = OriginJson & ContinuedJson extends z.input<typeof PreviewSchema> ? true : never;

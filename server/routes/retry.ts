@@ -1,13 +1,13 @@
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { OriginJson } from '../../app/json/origin-json.ts';
-import { showRetry, retryRun } from '../../app/start/retry-run.ts';
+import { retryRun, showRetry, showRetryPlan } from '../../app/start/retry-run.ts';
 import { type PutFacts, startOncePerKey } from '../../app/start/start-keyed.ts';
 import { MOST_FRESH } from '../../domain/run/origin.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { allowAbsence, IdempotencyHeader, RunPath, Text, Texts, Variables } from '../schemas.ts';
-import { PreviewQuery, readRunLimits, RERUN_RESPONSES, RunLimits } from './rerun-shapes.ts';
+import { readRunLimits, RERUN_RESPONSES, RunLimits } from './rerun-shapes.ts';
 import { readKnownRunId } from './run-id.ts';
 
 const Limit = z.number().positive();
@@ -39,7 +39,12 @@ const RETRY = createRoute({
   summary: 'Starts a run that takes over the results of an earlier one, or shows which with `preview=true`',
   request: {
     params: RunPath,
-    query: PreviewQuery,
+    query: z.strictObject({
+      preview: z
+        .enum(['true', 'false', 'plan'])
+        .optional()
+        .openapi({ description: '`true`: start nothing. `plan`: the same, and the answer has the plan that runs.' }),
+    }),
     headers: IdempotencyHeader,
     body: { required: true, content: { 'application/json': { schema: RetryBody } } },
   },
@@ -62,8 +67,9 @@ export function addRetryRoute(routes: OpenAPIHono, { machine, uploads, log }: Ap
       continue: body.continue ?? null,
       limits: readRunLimits(body),
     };
-    if (context.req.valid('query').preview === 'true')
-      return context.json(await showRetry(request, caller, machine), 200);
+    const { preview } = context.req.valid('query');
+    if (preview === 'true') return context.json(await showRetry(request, caller, machine), 200);
+    if (preview === 'plan') return context.json(await showRetryPlan(request, caller, machine), 200);
     const tools = { uploads, onProgress: log, isAwaited: true };
     const { isRepeated, ...started } = await startOncePerKey(
       request,

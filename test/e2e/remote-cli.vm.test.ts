@@ -165,4 +165,22 @@ workflow:
   const refused = await run(rig, 'reject', 'ask', '--by', 'ada', '--json');
   expect(refused).toEqual(await rig.cli('reject', 'ask', '--by', 'ada', '--json'));
   expect(refused.code).toBe(1);
+
+  // A retry and a fork from elsewhere show and start the same as on the machine of the run.
+  const other = rig.spec(
+    'ask-too.yaml',
+    `${readFileSync(file, 'utf8')}    - { name: too, depends_on: [ok], approval: { message: Sure? } }\n`,
+  );
+  for (const [runId, args] of [
+    ['retried', ['retry', 'ask', '--from', 'ok']],
+    ['forked', ['fork', 'ask', other]],
+  ] as const) {
+    const started = await run(rig, ...args, '--run-id', runId, '--detach', '--json');
+    const here = await rig.cli(...args, '--run-id', `${runId}-here`, '--detach', '--json');
+    expect(started.code, started.stderr).toBe(0);
+    const { uiUrl: _url, ...shown } = JSON.parse(here.stdout) as Readonly<Record<string, unknown>>;
+    expect(JSON.parse(started.stdout)).toEqual({ ...shown, runId, uiUrl: null });
+    await rig.eventOf(runId, 'stage-asking');
+    expect((await run(rig, 'cancel', runId)).code).toBe(0);
+  }
 });

@@ -3,6 +3,7 @@ import type { MockRequest } from '../../../domain/plan-rules/mocks.ts';
 import { type BaseDirOption, resolveBaseDir } from '../../../app/start/base-dir.ts';
 import { addBaseDirOption } from '../../start/spec-options.ts';
 import { createUsageError } from '../../../app/app-error.ts';
+import { openRunControl } from '../../../app/control/open-run-control.ts';
 import { defineCommand } from '../../command.ts';
 import { showNotices } from '../../start/compile-notices.ts';
 import { compileRun } from '../../../app/start/compile-run.ts';
@@ -97,7 +98,12 @@ export const command = defineCommand<Options>({
     const taken = await resolveRunOptions(compiled.plan, options, context);
     // Load this late, so that errors in a spec are reported without loading the Temporal SDK.
     const { runPlan } = await import('../../start/run-plan.ts');
-    return await runPlan({ ...compiled, ...taken, events, from: null }, context);
+    const control = await openRunControl(context);
+    const request = { ...compiled, ...taken, from: null, mayAsk: !json };
+    return await runPlan(
+      { ...taken, events, shown: null, start: (onProgress) => control.start(request, onProgress) },
+      context,
+    );
   },
 });
 

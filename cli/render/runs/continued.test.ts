@@ -3,7 +3,9 @@ import { expect, test } from 'vitest';
 import type { Plan } from '../../../domain/plan/plan.ts';
 import type { ContinuedAgent } from '../../../domain/run/agent-saves.ts';
 import { planOf } from '../../../test/machine/plan-of.ts';
-import { renderContinued, toContinuedJson } from './continued.ts';
+import { toContinuedJson } from '../../../app/json/continued-json.ts';
+import { toOriginJson } from '../../../app/json/origin-json.ts';
+import { renderContinued } from './continued.ts';
 import { renderReuse } from './reuse.ts';
 import { PLAIN } from '../text/style.ts';
 
@@ -37,7 +39,7 @@ test('each agent has a line with its session, its files and the age of the save,
   const plan: Plan = { ...base, timeoutMs: 60_000, stages: base.stages.map((stage) => ({ ...stage, work })) };
   const changed = { timeoutMs: 90_000, stages: { b: { timeoutMs: 31_000, budget: { maxCostUsd: 2, maxTurns: 40 } } } };
   const continued = { agents: agentsOf({ a: AGENT, b: FIXED }), changed };
-  expect(renderContinued(plan, continued, 61_000, PLAIN)).toEqual([
+  expect(renderContinued(plan, toContinuedJson(continued), 61_000, PLAIN)).toEqual([
     '  continues: a, with its session of 1 turn, 2.0 KiB of files, saved 1m ago',
     '  continues: b, with its session of 14 turns, 2 changed files, 1 deleted file, without 1 ignored file, saved 1m ago',
     '    after: stage b took too long (stage/timeout)',
@@ -88,17 +90,19 @@ test('docs/reference/runs.md shows what is printed', () => {
   const given = { state: 'succeeded', output: null, outputs: {}, ranIn: 'fix-1', attempt: 1 } as const;
   const lines = [
     ...renderReuse(
-      { runId: 'fix-1', kind: 'retry', from: null, continue: {} },
-      {
-        given: new Map([['build', given]]),
-        again: new Map([['fix', { kind: 'ended', state: 'failed' }]]),
-        firstDisks: new Map(),
-      },
+      toOriginJson({
+        origin: { runId: 'fix-1', kind: 'retry', from: null, continue: {} },
+        reuse: {
+          given: new Map([['build', given]]),
+          again: new Map([['fix', { kind: 'ended', state: 'failed' }]]),
+          firstDisks: new Map(),
+        },
+      }),
       PLAIN,
     ),
     ...renderContinued(
       { ...base, stages },
-      { agents: agentsOf({ fix: agent }), changed: { stages: { fix: { timeoutMs: 3_600_000 } } } },
+      toContinuedJson({ agents: agentsOf({ fix: agent }), changed: { stages: { fix: { timeoutMs: 3_600_000 } } } }),
       121_000,
       PLAIN,
     ),
@@ -112,14 +116,19 @@ test('a limit of one turn is in the singular', () => {
   const work = { kind: 'agent', mode: 'task', prompt: '', llm: null, messaging: false, skills: [], env: [] } as const;
   const plan: Plan = { ...base, stages: base.stages.map((stage) => ({ ...stage, work })) };
   const changed = { stages: { a: { timeoutMs: 1_000, budget: { maxTurns: 1, maxTokens: 1 } } } };
-  expect(renderContinued(plan, { agents: agentsOf({ a: AGENT }), changed }, 1_000, PLAIN)).toContain(
+  expect(renderContinued(plan, toContinuedJson({ agents: agentsOf({ a: AGENT }), changed }), 1_000, PLAIN)).toContain(
     '  limits of a: 1 token (before: none), 1 turn (before: none)',
   );
 });
 
 test('a long list is counted', () => {
   const many = Object.fromEntries(Array.from({ length: 25 }, (_, index) => [`s${index}`, AGENT]));
-  const lines = renderContinued(planOf('a'), { agents: agentsOf(many), changed: { stages: {} } }, 1_000, PLAIN);
+  const lines = renderContinued(
+    planOf('a'),
+    toContinuedJson({ agents: agentsOf(many), changed: { stages: {} } }),
+    1_000,
+    PLAIN,
+  );
   expect(lines).toHaveLength(22);
   expect(lines[20]).toBe('  continues: 5 more');
 });

@@ -25,7 +25,7 @@ test('each stage that runs again has its reason, and stages that only depend on 
     g: { kind: 'shares-vm', stage: 'f' },
     h: { kind: 'new' },
   });
-  expect(renderReuse(ORIGIN, reuse, PLAIN)).toEqual([
+  expect(renderReuse(toOriginJson({ origin: ORIGIN, reuse }), PLAIN)).toEqual([
     'retry of first from b:',
     '  taken over: a, z',
     '  runs again: b, which you named',
@@ -63,7 +63,7 @@ test('a VM that starts from a checkpoint is shown, and the reason why another on
     },
     firstDisks,
   );
-  expect(renderReuse(ORIGIN, reuse, PLAIN)).toEqual([
+  expect(renderReuse(toOriginJson({ origin: ORIGIN, reuse }), PLAIN)).toEqual([
     'retry of first from b:',
     '  taken over: d',
     '  a VM starts from the checkpoint after d',
@@ -82,8 +82,10 @@ test('a VM that starts from a checkpoint is shown, and the reason why another on
 test('a long list is counted, and an id of a stranger is made safe', () => {
   const many = Array.from({ length: 25 }, (_, index) => `s${index}`);
   const lines = renderReuse(
-    { runId: 'x\u001b[2J', kind: 'fork', from: null },
-    reuseOf(many, Object.fromEntries(many.map((stage) => [stage, { kind: 'new' }]))),
+    toOriginJson({
+      origin: { runId: 'x\u001b[2J', kind: 'fork', from: null },
+      reuse: reuseOf(many, Object.fromEntries(many.map((stage) => [stage, { kind: 'new' }]))),
+    }),
     PLAIN,
   );
   expect(lines[0]).toBe('fork of x:');
