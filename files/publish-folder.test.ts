@@ -26,7 +26,9 @@ test('a fill that fails leaves nothing', async () => {
 
 test('a folder that exists is not replaced, also if it appears during the fill or is empty', async () => {
   const dir = join(root, 'made');
-  const fill = async (): Promise<void> => void mkdirSync(dir);
+  const fill = async (): Promise<void> => {
+    mkdirSync(dir);
+  };
   await expect(publishFolder(dir, fill)).rejects.toThrow('the folder exists');
   await expect(publishFolder(dir, fill)).rejects.toThrow('the folder exists');
   expect(readdirSync(root)).toEqual(['made']);

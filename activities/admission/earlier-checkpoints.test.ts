@@ -62,10 +62,12 @@ function checkpointsOf(gone: readonly number[] = [], problem: Error | null = nul
     async dropRun(runId) {
       taken.push(`drop ${runId}`);
     },
-    async takeOver({ runId, number }, scope, holds) {
+    async takeOver({ runId }, scope, [newest, ...older]) {
+      const { number, holds } = newest!;
       if (gone.includes(number)) return `checkpoint ${number} is gone`;
       const work = holds.map(({ stage, attempt }) => `${stage}/${attempt}`).join(',');
-      taken.push(`${runId} ${number} for ${scope.runId}: ${work}`);
+      const before = older.map((each) => ` after ${each.number}`).join('');
+      taken.push(`${runId} ${number}${before} for ${scope.runId}: ${work}`);
       return null;
     },
   };
@@ -77,7 +79,7 @@ describe('the VM of a retry', () => {
     const { deps, taken } = checkpointsOf();
     const { given, again } = await reuseWithCheckpoints(deps, ORIGIN, next(), earlier(), true);
     expect([[...given.keys()], [...again.keys()]]).toEqual([['a', 'b', 'c'], ['d']]);
-    expect(taken).toEqual(['drop next', 'first 3 for next: a/0,b/0,c/0']);
+    expect(taken).toEqual(['drop next', 'first 3 after 2 for next: a/0,b/0,c/0']);
   });
 
   test('keeps the checkpoints of a run that is admitted already: a late try of admission drops none', async () => {

@@ -3,7 +3,7 @@
  * admission is recorded, so that the earlier run may be deleted afterwards.
  */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
-import { type FirstDisk, type Reuse, type SavedVm } from '../../domain/pipeline/reuse.ts';
+import { type FirstDisk, type Reuse, type SavedDisk, type SavedVm } from '../../domain/pipeline/reuse.ts';
 import type { Plan, ScopePlan } from '../../domain/plan/plan.ts';
 import { isSavedEachStep } from '../../domain/plan/scope.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
@@ -14,6 +14,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import type { InlineOrRef } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
+import type { TakenCheckpoint } from '../ports/step-checkpoints.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { type EarlierRecords, reuseFrom } from './earlier-run.ts';
 import { namePreparedSandbox } from './prepared-sandboxes.ts';
@@ -112,13 +113,18 @@ async function takeOverAll(
   // An earlier try of this admission may have taken others over.
   await checkpoints?.dropRun(runId);
   for (const [scope, firstDisk] of firstDisks) {
-    const { number, holds } = firstDisk.checkpoint;
-    const given = [...new Set(holds.map(({ stage }) => stage))].map((stage) => ({ stage, attempt: 0 }));
-    const source = { runId: earlierId, scope: firstDisk.scope, instance: [], number };
-    const reason = await checkpoints!.takeOver(source, { runId, scope, instance: [] }, given);
+    const source = { runId: earlierId, scope: firstDisk.scope, instance: [] };
+    const taken = [firstDisk.checkpoint, ...firstDisk.older].map(nameGivenWork);
+    const reason = await checkpoints!.takeOver(source, { runId, scope, instance: [] }, taken);
     if (reason !== null) return { firstDisk, reason };
   }
   return null;
+}
+
+/** In the new run, the work on the disk is of no attempt. */
+function nameGivenWork({ number, holds }: SavedDisk): TakenCheckpoint {
+  const stages = new Set(holds.map(({ stage }) => stage));
+  return { number, holds: [...stages].map((stage) => ({ stage, attempt: 0 })) };
 }
 
 function removeCheckpoint(

@@ -17,6 +17,13 @@ export const STEP_CHECKPOINT_LIMITS = {
   endedBytes: 4 * 1024 ** 3,
 } as const;
 
+/** A checkpoint that another run takes over. */
+export interface TakenCheckpoint {
+  readonly number: number;
+  /** Replaces the attempts that its record names. */
+  readonly holds: readonly HeldAttempt[];
+}
+
 export interface StepCheckpoints {
   /** The whole checkpoints of the scope, the newest first. Damaged ones are deleted, and their problems are returned. */
   list(scope: SavedScope): Promise<{
@@ -46,15 +53,11 @@ export interface StepCheckpoints {
   /** Deletes all checkpoints of a scope. Idempotent. */
   dropScope(scope: SavedScope): Promise<void>;
   /**
-   * Gives the checkpoint of another run to a scope, as its only one. `holds` replaces the attempts that it names. The
-   * other run may be deleted from then on.
-   * @returns the reason why it cannot be taken over; null: it was taken over
+   * Gives checkpoints of another run to a scope, as its only ones. The other run may be deleted from then on.
+   * @param taken  the newest first. An older one that is not whole is left out
+   * @returns the reason why the newest cannot be taken over; null: it was taken over
    */
-  takeOver(
-    source: SavedScope & { readonly number: number },
-    scope: SavedScope,
-    holds: readonly HeldAttempt[],
-  ): Promise<string | null>;
+  takeOver(source: SavedScope, scope: SavedScope, taken: readonly TakenCheckpoint[]): Promise<string | null>;
   /**
    * Keeps the checkpoints of a run that has ended for later runs, except those of items. Deletes the checkpoints of the
    * runs that ended first, beyond the limit. If the disk is nearly full, it keeps no checkpoint. Each call does all of this.

@@ -335,8 +335,9 @@ describe('the first VM of a run that took a checkpoint over', () => {
     await begin(deps, step('b')).result;
     await releaseVm(deps, scoped(0));
     const scope = { runId: 'next', scope: '_shared', instance: [] };
-    const source = { runId: RUN, scope: '_shared', instance: [], number: 2 };
-    expect(await deps.checkpoints!.takeOver(source, scope, taken('a', 'b'))).toBeNull();
+    const source = { runId: RUN, scope: '_shared', instance: [] };
+    const newest = { number: 2, holds: taken('a', 'b') };
+    expect(await deps.checkpoints!.takeOver(source, scope, [newest])).toBeNull();
     const events = recorded.map((stage) => ({ id: `stage/${stage}/given`, atMs: 1, body: { ...given, stage } }));
     await deps.events.append('next', events);
   }

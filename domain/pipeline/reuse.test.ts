@@ -207,6 +207,18 @@ describe('a shared VM that was saved after each step', () => {
 
   const ALL = 'a+ b+ c+ d+ e! f-';
 
+  test('leaves the older checkpoints to later runs whose work is all given, the newest first', () => {
+    const plan = planOf(SIX, saved);
+    const run = { plan, input: null };
+    const { firstDisks } = reuseOf(
+      run,
+      { ...run, ends: endsOf(ALL), saved: checkpointsOf('a ab/2 abc abcd abcde') },
+      null,
+    );
+    const { checkpoint, older } = firstDisks.get('_shared')!;
+    expect([checkpoint, ...older].map(({ after }) => after)).toEqual(['d', 'c', 'a']);
+  });
+
   test('begins with the work of the steps before the one that failed', () => {
     expect(resumed({ ends: ALL, checkpoints: 'abc abcd abcde' })).toEqual({
       given: 'a b c d',

@@ -52,6 +52,8 @@ export interface FirstDisk {
   /** The scope in the earlier plan. */
   readonly scope: string;
   readonly checkpoint: SavedDisk;
+  /** Checkpoints before it from which a VM of this plan could begin too, the newest first: a later run may need them. */
+  readonly older: readonly SavedDisk[];
 }
 
 export type AgainBecause =
@@ -134,14 +136,14 @@ function spreadThroughVms(
     let isSettled = true;
     for (const scope of saved.values()) {
       if (!scope.stages.some((id) => again.has(id))) continue;
-      const checkpoint = chooseCheckpoint(scope, earlier, again);
-      if (checkpoint === null) {
+      const [checkpoint, ...older] = listUsable(scope, earlier, again);
+      if (checkpoint === undefined) {
         saved.delete(scope.id);
         unsaved.set(scope.id, explainUnsaved(scope, earlier));
         isSettled = false;
         continue;
       }
-      firstDisks.set(scope.id, { scope: scope.earlier, checkpoint });
+      firstDisks.set(scope.id, { scope: scope.earlier, checkpoint, older });
       const held = new Set(checkpoint.holds.map(({ stage }) => stage));
       for (const id of scope.stages) {
         if (again.has(id) || held.has(id) || earlier.ends.get(id)?.state !== 'succeeded') continue;
@@ -171,13 +173,14 @@ function findSavedScopes(
   });
 }
 
-/** Returns the newest checkpoint whose disk holds only work that is given. */
-function chooseCheckpoint(
+/** Returns the checkpoints whose disks hold only work that is given, the newest first. */
+function listUsable(
   scope: SavedScope,
   { ends, saved }: EarlierRun,
   again: ReadonlyMap<string, AgainBecause>,
-): SavedDisk | null {
-  const found = saved?.get(scope.earlier)?.checkpoints.find(({ holds }) => {
+): readonly SavedDisk[] {
+  const { checkpoints = [] } = saved?.get(scope.earlier) ?? {};
+  return checkpoints.filter(({ holds }) => {
     // The last attempt of a stage counts: the work of failed attempts before it was on the disk when it succeeded.
     const last = new Map(holds.map(({ stage, attempt }) => [stage, attempt]));
     return [...last].every(([stage, attempt]) => {
@@ -186,7 +189,6 @@ function chooseCheckpoint(
       return isSame && scope.stages.includes(stage) && !again.has(stage);
     });
   });
-  return found ?? null;
 }
 
 function explainUnsaved({ earlier }: SavedScope, { saved }: EarlierRun): string {

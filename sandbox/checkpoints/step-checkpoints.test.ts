@@ -225,16 +225,30 @@ describe('a run that takes a checkpoint over', () => {
     await make(SCOPE, 1, 'a');
     const made = await make(SCOPE, 2, 'b');
     await make(NEXT, 1, 'x');
-    expect(await checkpoints.takeOver({ ...SCOPE, number: 2 }, NEXT, HOLDS)).toBeNull();
+    expect(await checkpoints.takeOver(SCOPE, NEXT, [{ number: 2, holds: HOLDS }])).toBeNull();
     expect((await checkpoints.list(NEXT)).whole).toEqual([
       { ...made, number: 1, generations: [], holds: HOLDS, dir: join(root, 'next/other/1') },
     ]);
     expect((await checkpoints.list(SCOPE)).whole).toHaveLength(2);
   });
 
+  test('has older ones besides it in their order, and none that is damaged', async () => {
+    for (const after of ['a', 'b', 'c', 'd']) await make(SCOPE, 1, after);
+    writeFileSync(join(root, 'run/_shared/2.json'), '{');
+    const taken = [4, 3, 2, 1].map((number) => ({ number, holds: HOLDS.slice(0, number - 1) }));
+    expect(await checkpoints.takeOver(SCOPE, NEXT, taken)).toBeNull();
+    const { whole, problems } = await checkpoints.list(NEXT);
+    expect(whole.map(({ number, after, holds }) => [number, after, holds])).toEqual([
+      [3, 'd', HOLDS],
+      [2, 'c', HOLDS],
+      [1, 'a', []],
+    ]);
+    expect(problems).toEqual([]);
+  });
+
   test('keeps it when the other run is deleted, and the disk takes no more room until then', async () => {
     await make(SCOPE, 1);
-    await checkpoints.takeOver({ ...SCOPE, number: 1 }, NEXT, HOLDS);
+    await checkpoints.takeOver(SCOPE, NEXT, [{ number: 1, holds: HOLDS }]);
     expect(statSync(join(root, 'next/other/1/disk')).ino).toBe(statSync(join(root, 'run/_shared/1/disk')).ino);
     rmSync(join(root, 'run'), { recursive: true });
     expect(readFileSync(join(root, 'next/other/1/disk'), 'utf8')).toBe('disk');
@@ -248,7 +262,7 @@ describe('a run that takes a checkpoint over', () => {
   ])('gets the reason if %s, and nothing is left', async (_name, damage) => {
     await make(SCOPE, 1);
     damage();
-    expect(await checkpoints.takeOver({ ...SCOPE, number: 1 }, NEXT, HOLDS)).toMatch(
+    expect(await checkpoints.takeOver(SCOPE, NEXT, [{ number: 1, holds: HOLDS }])).toMatch(
       /^the checkpoint .*run\/_shared\/1 cannot be taken over: /,
     );
     expect(existsSync(join(root, 'next/other'))).toBe(false);
@@ -256,7 +270,7 @@ describe('a run that takes a checkpoint over', () => {
 
   test('has it besides the checkpoints of its own steps', async () => {
     await make(SCOPE, 1, 'b');
-    await checkpoints.takeOver({ ...SCOPE, number: 1 }, NEXT, HOLDS);
+    await checkpoints.takeOver(SCOPE, NEXT, [{ number: 1, holds: HOLDS }]);
     await make(NEXT, 1, 'c');
     expect((await checkpoints.list(NEXT)).whole.map(({ after, number }) => `${after} ${number}`)).toEqual([
       'c 2',
@@ -358,7 +372,7 @@ describe('a run that has ended', () => {
 
   test('counts a disk to which a retry has a link once, and until the last of both is deleted', async () => {
     await make(run('first'), 100);
-    await checkpoints.takeOver({ ...run('first'), number: 1 }, run('retry'), []);
+    await checkpoints.takeOver(run('first'), run('retry'), [{ number: 1, holds: [] }]);
     for (const [index, runId] of ['first', 'retry'].entries()) {
       await checkpoints.endRun(runId);
       utimesSync(join(root, runId, '.ended'), index, index);

@@ -5,12 +5,13 @@
  */
 import { readdirSync, statSync } from 'node:fs';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import {
   type SavedScope,
   STEP_CHECKPOINT_LIMITS,
   type StepCheckpoints,
+  type TakenCheckpoint,
 } from '../../activities/ports/step-checkpoints.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { formatInstance } from '../../domain/run/instance.ts';
@@ -25,7 +26,6 @@ import {
   type StepCheckpoint,
 } from '../../domain/run/step-checkpoint.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
-import type { HeldAttempt } from '../../domain/run/vm-lease.ts';
 import { readFileWithin } from '../../files/open-file.ts';
 import { deleteCheckpoint, linkCheckpoint, readCheckpoint } from './folder.ts';
 
@@ -86,8 +86,8 @@ export function createStepCheckpoints(options: StepCheckpointsOptions): StepChec
       protect(findScope(scope), () => writeRecord(nameRecord(findScope(scope), checkpoint.number), checkpoint)),
     delete: (scope, number) => protect(findScope(scope), () => deleteNumber(findScope(scope), number)),
     dropScope: (scope) => protect(findScope(scope), () => rm(findScope(scope), { recursive: true, force: true })),
-    takeOver: (source, scope, holds) =>
-      protect(findScope(scope), () => takeOver(findScope(source), source.number, findScope(scope), holds)),
+    takeOver: (source, scope, taken) =>
+      protect(findScope(scope), () => takeOver(findScope(source), findScope(scope), taken)),
     endRun: (runId) =>
       protect(folderOf(runId), async () => {
         const dir = folderOf(runId);
@@ -111,22 +111,29 @@ function isOfItem({ instance }: SavedScope): boolean {
   return instance.length > 0;
 }
 
-async function takeOver(
-  from: string,
-  number: number,
-  dir: string,
-  holds: readonly HeldAttempt[],
-): Promise<string | null> {
-  // An earlier try of the same admission may have left one.
+async function takeOver(from: string, dir: string, taken: readonly TakenCheckpoint[]): Promise<string | null> {
+  // An earlier try of the same admission may have left some.
   await rm(dir, { recursive: true, force: true });
   await mkdir(dir, { recursive: true, mode: 0o700 });
+  let reason: string | null = 'none is named';
+  let number = 1;
+  for (const each of taken.toReversed()) {
+    reason = await takeOverOne(from, each, join(dir, String(number)));
+    if (reason === null) number += 1;
+  }
+  if (reason !== null) await rm(dir, { recursive: true, force: true });
+  return reason;
+}
+
+/** Returns the reason why it cannot be taken over; null: it was taken over. */
+async function takeOverOne(from: string, { number, holds }: TakenCheckpoint, to: string): Promise<string | null> {
   try {
     const checkpoint = readWhole(from, number);
-    await linkCheckpoint(join(from, String(number)), join(dir, '1'));
-    await writeRecord(nameRecord(dir, 1), { ...checkpoint, number: 1, generations: [], holds });
+    await linkCheckpoint(join(from, String(number)), to);
+    const own = { ...checkpoint, number: Number(basename(to)), generations: [], holds };
+    await writeRecord(nameRecord(dirname(to), own.number), own);
     return null;
   } catch (error) {
-    await rm(dir, { recursive: true, force: true });
     return `the checkpoint ${from}/${number} cannot be taken over: ${(error as Error).message}`;
   }
 }

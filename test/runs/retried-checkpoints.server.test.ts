@@ -154,6 +154,12 @@ describe('a retry of a run whose fifth of six steps failed', () => {
     starts.delete('chain');
     expect(await runs.textOf(await run('chain-3', retryOf('chain-2')))).toBe(ALL);
     expect(starts.get('chain')).toEqual(['e', 'f']);
+    // The checkpoints of the first run went with the second to the third.
+    starts.delete('chain');
+    rmSync(folderOf('chain-2'), { recursive: true });
+    expect(await runs.textOf(await run('chain-4', retryOf('chain-3', 'c')))).toBe(ALL);
+    expect(starts.get('chain')).toEqual(['c', 'd', 'e', 'f']);
+    expect(await bodiesOf('chain-4', 'vm-ready')).toMatchObject([{ resumedAfter: 'b' }]);
   });
 
   test('repeats only the interrupted step if its VM is lost', async () => {

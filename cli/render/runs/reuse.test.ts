@@ -53,7 +53,10 @@ test('each stage that runs again has its reason, and stages that only depend on 
 
 test('a VM that starts from a checkpoint is shown, and the reason why another one does not', () => {
   const firstDisks = new Map([
-    ['_shared', { scope: '_shared', checkpoint: { number: 4, after: 'd', holds: [{ stage: 'd', attempt: 1 }] } }],
+    [
+      '_shared',
+      { scope: '_shared', checkpoint: { number: 4, after: 'd', holds: [{ stage: 'd', attempt: 1 }] }, older: [] },
+    ],
   ]);
   const reuse = reuseOf(
     ['d'],
