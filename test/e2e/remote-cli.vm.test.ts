@@ -1,5 +1,6 @@
 /** A command line with the runs of another state folder: it starts, follows, reads and cancels them over the API. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { get } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { CliResult, Rig, RunningCli } from './rig.ts';
@@ -46,6 +47,47 @@ function watch({ child }: RunningCli): () => string {
   return () => text;
 }
 
+/** Reads a path of the HTTP API on the socket of the machine of the run. */
+function read(rig: Rig, path: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socketPath = join(rig.stateDir, 'api.sock');
+    get({ socketPath, path: `/api/v1/${path}`, agent: false, timeout: 20_000 }, (answer) => {
+      let text = '';
+      answer.setEncoding('utf8').on('data', (part: string) => (text += part));
+      answer.on('error', reject).on('end', () => resolve(text));
+    })
+      .on('timeout', () => reject(new Error(`no answer to ${path}`)))
+      .on('error', reject);
+  });
+}
+
+/** Reads a run with every command and route that show it as JSON, and expects one form of it. */
+async function expectOneForm(rig: Rig, runId: string, name: string): Promise<void> {
+  const typed = new Map<string, string>();
+  for (const args of [
+    ['result', runId],
+    ['status', runId],
+    ['artifacts', runId],
+    ['logs', runId],
+    ['runs', '--limit', '1', '--name', name],
+  ]) {
+    const here = await rig.cli(...args, '--json');
+    expect(await run(rig, ...args, '--json'), args.join(' ')).toEqual(here);
+    typed.set(args[0]!, here.stdout);
+  }
+  const parse = (command: string): object => JSON.parse(typed.get(command)!) as object;
+  const path = `runs/${encodeURIComponent(runId)}`;
+  const readJson = async (part: string): Promise<object> => JSON.parse(await read(rig, part)) as object;
+  expect(await readJson(`${path}/result`)).toEqual(parse('result'));
+  expect(await readJson(`${path}/artifacts`)).toEqual(parse('artifacts'));
+  expect(await read(rig, `${path}/events`)).toBe(typed.get('logs'));
+  const { runs } = parse('runs') as { readonly runs: readonly object[] };
+  expect(await readJson(`runs?limit=1&name=${name}`)).toMatchObject({ runs });
+  expect(await readJson(path)).toEqual(runs[0]);
+  // `status` has more of each stage.
+  expect(parse('status')).toMatchObject(runs[0]!);
+}
+
 test('a run from another state folder has its mount, its variable and its input, and its result comes back', async () => {
   const rig = theRig();
   const data = join(rig.specDir, 'data');
@@ -67,15 +109,8 @@ test('a run from another state folder has its mount, its variable and its input,
   expect(result).toMatchObject({ state: 'succeeded', outputText: `${text}a program\n11 characters\n{"a":1}` });
   expect(done.code).toBe(0);
 
-  // The machine of the run prints the same, and the folder of the mount is not sent again.
-  for (const args of [
-    ['result', 'from/elsewhere', '--json'],
-    ['status', 'from/elsewhere', '--json'],
-    ['artifacts', 'from/elsewhere', '--json'],
-    ['logs', 'from/elsewhere', '--json'],
-    ['runs', '--limit', '1', '--name', 'from-elsewhere', '--json'],
-  ])
-    expect(await run(rig, ...args), args.join(' ')).toEqual(await rig.cli(...args));
+  // The machine of the run and its API show the same, and the folder of the mount is not sent again.
+  await expectOneForm(rig, 'from/elsewhere', 'from-elsewhere');
   const again = await run(rig, 'run', file, '--run-id', 'again', '--input', '{}', '--json');
   expect(again.code).toBe(0);
   expect(again.stderr).not.toContain('sending');
