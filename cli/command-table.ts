@@ -96,6 +96,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         summary: 'apply changes of a workspace to its repository',
         about:
           'Apply the changes that a stage made in its workspace to your repository: to the working tree, as a branch, or as a patch.',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/apply.ts'),
       },
       {

@@ -95,7 +95,9 @@ export async function findChanges(runId: string, choice: ChangesChoice, machine:
   const stores = await machine.stores();
   const wire = (await stores.records.get(runId, 'plan').catch(() => null)) as PlanWire | null;
   const outputs = await readOutputs(stores.reader, runId);
-  const left = changesOf(runId, wire === null ? null : fromWire(wire), outputs, choice);
+  const changes = changesOf(runId, wire === null ? null : fromWire(wire), outputs, choice);
+  // The service on another machine must not choose a folder of this one.
+  const left = machine.env.service === null ? changes : { ...changes, folder: null };
   return { runId, left, leftOut: choice.isPartial ? [] : partialStages(outputs) };
 }
 

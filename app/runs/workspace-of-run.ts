@@ -17,7 +17,10 @@ export interface LeftChanges {
   readonly base: DataRef;
   readonly bundle: DataRef;
   readonly patch: DataRef;
-  /** The folder that the workspace was packed from; null: it came from an address, or the plan cannot be read. */
+  /**
+   * The folder that the workspace was packed from; null: it came from an address, the plan cannot be read, or the
+   * run is on another machine.
+   */
   readonly folder: string | null;
 }
 

@@ -3,6 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openStores } from '../../store/open-stores.ts';
+import { startTestApi } from '../rig/servers/test-api.ts';
 import { type LeftRun, openLeftRun } from '../rig/git/run-with-changes.ts';
 
 let left: LeftRun;
@@ -349,6 +351,27 @@ describe('voidbox apply', () => {
     expect(readFileSync(join(app, 'a.txt'), 'utf8')).toBe('one\ntwo\nthree\n');
     const both = await terminal.type('apply', 'r1', '--patch', '--check');
     expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('cannot be combined')]);
+  });
+
+  test('brings changes of a run on another machine to the named repository, and to no folder that the run names', async () => {
+    await leaveRun({ fix: await outputsOf(change) });
+    const stores = await openStores({ stateDir: terminal.stateDir });
+    const api = await startTestApi({ stateDir: terminal.stateDir, stores });
+    try {
+      const patch = await terminal.type('apply', 'r1', '--patch');
+      const elsewhere = join(terminal.dir, 'elsewhere');
+      terminal.variables = { VOIDBOX_SERVER: `unix:${api.socket}`, VOIDBOX_STATE_DIR: elsewhere };
+      expect(await terminal.type('apply', 'r1', '--patch')).toEqual(patch);
+      const unnamed = await terminal.type('apply', 'r1');
+      expect([unnamed.code, unnamed.stderr]).toEqual([2, expect.stringContaining('/DIR is no git repository')]);
+      expect(git(app, 'status', '--porcelain')).toBe('');
+      const applied = await terminal.type('apply', 'r1', '--repository', 'app', '--json');
+      expect(JSON.parse(applied.stdout)).toMatchObject({ runId: 'r1', outcome: 'applied', repository: '/DIR/app' });
+      expect(git(app, 'status', '--porcelain')).toBe(' M a.txt\n M run.sh\n?? blob\n');
+    } finally {
+      await api.close();
+      await stores.close();
+    }
   });
 
   test("runs no program that the author's repository or the guest's attributes name, and moves no cursor", async () => {

@@ -72,7 +72,7 @@ export const command = defineCommand<Options>({
       .option('--3way', 'merge files that changed on both sides, and write conflict markers into those that conflict')
       .option(
         '-r, --repository <folder>',
-        'the top folder of the repository to change (default: the repository of the workspace, or the current folder if it came from a URL)',
+        'the top folder of the repository to change (default: the repository of the workspace, or the current folder if it came from a URL or another machine)',
       );
   },
   async execute([text = ''], options, context) {
