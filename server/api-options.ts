@@ -1,5 +1,6 @@
 import type { OpenAccess } from '../app/access/access-opener.ts';
 import type { Machine } from '../app/machine.ts';
+import type { FoundToken } from '../store/access.ts';
 import type { SessionMessages } from '../store/session-messages.ts';
 import type { UploadStore } from '../store/uploads.ts';
 import type { ApiLimits } from './limits.ts';
@@ -14,6 +15,8 @@ export interface ApiOptions {
   readonly version: string;
   /** Opens the tokens and the audit log at the first call. */
   readonly access: OpenAccess;
+  /** The token of Void-Box's daemon, which is in no database. Absent: no such token. */
+  readonly daemon?: FoundToken | null;
   readonly limits: ApiLimits;
   readonly log: (line: string) => void;
 }

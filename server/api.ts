@@ -30,7 +30,7 @@ export type Api = OpenAPIHono;
 const ROOT = '/api/v1';
 
 export function createApi(options: ApiOptions): Api {
-  const { version, limits, machine, access, messages = openSessionMessages(machine.env), log } = options;
+  const { version, limits, machine, access, daemon = null, messages = openSessionMessages(machine.env), log } = options;
   const api: Api = new OpenAPIHono({
     defaultHook: (result) => {
       if (result.success) return;
@@ -50,6 +50,7 @@ export function createApi(options: ApiOptions): Api {
   api.use(
     createAccessCheck({
       access,
+      daemon,
       nowMs: () => machine.now().getTime(),
       requestsPerSecond: limits.requestsPerSecond,
       checkTokensEveryMs: limits.checkTokensEveryMs,

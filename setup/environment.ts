@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { ServiceSettings } from '../domain/access/service-settings.ts';
+import { type DaemonSettings, readDaemonSettings } from './daemon-settings.ts';
 import { readServiceSettings } from './service-settings.ts';
 import { SetupError } from './setup-error.ts';
 import { createMapping } from '../domain/units/mapping.ts';
@@ -28,6 +29,8 @@ export interface Environment {
    * null: this machine has them.
    */
   readonly service: ServiceSettings | null;
+  /** The settings of `voidbox serve` from variables of Void-Box's daemon. */
+  readonly daemon: DaemonSettings;
   /**
    * `VOIDBOX_KERNEL_KIND=debian|voidbox` selects the kernel of runs; if it is unset, a built Voidbox kernel is
    * preferred.
@@ -136,6 +139,7 @@ export function readEnvironment(
     temporalConfigured: temporalVariables.length > 0,
     temporalVariables: temporalVariables.sort(),
     service,
+    daemon: readDaemonSettings(read),
     kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
     diskFullLimitMs: milliseconds('VOIDBOX_DISK_FULL_LIMIT_MS', read('VOIDBOX_DISK_FULL_LIMIT_MS')),

@@ -4,7 +4,7 @@ import { maySeeRun } from '../../domain/access/run-glob.ts';
 import { hasScope, type Scope } from '../../domain/access/scopes.ts';
 import { isTokenText } from '../../domain/access/token-text.ts';
 import { shorten } from '../../domain/units/quote.ts';
-import type { TokenRow, TokenStore } from '../../store/access.ts';
+import type { FoundToken, TokenRow, TokenStore } from '../../store/access.ts';
 import { AppError } from '../app-error.ts';
 import { hashToken } from './tokens.ts';
 
@@ -13,18 +13,28 @@ export type Caller = { readonly kind: 'owner' } | { readonly kind: 'token'; read
 
 /**
  * @param authorization  the header
+ * @param daemon  the token that is in no database; null: no such token
  * @param openTokens  is not called for a request that cannot have a token, so that a stranger starts no database
  * @throws AppError `api/no-token`
  */
 export async function authenticate(
   authorization: string | undefined,
-  { openTokens, nowMs }: { readonly openTokens: () => Promise<TokenStore>; readonly nowMs: number },
+  {
+    openTokens,
+    nowMs,
+    daemon = null,
+  }: {
+    readonly openTokens: () => Promise<TokenStore>;
+    readonly nowMs: number;
+    readonly daemon?: FoundToken | null;
+  },
 ): Promise<TokenRow> {
   const text = /^Bearer +(\S+)$/i.exec(authorization ?? '')?.[1];
   if (authorization === undefined) throw createNoTokenError('a request over TCP needs a token');
+  const hash = hashToken(text ?? '');
+  if (text !== undefined && daemon !== null && timingSafeEqual(daemon.hash, hash)) return daemon;
   if (text === undefined || !isTokenText(text))
     throw createNoTokenError('the header `Authorization` does not contain a token of Voidbox');
-  const hash = hashToken(text);
   const found = await (await openTokens()).find(hash);
   // The database found the row by its index; this comparison does not stop at the first different byte.
   if (found === null || !timingSafeEqual(found.hash, hash)) throw createNoTokenError('the token is not known');

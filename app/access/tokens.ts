@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { MOST_RUN_GLOBS, RUN_GLOB_BYTES } from '../../domain/access/run-glob.ts';
 import type { Scope } from '../../domain/access/scopes.ts';
-import { findTokenNameProblem, TOKEN_BYTES, TOKEN_PREFIX } from '../../domain/access/token-text.ts';
+import { DAEMON_TOKEN_NAME, findTokenNameProblem, TOKEN_BYTES, TOKEN_PREFIX } from '../../domain/access/token-text.ts';
 import { shorten } from '../../domain/units/quote.ts';
 import { countUtf8Bytes } from '../../domain/units/utf8.ts';
 import type { TokenRow, TokenStore } from '../../store/access.ts';
@@ -78,6 +78,8 @@ export function hashToken(text: string): Uint8Array {
 function checkRequest({ name, scopes, runs, groups, allowGit, lifeMs }: TokenRequest): void {
   const nameProblem = findTokenNameProblem(name);
   if (nameProblem !== null) refuse('name', name, nameProblem);
+  // The audit log could not tell the two apart.
+  if (name === DAEMON_TOKEN_NAME) refuse('name', name, 'it is the name of the token of `voidbox serve --token-file`');
   if (scopes.length === 0) refuse('scopes', '', 'a token has at least one scope');
   requireAtMost('runs', runs, MOST_RUN_GLOBS);
   for (const glob of runs)

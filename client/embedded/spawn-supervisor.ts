@@ -89,6 +89,8 @@ function stackVariables(env: Environment): Record<string, string> {
   for (const [name, value] of Object.entries(env.variables)) {
     if (
       value !== undefined &&
+      // Tokens are for clients and for `serve`.
+      !/^VOIDBOX_(?:DAEMON_)?TOKEN$/.test(name) &&
       /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBOX_.*|NODE_EXTRA_CA_CERTS)$/.test(name)
     )
       kept[name] = value;

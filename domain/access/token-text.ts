@@ -7,6 +7,9 @@ export function isTokenText(text: string): boolean {
   return TOKEN_TEXT.test(text);
 }
 
+/** The name of the daemon's token, which is in no database. */
+export const DAEMON_TOKEN_NAME = 'daemon';
+
 /** Names are shown in approvals, in the audit log and on command lines. */
 export const TOKEN_NAME_CHARACTERS = 64;
 const TOKEN_NAME = /^[\p{L}\p{N}][\p{L}\p{N}._@-]{0,63}$/u;

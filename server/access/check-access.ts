@@ -7,7 +7,7 @@ import { routePath } from 'hono/route';
 import type { OpenAccess } from '../../app/access/access-opener.ts';
 import { authenticate, requireRun, requireScope } from '../../app/access/authenticate.ts';
 import { AppError } from '../../app/app-error.ts';
-import type { TokenRow } from '../../store/access.ts';
+import type { FoundToken, TokenRow } from '../../store/access.ts';
 import { type Connection, getClientAddress, getConnection, onAnswered } from '../listener.ts';
 import { createRequestError, toProblem } from '../problems.ts';
 import { readSegment } from '../routes/run-id.ts';
@@ -24,6 +24,8 @@ const READS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 export interface AccessOptions {
   readonly access: OpenAccess;
+  /** The token that is in no database; null: no such token. */
+  readonly daemon: FoundToken | null;
   readonly nowMs: () => number;
   readonly requestsPerSecond: number;
   readonly checkTokensEveryMs: number;
@@ -44,7 +46,8 @@ export function createAccessCheck(options: AccessOptions): MiddlewareHandler {
     const wanted = findRouteAccess(context.req.method, route);
     if (wanted === 'public') return await next();
     const token = await findToken(context, connection, { ...options, rates });
-    onAnswered(context, watch.hold(token, connection).release);
+    // The daemon's token is valid until the service ends.
+    if (token !== options.daemon) onAnswered(context, watch.hold(token, connection).release);
     const outcome: Outcome = { token, route };
     try {
       refuseRoute(context, token, wanted);
@@ -65,18 +68,18 @@ interface Finding extends AccessOptions {
 async function findToken(
   { req }: Context,
   { address }: Connection,
-  { access, nowMs, rates, log }: Finding,
+  { access, daemon, nowMs, rates, log }: Finding,
 ): Promise<TokenRow> {
   const openTokens = async () => (await access('find')).tokens;
   let token: TokenRow;
   try {
-    token = await authenticate(req.header('authorization'), { openTokens, nowMs: nowMs() });
+    token = await authenticate(req.header('authorization'), { openTokens, nowMs: nowMs(), daemon });
   } catch (error) {
     if (error instanceof AppError && error.code === 'api/no-token') refuseMany(rates.count(`address ${address}`));
     throw error;
   }
   refuseMany(rates.count(`token ${token.name}`));
-  if (nowMs() - (token.lastUsedAtMs ?? 0) >= TOUCH_EVERY_MS)
+  if (token !== daemon && nowMs() - (token.lastUsedAtMs ?? 0) >= TOUCH_EVERY_MS)
     await openTokens()
       .then((tokens) => tokens.touch(token.name, nowMs()))
       .catch((error: unknown) => log(`the last use of the token ${token.name}: ${(error as Error).message}`));
