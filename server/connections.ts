@@ -1,5 +1,6 @@
 /** Serves HTTP on connections that another process has accepted. */
 import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConnectionSource } from '../client/embedded/api-messages.ts';
 import { toPlainAddress } from '../client/embedded/listen-address.ts';
 import { createHttpServer, type HttpServerOptions, writeProblem } from './http-server.ts';
@@ -7,6 +8,8 @@ import type { ApiLimits } from './limits.ts';
 import { type ListenerKind, setConnection } from './listener.ts';
 import { createProblem, type Problem } from './problems.ts';
 import { createTlsEnd, type TlsEnd } from './tls.ts';
+
+const DRAIN_LOOK_MS = 20;
 
 export interface ConnectionsOptions extends Pick<HttpServerOptions, 'fetch' | 'limits'> {
   /** Called when a connection has ended. */
@@ -18,6 +21,8 @@ export interface Connections {
   accept(socket: Socket, source: ConnectionSource): void;
   /** Ends the connections over TCP. */
   closeTcp(): void;
+  /** Lets open requests end, for at most this time, and then ends every connection. */
+  drain(limitMs: number): Promise<void>;
   /** Ends every connection. */
   close(): void;
 }
@@ -41,7 +46,20 @@ export function serveConnections({ fetch, limits, onClosed, log }: ConnectionsOp
     server.emit('connection', socket);
   };
   const tls: TlsEnd = createTlsEnd({ handshakeMs: limits.handshakeMs, onSecure: serve, log });
+  const close = (): void => {
+    end(open.unix);
+    end(open.tcp);
+  };
   return {
+    async drain(limitMs) {
+      const until = Date.now() + limitMs;
+      while (open.unix.size + open.tcp.size > 0 && Date.now() < until) {
+        // A connection without an open request does not wait for its next one.
+        server.closeIdleConnections();
+        await sleep(DRAIN_LOOK_MS);
+      }
+      close();
+    },
     accept(socket, source) {
       const own = open[source.listener];
       own.add(socket);
@@ -63,10 +81,7 @@ export function serveConnections({ fetch, limits, onClosed, log }: ConnectionsOp
       socket.resume();
     },
     closeTcp: () => end(open.tcp),
-    close() {
-      end(open.unix);
-      end(open.tcp);
-    },
+    close,
   };
 }
 

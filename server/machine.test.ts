@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ServerLink } from '../client/temporal/server-link.ts';
-import { keepStackLink } from './machine.ts';
+import { keepOwnLink, keepStackLink } from './machine.ts';
 
 const linkTo = (address: string): ServerLink => ({ address: () => address }) as Partial<ServerLink> as ServerLink;
 
@@ -57,4 +57,19 @@ test('a look that fails fails for its requests only', async () => {
   for (const result of await Promise.allSettled([link(), link()]))
     expect(result).toMatchObject({ status: 'rejected', reason: { message: 'the socket does not answer' } });
   expect((await link())?.address()).toBe('a:1');
+});
+
+test('requests share one connection to your own server, and a failed try is not kept', async () => {
+  let tries = 0;
+  const link = keepOwnLink(async () => {
+    tries += 1;
+    if (tries === 1) throw new Error('the server is away');
+    return linkTo('own:7233');
+  });
+  const failed = await Promise.allSettled([link(), link()]);
+  expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  expect(tries).toBe(1);
+  const links = await Promise.all([link(), link()]);
+  expect([links[0]?.address(), links[0] === links[1], await link()]).toEqual(['own:7233', true, links[0]]);
+  expect(tries).toBe(2);
 });

@@ -1,4 +1,4 @@
-/** The machine of requests to the API: the stack that the process belongs to, and no person. */
+/** The machine of requests to the API: the stack, or your own Temporal server, and no person. */
 import type { Machine } from '../app/machine.ts';
 import { readStack, type StackInfo } from '../client/embedded/stack.ts';
 import { openServerLink, type ServerLink } from '../client/temporal/server-link.ts';
@@ -15,10 +15,12 @@ export function createApiMachine(env: Environment, log: (line: string) => void):
     confirm: () => Promise.resolve(null),
     stores: () => (stores ??= openStores(env)),
     now: () => new Date(),
-    stackLink: keepStackLink(
-      () => readStack(env),
-      () => openServerLink({ env }, { start: false }),
-    ),
+    stackLink: env.temporalConfigured
+      ? keepOwnLink(() => openServerLink({ env }, { start: false }))
+      : keepStackLink(
+          () => readStack(env),
+          () => openServerLink({ env }, { start: false }),
+        ),
     warn: (line) => Promise.resolve(log(line)),
   };
 }
@@ -40,4 +42,21 @@ export function keepStackLink(
     return link;
   };
   return () => (pending ??= renew().finally(() => (pending = null)));
+}
+
+/**
+ * Returns one connection to your own server for all requests, which connects again on its own. Requests at the same time
+ * share one try, and a failed one is not kept.
+ */
+export function keepOwnLink(open: () => Promise<ServerLink | null>): () => Promise<ServerLink | null> {
+  let kept: Promise<ServerLink | null> | null = null;
+  return async () => {
+    const own = (kept ??= open());
+    try {
+      return await own;
+    } catch (error) {
+      if (kept === own) kept = null;
+      throw error;
+    }
+  };
 }

@@ -315,7 +315,9 @@ function refuseLongPlan(plan: Plan, isElsewhere: boolean): void {
 
 /** Waits for the first event of a run, which the worker stores at admission: until then, other commands do not know the run. */
 export async function waitUntilAdmitted(runId: string, link: ServerLink, context: Machine): Promise<void> {
-  if (!link.isEmbedded) return;
+  // With your own server, a command may be on another host than the worker. A service is on the same one.
+  const isOwnService = context.stackLink !== undefined && context.env.temporalConfigured;
+  if (!link.isEmbedded && !isOwnService) return;
   const { index } = await context.stores();
   const untilMs = Date.now() + ADMISSION_MS;
   while (!(await index.has(runId)) && Date.now() < untilMs) await sleep(ADMISSION_POLL_MS);
