@@ -3,6 +3,14 @@ import type { CommandEntry, CommandFamily } from './command-entry.ts';
 /** The commands about the HTTP API as a service: its tokens, its audit log, its database. */
 export const SERVICE_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
   {
+    name: 'serve',
+    usage: 'serve',
+    summary: 'serve the HTTP API until Ctrl-C, also with your own Temporal server',
+    about:
+      'Serve the HTTP API on Unix sockets and over TCP until Ctrl-C or SIGTERM: with the embedded stack, or with your own Temporal server.',
+    load: () => import('./commands/host/serve.ts'),
+  },
+  {
     name: 'token',
     usage: 'token VERB',
     summary: 'create, list and revoke tokens of the HTTP API',

@@ -6,3 +6,8 @@ import { findPackageRoot } from './package-root.ts';
 export function listApiArgs(): readonly string[] {
   return [join(findPackageRoot(), 'dist', 'server', 'main.js')];
 }
+
+/** Returns all arguments of Node for the process of `voidbox serve`. */
+export function listServeArgs(): readonly string[] {
+  return [join(findPackageRoot(), 'dist', 'server', 'serve.js')];
+}

@@ -46,6 +46,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'postgres',
   'prepared',
   'runs',
+  'serve.lock',
   'sessions',
   'skills',
   'skills.json',

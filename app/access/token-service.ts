@@ -39,7 +39,7 @@ async function openOwnApi(
   if (env.temporalConfigured)
     throw createUsageError(
       'tokens belong to the embedded stack, but TEMPORAL_* names your own Temporal server',
-      `Unset ${env.temporalVariables.join(', ')}.`,
+      `Unset ${env.temporalVariables.join(', ')}. For the tokens of \`voidbox serve\`, also set VOIDBOX_SERVER=unix: with the path of its socket.`,
     );
   // The API gets the piece too, but without a line of progress.
   if (env.database === null && (createsToken || hasTokenDatabase(env.stateDir)))

@@ -1,4 +1,4 @@
-/** The options of `up` by which the embedded stack serves the HTTP API over TCP. */
+/** The options of `up` and `serve` by which the HTTP API is served over TCP. */
 import { realpathSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
@@ -35,7 +35,13 @@ export function addListenOptions(command: Command): void {
       '--listen <address...>',
       'HOST:PORT on which the HTTP API serves clients with a token; the stack then stays up. They replace the earlier ones, also for later starts',
     )
-    .option('--no-listen', 'the HTTP API serves only its Unix socket')
+    .option('--no-listen', 'the HTTP API serves only its Unix socket');
+  addServiceOptions(command);
+}
+
+/** Adds the options that say how the addresses over TCP serve clients. */
+export function addServiceOptions(command: Command): void {
+  command
     .option('--public-url <url>', 'the URL under which clients of --listen know the API')
     .option('--tls-cert <file>', 'the certificate of --listen, PEM')
     .option('--tls-key <file>', 'its key, PEM')

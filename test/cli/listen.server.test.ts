@@ -19,6 +19,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ApiListener } from '../../client/embedded/control.ts';
 import { askStack } from '../../client/embedded/control-client.ts';
+import { askSocket, startServe } from '../rig/servers/serve-command.ts';
 import { copyPair, type PairName, readCertificate } from '../rig/tls/pairs.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
@@ -224,3 +225,22 @@ test('an unsafe address changes nothing', { timeout: LIMIT_MS }, async () => {
   expect([up.code, up.stderr]).toEqual([2, expect.stringContaining('--behind-proxy')]);
   expect(await listListeners('ps')).toEqual([]);
 });
+
+test(
+  '`serve` uses the stack, writes no record of its addresses, and Ctrl-C ends only the service',
+  { timeout: LIMIT_MS },
+  async () => {
+    const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), XDG_RUNTIME_DIR: dir };
+    for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command'])
+      delete env[name];
+    const service = await startServe([], { env, cwd: dir });
+    const socket = join(dir, 'voidbox.sock');
+    expect(service.told).toMatchObject({ stack: { namespace: 'default' }, apiSockets: [socket], apiListeners: [] });
+    expect(await askSocket(socket, '/api/v1/ready')).toEqual({ status: 200, body: '{"isReady":true,"missing":[]}' });
+    expect(existsSync(join(dir, 'state/listen.json'))).toBe(false);
+    service.child.kill('SIGINT');
+    expect(await service.ended).toBe(0);
+    expect(existsSync(socket)).toBe(false);
+    expect((await type('ps')).stdout).toContain('Temporal    127.0.0.1:');
+  },
+);

@@ -1,11 +1,12 @@
 /** Your own Temporal server with two hosts: one has the worker, the other only starts and shows runs. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { askSocket, isSocketServed, startServe } from '../rig/servers/serve-command.ts';
 import { temporalCliForTests } from '../rig/servers/temporal-cli.ts';
 import { startTestServer, type TestServer } from '../rig/servers/test-server.ts';
 
@@ -262,6 +263,48 @@ test('status says where a run lives; logs and result name that host and end with
   expect((await voidbox('with-worker', 'logs', '-f', 'there-3')).stdout).toContain('==> run cancelled');
 });
 
+test(
+  '`serve` starts runs of your own server over its socket, and its end leaves them',
+  { timeout: 120_000 },
+  async () => {
+    const socket = join(dir, 'api.sock');
+    const listen = ['--listen', `unix:${socket}`];
+    const place = { env: environment('with-worker', { VOIDBOX_DAEMON_TOKEN: 'no-log-has-this-text' }), cwd: dir };
+    const first = await startServe(listen, place);
+    children.push(first.child);
+    expect(first.told).toEqual({ stack: null, apiSockets: [socket], apiListeners: [] });
+    expect(statSync(socket).mode & 0o777).toBe(0o600);
+    const start = (runId: string, file: string) =>
+      askSocket(socket, '/api/v1/runs', {
+        body: { runId, spec: readFileSync(join(dir, file), 'utf8'), baseDir: dir, input: 'in' },
+      });
+    expect(await start('served-1', 'input.yaml')).toMatchObject({ status: 201 });
+    const result = await askSocket(socket, '/api/v1/runs/served-1/result?wait=60');
+    expect([result.status, JSON.parse(result.body)]).toMatchObject([200, { state: 'succeeded', outputText: 'in' }]);
+    expect(await askSocket(socket, '/api/v1/ready')).toMatchObject({ status: 200 });
+    expect(await start('served-2', 'long.yaml')).toMatchObject({ status: 201 });
+
+    const second = await voidbox('with-worker', 'serve', ...listen);
+    expect(second).toMatchObject({ code: 3, stdout: '', stderr: expect.stringContaining('another process serves') });
+
+    first.child.kill('SIGKILL');
+    await first.ended;
+    await expect.poll(() => isSocketServed(socket), { timeout: 20_000 }).toBe(false);
+    const next = await startServe(listen, place);
+    children.push(next.child);
+    const path = '/api/v1/runs/served-2/events';
+    const cut = askSocket(socket, path, { accept: 'text/event-stream' }).catch((error: Error) => error);
+    expect(await askSocket(socket, '/v1/health')).toMatchObject({ status: 200 });
+    next.child.kill('SIGTERM');
+    expect(await next.ended).toBe(0);
+    expect(await cut).toBeInstanceOf(Error);
+    expect([existsSync(socket), next.stderr().includes('no-log-has-this-text')]).toEqual([false, false]);
+    const status = await voidbox('with-worker', 'status', 'served-2', '--json');
+    expect(JSON.parse(status.stdout)).toMatchObject({ state: 'running' });
+    expect((await voidbox('with-worker', 'cancel', 'served-2')).code).toBe(0);
+  },
+);
+
 test('a server that does not answer is an error of the environment', async () => {
   const child = spawn(process.execPath, [BIN, 'run', 'fail.yaml', '--json'], {
     cwd: dir,
@@ -275,7 +318,7 @@ test('a server that does not answer is an error of the environment', async () =>
   expect(JSON.parse(stderr)).toMatchObject({ error: { code: 'cli/no-server' } });
 });
 
-test.each(['run input.yaml', 'run -d input.yaml', 'status any', 'cancel any', 'worker', 'session list'])(
+test.each(['run input.yaml', 'run -d input.yaml', 'status any', 'cancel any', 'worker', 'serve', 'session list'])(
   'a namespace that is not there ends `%s` with 3 and the line that makes it',
   async (line) => {
     const env = environment('without', { TEMPORAL_NAMESPACE: 'nope' });

@@ -1,0 +1,65 @@
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
+import type { ConnectionSource } from '../client/embedded/api-messages.ts';
+import type { ServeSettings } from '../client/service/serve-messages.ts';
+import { openServeListeners } from './serve-listeners.ts';
+
+let settings: ServeSettings;
+let sources: ConnectionSource[];
+beforeEach(() => {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-serve-listeners-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  sources = [];
+  settings = {
+    sockets: [join(dir, 'api.sock')],
+    listen: [{ host: '127.0.0.1', port: 0 }],
+    publicUrl: 'https://api.example',
+    tls: null,
+    behindProxy: true,
+    specRoot: null,
+    daemonHash: null,
+  };
+});
+
+const open = (change: Partial<ServeSettings> = {}) =>
+  openServeListeners({
+    settings: { ...settings, ...change },
+    lockFile: `${settings.sockets[0]!}.lock`,
+    accept: (socket: Socket, source) => {
+      sources.push(source);
+      socket.destroy();
+    },
+    log: () => undefined,
+  });
+
+test('each connection has the source of its listener', async () => {
+  const { sockets, listeners, close } = await open();
+  onTestFinished(close);
+  expect(sockets).toEqual(settings.sockets);
+  const [{ host, port }] = listeners as [(typeof listeners)[number]];
+  expect(listeners).toEqual([{ url: `http://127.0.0.1:${port}`, host, port, tls: false, problem: null }]);
+  for (const place of [{ path: sockets[0]! }, { host, port }]) await once(connect(place), 'close');
+  expect(sources).toEqual([
+    { listener: 'unix' },
+    { listener: 'tcp', tls: null, publicUrl: 'https://api.example', behindProxy: true },
+  ]);
+});
+
+test('a port in use and an address of another machine name the remedy, and close what is open', async () => {
+  const other = createServer().listen({ host: '127.0.0.1', port: 0 });
+  onTestFinished(() => void other.close());
+  await once(other, 'listening');
+  const { port } = other.address() as AddressInfo;
+  await expect(open({ listen: [{ host: '127.0.0.1', port }] })).rejects.toMatchObject({
+    message: `the API does not listen on 127.0.0.1:${port}: another program uses the port`,
+    remedy: 'End the other program, or give another port: --listen HOST:PORT',
+  });
+  await expect(open({ listen: [{ host: '192.0.2.1', port: 0 }] })).rejects.toMatchObject({
+    message: expect.stringContaining('this machine does not have the address') as string,
+  });
+  expect(existsSync(settings.sockets[0]!)).toBe(false);
+});
