@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { readAllowedService } from '../../domain/language/read/egress-rules.ts';
-import { refuseServices } from './service-policy.ts';
+import { confirmServices, refuseServices } from './service-policy.ts';
 
 const ANY = { kind: 'any' } as const;
 
@@ -46,4 +46,16 @@ test('a run of a token reaches no service of the host, unless the worker names i
     'the service s (127.0.0.1:5432) of scope a is refused: the service allows the runs of a token no services',
   );
   expect(() => refuseServices(scopes(['127.0.0.1', 5432]), ['127.0.0.1:5432'], token)).not.toThrow();
+});
+
+test('before a launch, a starter is looked up only for a VM with services, and these are refused again', async () => {
+  const asked: string[] = [];
+  const starterOf = async (runId: string) => {
+    asked.push(runId);
+    return { kind: 'any' } as const;
+  };
+  const deps = { starters: { starterOf }, servicePolicy: [] };
+  await confirmServices(deps, 'without', { id: 'a', sandbox: {} });
+  await expect(confirmServices(deps, 'with', scopes(['127.0.0.1', 5432])[0]!)).rejects.toThrow('127.0.0.1:5432');
+  expect(asked).toEqual(['with']);
 });

@@ -1,7 +1,7 @@
 /** Decides which services guests may reach: at admission, and again before each launch of a VM of the run. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
-import type { Starter } from '../ports/starters.ts';
+import type { Starter, Starters } from '../ports/starters.ts';
 
 /**
  * The allowed services as `host:port`, with IPv6 addresses in brackets. `any`: a spec may name every service, as on the
@@ -31,6 +31,20 @@ export function refuseServices(
         `the service ${name} (${at}) of scope ${id} is refused: ${starter.kind === 'token' ? 'the service allows the runs of a token' : 'this worker allows'} ${allowed}`,
       );
     }
+}
+
+/**
+ * Checks the services again before a VM is launched: since admission, the worker may have been restarted with another
+ * policy. The record of the starter is read only for a VM with services, because each stage calls this.
+ * @throws CodedError `admit/service-refused`
+ */
+export async function confirmServices(
+  deps: { readonly starters: Starters; readonly servicePolicy?: ServicePolicy | undefined },
+  runId: string,
+  scope: Parameters<typeof refuseServices>[0][number],
+): Promise<void> {
+  if ((scope.sandbox.egress?.services ?? []).length === 0) return;
+  refuseServices([scope], deps.servicePolicy, await deps.starters.starterOf(runId));
 }
 
 /** The spec of a token is not the owner's, so it gets only services that the options of the worker name. */

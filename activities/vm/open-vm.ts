@@ -10,7 +10,7 @@ import type { VmLease } from '../../domain/run/vm-lease.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { AttemptLife } from '../heartbeat.ts';
 import { confirmMounts } from '../admission/mount-policy.ts';
-import { refuseServices } from '../admission/service-policy.ts';
+import { confirmServices } from '../admission/service-policy.ts';
 import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { ScopeRequest } from '../calls/requests.ts';
 import { endOldestRetained } from './retain-vm.ts';
@@ -48,7 +48,7 @@ export async function openVm(
   });
 
   await confirmMounts(deps, request.runId, request.scope);
-  refuseServices([request.scope], deps.servicePolicy, await deps.starters.starterOf(request.runId));
+  await confirmServices(deps, request.runId, request.scope);
   let start = request.resumes === true ? await chooseStart(deps, key) : null;
   const lease = await makeRoomAndRetry(deps, key, () => leaseOf(deps, key, request, backend, start));
   if (lease.host !== deps.placement.hostId) return { lease, vm: null, start: null };
