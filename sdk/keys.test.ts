@@ -137,6 +137,7 @@ const machine = { use: './skills/release', params: { place: 'Ulm' }, agent: { ll
 const question = {
   message: 'Go on?',
   by: ['ada'],
+  selfApproval: false,
   timeoutMs: 1_000,
   onTimeout: 'reject',
   fields: [{ name: 'when', type: 'choice', choices: ['now'], required: false, description: 'when to' }],

@@ -50,6 +50,7 @@ export const SKILL_AGENT_KEYS = { llm: true, skills: true, budget: true } as con
 export const APPROVAL_OPTIONS = {
   message: true,
   by: true,
+  selfApproval: true,
   timeoutMs: true,
   onTimeout: true,
   fields: true,

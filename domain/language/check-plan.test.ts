@@ -307,6 +307,14 @@ workflow:
       (plan) => (plan.stages[1].work = { kind: 'wait', untilMs: 9e15 }),
       /stages.1.work.untilMs/,
     ],
+    [
+      'an approval that approves itself at its deadline',
+      (plan) => {
+        const at = { selfApproval: false, timeoutMs: 1_000, onTimeout: 'approve' };
+        plan.stages[1].work = { kind: 'approval', message: 'Go on?', ...at };
+      },
+      /no `onTimeout: approve` with `selfApproval: false`/,
+    ],
     ['a wait in a VM', (plan) => (plan.stages[1].scope = '_shared'), /stage pause needs no VM/],
     ['a tolerance that is no flag', (plan) => (plan.stages[0].continueOnError = 'yes'), /continueOnError/],
   ])('with %s is refused', (_what, change, message) => {

@@ -218,6 +218,16 @@ export const OBJECT_RULES: Readonly<Record<ObjectRule, ObjectRequirement>> = {
       ],
     },
   },
+  approval: {
+    holds: ({ selfApproval, onTimeout }) => selfApproval !== false || onTimeout !== 'approve',
+    says: 'no `onTimeout: approve` with `selfApproval: false`',
+    jsonSchema: {
+      not: {
+        required: ['selfApproval', 'onTimeout'],
+        properties: { selfApproval: { const: false }, onTimeout: { const: 'approve' } },
+      },
+    },
+  },
   'approval-field': {
     holds: ({ type, choices }) => (type === 'choice') === ((choices ?? []) as readonly string[]).length > 0,
     says: '`choices` with the type `choice`, and with no other',

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { planOf, type PlanOptions } from '../../test/machine/plan-of.ts';
+import { APPROVAL_DEFAULTS } from '../plan/defaults.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import type { StageEnd } from '../run/stage-ends.ts';
 import type { HeldAttempt } from '../run/vm-lease.ts';
@@ -113,6 +114,24 @@ test('a stage with `finally` runs again', () => {
     given: 'a b',
     again: { last: { kind: 'finally' } },
   });
+});
+
+test('a stage whose answer needs a proof asks again, and other approvals keep their answer', () => {
+  const asks = (selfApproval: boolean) =>
+    withStage('ok', { scope: null, work: { ...APPROVAL_DEFAULTS, kind: 'approval', message: 'Go?', selfApproval } });
+  const askedAgain = (selfApproval: boolean) => {
+    const run = { plan: asks(selfApproval)(planOf('a ok>a b>ok')), input: null };
+    return Object.fromEntries(reuseOf(run, { ...run, ends: endsOf('a+ ok+ b+') }, null).again);
+  };
+  expect(askedAgain(false)).toEqual({ ok: { kind: 'proven-answer' }, b: { kind: 'after', stage: 'ok' } });
+  expect(askedAgain(true)).toEqual({});
+});
+
+test('a stage with items asks again if the answer to one of its questions needs a proof', () => {
+  const work = { ...APPROVAL_DEFAULTS, kind: 'approval', message: 'Go?', selfApproval: false } as const;
+  const plan = withStage('each.ok', { scope: null, of: 'each', work })(planOf('a each.ok each>a>each.ok'));
+  const run = { plan, input: null };
+  expect(reuseOf(run, { ...run, ends: endsOf('a+ each+') }, null).again.get('each')).toEqual({ kind: 'proven-answer' });
 });
 
 test('a run that starts from the end of a part starts from all of it', () => {

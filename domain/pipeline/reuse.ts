@@ -16,7 +16,7 @@ import { edgeState } from './edges.ts';
 import type { Plan, ScopePlan, StagePlan, WorkPlan } from '../plan/plan.ts';
 import { ownStageOf, ownStages } from '../plan/item-parts.ts';
 import { isSavedEachStep } from '../plan/scope.ts';
-import { partOf } from '../plan/work.ts';
+import { approvalOf, partOf } from '../plan/work.ts';
 import type { StageEnd, StageEnds } from '../run/stage-ends.ts';
 import type { StepCheckpoint } from '../run/step-checkpoint.ts';
 import { toCanonicalJson } from '../units/canonical-json.ts';
@@ -69,6 +69,8 @@ export type AgainBecause =
   | { readonly kind: 'after'; readonly stage: string }
   /** It has `finally`, so it runs after every run. */
   | { readonly kind: 'finally' }
+  /** It has, or contains, an approval with `self_approval: false`: another token may have started the earlier run. */
+  | { readonly kind: 'proven-answer' }
   /** It shares a VM with this stage, which runs again. `unsaved`: why no checkpoint of the VM is used. */
   | { readonly kind: 'shares-vm'; readonly stage: string; readonly unsaved?: string }
   /** Its VM begins with the checkpoint after this stage, which does not hold its work. */
@@ -97,9 +99,12 @@ export function reuseOf(run: PlannedRun, earlier: EarlierRun, from: string | nul
   const differing = findDifferingStages(run, earlier);
   const again = new Map<string, AgainBecause>();
   const first = findStartStages(run.plan, from);
+  const proven = findProvenStages(run.plan);
   for (const { id, after, finally: isLast } of stages) {
     const because =
-      isLast === true ? ({ kind: 'finally' } as const) : ownReason(id, after, { differing, ends: earlier.ends, first });
+      isLast === true
+        ? ({ kind: 'finally' } as const)
+        : ownReason(id, after, { differing, ends: earlier.ends, first, proven });
     if (because !== null) again.set(id, because);
   }
   const firstDisks = spreadThroughVms(run.plan, stages, earlier, again);
@@ -239,6 +244,16 @@ interface ReuseFacts {
   readonly differing: ReadonlyMap<string, readonly string[]>;
   readonly ends: StageEnds;
   readonly first: ReadonlySet<string>;
+  /** The stages whose answers need a proof. */
+  readonly proven: ReadonlySet<string>;
+}
+
+/** The own stages that are an approval with `self_approval: false`, or have one for each item. */
+function findProvenStages(plan: Plan): ReadonlySet<string> {
+  const ownerOf = ownStageOf(plan);
+  return new Set(
+    plan.stages.flatMap(({ id, work }) => (approvalOf(work)?.selfApproval === false ? [ownerOf(id)] : [])),
+  );
 }
 
 function findStartStages({ stages }: Plan, from: string | null): ReadonlySet<string> {
@@ -246,13 +261,17 @@ function findStartStages({ stages }: Plan, from: string | null): ReadonlySet<str
   return new Set(stage === undefined ? [] : [stage.id, ...(partOf(stage.work)?.stages ?? [])]);
 }
 
-function ownReason(id: string, after: StagePlan['after'], { differing, ends, first }: ReuseFacts): AgainBecause | null {
+function ownReason(
+  id: string,
+  after: StagePlan['after'],
+  { differing, ends, first, proven }: ReuseFacts,
+): AgainBecause | null {
   if (first.has(id)) return { kind: 'from' };
   const keys = differing.get(id);
   if (keys !== undefined) return keys.length === 0 ? { kind: 'new' } : { kind: 'differs', keys };
   const end = ends.get(id);
   if (end === undefined) return { kind: 'ended', state: null };
-  if (isGiven(end)) return null;
+  if (isGiven(end)) return proven.has(id) ? { kind: 'proven-answer' } : null;
   // A dead edge skipped it: it follows the other stage, which runs again if it failed, even if that was tolerated.
   // Without a dead edge, the run ended before it.
   const isDecidedAnew =

@@ -56,6 +56,7 @@ export const AGENT_STAGE_DEFAULTS = {
 
 export const APPROVAL_DEFAULTS = {
   by: [],
+  selfApproval: true,
   timeoutMs: null,
   onTimeout: 'fail',
   fields: [],

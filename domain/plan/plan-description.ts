@@ -145,13 +145,17 @@ const work = kinds({
     stdin: optional(kinds({ none: nothing, 'stage-output': stageRef })),
     service: optional(always),
   }),
-  approval: object({
-    message: text('message'),
-    by: optional(list(text('label'), { most: PLAN_LIMITS.approvers })),
-    timeoutMs: optional(nullable(count('approval-ms'))),
-    onTimeout: optional(word(TIMEOUT_ANSWERS)),
-    fields: optional(list(field, { most: PLAN_LIMITS.approvalFields })),
-  }),
+  approval: object(
+    {
+      message: text('message'),
+      by: optional(list(text('label'), { most: PLAN_LIMITS.approvers })),
+      selfApproval: optional(flag),
+      timeoutMs: optional(nullable(count('approval-ms'))),
+      onTimeout: optional(word(TIMEOUT_ANSWERS)),
+      fields: optional(list(field, { most: PLAN_LIMITS.approvalFields })),
+    },
+    'approval',
+  ),
   wait: object(
     {
       forMs: optional(nullable(count('wait-ms'))),

@@ -453,8 +453,13 @@ export interface MockWork extends MockPlan {
 export interface ApprovalWork {
   readonly kind: 'approval';
   readonly message: string;
-  /** The people who are asked, only for display: Voidbox does not check who answers. */
+  /** The names of tokens or groups that may answer over TCP; all other answers only claim a name. Empty: any. */
   readonly by: readonly string[];
+  /**
+   * False: an answer needs the proof of a token that did not start the run, or of the owner of the state folder. True:
+   * any answer counts.
+   */
+  readonly selfApproval: boolean;
   /** Null: it waits until the run ends. */
   readonly timeoutMs: number | null;
   /** The answer that Voidbox uses once `timeoutMs` are over. */

@@ -60,6 +60,6 @@ export type NumberRule =
 
 export type JsonRule = 'item' | 'condition-value' | 'params' | 'output-schema';
 
-export type ObjectRule = 'agent' | 'approval-field' | 'budget' | 'mount' | 'wait';
+export type ObjectRule = 'agent' | 'approval' | 'approval-field' | 'budget' | 'mount' | 'wait';
 
 export type ListRule = 'service-names';

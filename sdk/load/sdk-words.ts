@@ -38,6 +38,7 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
   non_retryable: 'nonRetryable',
   on_failure: 'onFailure',
   on_timeout: 'onTimeout',
+  self_approval: 'selfApproval',
   output_box: 'output',
   output_file: 'outputFile',
   output_schema: 'outputSchema',

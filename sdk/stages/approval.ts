@@ -8,8 +8,10 @@ import type { Approval, Box, Part, Step, Wait } from './stage.ts';
 export interface ApprovalOptions {
   /** The question. Placeholders are filled in. */
   readonly message: string;
-  /** Names of the people who are asked, for display. Voidbox does not check who answers. */
+  /** The tokens, or groups of tokens, that may answer over TCP. Other answers only claim a name. */
   readonly by?: readonly string[];
+  /** False: the answer needs the proof of a token that did not start the run, or of the owner. Default: true. */
+  readonly selfApproval?: boolean;
   /** How long it waits for an answer. Default: as long as the run is open. */
   readonly timeoutMs?: number;
   /** The outcome without an answer in that time. Default: `fail`. */
@@ -40,12 +42,13 @@ export interface Field {
 export function approval(name: string, options: ApprovalOptions): Approval {
   const of = `of approval "${name}"`;
   checkOptions(`options ${of}`, options, APPROVAL_OPTIONS);
-  const { message, by, timeoutMs, onTimeout, fields, dependsOn, onFailure, when, continueOnError } = options;
+  const { message, by, selfApproval, timeoutMs, onTimeout, fields, dependsOn, onFailure, when, continueOnError } =
+    options;
   const timeout = durationOf(`\`timeoutMs\` ${of}`, timeoutMs);
   const spec = {
     name,
     when,
-    approval: { message, by, timeout, on_timeout: onTimeout, fields },
+    approval: { message, by, self_approval: selfApproval, timeout, on_timeout: onTimeout, fields },
     depends_on: namesOf(`\`dependsOn\` ${of}`, dependsOn),
     on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
     continue_on_error: continueOnError,

@@ -41,6 +41,8 @@ function describeReason({ because, of, keys, state, unsaved }: AgainJson): strin
       return `which waits for ${of}`;
     case 'finally':
       return 'which has `finally`';
+    case 'proven-answer':
+      return 'whose answer must not come from a token that starts this run';
     case 'shares-vm':
       return `which shares its VM with ${of}: its files in the VM must be created again${unsaved === null ? '' : ` (${unsaved})`}`;
     case 'not-saved':

@@ -53,8 +53,16 @@ export const APPROVAL = {
         most: PLAN_LIMITS.approvers,
       },
       mistaken: ['approvers', 'assignees', 'reviewers'],
-      doc: 'For readers only: Voidbox does not check the person who answers.',
+      doc: 'Tokens, or their groups, that may answer over TCP.',
       example: ['release managers'],
+    },
+    self_approval: {
+      as: 'selfApproval',
+      type: { is: 'flag' },
+      default: APPROVAL_DEFAULTS.selfApproval,
+      mistaken: ['allow_self_approval', 'self_approve', 'prevent_self_review', 'four_eyes'],
+      doc: '`false`: the token that started the run may not answer. See [Proven answers](api-http.md#proven-answers).',
+      example: false,
     },
     timeout: {
       as: 'timeoutMs',

@@ -14,6 +14,7 @@ export function compileApproval(approval: ApprovalSpec, what: string, fill: Fill
     kind: 'approval',
     message: fill(approval.message),
     by: approval.by.map(({ value }) => value),
+    selfApproval: approval.selfApproval ?? APPROVAL_DEFAULTS.selfApproval,
     timeoutMs: approval.timeoutMs ?? APPROVAL_DEFAULTS.timeoutMs,
     onTimeout: approval.onTimeout?.value ?? APPROVAL_DEFAULTS.onTimeout,
     fields: compileFields(approval, what, problems),
@@ -33,6 +34,13 @@ export function compileApproval(approval: ApprovalSpec, what: string, fill: Fill
       approval.onTimeout.at,
       `${what} has \`on_timeout\` and no \`timeout\`: it never applies`,
       'add a `timeout`, or remove it',
+    );
+  if (!work.selfApproval && approval.onTimeout?.value === 'approve')
+    problems.error(
+      'spec/bad-value',
+      approval.onTimeout.at,
+      `${what} has \`self_approval: false\` and \`on_timeout: approve\`: its deadline would approve without a proven answer`,
+      'write `on_timeout: reject`, or remove it',
     );
   const bytes = countUtf8Bytes(JSON.stringify(work));
   if (bytes > PLAN_LIMITS.approvalBytes)
