@@ -5,14 +5,16 @@ import type { RunView } from './run-view.ts';
 export interface OpenQuestion {
   /** `ship` for the run itself, `review[3].ok` for an item. */
   readonly name: string;
+  /** The attempt that asks. */
+  readonly execKey: string;
   readonly question: Question;
 }
 
 /** Lists questions in the order of the spec; questions of items in the order in which they began to wait. */
 export function openQuestionsOf({ outcome, stages }: Pick<RunView, 'outcome' | 'stages'>): readonly OpenQuestion[] {
   if (outcome !== null) return [];
-  return stages.flatMap(({ id, state, question, items }) => [
-    ...(state === 'asking' && question !== null ? [{ name: id, question }] : []),
+  return stages.flatMap(({ id, execKey, state, question, items }) => [
+    ...(state === 'asking' && question !== null ? [{ name: id, execKey, question }] : []),
     ...(items?.questions ?? []),
   ]);
 }

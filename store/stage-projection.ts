@@ -1,4 +1,5 @@
 /** Applies events of a stage to its view. A late event never undoes a later fact. */
+import { nameAnswerer } from '../domain/run/approval-answer.ts';
 import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { type AnswerView, newStage, type StageView } from './run-view.ts';
@@ -184,13 +185,14 @@ function applyWake(stage: StageView, state: 'succeeded' | 'cancelled', atMs: num
 
 /** Returns null for a question that was withdrawn or could not be asked. */
 export function answerIn(
-  { outcome, failure, by, comment, fields, output }: BodyOf<'stage-answered'>,
+  { outcome, failure, by, verified, comment, fields, output }: BodyOf<'stage-answered'>,
   atMs: number,
 ): AnswerView | null {
   if (outcome !== 'succeeded' && failure?.code !== 'stage/rejected') return null;
   return {
     decision: outcome === 'succeeded' ? 'approve' : 'reject',
     by: by ?? null,
+    verified: verified === true,
     comment: comment ?? null,
     fields: fields ?? null,
     output: output ?? null,
@@ -199,9 +201,9 @@ export function answerIn(
 }
 
 /** Names the person who approved, and the comment. A failure has its own message. */
-function describeAnswerer({ outcome, by, comment }: BodyOf<'stage-answered'>): string | null {
+function describeAnswerer({ outcome, by, verified, comment }: BodyOf<'stage-answered'>): string | null {
   if (outcome !== 'succeeded') return null;
-  return `approved${by === undefined ? '' : ` by ${by}`}${comment === undefined ? '' : `: ${comment}`}`;
+  return `approved${nameAnswerer({ by, verified })}${comment === undefined ? '' : `: ${comment}`}`;
 }
 
 /** Checks for an event of an earlier attempt than the one in the view. */

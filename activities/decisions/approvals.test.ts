@@ -181,6 +181,7 @@ test('an answer is stored as JSON, and equal answers are the same artifact', asy
   expect(JSON.parse(await textOf(ref))).toEqual({
     approved: true,
     by: 'ada',
+    verified: false,
     comment: null,
     fields: { count: 3 },
     at: '1970-01-01T00:00:00.000Z',

@@ -134,6 +134,7 @@ export async function recordApproval(
   const answer: ApprovalAnswer = {
     approved: true,
     by,
+    verified: false,
     comment,
     fields: checked.values,
     at: new Date(atMs).toISOString(),

@@ -62,6 +62,7 @@ test('the recorded answer gets its receipt again after the end of the run', asyn
       attempt: 1,
       decision: 'approve',
       by: 'ada',
+      verified: false,
       comment: 'go',
       at: '2026-03-01T09:30:00.000Z',
     },

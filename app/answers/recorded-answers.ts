@@ -125,14 +125,22 @@ async function receiptOf(
   given: GivenAnswer,
   artifacts: ArtifactStore,
 ): Promise<AnswerReceipt | null> {
-  const { decision, by, comment } = answer;
+  const { decision, by, verified, comment } = answer;
   if (!isSameNote(answer, given) || by === null) return null;
   const approval = decision === 'approve' ? await approvalIn(answer, artifacts) : null;
   if (decision === 'approve' && approval === null) return null;
   const fields = approval === null ? answer.fields : approval.fields;
 
   if (!areSame(fields ?? {}, given.fields ?? {})) return null;
-  return { stage: id, attempt, decision, by, comment, at: approval?.at ?? new Date(answer.atMs).toISOString() };
+  return {
+    stage: id,
+    attempt,
+    decision,
+    by,
+    verified,
+    comment,
+    at: approval?.at ?? new Date(answer.atMs).toISOString(),
+  };
 }
 
 function isSameNote(

@@ -177,6 +177,8 @@ export interface ItemQuestionJson extends QuestionJson {
 export interface QuestionJson {
   readonly message: string;
   readonly by: readonly string[];
+  /** False: the answer needs a proof, and the token that started the run may not answer. */
+  readonly selfApproval: boolean;
   readonly fields: readonly ApprovalField[];
   /** ISO 8601; null: it waits as long as the run is open. */
   readonly deadlineAt: string | null;
@@ -188,6 +190,8 @@ export interface QuestionJson {
 export interface AnswerJson {
   readonly decision: 'approve' | 'reject';
   readonly by: string | null;
+  /** Whether a token proved that it sent the answer; else `by` is a claim. */
+  readonly verified: boolean;
   readonly comment: string | null;
   /** The fields of a rejection; null if it has no fields, or if the output of the stage contains them. */
   readonly fields: FieldValues | null;
@@ -275,13 +279,14 @@ function withFacts(stage: StageJson, facts: StageFacts | undefined): StageJson {
   return { ...stage, when, finally: isLast, ...(budget === null ? {} : { budget }) };
 }
 
-export function toQuestionJson({ message, by, fields, deadlineAtMs, onTimeout, item }: Question): QuestionJson {
+export function toQuestionJson(question: Question): QuestionJson {
+  const { message, by, selfApproval = true, fields, deadlineAtMs, onTimeout, item } = question;
   const of = item === undefined ? {} : { item };
-  return { message, by, fields, deadlineAt: isoOrNull(deadlineAtMs), onTimeout, ...of };
+  return { message, by, selfApproval, fields, deadlineAt: isoOrNull(deadlineAtMs), onTimeout, ...of };
 }
 
-function toAnswerJson({ decision, by, comment, fields, atMs }: AnswerView): AnswerJson {
-  return { decision, by, comment, fields, at: new Date(atMs).toISOString() };
+function toAnswerJson({ decision, by, verified, comment, fields, atMs }: AnswerView): AnswerJson {
+  return { decision, by, verified, comment, fields, at: new Date(atMs).toISOString() };
 }
 
 function toItemsJson({ total, running, succeeded, failed, failures, questions, within, agents }: ItemsView): ItemsJson {

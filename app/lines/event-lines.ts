@@ -1,3 +1,4 @@
+import { nameAnswerer } from '../../domain/run/approval-answer.ts';
 import { stageNameOf } from '../../domain/run/attempt.ts';
 import { formatTarget } from '../../domain/run/door-notice.ts';
 import { parseVmKey } from '../../domain/run/vm-key.ts';
@@ -376,14 +377,14 @@ function renderRunFailure({ failedStage, failure }: RunOutcome): string {
 }
 
 function renderAnswer(
-  { outcome, by, comment, failure }: Extract<RunEventBody, { type: 'stage-answered' }>,
+  { outcome, by, verified, comment, failure }: Extract<RunEventBody, { type: 'stage-answered' }>,
   style: LineStyle,
 ): string {
   if (failure !== null)
     return `${paintOutcome('failed', style)}: ${sanitizeLine(failure.message)} (${sanitizeLine(failure.code)})`;
   if (outcome !== 'succeeded') return paintOutcome(outcome, style);
   const said = comment === undefined ? '' : `: ${sanitizeLine(comment)}`;
-  return `${style.green('approved')}${by === undefined ? '' : ` by ${sanitizeLine(by)}`}${said}`;
+  return `${style.green('approved')}${nameAnswerer({ by, verified })}${said}`;
 }
 
 function renderStageEnd(result: StageResult, style: LineStyle): string {

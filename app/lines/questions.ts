@@ -8,11 +8,12 @@ import { renderCommand, quoteStageName } from '../runs/run-id.ts';
 import type { LineStyle } from './line-style.ts';
 
 /** On one line: what is asked, of whom, and until when. */
-export function renderQuestion({ message, by, deadlineAtMs, onTimeout, item }: Question): string {
+export function renderQuestion({ message, by, selfApproval, deadlineAtMs, onTimeout, item }: Question): string {
   const of = by.length === 0 ? '' : `asks ${by.map(sanitizeLine).join(', ')}`;
   const until = deadlineAtMs === null ? '' : `until ${timeText(deadlineAtMs)}, then ${describeTimeout(onTimeout)}`;
   const about = item === undefined ? '' : `item ${sanitizeLine(item)}`;
-  const notes = [about, of, until].filter((each) => each !== '').join('; ');
+  const proven = selfApproval === false ? 'not answered by the token that started the run' : '';
+  const notes = [about, of, proven, until].filter((each) => each !== '').join('; ');
   return `${sanitizeLine(message)}${notes === '' ? '' : ` (${notes})`}`;
 }
 

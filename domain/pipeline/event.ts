@@ -86,5 +86,7 @@ export type Answer = AnswerSource &
 export interface AnswerSource {
   /** Absent: a deadline answered. */
   readonly by?: string;
+  /** A token proved that it sent the answer. Absent: `by` is a claim. */
+  readonly verified?: true;
   readonly comment?: string;
 }

@@ -37,6 +37,7 @@ export function noteAnswer(draft: Draft, stage: number, answer: Answer | null): 
       outcome: answer?.outcome ?? 'cancelled',
       failure: answer?.outcome === 'failed' ? clipFailure(answer.failure) : null,
       ...(answer?.by === undefined ? {} : { by: clip(answer.by) }),
+      ...(answer?.verified === true ? { verified: true } : {}),
       ...(answer?.comment === undefined ? {} : { comment: clip(answer.comment) }),
       ...(fields === undefined ? {} : { fields }),
       ...(output === null ? {} : { output }),

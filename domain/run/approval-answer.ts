@@ -1,5 +1,6 @@
 /** The answer to an approval: the output of its stage, and the fields that the answer may have. */
 import type { ApprovalField } from '../plan/plan.ts';
+import { sanitizeLine } from '../security/sanitize.ts';
 import { isRounded, JSON_NUMBER, losesValue } from '../units/rounded.ts';
 import { countUtf8Bytes } from '../units/utf8.ts';
 import { createMapping } from '../units/mapping.ts';
@@ -13,11 +14,25 @@ export interface ApprovalAnswer {
   readonly approved: true;
   /** The name that the answering person gave; null: the person gave no name. */
   readonly by: string | null;
+  /** Whether a token proved that it sent the answer; else `by` is a claim. */
+  readonly verified: boolean;
   readonly comment: string | null;
   readonly fields: FieldValues;
   /** ISO 8601. */
   readonly at: string;
   readonly timedOut: boolean;
+}
+
+/** Names the person or token behind an answer, as ` by ada (verified)`; empty if there is no name. */
+export function nameAnswerer({
+  by,
+  verified,
+}: {
+  readonly by?: string | null | undefined;
+  readonly verified?: boolean | undefined;
+}): string {
+  if (by === undefined || by === null) return '';
+  return ` by ${sanitizeLine(by)}${verified === true ? ' (verified)' : ''}`;
 }
 
 export const ANSWER_LIMITS = {

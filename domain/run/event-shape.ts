@@ -102,6 +102,7 @@ const outcome = objectOf({
 const question = objectOf({
   message: aText,
   by: listOf(aText),
+  selfApproval: optional(aFlag),
   fields: listOf(
     objectOf({
       name: aText,
@@ -268,6 +269,7 @@ const body = kindOf<RunEventBody['type']>(
       outcome: oneOf('succeeded', 'failed', 'cancelled'),
       failure: allowNull(failure),
       by: optional(aText),
+      verified: optional(aFlag),
       comment: optional(aText),
       fields: optional(valuesOf(aFieldValue)),
       output: optional(dataRefShape),

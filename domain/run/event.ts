@@ -400,6 +400,8 @@ export type RunEventBody =
       readonly failure: StageFailure | null;
       /** The person who answered. Absent: the answer names no person, the deadline passed, or the question was withdrawn. */
       readonly by?: string;
+      /** A token proved that it sent the answer, and `by` is its name. Absent: `by` is a claim. */
+      readonly verified?: true;
       /** The comment of the answer. */
       readonly comment?: string;
       /** The fields of a rejection; the output contains the fields of an approval. */
@@ -464,8 +466,10 @@ export type RunEventBody =
 /** The question of an approval. */
 export interface Question {
   readonly message: string;
-  /** Names of the people who are asked; Voidbox does not check who answers. */
+  /** The names of tokens or groups that may answer over TCP; all other answers only claim a name. Empty: any. */
   readonly by: readonly string[];
+  /** The answer needs a proof, and the token that started the run may not answer. Absent: any answer counts. */
+  readonly selfApproval?: false | undefined;
   readonly fields: readonly ApprovalField[];
   /** Milliseconds since the epoch; null: it waits as long as the run is open. */
   readonly deadlineAtMs: number | null;

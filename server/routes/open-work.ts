@@ -38,6 +38,7 @@ const QuestionsSchema = z
           stage: z.string().openapi({ description: 'The stage that an answer names, such as `review[3].ok`.' }),
           message: z.string(),
           by: z.array(z.string()).readonly(),
+          selfApproval: z.boolean().openapi({ description: 'False: the token that started the run may not answer.' }),
           fields: z.array(FieldSchema).readonly(),
           deadlineAt: z.string().nullable(),
           onTimeout: z.string(),

@@ -124,6 +124,7 @@ export class Questions {
       attempt,
       decision: then === 'approve' ? 'approve' : 'reject',
       by: request?.by === undefined ? null : sanitizeLine(request.by),
+      verified: false,
       comment: request?.comment === undefined ? null : sanitizeLine(request.comment),
       at: new Date(atMs).toISOString(),
     };
