@@ -181,13 +181,29 @@ export interface ApprovalCall {
   readonly atMs: number;
 }
 
-/** The argument of `checkRejection`: a rejection with fields. */
+/** The result of `recordApproval`: the artifact with the answer. */
+export interface RecordedApproval extends DataRef {
+  /** A token proved that it sent the answer. Absent: `by` is a claim. */
+  readonly verified?: true;
+}
+
+/** The result of `checkRejection`. */
+export interface CheckedRejection {
+  readonly fields: FieldValues;
+  /** As above. */
+  readonly verified?: true;
+}
+
+/** The argument of `checkRejection`: a rejection. */
 export interface RejectionCall {
   readonly runId: string;
   readonly stage: string;
   /** The item that the stage belongs to; absent: the run itself. */
   readonly instance?: InstancePath;
   readonly attempt: number;
+  /** As in `ApprovalCall`. Absent: a workflow of behaviour 3 sends only fields. */
+  readonly by?: string | null;
+  readonly comment?: string | null;
   /** The fields as the client sent them: `checkRejection` checks them. */
   readonly fields: unknown;
 }
@@ -292,16 +308,16 @@ export interface Activities {
    */
   askApproval(call: AskCall): Promise<void>;
   /**
-   * Stores an answer as the stage's output.
+   * Stores an answer as the stage's output, and checks its proof.
    * @throws ApplicationFailure `call/refused` if the answer has a field that the approval does not define, or lacks a
-   * required field
+   * required field; `call/not-allowed` if the approval needs a proof that the answer does not have
    */
-  recordApproval(call: ApprovalCall): Promise<DataRef>;
+  recordApproval(call: ApprovalCall): Promise<RecordedApproval>;
   /**
-   * Returns the fields of a rejection, converted to their types. No field is required.
-   * @throws ApplicationFailure `call/refused` for fields that the approval does not define
+   * Checks the proof of a rejection, and returns its fields, converted to their types. No field is required.
+   * @throws ApplicationFailure `call/refused` for fields that the approval does not define; `call/not-allowed`
    */
-  checkRejection(call: RejectionCall): Promise<{ readonly fields: FieldValues }>;
+  checkRejection(call: RejectionCall): Promise<CheckedRejection>;
   /** Reads the list of a stage's items and stores it. Fails like `runStage` if there is no list. */
   beginItems(call: BeginItemsCall): Promise<{ readonly count: number }>;
   /**

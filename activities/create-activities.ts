@@ -1,6 +1,7 @@
 /** Creates the activities of a worker from its dependencies. Each call is checked against the run's records first. */
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { findTime } from './decisions/find-time.ts';
+import { checkAnswersIn } from './decisions/answer-proofs.ts';
 import { askApproval, checkRejection, recordApproval } from './decisions/approvals.ts';
 import { admit } from './admission/admit.ts';
 import { evaluateCondition } from './decisions/conditions.ts';
@@ -19,7 +20,8 @@ import { acquireVm, releaseVm } from './vm/shared-vm.ts';
 
 export function createActivities(given: ActivityDeps): Activities {
   const lists = createEndsOfLists(given.events);
-  const deps: ActivityDeps = { ...given, events: lists.events };
+  const getRun = (runId: string): ReturnType<typeof calls.getRun> => calls.getRun(runId);
+  const deps: ActivityDeps = { ...given, events: checkAnswersIn(lists.events, { marks: given.marks, runOf: getRun }) };
   const calls = createRunCalls(deps);
   return {
     admit: async (request) => {
@@ -42,7 +44,7 @@ export function createActivities(given: ActivityDeps): Activities {
     findTime: (call) => codeErrors(async () => findTime(deps, await calls.findTime(call))),
     askApproval: (call) => codeErrors(async () => askApproval(deps, await calls.ask(call))),
     recordApproval: (call) => codeErrors(async () => recordApproval(deps, await calls.approval(call))),
-    checkRejection: (call) => codeErrors(async () => checkRejection(await calls.rejection(call))),
+    checkRejection: (call) => codeErrors(async () => checkRejection(deps, await calls.rejection(call))),
     beginItems: (call) => codeErrors(async () => beginItems(deps, await calls.beginItems(call))),
     endItems: (call) =>
       codeErrors(async () => {

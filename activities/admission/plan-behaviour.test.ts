@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
+import { APPROVAL_DEFAULTS } from '../../domain/plan/defaults.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { mayBeginWithCheckpoint, type Need, refuseNewer, removeNewer } from './plan-behaviour.ts';
 
-/** An invented need: no stage of current plans needs more than the first behaviour. */
+/** An invented need. */
 const NEEDS: readonly Need[] = [{ behaviour: 7, what: 'flies', isNeeded: ({ id }) => id === 'bird' }];
 
 test('a stage that needs a later behaviour is refused', () => {
@@ -14,6 +15,14 @@ test('a stage that needs a later behaviour is refused', () => {
 test('the behaviour that a stage needs is enough, and a stage without a need runs under every behaviour', () => {
   expect(() => refuseNewer(planOf('nest bird>nest'), 7, NEEDS)).not.toThrow();
   expect(() => refuseNewer(planOf('nest egg>nest'), 1, NEEDS)).not.toThrow();
+});
+
+test('an approval that needs a proof is refused to a workflow that does not have each rejection checked', () => {
+  const plan = planOf('ok');
+  const work = { ...APPROVAL_DEFAULTS, kind: 'approval', message: 'Go?', selfApproval: false } as const;
+  const strict = { ...plan, stages: plan.stages.map((stage) => ({ ...stage, work })) };
+  expect(() => refuseNewer(strict, 3)).toThrow('stage ok asks with `self_approval: false`');
+  expect(() => refuseNewer(strict, 4)).not.toThrow();
 });
 
 test('a workflow that cannot resume gets a plan without checkpoints, and a later one gets it unchanged', () => {

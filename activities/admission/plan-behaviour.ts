@@ -5,6 +5,7 @@
  */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Plan, StagePlan } from '../../domain/plan/plan.ts';
+import { approvalOf } from '../../domain/plan/work.ts';
 import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import { quote } from '../../domain/units/quote.ts';
 
@@ -16,7 +17,13 @@ export interface Need {
 }
 
 /** If only a later behaviour executes a kind of stage, the kind gets a row here, together with that behaviour. */
-const NEEDS: readonly Need[] = [];
+const NEEDS: readonly Need[] = [
+  {
+    behaviour: 4,
+    what: 'asks with `self_approval: false`',
+    isNeeded: ({ work }) => approvalOf(work)?.selfApproval === false,
+  },
+];
 
 /**
  * Returns the behaviour of a run whose workflow knows `newest`. The workflow may be of another build than this worker.

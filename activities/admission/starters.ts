@@ -1,4 +1,5 @@
 /** Implementations of the `Starters` port. */
+import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
 import type { HostMarks } from '../ports/host-marks.ts';
 import type { Starter, Starters } from '../ports/starters.ts';
 
@@ -11,7 +12,7 @@ export const ANY_STARTER: Starters = { starterOf: () => Promise.resolve({ kind: 
  */
 export function createMarkedStarters(marks: Pick<HostMarks, 'get'>): Starters {
   return {
-    starterOf: async (runId) => starterIn(await marks.get(runId, 'client')),
+    starterOf: async (runId) => starterIn(await marks.get(runId, CLIENT_MARK)),
   };
 }
 

@@ -166,10 +166,11 @@ function stageAnswered(run: AdmittedRun, id: string, given: Fields): RunEventBod
   const asked = findAsker(run.machine, given['stage'], given['execKey']);
   if (asked === null || id !== EVENT_ID.attempt(asked.execKey, 'answered')) return null;
   const { stage, execKey } = asked;
-  const { outcome, by, comment } = given;
+  const { outcome, by, verified, comment } = given;
   const failure = given['failure'] === null ? null : readFailure(given['failure']);
   const output = given['output'] === undefined ? undefined : dataRefOf(given['output']);
   if (by !== undefined && !isText(by)) return null;
+  if (verified !== undefined && (verified !== true || by === undefined || outcome === 'cancelled')) return null;
   if (comment !== undefined && !isText(comment)) return null;
   if (output === null || (output !== undefined && outcome !== 'succeeded')) return null;
   if (outcome !== 'succeeded' && outcome !== 'failed' && outcome !== 'cancelled') return null;
@@ -184,6 +185,7 @@ function stageAnswered(run: AdmittedRun, id: string, given: Fields): RunEventBod
     outcome,
     failure,
     ...(by === undefined ? {} : { by }),
+    ...(verified === undefined ? {} : { verified }),
     ...(comment === undefined ? {} : { comment }),
     ...(fields === undefined ? {} : { fields }),
     ...(output === undefined ? {} : { output }),

@@ -217,13 +217,17 @@ export function readApprovalRequest(run: AdmittedRun, call: Fields): ApprovalReq
     throw createRefusal(run, '`by` and `comment` of an answer are short texts or null');
   if (typeof timedOut !== 'boolean' || !isDateMs(atMs))
     throw createRefusal(run, 'an answer says when it came, and whether a deadline stands for it');
-  const { runId, approval } = questionIn(run, call);
-  return { runId, approval, by, comment, timedOut, fields, atMs };
+  const { attempt: _attempt, ...question } = questionIn(run, call);
+  return { ...question, by, comment, timedOut, fields, atMs };
 }
 
 export function readRejectionRequest(run: AdmittedRun, call: Fields): RejectionRequest {
-  const { runId, approval } = questionIn(run, call);
-  return { runId, approval, fields: call['fields'] };
+  // A workflow of an earlier behaviour sends neither, so its answer proves nothing.
+  const { by = null, comment = null, fields } = call;
+  if (!isNote(by, ANSWER_LIMITS.byCharacters) || !isNote(comment, ANSWER_LIMITS.commentCharacters))
+    throw createRefusal(run, '`by` and `comment` of an answer are short texts or null');
+  const { attempt: _attempt, ...question } = questionIn(run, call);
+  return { ...question, by, comment, fields };
 }
 
 /** Returns the question of the stage and the attempt that a call names. */

@@ -70,6 +70,8 @@ export interface RunCalls {
    * stored outcome, after which all writes of the run are refused.
    */
   finish(call: unknown): Promise<FinishRequest & { readonly ended: RunOutcome | null; readonly mayShowText: boolean }>;
+  /** Returns a run that was admitted here, for checks that do not depend on the caller. */
+  getRun(runId: string): Promise<AdmittedRun>;
   /** Drops the caches of a run that has ended. */
   forget(runId: string): void;
 }
@@ -85,6 +87,7 @@ export function createRunCalls(deps: CallDeps): RunCalls {
       runs.forget(runId);
       lists.forget(runId);
     },
+    getRun: runs.getRun,
     stage: createStageCall(runs, lists, deps.placement.hostId),
     ...decisionCalls(runs, lists),
     ...approvalCalls(runs, lists),
@@ -111,6 +114,7 @@ interface RunAccess {
    * @throws CodedError `run/ended` if the run has ended without this result
    */
   isResultFinal(run: AdmittedRun, execKey: string): Promise<boolean>;
+  getRun(runId: string): Promise<AdmittedRun>;
   forget(runId: string): void;
 }
 
@@ -144,6 +148,7 @@ function createAccess({ events, records, parentOf }: CallDeps): RunAccess {
       if ((await readResult(events, run.runId, execKey)) === null) throw createEndedError(run, end);
       return true;
     },
+    getRun: (runId) => runs.get(runId),
     forget: runs.forget,
   };
   return access;

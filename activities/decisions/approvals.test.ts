@@ -16,6 +16,7 @@ import {
   type ApprovalRequest,
   type MadeMessage,
 } from './approvals.ts';
+import type { RecordedApproval } from '../contract.ts';
 import { NO_LENT_VARIABLES } from '../ports/lent-variables.ts';
 
 const APPROVAL: ApprovalWork = {
@@ -106,17 +107,21 @@ async function askedMessages(): Promise<readonly (string | undefined)[]> {
   return messages;
 }
 
-const record = (change: Partial<ApprovalRequest> = {}): Promise<DataRef> =>
-  recordApproval(stores, {
-    runId: 'r',
-    approval: APPROVAL,
-    by: 'ada',
-    comment: null,
-    timedOut: false,
-    fields: { count: 3 },
-    atMs: 0,
-    ...change,
-  });
+const ANSWER: ApprovalRequest = {
+  runId: 'r',
+  stage: 'ok',
+  instance: [],
+  execKey: 'ok/0/1',
+  approval: APPROVAL,
+  by: 'ada',
+  comment: null,
+  timedOut: false,
+  fields: { count: 3 },
+  atMs: 0,
+};
+
+const record = (change: Partial<ApprovalRequest> = {}): Promise<RecordedApproval> =>
+  recordApproval(stores, { ...ANSWER, ...change });
 
 test('a question is recorded once, also if it is asked again', async () => {
   await ask(APPROVAL);
@@ -198,12 +203,12 @@ test('an answer of a person without a field is refused; a deadline needs no fiel
   expect(JSON.parse(await textOf(ref))).toMatchObject({ fields: {}, timedOut: true });
 });
 
-test('a rejection may omit fields, and its fields are checked', () => {
-  const reject = (fields: unknown) => checkRejection({ runId: 'r', approval: APPROVAL, fields });
-  expect(reject({})).toEqual({ fields: {} });
-  expect(reject({ count: '3' })).toEqual({ fields: { count: 3 } });
-  expect(() => reject({ count: 'many' })).toThrow('run r: the field count must be a number, got "many"');
-  expect(() => reject({ cuont: 3 })).toThrow('run r: the approval has no field "cuont"; its fields: count');
+test('a rejection may omit fields, and its fields are checked', async () => {
+  const reject = (fields: unknown) => checkRejection(stores, { ...ANSWER, fields });
+  expect(await reject({})).toEqual({ fields: {} });
+  expect(await reject({ count: '3' })).toEqual({ fields: { count: 3 } });
+  await expect(reject({ count: 'many' })).rejects.toThrow('run r: the field count must be a number, got "many"');
+  await expect(reject({ cuont: 3 })).rejects.toThrow('run r: the approval has no field "cuont"; its fields: count');
 });
 
 test('the error for a field of each type describes the accepted values', async () => {

@@ -1,19 +1,16 @@
 /** Activities of a stage that asks people: they record the question and store the answer. */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { type ApprovalWork, type DataRef, PLAN_LIMITS, type TextsPlan } from '../../domain/plan/plan.ts';
-import {
-  type ApprovalAnswer,
-  checkFields,
-  checkGivenFields,
-  type FieldValues,
-} from '../../domain/run/approval-answer.ts';
+import { type ApprovalWork, PLAN_LIMITS, type TextsPlan } from '../../domain/plan/plan.ts';
+import { type ApprovalAnswer, checkFields, checkGivenFields } from '../../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import type { NewRunEvent } from '../../domain/run/event.ts';
+import type { NewRunEvent, Question } from '../../domain/run/event.ts';
 import { type InstancePath, formatStageName } from '../../domain/run/instance.ts';
 import { createRedactor, type Redactor } from '../../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { CheckedRejection, RecordedApproval } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
+import { type AnswerToJudge, judgeAnswer, keepJudgement } from './answer-proofs.ts';
 import { readSecrets } from '../attempt/host-variables.ts';
 import type { StageItem, StageRequest } from '../calls/requests.ts';
 import { makeTexts, type TextDeps } from '../attempt/texts.ts';
@@ -43,6 +40,9 @@ export interface MadeMessage {
 
 export interface ApprovalRequest {
   readonly runId: string;
+  readonly stage: string;
+  readonly instance: InstancePath;
+  readonly execKey: string;
   readonly approval: ApprovalWork;
   readonly by: string | null;
   readonly comment: string | null;
@@ -51,7 +51,9 @@ export interface ApprovalRequest {
   readonly atMs: number;
 }
 
-export type RejectionRequest = Pick<ApprovalRequest, 'runId' | 'approval' | 'fields'>;
+export type RejectionRequest = Omit<ApprovalRequest, 'timedOut' | 'atMs'>;
+
+type AnswerDeps = Pick<ActivityDeps, 'marks'>;
 
 type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
 
@@ -112,8 +114,16 @@ export function createAskEvent(
   atMs: number,
   item: string | null = null,
 ): NewRunEvent {
-  const { message, by, fields, onTimeout } = approval;
-  const question = { message, by, fields, deadlineAtMs, onTimeout, ...(item === null ? {} : { item }) };
+  const { message, by, selfApproval, fields, onTimeout } = approval;
+  const question: Question = {
+    message,
+    by,
+    ...(selfApproval ? {} : { selfApproval }),
+    fields,
+    deadlineAtMs,
+    onTimeout,
+    ...(item === null ? {} : { item }),
+  };
   return {
     id: EVENT_ID.attempt(execKey, 'asking'),
     atMs,
@@ -123,31 +133,49 @@ export function createAskEvent(
 
 /**
  * Stores an answer. The same answer gives the same artifact, also if it is stored again.
- * @throws CodedError `call/refused`
+ * @throws CodedError `call/refused`, `call/not-allowed`
  */
 export async function recordApproval(
-  { artifacts }: Pick<ActivityDeps, 'artifacts'>,
-  { runId, approval, by, comment, timedOut, fields, atMs }: ApprovalRequest,
-): Promise<DataRef> {
+  { artifacts, marks }: Pick<ActivityDeps, 'artifacts'> & AnswerDeps,
+  request: ApprovalRequest,
+): Promise<RecordedApproval> {
+  const { runId, approval, by, comment, timedOut, fields, atMs } = request;
   const checked = (timedOut ? checkGivenFields : checkFields)(approval.fields, fields);
   if ('problem' in checked) throw new CodedError('call/refused', `run ${runId}: ${checked.problem}`);
+  // A deadline that approves without a proof is not in a plan that was admitted.
+  const judged = toJudge(request, 'approve');
+  const verified = timedOut && approval.selfApproval ? false : await judgeAnswer(marks, judged);
   const answer: ApprovalAnswer = {
     approved: true,
     by,
-    verified: false,
+    verified,
     comment,
     fields: checked.values,
     at: new Date(atMs).toISOString(),
     timedOut,
   };
-  return artifacts.put(toStream(Buffer.from(`${JSON.stringify(answer)}\n`)), 'application/json');
+  const ref = await artifacts.put(toStream(Buffer.from(`${JSON.stringify(answer)}\n`)), 'application/json');
+  await keepJudgement(marks, judged, { verified, output: ref.sha256 });
+  return { ...ref, ...(verified ? { verified } : {}) };
 }
 
-/** Checks the fields of a rejection. A rejection may omit fields. @throws CodedError `call/refused` */
-export function checkRejection({ runId, approval, fields }: RejectionRequest): { readonly fields: FieldValues } {
+/**
+ * Checks a rejection. It may omit fields.
+ * @throws CodedError `call/refused`, `call/not-allowed`
+ */
+export async function checkRejection({ marks }: AnswerDeps, request: RejectionRequest): Promise<CheckedRejection> {
+  const { runId, approval, fields } = request;
   const checked = checkGivenFields(approval.fields, fields);
   if ('problem' in checked) throw new CodedError('call/refused', `run ${runId}: ${checked.problem}`);
-  return { fields: checked.values };
+  const judged = toJudge(request, 'reject');
+  const verified = await judgeAnswer(marks, judged);
+  await keepJudgement(marks, judged, { verified, output: null });
+  return { fields: checked.values, ...(verified ? { verified } : {}) };
+}
+
+function toJudge(request: RejectionRequest, decision: AnswerToJudge['decision']): AnswerToJudge {
+  const { runId, stage, instance, execKey, approval, by, comment, fields } = request;
+  return { runId, stage: formatStageName(stage, instance), execKey, approval, decision, by, comment, fields };
 }
 
 async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {

@@ -1,4 +1,6 @@
-import { expect, test } from 'vitest';
+import { createHash } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { describeAnswer, nameProof } from '../../domain/run/answer-proof.ts';
 import type { TokenRow } from '../../store/access.ts';
 import type { Stores } from '../../store/stores.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
@@ -11,8 +13,11 @@ import { answerAs, type CallersAnswer } from './answer-as.ts';
 const ANSWER: CallersAnswer = { decision: 'approve', stage: null, by: null, comment: null, fields: {} };
 
 /** A run in which stages ask, each with the persons that it names. The server of the run does not answer. */
-async function leaveAsking(asked: Readonly<Record<string, readonly string[]>>): Promise<Machine> {
-  const stores: Stores = openMemoryStores(new MemoryPlace());
+async function leaveAsking(
+  asked: Readonly<Record<string, readonly string[]>>,
+  more: object = {},
+  stores: Stores = openMemoryStores(new MemoryPlace()),
+): Promise<Machine> {
   await stores.events.append(
     'r',
     Object.entries(asked).map(([stage, by], at) => ({
@@ -23,7 +28,7 @@ async function leaveAsking(asked: Readonly<Record<string, readonly string[]>>): 
         stage,
         execKey: `${stage}/0/1`,
         attempt: 1,
-        question: { message: 'Ship it?', by, fields: [], deadlineAtMs: null, onTimeout: 'fail' },
+        question: { message: 'Ship it?', by, fields: [], deadlineAtMs: null, onTimeout: 'fail', ...more },
       },
     })),
   );
@@ -85,4 +90,77 @@ test('a token does not answer a stage that does not ask yet', async () => {
   expect(await answer(tokenOf(), { stage: 'later' }, machine)).toBe(
     'cli/answer-refused: no stage `later` of run r waits for an answer',
   );
+});
+
+const STRICT = { selfApproval: false };
+
+/** The proofs in the marks of the run. */
+async function readProofs(stores: Stores): Promise<readonly unknown[]> {
+  const names = [null, 'ci', 'anna'].map((token) => nameProof(hash, 'ship/0/1', token));
+  const marks = await Promise.all(names.map((name) => stores.marks.get('r', name)));
+  return marks.filter((mark) => mark !== null);
+}
+
+const hash = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+describe('a question with `self_approval: false`', () => {
+  test.each<[string, object]>([
+    ['started the run', { baseDir: '/uploads', starter: { kind: 'token', name: 'ci' } }],
+    ['started the run that this run retries', { baseDir: '/specs', startedBy: ['ci'] }],
+  ])('refuses the token that %s, and leaves no proof', async (_what, mark) => {
+    const stores = openMemoryStores(new MemoryPlace());
+    const machine = await leaveAsking({ ship: [] }, STRICT, stores);
+    await stores.marks.put('r', 'client', mark);
+    expect(await answer(tokenOf(), {}, machine)).toBe(
+      'api/not-allowed: the token ci may not answer ship: it has `self_approval: false`, and the token started the run',
+    );
+    expect(await readProofs(stores)).toEqual([]);
+    expect(await answer(tokenOf({ name: 'anna', groups: ['ops'] }), { comment: 'go' }, machine)).toBe(ALLOWED);
+    const answerer = { kind: 'token', name: 'anna', groups: ['ops'] };
+    const given = { decision: 'approve', by: 'anna', comment: 'go', fields: {} } as const;
+    expect(await readProofs(stores)).toEqual([{ answerer, decision: 'approve', digest: hash(describeAnswer(given)) }]);
+  });
+
+  test('refuses every token if nothing proves who started the run', async () => {
+    const machine = await leaveAsking({ ship: [] }, STRICT);
+    expect(await answer(tokenOf(), {}, machine)).toContain('nothing proves who started the run');
+  });
+
+  test('takes the answer of the owner, whose proof names no token', async () => {
+    const stores = openMemoryStores(new MemoryPlace());
+    const machine = await leaveAsking({ ship: [] }, STRICT, stores);
+    expect(await answer({ kind: 'owner' }, { by: 'ada' }, machine)).toBe(ALLOWED);
+    expect(await readProofs(stores)).toMatchObject([{ answerer: { kind: 'owner' }, decision: 'approve' }]);
+  });
+});
+
+test('the owner leaves no proof where any answer counts', async () => {
+  const stores = openMemoryStores(new MemoryPlace());
+  await answer({ kind: 'owner' }, { by: 'ada' }, await leaveAsking({ ship: [] }, {}, stores));
+  expect(await readProofs(stores)).toEqual([]);
+});
+
+test('the same answer of a token gets its receipt while the run continues', async () => {
+  const stores = openMemoryStores(new MemoryPlace());
+  const machine = await leaveAsking({ ship: [], later: [] }, {}, stores);
+  const failure = { code: 'stage/rejected', message: 'no', stderrTail: '' } as const;
+  const by = { by: 'ci', verified: true } as const;
+  await stores.events.append('r', [
+    {
+      id: 'answered',
+      atMs: 5_000,
+      body: { type: 'stage-answered', stage: 'ship', execKey: 'ship/0/1', outcome: 'failed', failure, ...by },
+    },
+  ]);
+  const request = { runId: 'r', answer: { ...ANSWER, stage: 'ship', decision: 'reject' } as const };
+  expect(await answerAs(tokenOf(), request, machine)).toEqual({
+    stage: 'ship',
+    attempt: 1,
+    decision: 'reject',
+    by: 'ci',
+    verified: true,
+    comment: null,
+    at: '1970-01-01T00:00:05.000Z',
+  });
+  expect(await answer(tokenOf(), { stage: 'ship' }, machine)).toContain('cli/answer-refused');
 });

@@ -5,6 +5,7 @@ import { quoteRunId } from '../../domain/run/run-id.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { createEnvironmentError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
+import type { GivenAnswer } from './given-answer.ts';
 import { describeMissingWorker } from '../runs/missing-worker.ts';
 import { isElsewhere, type RunElsewhere } from '../runs/run-elsewhere.ts';
 import { formatRunId, quoteStageName } from '../runs/run-id.ts';
@@ -13,7 +14,6 @@ import {
   answerThatStands,
   answerThatStandsElsewhere,
   createAnswerRefusal,
-  type GivenAnswer,
   hasEnded,
   itemAnswerThatStands,
 } from './recorded-answers.ts';
@@ -22,6 +22,8 @@ export interface AnswerOptions {
   /** The stage that asks; absent: the only one that does. */
   readonly stage: string | undefined;
   readonly given: GivenAnswer;
+  /** The name of the person, for an answer without a name. A token answers under its own name instead. Absent: no name. */
+  readonly user?: string;
   readonly onProgress: (line: string) => void;
 }
 

@@ -5,19 +5,18 @@ import { readAnswersInHistory } from '../../client/runs/answers-in-history.ts';
 import { describeRun } from '../../client/runs/runs.ts';
 import { parseExecKey, stageNameOf } from '../../domain/run/attempt.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
-import type { ApprovalAnswer } from '../../domain/run/approval-answer.ts';
+import { type ApprovalAnswer, nameAnswerer } from '../../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { AnswerView, RunView, StageView } from '../../store/run-view.ts';
 import { answerIn } from '../../store/stage-projection.ts';
-import type { AnswerReceipt, AnswerRequest } from '../../workflows/run/answer-request.ts';
+import type { AnswerReceipt } from '../../workflows/run/answer-request.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { readRepairedViews } from '../runs/repair-runs.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
 import { readWhatIsThere } from '../runs/run-lookup.ts';
 import { quote } from '../../domain/units/quote.ts';
-
-export type GivenAnswer = Omit<AnswerRequest, 'stage'>;
+import type { GivenAnswer } from './given-answer.ts';
 
 interface Answered extends StageView {
   readonly answer: AnswerView;
@@ -51,6 +50,23 @@ export async function answerThatStands(
   }
   const stands = (meant.length > 0 ? meant : all).map(describeAnswer);
   throw createAnswerRefusal(runId, [explainMissingAnswer(view!, stageText), ...stands].map(sanitizeLine).join('; '));
+}
+
+/**
+ * Returns the receipt that the given answer got at a stage of a run that has not ended.
+ * Null: the stage did not record this answer.
+ */
+export async function openAnswerThatStands(
+  { runId, stages }: RunView,
+  name: string | undefined,
+  given: GivenAnswer,
+  context: Machine,
+): Promise<AnswerReceipt | null> {
+  const all = stages.filter((stage): stage is Answered => stage.answer !== null);
+  const [stage, ...others] = name === undefined ? all : all.filter(({ id }) => id === name);
+  if (stage === undefined || others.length > 0)
+    return name === undefined ? null : await itemAnswerThatStands(runId, name, given, context);
+  return await receiptOf(stage, given, (await context.stores()).artifacts);
 }
 
 /**
@@ -110,13 +126,14 @@ function explainMissingAnswer({ runId, state, stages }: RunView, stageText: stri
   return `${ended}, and has no stage ${quote(stageText)}`;
 }
 
-function describeAnswer({ id, answer: { decision, by, atMs } }: Answered): string {
-  return describeReceipt({ stage: id, decision, by, at: new Date(atMs).toISOString() });
+function describeAnswer({ id, answer: { decision, by, verified, atMs } }: Answered): string {
+  return describeReceipt({ stage: id, decision, by, verified, at: new Date(atMs).toISOString() });
 }
 
-function describeReceipt({ stage, decision, by, at }: Pick<AnswerReceipt, 'stage' | 'decision' | 'by' | 'at'>): string {
+function describeReceipt(receipt: Pick<AnswerReceipt, 'stage' | 'decision' | 'by' | 'verified' | 'at'>): string {
+  const { stage, decision, at } = receipt;
   const done = decision === 'approve' ? 'approved' : 'rejected';
-  return `${stage} was ${done}${by === null ? '' : ` by ${by}`} at ${at}`;
+  return `${stage} was ${done}${nameAnswerer(receipt)} at ${at}`;
 }
 
 /** Null: the recorded answer differs from the given one, or the data that shows it is gone. */
@@ -178,5 +195,5 @@ function areSame(kept: Readonly<Record<string, unknown>>, given: Readonly<Record
 }
 
 function isSameValue(kept: unknown, given: unknown): boolean {
-  return typeof kept === 'number' ? Number(given) === kept : String(kept) === given;
+  return typeof kept === 'number' ? Number(given) === kept : String(kept) === String(given);
 }

@@ -35,8 +35,8 @@ export function createLocalControl(context: Machine): RunControl {
     },
     cancel: (request) => cancel(request, context),
     async answer(found, options) {
-      const { answerRun } = await import('../answers/answer-run.ts');
-      return await answerRun(found, options, context);
+      const { answerAsOwner } = await import('../answers/prove-answer.ts');
+      return await answerAsOwner(found, options, context);
     },
   };
 }

@@ -6,6 +6,7 @@ import { project } from '../../store/projection.ts';
 import { emptyView, type RunView } from '../../store/run-view.ts';
 import type { AnswerReceipt } from '../../workflows/run/answer-request.ts';
 import type { AnswerOptions } from '../answers/answer-run.ts';
+import { nameUser } from '../answers/given-answer.ts';
 import type { Machine } from '../machine.ts';
 import type { AskedRun, CancelRequest, ConnectedRun, Follower, RunControl } from './run-control.ts';
 import { isElsewhere } from '../runs/run-elsewhere.ts';
@@ -35,7 +36,8 @@ export function createRemoteControl(service: ServiceSettings, context: Machine):
     },
     connect: (runId) => Promise.resolve(connect(runId)),
     cancel: (request) => cancel(request, client),
-    answer: (found, options) => sendAnswer(isElsewhere(found) ? found.runId : found, options, client),
+    answer: (found, options) =>
+      sendAnswer(isElsewhere(found) ? found.runId : found, options, { client, isToken: service.token !== null }),
   };
 }
 
@@ -100,10 +102,11 @@ async function cancel({ found, before, keepsFinally }: CancelRequest, client: Se
 /** The same answer gets the same receipt, so it is sent again after a connection that broke. */
 async function sendAnswer(
   runId: string,
-  { stage, given }: AnswerOptions,
-  client: ServiceClient,
+  { stage, given, user }: AnswerOptions,
+  { client, isToken }: { readonly client: ServiceClient; readonly isToken: boolean },
 ): Promise<AnswerReceipt> {
-  const request = { path: ['runs', runId, 'answer'], body: { json: { ...given, stage } } };
+  const answer = isToken ? given : nameUser(given, user);
+  const request = { path: ['runs', runId, 'answer'], body: { json: { ...answer, stage } } };
   return (await client.retry(() => client.change(request))) as AnswerReceipt;
 }
 

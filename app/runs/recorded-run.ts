@@ -1,7 +1,8 @@
 /** All that this host recorded of a run: its admission and its outcome. */
 import { dirname } from 'node:path';
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
-import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
+import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
+import { type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
 import type { EarlierRun } from '../../domain/pipeline/reuse.ts';
 import type { ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
 import { fromWire } from '../../domain/plan/wire.ts';

@@ -144,11 +144,12 @@ describe('a retry of a run that a token started', () => {
       baseDir: folder,
       allowGit: [],
       starter: { kind: 'token', name: 'cd' },
+      startedBy: ['ci'],
     });
   });
 
   test('has the rights of the owner if it is a fork, whose spec is a file of the owner', async () => {
     const mark = await start('fork', { host: join(dir, 'other') });
-    expect(mark).toEqual({ baseDir: dir, allow: [dir], allowGit: ['example.com/other'] });
+    expect(mark).toEqual({ baseDir: dir, allow: [dir], allowGit: ['example.com/other'], startedBy: ['ci'] });
   });
 });

@@ -4,18 +4,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../../activities/contract.ts';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { isKnownEntry, rememberSkillPaths, skillPaths } from '../../client/embedded/skill-paths.ts';
-import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
+import { type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
 import { describeRun, RunExistsError, startRun as startWorkflow, UnknownStartError } from '../../client/runs/runs.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { openStateFolder } from '../../client/vms/state-folder.ts';
 import { readHostId } from '../../client/vms/this-host.ts';
 import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
-import { skillOf } from '../../domain/plan/work.ts';
+import { approvalOf, skillOf } from '../../domain/plan/work.ts';
 import { listMockedStages, type MockRequest } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages } from '../../domain/plan-rules/mock-agents.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
+import { CLIENT_MARK, readStartingTokens } from '../../domain/run/client-mark.ts';
 import { describeOrigin, type RunOrigin } from '../../domain/run/origin.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
@@ -128,8 +129,10 @@ export async function startRun(
     if (from?.isSamePlan !== true) refuseLongPlan(written, env.temporalConfigured);
     await stores.inspector.refuseSetAside(runId);
     // Another spec, as a fork has, gets no permission of the earlier one.
-    const earlier = from?.origin.kind === 'retry' ? await readEarlierMark(from.origin.runId, stores) : null;
+    const origin = from === null ? null : await readEarlierMark(from.origin.runId, stores);
+    const earlier = from?.origin.kind === 'retry' ? origin : null;
     const token = chooseStarter(starter, earlier);
+    const startedBy = listFurtherStarters(token, starter, origin);
     const allow = [...new Set([...allowMounts, ...(earlier?.allow ?? [])])];
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
     let mark: ClientMark = token === null ? { baseDir } : createMark(token);
@@ -161,7 +164,8 @@ export async function startRun(
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
     // A fork compiles the text again, and starts relative paths there.
     const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
-    if (token !== null || isNamed || readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, mark);
+    if (token !== null || isNamed || startedBy.length > 0 || needsMark(plan))
+      await stores.marks.put(runId, CLIENT_MARK, { ...mark, ...(startedBy.length === 0 ? {} : { startedBy }) });
     const summary = summaryOf(plan, from);
     // If no worker has ever used this state folder, no worker would read the variables or delete them.
     const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
@@ -212,18 +216,32 @@ function chooseStarter(starter: TokenStarter | null, earlier: Partial<ClientMark
   return starter === null ? { name: from.name, allowGit, folder } : { ...starter, folder };
 }
 
+/** Lists the tokens that started the run or the run that it continues, besides the token of the mark. */
+function listFurtherStarters(
+  token: TokenStarter | null,
+  starter: TokenStarter | null,
+  earlier: Partial<ClientMark> | null,
+): readonly string[] {
+  const names = new Set([...(readStartingTokens(earlier) ?? []), ...(starter === null ? [] : [starter.name])]);
+  if (token !== null) names.delete(token.name);
+  return [...names];
+}
+
 function createMark({ name, allowGit, folder }: TokenStarter): ClientMark {
   return { baseDir: folder, allowGit, starter: { kind: 'token', name } };
 }
 
 /**
- * Checks for folders of this host and for addresses that are fetched as this user. The worker uses either only for runs
- * of its own user.
+ * Checks for folders of this host, for addresses that are fetched as this user, and for questions that the starter may
+ * not answer. The worker uses the first two only for runs of its own user.
  */
-function readsHostFolders({ scopes, stages }: Plan): boolean {
+function needsMark({ scopes, stages }: Plan): boolean {
   return (
     scopes.some((scope) => scope.sandbox.mounts.length > 0) ||
-    stages.some(({ workspace }) => workspace !== undefined && workspace.from.kind !== 'stage')
+    stages.some(
+      ({ workspace, work }) =>
+        (workspace !== undefined && workspace.from.kind !== 'stage') || approvalOf(work)?.selfApproval === false,
+    )
   );
 }
 

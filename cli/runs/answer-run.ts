@@ -1,6 +1,6 @@
 /** `voidbox approve` and `voidbox reject`: one answer to one stage. */
 import { userInfo } from 'node:os';
-import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
+import { ANSWER_LIMITS, nameAnswerer } from '../../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { AnswerReceipt, Decision } from '../../workflows/run/answer-request.ts';
 import { openRunControl } from '../../app/control/open-run-control.ts';
@@ -27,14 +27,14 @@ export async function answerOnCommandLine(
   checkNote('--by', options.by, ANSWER_LIMITS.byCharacters);
   const given = {
     decision,
-    by: options.by ?? userInfo().username,
+    ...(options.by === undefined ? {} : { by: options.by }),
     ...(options.comment === undefined ? {} : { comment: options.comment }),
     ...(Object.keys(options.fields).length === 0 ? {} : { fields: options.fields }),
   };
   const found = await findRunOrElsewhere(runText, context);
   const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
   const control = await openRunControl(context);
-  const receipt = await control.answer(found, { stage, given, onProgress });
+  const receipt = await control.answer(found, { stage, given, user: userInfo().username, onProgress });
   return await printReceipt(isElsewhere(found) ? found.runId : found, receipt, options, context);
 }
 
@@ -52,12 +52,12 @@ async function printReceipt(
   options: AnswerOptions,
   context: CliContext,
 ): Promise<ExitCode> {
-  const { stage, decision, by } = receipt;
+  const { stage, decision } = receipt;
   const done = decision === 'approve' ? 'approved' : 'rejected';
   await context.stdout.write(
     options.json === true
       ? `${JSON.stringify({ runId, ...receipt })}\n`
-      : `${sanitizeLine(stage)} of ${formatRunId(runId)} ${done}${by === null ? '' : ` by ${sanitizeLine(by)}`}\n`,
+      : `${sanitizeLine(stage)} of ${formatRunId(runId)} ${done}${nameAnswerer(receipt)}\n`,
   );
   return EXIT.success;
 }

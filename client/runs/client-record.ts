@@ -1,11 +1,9 @@
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 
 /**
- * The name of the mark that a client on the worker's machine writes for a run. It proves that the client may write
+ * The mark `CLIENT_MARK`, which a client on the worker's machine writes for a run. It proves that the client may write
  * there.
  */
-export const CLIENT_MARK = 'client';
-
 export interface ClientMark {
   /** Absolute folder of the spec; with the embedded stack the run may mount from it. */
   readonly baseDir: string;
@@ -18,6 +16,8 @@ export interface ClientMark {
    * the owner of the state folder.
    */
   readonly starter?: { readonly kind: 'token'; readonly name: string };
+  /** The tokens that started the run, or a run that it continues. Absent: none but `starter`. */
+  readonly startedBy?: readonly string[];
 }
 
 /** The name of a record on this machine, for runs of the embedded stack: the source that a run was compiled from. */

@@ -68,8 +68,8 @@ export const API_CODES = {
     'Send `Authorization: Bearer TOKEN`; `voidbox token create NAME` on the machine of the API creates a token.',
   ),
   'api/not-allowed': defineRequestCode(
-    'The token does not have the scope that the route demands, or may not see the run.',
-    'Use a token with the scope and the run; `voidbox token list` on the machine of the API shows both.',
+    'The token does not have the scope that the route demands, may not see the run, or may not answer the question.',
+    'Use a token with the scope and the run; `voidbox token list` on the machine of the API shows both. The message names who may answer.',
   ),
   'api/too-many-requests': defineRequestCode(
     'A token sent more than 50 requests a second, or an address more than 50 requests a second without a valid token.',

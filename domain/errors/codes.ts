@@ -404,6 +404,14 @@ export const ERROR_CODES = {
     remedy:
       'Start runs as `voidboxRun` workflows and do not call their activities directly. If one of your runs fails with this code, its records are damaged or another build continued it: start it again.',
   },
+  'call/not-allowed': {
+    kind: 'world',
+    retry: 'never',
+    summary:
+      'An approval with `self_approval: false` got an answer without a proof, of the token that started the run, or of a token that `by` does not name.',
+    remedy:
+      'Answer over the HTTP API with another token that `by` names, or as the owner of the state folder on the host of the run: `voidbox approve`. See [proven answers](api-http.md#proven-answers).',
+  },
   'run/ended': {
     kind: 'world',
     retry: 'never',

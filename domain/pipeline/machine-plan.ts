@@ -79,6 +79,8 @@ export interface MachineStage {
    * lasts.
    */
   readonly deadline: AskDeadline | null;
+  /** A worker checks each answer to its question. Absent: it checks only answers with fields, as behaviour 3 does. */
+  readonly checksAnswers?: true | undefined;
   /** The time of a stage with `wait`. If both are null, outputs of other stages set the time. */
   readonly wait?: Pick<WaitWork, 'forMs' | 'untilMs'> | undefined;
   /** The stage does no work: it returns its `mock`. Absent: it works. */
@@ -177,6 +179,7 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
     timeoutMs: stage.timeoutMs,
     retry: stage.each === undefined ? stage.retry : RETRY_DEFAULTS,
     deadline: deadlineOf(stage.work),
+    ...(approvalOf(stage.work) === null ? {} : { checksAnswers: true }),
     ...(stage.anyFailure === true ? { anyFailure: true } : {}),
     ...waitIn(stage.work),
     ...(stage.continueOnError === true ? { continueOnError: true } : {}),

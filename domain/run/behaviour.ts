@@ -4,5 +4,6 @@
  *
  * - 2: in a scope that is saved after each step, a VM that replaces a lost one is acquired before steps run again.
  * - 3: in such a scope, results of an earlier run replace some of the stages, and the first VM begins with their work.
+ * - 4: a worker checks each answer to a question, also a rejection without fields.
  */
-export const BEHAVIOUR = 3;
+export const BEHAVIOUR = 4;

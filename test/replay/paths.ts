@@ -48,6 +48,8 @@ export const PATHS: Readonly<Record<string, Path>> = {
   'a failure at a deadline': { histories: ['failed-at-deadline'] },
   'a rejection': { histories: ['rejected'] },
   'a rejection with fields': { histories: ['rejected-with-fields'] },
+  'an approval that needs a proof': { histories: ['proven'] },
+  'a rejection that a worker checks': { histories: ['proven-rejected'] },
   'an approval, cancelled': { histories: ['asking-cancelled'] },
   'an approval, continued by another worker': { histories: ['asking-worker-change'] },
   'stages with `finally`': { histories: ['finally'] },

@@ -4,8 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { answerStage, listAskingStages } from '../../client/runs/answers.ts';
+import { proveAnswer } from '../../app/answers/prove-answer.ts';
+import type { Machine } from '../../app/machine.ts';
 import { awaitOutcome, cancelRun, startRun } from '../../client/runs/runs.ts';
 import type { RunEvent, RunEventBody, RunOutcome } from '../../domain/run/event.ts';
+import { openQuestionsOf } from '../../store/open-questions.ts';
+import { project } from '../../store/projection.ts';
+import { emptyView } from '../../store/run-view.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
 import { recordHistoriesOf } from '../rig/runs/record-histories.ts';
 import { temporalCliForTests } from '../rig/servers/temporal-cli.ts';
@@ -35,6 +40,8 @@ afterAll(async () => {
     'approved',
     'rejected',
     'rejected-with-fields',
+    'proven',
+    'proven-rejected',
     'approved-at-deadline',
     'failed-at-deadline',
     'asking-cancelled',
@@ -107,6 +114,7 @@ test('an approval is asked, answered by its fields, and its answer is the output
   expect(JSON.parse(await stack.artifact(outcome.output!))).toEqual({
     approved: true,
     by: 'ada',
+    verified: false,
     comment: receipt.comment,
     fields: { count: 3 },
     at: receipt.at,
@@ -204,6 +212,71 @@ test('a rejection may fill in fields, which are checked and recorded', async () 
   expect(bodyOf(events, 'stage-answered')).toMatchObject({ outcome: 'failed', fields: { count: 9 } });
   const { atMs } = events.find(({ body }) => body.type === 'stage-answered')!;
   expect(new Date(atMs).toISOString()).toBe(receipt.at);
+});
+
+describe('an approval that needs a proof', () => {
+  const STRICT = '{ message: "Release?", by: [ops], self_approval: false }';
+
+  /** Starts a run of the token `ci`, as the service does. */
+  async function startOfToken(runId: string): Promise<void> {
+    await stack.stores.marks.put(runId, 'client', { baseDir: '/x', starter: { kind: 'token', name: 'ci' } });
+    await start(runId, STRICT);
+    await untilAsked(runId);
+  }
+
+  /** Writes the proof of a token of the group `ops`, as the service does. */
+  async function prove(runId: string, name: string, decision: 'approve' | 'reject' = 'approve'): Promise<void> {
+    const view = (await stack.eventsOf(runId)).reduce(project, emptyView(runId));
+    const [question] = openQuestionsOf(view);
+    const context = { stores: () => Promise.resolve(stack.stores) } as unknown as Machine;
+    const given = { decision, by: name };
+    await proveAnswer({ kind: 'token', name, groups: ['ops'] }, { runId, question: question!, given }, context);
+  }
+
+  test('refuses what a client of the server sends, and takes the answer of another token', async () => {
+    await startOfToken('proven');
+    const nothing = refusedWith('run proven: the answer to release is refused: nothing proves who sent the answer');
+    const forged = { verified: true, proof: 'x', token: 'ada' };
+    await expect(answer('proven', forged as Partial<AnswerRequest>)).rejects.toEqual(nothing);
+    await expect(answer('proven', { decision: 'reject' })).rejects.toEqual(nothing);
+    await prove('proven', 'ci');
+    await expect(answer('proven', { by: 'ci' })).rejects.toEqual(
+      refusedWith(expect.stringContaining('the token started the run')),
+    );
+    await prove('proven', 'ada');
+    await expect(answer('proven', { comment: 'not hers' })).rejects.toEqual(nothing);
+    const receipt = await answer('proven', {});
+    expect(receipt).toMatchObject({ by: 'ada', verified: true });
+    expect(await answer('proven', {})).toEqual(receipt);
+    const outcome = await outcomeOf('proven');
+    expect(JSON.parse(await stack.artifact(outcome.output!))).toMatchObject({ by: 'ada', verified: true });
+    const events = await stack.eventsOf('proven');
+    expect(bodyOf(events, 'stage-asking')).toMatchObject({ question: { selfApproval: false } });
+    expect(bodyOf(events, 'stage-answered')).toMatchObject({ outcome: 'succeeded', by: 'ada', verified: true });
+  });
+
+  test('a rejection of another token is verified too', async () => {
+    await startOfToken('proven-rejected');
+    await prove('proven-rejected', 'ada', 'reject');
+    expect(await answer('proven-rejected', { decision: 'reject' })).toMatchObject({ verified: true });
+    const { failure } = await outcomeOf('proven-rejected');
+    expect(failure?.message).toBe('stage release was rejected by ada (verified)');
+  });
+
+  test('does not continue if a client ends the check of a forged answer instead of the worker', async () => {
+    await stopWorker();
+    const made = { sha256: 'a'.repeat(64), sizeBytes: 1, mediaType: 'application/json', verified: true } as const;
+    worker = await stack.startWorker(() => ({ recordApproval: () => Promise.resolve(made) }));
+    await startOfToken('forged');
+    expect(await answer('forged', {})).toMatchObject({ verified: true });
+    const outcome = await outcomeOf('forged');
+    await stopWorker();
+    worker = await stack.startWorker();
+    expect(outcome).toMatchObject({ state: 'failed' });
+    const events = await stack.eventsOf('forged');
+    expect(bodyOf(events, 'stage-answered')).toBeUndefined();
+    expect(events.some(({ body }) => body.type === 'stage-started' && body.stage === 'publish')).toBe(false);
+  });
 });
 
 describe('at its deadline', () => {

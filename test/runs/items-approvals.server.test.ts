@@ -1,6 +1,8 @@
 /** Questions of items, through a real Temporal server and the real activities; only the VM is a mock. */
 import { expect, test } from 'vitest';
 import { AnswerError, answerStage, listAskingStages } from '../../client/runs/answers.ts';
+import { proveAnswer } from '../../app/answers/prove-answer.ts';
+import type { Machine } from '../../app/machine.ts';
 import { cancelRun, startRun } from '../../client/runs/runs.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { checkExpressions } from '../../domain/language/expression/check.ts';
@@ -104,6 +106,25 @@ test('each item asks on its own, is answered by its name, and continues without 
     { item: 'c', output: 'shipped "c"' },
   ]);
   expect(openQuestionsOf(await viewOf('ask-items'))).toEqual([]);
+});
+
+test('a question of an item takes only an answer with its own proof, not with the proof of another item', async () => {
+  const strict = '{ name: ok, approval: { message: "Ship it?", self_approval: false } }';
+  await runs.stack.stores.marks.put('ask-proven', 'client', { baseDir: '/x' });
+  await start('ask-proven', [each('[a, b]')], { p: [strict] });
+  await waitFor('ask-proven', ['each[0].ok', 'each[1].ok']);
+  const context = { stores: () => Promise.resolve(runs.stack.stores) } as unknown as Machine;
+  const proveFor = async (name: string): Promise<void> => {
+    const question = openQuestionsOf(await viewOf('ask-proven')).find((each) => each.name === name)!;
+    const given = { decision: 'approve', by: 'ada' } as const;
+    await proveAnswer({ kind: 'token', name: 'ada', groups: [] }, { runId: 'ask-proven', question, given }, context);
+  };
+  await proveFor('each[0].ok');
+  await expect(approve('ask-proven', 'each[1].ok')).rejects.toThrow('nothing proves who sent the answer');
+  expect(await approve('ask-proven', 'each[0].ok')).toMatchObject({ verified: true });
+  await proveFor('each[1].ok');
+  expect(await approve('ask-proven', 'each[1].ok')).toMatchObject({ verified: true });
+  expect(await outcomeOf('ask-proven')).toMatchObject({ state: 'succeeded' });
 });
 
 test('a question that is the whole of an item has its answer as its output, and a deadline', async () => {

@@ -149,7 +149,10 @@ export async function openHost(options: HostOptions): Promise<Host> {
   };
   // Restore the logs before any work on those runs, because new events must follow the restored ones.
   if (stores.local?.canLoseEvents === true)
-    await restoreLogs({ client, events: openRuns.events, reader: stores.reader, records, log }, await openRuns.list());
+    await restoreLogs(
+      { client, events: openRuns.events, reader: stores.reader, records, marks: stores.marks, log },
+      await openRuns.list(),
+    );
   const activities = createActivities(deps);
   return {
     deps,

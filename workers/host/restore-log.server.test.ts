@@ -78,10 +78,11 @@ async function cutLogBefore(runId: string, text: string): Promise<void> {
 }
 
 async function goOn(runId: string): Promise<void> {
-  const { events, reader, records } = stack.deps;
-  await restoreLogs({ client: stack.runs.client, events, reader, records, log: (_level, line) => said.push(line) }, [
-    runId,
-  ]);
+  const { events, reader, records, marks } = stack.deps;
+  await restoreLogs(
+    { client: stack.runs.client, events, reader, records, marks, log: (_level, line) => said.push(line) },
+    [runId],
+  );
   held = false;
   worker = await stack.startWorker();
 }
@@ -142,6 +143,7 @@ test('a log that has all that the server remembers stays as it is', { timeout: 6
       events: stack.deps.events,
       reader: stack.deps.reader,
       records: stack.deps.records,
+      marks: stack.deps.marks,
       log: (_level, line) => said.push(line),
     },
     ['whole-log'],

@@ -7,9 +7,11 @@
 import { defaultPayloadConverter, isGrpcServiceError, type Client } from '@temporalio/client';
 import { createAdmittedRuns, type AdmittedRun } from '../../activities/admission/admitted-run.ts';
 import { createAskEvent } from '../../activities/decisions/approvals.ts';
+import { filterProven } from '../../activities/decisions/answer-proofs.ts';
 import { checkEvents } from '../../activities/calls/events.ts';
 import { readAskRequest } from '../../activities/calls/read-requests.ts';
 import type { EventLog } from '../../activities/ports/event-log.ts';
+import type { HostMarks } from '../../activities/ports/host-marks.ts';
 import type { RunReader } from '../../activities/ports/run-reader.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { stageAt } from '../../domain/pipeline/item-plan.ts';
@@ -39,6 +41,7 @@ export interface RestoreOptions {
   readonly events: EventLog;
   readonly reader: RunReader;
   readonly records: RunRecords;
+  readonly marks: HostMarks;
   readonly log: Log;
   readonly now?: () => number;
 }
@@ -66,7 +69,7 @@ export async function restoreLogs(options: RestoreOptions, runIds: readonly stri
 
 /** @returns exec keys whose results were missing */
 async function restoreLog(
-  { client, events, reader, records, now = Date.now }: RestoreOptions,
+  { client, events, reader, records, marks, now = Date.now }: RestoreOptions,
   runId: string,
 ): Promise<readonly string[]> {
   const known = new Set<string>();
@@ -79,10 +82,11 @@ async function restoreLog(
   const run = await createAdmittedRuns(records).get(runId);
   // Any client can start a workflow with the id of a command's run, so its history proves nothing.
   if (run.command !== null) return [];
+  const deps = { marks, runOf: () => Promise.resolve(run) };
   const missing: NewRunEvent[] = [];
   const restored: string[] = [];
   for await (const call of callsOf(client, runId, done)) {
-    for (const event of eventsOf(run, call, known)) {
+    for (const event of await filterProven(deps, runId, eventsOf(run, call, known))) {
       if (known.has(event.id)) continue;
       known.add(event.id);
       missing.push(event);

@@ -261,13 +261,12 @@ export class ItemWindow {
           ),
         ),
       check: (call) =>
-        this.#gated(async () => {
-          const { fields } = await checkRejection.executeWithOptions(
+        this.#gated(() =>
+          checkRejection.executeWithOptions(
             { ...ACTIVITY_OPTIONS.checkRejection, taskQueue, summary: summary('answer to', call) },
             [{ runId, instance, ...call }],
-          );
-          return fields;
-        }),
+          ),
+        ),
     });
     return open.questions;
   }

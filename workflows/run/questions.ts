@@ -3,12 +3,17 @@
  * wins. The same answer sent again gets the same receipt, and any other answer is refused with the answer that won.
  */
 import { CancellationScope, isCancellation, sleep } from '@temporalio/workflow';
-import type { AskCall, ApprovalCall, RejectionCall } from '../../activities/contract.ts';
+import type {
+  AskCall,
+  ApprovalCall,
+  CheckedRejection,
+  RecordedApproval,
+  RejectionCall,
+} from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
-import type { DataRef } from '../../domain/plan/plan.ts';
-import type { FieldValues } from '../../domain/run/approval-answer.ts';
+import { type FieldValues, nameAnswerer } from '../../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { workflowFailure } from '../failure.ts';
@@ -18,8 +23,8 @@ import { selectUpstream } from './stage-call.ts';
 export interface QuestionIo {
   /** Records the question for readers; the run loop adds the other fields of the call. */
   ask(call: Omit<AskCall, 'runId' | 'events'>): Promise<void>;
-  record(call: Omit<ApprovalCall, 'runId'>): Promise<DataRef>;
-  check(call: Omit<RejectionCall, 'runId'>): Promise<FieldValues>;
+  record(call: Omit<ApprovalCall, 'runId'>): Promise<RecordedApproval>;
+  check(call: Omit<RejectionCall, 'runId'>): Promise<CheckedRejection>;
   receive(event: MachineEvent): void;
   /** The name of a stage for people; for a stage of an item, with the item. */
   nameOf(stageId: string): string;
@@ -134,24 +139,34 @@ export class Questions {
     if (then === 'approve') {
       const fields = request?.fields ?? {};
       const call = { stage: stage.id, attempt, by, comment, timedOut: request === null, fields, atMs };
-      const output = await this.#kept(this.#io.record(call), question, request);
+      const { verified, ...output } = await this.#kept(this.#io.record(call), question, request);
       if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
+      receipt = { ...receipt, verified: verified === true };
       this.#settle(question, { request, receipt });
-      this.#io.receive({ ...event, answer: { ...source, outcome: 'succeeded', outputs: { output, outputs: {} } } });
+      const answer = {
+        ...source,
+        ...showProof(receipt),
+        outcome: 'succeeded',
+        outputs: { output, outputs: {} },
+      } as const;
+      this.#io.receive({ ...event, answer });
     } else {
       const given = request?.fields ?? {};
       const said: { fields?: FieldValues } = {};
-      // Without fields there is nothing to check.
-      if (Object.keys(given).length > 0) {
-        const call = { stage: stage.id, attempt, fields: given };
-        said.fields = await this.#kept(this.#io.check(call), question, request);
+      const hasFields = Object.keys(given).length > 0;
+      // A deadline has no fields and no proof.
+      if (hasFields || (request !== null && stage.checksAnswers === true)) {
+        const signed = stage.checksAnswers === true ? { by, comment } : {};
+        const call = { stage: stage.id, attempt, ...signed, fields: given };
+        const { fields, verified } = await this.#kept(this.#io.check(call), question, request);
+        if (hasFields) said.fields = fields;
         if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
         // The answer counts from now on, and the log gets the same time.
-        receipt = { ...receipt, at: new Date(Date.now()).toISOString() };
+        receipt = { ...receipt, verified: verified === true, at: new Date(Date.now()).toISOString() };
       }
       this.#settle(question, { request, receipt });
       const failure = { ...describeRejection(then, receipt, said.fields, request === null), stderrTail: '' };
-      this.#io.receive({ ...event, answer: { ...source, ...said, outcome: 'failed', failure } });
+      this.#io.receive({ ...event, answer: { ...source, ...showProof(receipt), ...said, outcome: 'failed', failure } });
     }
     return receipt;
   }
@@ -196,13 +211,17 @@ export class Questions {
 
 function receiptFor(request: AnswerRequest, { request: stands, receipt }: TakenDecision): AnswerReceipt {
   if (stands !== null && canonical(stands) === canonical(request)) return receipt;
-  const { decision, by, at, stage } = receipt;
+  const { decision, at, stage } = receipt;
   const done = decision === 'approve' ? 'approved' : 'rejected';
-  const who = stands === null ? 'by its deadline' : by === null ? '' : `by ${by}`;
+  const who = stands === null ? 'by its deadline' : nameAnswerer(receipt).trim();
   throw workflowFailure(
     'call/refused',
     `stage ${stage} was ${[done, who, `at ${at}`].filter(Boolean).join(' ')} already`,
   );
+}
+
+function showProof({ verified }: AnswerReceipt): { readonly verified?: true } {
+  return verified ? { verified } : {};
 }
 
 function canonical({ decision, by, comment, fields }: AnswerRequest): string {
@@ -212,15 +231,16 @@ function canonical({ decision, by, comment, fields }: AnswerRequest): string {
 
 function describeRejection(
   then: 'reject' | 'fail',
-  { stage, by, comment, at }: AnswerReceipt,
+  receipt: AnswerReceipt,
   fields: FieldValues | undefined,
   timedOut: boolean,
 ): { readonly code: 'stage/rejected' | 'stage/no-answer'; readonly message: string } {
+  const { stage, comment, at } = receipt;
   if (timedOut && then === 'fail')
     return { code: 'stage/no-answer', message: `stage ${stage} got no answer before its deadline (${at})` };
   if (timedOut) return { code: 'stage/rejected', message: `stage ${stage} was rejected at its deadline (${at})` };
   const said = Object.entries(fields ?? {}).map(([name, value]) => `${name}=${sanitizeLine(String(value))}`);
-  const who = by === null ? '' : ` by ${by}`;
+  const who = nameAnswerer(receipt);
   const values = said.length === 0 ? '' : ` (${said.join(', ')})`;
   return {
     code: 'stage/rejected',

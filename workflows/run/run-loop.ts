@@ -16,6 +16,8 @@ import type {
   EvaluateCall,
   FindTimeCall,
   FoundTime,
+  CheckedRejection,
+  RecordedApproval,
   RejectionCall,
   ScopeCall,
 } from '../../activities/contract.ts';
@@ -26,8 +28,6 @@ import { start, transition, type Transition } from '../../domain/pipeline/machin
 import { machineFromWire, type MachinePlan, type MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import { isOnlyWaiting, type RunState } from '../../domain/pipeline/state.ts';
-import type { DataRef } from '../../domain/plan/plan.ts';
-import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome, RunReply } from '../../domain/run/event.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
@@ -351,19 +351,18 @@ export class RunLoop {
     await asked;
   }
 
-  async #record(call: Omit<ApprovalCall, 'runId'>): Promise<DataRef> {
+  async #record(call: Omit<ApprovalCall, 'runId'>): Promise<RecordedApproval> {
     return recordApproval.executeWithOptions(
       { ...ACTIVITY_OPTIONS.recordApproval, taskQueue: this.#queues.store, summary: `answer to ${call.stage}` },
       [{ runId: this.#runId, ...call }],
     );
   }
 
-  async #check(call: Omit<RejectionCall, 'runId'>): Promise<FieldValues> {
-    const { fields } = await checkRejection.executeWithOptions(
+  async #check(call: Omit<RejectionCall, 'runId'>): Promise<CheckedRejection> {
+    return checkRejection.executeWithOptions(
       { ...ACTIVITY_OPTIONS.checkRejection, taskQueue: this.#queues.store, summary: `answer to ${call.stage}` },
       [{ runId: this.#runId, ...call }],
     );
-    return fields;
   }
 
   #acquireVm({ scope, generation, resumes }: CommandOf<'acquire-vm'>): void {
