@@ -85,7 +85,7 @@ const LONG_FILES = [
 /** Under load a condition takes seconds to hold; vitest would poll for one. */
 const EXPECT = { poll: { timeout: 20_000 } };
 
-const SETUP_FILES = ['test/rig/fast-node-starts.ts'];
+const SETUP_FILES = ['test/rig/fast-node-starts.ts', 'test/rig/no-login.ts'];
 
 /** The largest specs need 2 s of a CPU, and at a load of 14 a test gets a tenth of one. */
 const PURE_LIMITS = { testTimeout: 30_000, hookTimeout: 30_000 };

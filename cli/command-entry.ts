@@ -10,7 +10,7 @@ export interface CommandEntry {
   readonly about?: string;
   /**
    * It works with the runs of another machine, or with files only. Absent: it is for the machine of the runs, and is
-   * refused if `VOIDBOX_SERVER` names another one.
+   * refused if `VOIDBOX_SERVER` or a login names another one.
    */
   readonly isForAnyMachine?: true;
   readonly load: () => Promise<{ readonly command: CommandModule }>;

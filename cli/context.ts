@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { askOnTerminal } from '../setup/ask-on-terminal.ts';
+import { askOnTerminal, askSecretOnTerminal } from '../setup/ask-on-terminal.ts';
 import type { Machine } from '../app/machine.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/stores.ts';
@@ -45,6 +45,13 @@ export interface CliContext extends Machine {
    * @throws AppError
    */
   openStdin(signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /**
+   * Asks for a secret, which the terminal does not show.
+   * @returns null without a terminal, or if its input ended
+   */
+  askSecret(question: string): Promise<string | null>;
+  /** Standard input is a terminal. */
+  readonly hasTerminalInput: boolean;
   /**
    * Calls back once the reader of an output has gone, until disposed. The process ends after the callback's promise has
    * settled, after 2 s at the latest. Without a listener it ends at once.
@@ -92,6 +99,11 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
     openStdin: (signal) => openInput(host.stdin, signal),
     confirm: async (question) =>
       host.stdin.isTTY === true && host.stderr.isTTY === true ? await askOnTerminal(host, question) : null,
+    askSecret: async (question) =>
+      host.stdin.isTTY === true && host.stderr.isTTY === true ? await askSecretOnTerminal(host, question) : null,
+    get hasTerminalInput() {
+      return host.stdin.isTTY === true;
+    },
     // Loaded here and not above: `--help` reads no runs.
     stores: () => (stores ??= import('../store/open-stores.ts').then(({ openStores }) => openStores(env))),
     onReaderGone(callback) {

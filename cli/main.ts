@@ -1,6 +1,7 @@
 /** The process behind `voidbox`: makes the context, runs one command, leaves with its exit code. */
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { type Environment, readEnvironment, findUndecodableArguments } from '../setup/environment.ts';
+import { addLogin } from '../setup/login-file.ts';
 import { refuseBelowFile, refuseOtherThanFolder } from '../setup/cache/own-folder.ts';
 import { createUsageError } from '../app/app-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
@@ -27,10 +28,14 @@ function leaveReader(): void {
   void work.then(() => process.exit(EXIT.success));
 }
 
+/** A login that cannot be used does not stop these. */
+const WITHOUT_LOGIN: ReadonlySet<string> = new Set(['login', 'logout', 'help', '--help', '-h', '--version', '-V']);
+
 /** A variable whose value means nothing is an error like any other; only how it is printed is then taken from defaults. */
 async function environment(argv: readonly string[]): Promise<Environment> {
   try {
-    const env = readEnvironment();
+    const read = readEnvironment();
+    const env = WITHOUT_LOGIN.has(argv[0] ?? '') ? read : addLogin(read);
     const state = { path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' };
     const cache = { path: env.cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' };
     for (const folder of [state, cache]) {

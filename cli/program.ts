@@ -127,7 +127,7 @@ async function runCommand(
 async function requireAnyMachine(
   entry: CommandEntry,
   family: CommandFamily | undefined,
-  { name }: ServiceSettings,
+  { name, isLogin }: ServiceSettings,
 ): Promise<void> {
   if (entry.isForAnyMachine === true) return;
   const { AppError } = await import('../app/app-error.ts');
@@ -135,8 +135,10 @@ async function requireAnyMachine(
   throw new AppError(
     'usage',
     'cli/not-remote',
-    `\`voidbox ${command}\` is for the machine of the runs, but VOIDBOX_SERVER names ${name}`,
-    'Use it on that machine, or unset VOIDBOX_SERVER for the runs of this one.',
+    `\`voidbox ${command}\` is for the machine of the runs, but ${isLogin === true ? 'your login' : 'VOIDBOX_SERVER'} names ${name}`,
+    isLogin === true
+      ? 'Use it on that machine, or end the login for the runs of this one: voidbox logout'
+      : 'Use it on that machine, or unset VOIDBOX_SERVER for the runs of this one.',
   );
 }
 

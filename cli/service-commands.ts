@@ -1,6 +1,6 @@
 import type { CommandEntry, CommandFamily } from './command-entry.ts';
 
-/** The commands about the HTTP API as a service: its tokens, its audit log, its database. */
+/** The commands about the HTTP API as a service: its tokens, its audit log, its database, and the use of another one. */
 export const SERVICE_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
   {
     name: 'serve',
@@ -37,6 +37,20 @@ export const SERVICE_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
         load: () => import('./commands/access/token-revoke.ts'),
       },
     ],
+  },
+  {
+    name: 'login',
+    usage: 'login URL',
+    summary: 'use the runs of another machine; --status shows which',
+    isForAnyMachine: true,
+    load: () => import('./commands/access/login.ts'),
+  },
+  {
+    name: 'logout',
+    usage: 'logout',
+    summary: 'use the runs of this machine again',
+    isForAnyMachine: true,
+    load: () => import('./commands/access/logout.ts'),
   },
   {
     name: 'audit',

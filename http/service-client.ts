@@ -203,7 +203,7 @@ export class ServiceClient {
         fault: 'environment',
         code: 'cli/no-service',
         remedy:
-          'If the service has a certificate of its own, set VOIDBOX_SERVER_CA to its file. The name in VOIDBOX_SERVER is the one in the certificate.',
+          'If the service has a certificate of its own, set VOIDBOX_SERVER_CA to its file, or log in with --ca FILE. The name in the URL is the one in the certificate.',
       });
     return new ConnectionError(`cannot reach ${this.name}: ${describeFailure(error)}`, PROBLEMS.get(code) ?? 'broken');
   }
@@ -239,7 +239,8 @@ export function createForeignError(name: string): ServiceError {
   return new ServiceError(`${name} gives an answer that is not one of Voidbox`, {
     fault: 'environment',
     code: 'cli/no-service',
-    remedy: 'Check VOIDBOX_SERVER, and that the service has the version of this command line: voidbox --version',
+    remedy:
+      'Check VOIDBOX_SERVER or your login, and that the service has the version of this command line: voidbox --version',
   });
 }
 

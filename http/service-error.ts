@@ -44,7 +44,7 @@ export class ConnectionError extends ServiceError {
   readonly kind: ConnectionProblem;
 
   constructor(message: string, kind: ConnectionProblem) {
-    const remedy = 'Check VOIDBOX_SERVER, and that the service runs there: voidbox up --listen HOST:PORT';
+    const remedy = 'Check VOIDBOX_SERVER or your login, and that the service runs there: voidbox up --listen HOST:PORT';
     super(message, { fault: 'environment', code: 'cli/no-service', remedy });
     this.name = 'ConnectionError';
     this.kind = kind;
@@ -70,7 +70,7 @@ export function readProblem(name: string, status: number, mediaType: string, tex
       fault: 'environment',
       code: 'cli/no-service',
       status,
-      remedy: 'Check VOIDBOX_SERVER, and a proxy in front of the service.',
+      remedy: 'Check VOIDBOX_SERVER or your login, and a proxy in front of the service.',
     });
   return toError(problem, status);
 }
@@ -90,7 +90,7 @@ export function toError({ code, detail, remedy, fault, diagnostics }: ServicePro
 }
 
 const REMEDY_OF_401 =
-  'Set VOIDBOX_TOKEN to a token of that service. On its machine, this makes one: voidbox token create NAME --scope run';
+  'Set VOIDBOX_TOKEN to a token of that service, or log in with one: voidbox login URL. On its machine, this makes one: voidbox token create NAME --scope run';
 
 export interface ServiceProblem {
   readonly code: string;

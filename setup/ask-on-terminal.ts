@@ -37,3 +37,27 @@ export async function askOnTerminal({ stdin, stderr }: Terminal, question: strin
     lines.close();
   }
 }
+
+/**
+ * Asks for a secret on a terminal, which does not show what is typed.
+ * @returns null if the input ended, for example at Ctrl-D
+ * @throws Interrupted at Ctrl-C
+ */
+export async function askSecretOnTerminal({ stdin, stderr }: Terminal, question: string): Promise<string | null> {
+  const { createInterface } = process.getBuiltinModule('node:readline');
+  const { Writable } = process.getBuiltinModule('node:stream');
+  // The editor of the line would show each key there.
+  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const lines = createInterface({ input: stdin, output: nowhere, terminal: true, historySize: 0 });
+  stderr.write(`${question} `);
+  try {
+    return await new Promise<string | null>((resolve, reject) => {
+      lines.once('SIGINT', () => reject(new Interrupted()));
+      lines.once('close', () => resolve(null));
+      lines.once('line', resolve);
+    });
+  } finally {
+    stderr.write('\n');
+    lines.close();
+  }
+}

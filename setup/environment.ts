@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 import type { ServiceSettings } from '../domain/access/service-settings.ts';
 import { type DaemonSettings, readDaemonSettings } from './daemon-settings.ts';
 import { readServiceSettings } from './service-settings.ts';
@@ -26,7 +26,7 @@ export interface Environment {
   readonly temporalVariables: readonly string[];
   /**
    * `VOIDBOX_SERVER`, with `VOIDBOX_TOKEN` and `VOIDBOX_SERVER_CA`: the service on another machine that has the runs;
-   * null: this machine has them.
+   * null: this machine has them. Commands add the service of a login.
    */
   readonly service: ServiceSettings | null;
   /** The settings of `voidbox serve` from variables of Void-Box's daemon. */
@@ -66,6 +66,8 @@ export interface Environment {
   readonly secretsFile: string | null;
   /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: the limit for callbacks of skills in one turn; null is the worker's own limit. */
   readonly skillTurnLimitMs: number | null;
+  /** The file of the user's login; null: no folder of the user is known. */
+  readonly loginFile: string | null;
   /** Packages that the user adds to the dev image: `dev-packages` in the folder of Voidbox's configuration. */
   readonly devPackagesFile: string;
   /**
@@ -157,6 +159,7 @@ export function readEnvironment(
       .map((path) => resolve(path)),
     secretsFile: read('VOIDBOX_SECRETS_FILE') === null ? null : resolve(read('VOIDBOX_SECRETS_FILE')!),
     skillTurnLimitMs: milliseconds('VOIDBOX_SKILL_TURN_LIMIT_MS', read('VOIDBOX_SKILL_TURN_LIMIT_MS')),
+    loginFile: findLoginFile(read('XDG_CONFIG_HOME'), home),
     devPackagesFile: join(read('XDG_CONFIG_HOME') ?? join(home, '.config'), 'voidbox', 'dev-packages'),
     database: readDatabasePlace(read('DATABASE_URL'), read('DATABASE_URL_FILE')),
     voidboxBin: read('VOIDBOX_BIN'),
@@ -285,6 +288,12 @@ function readMebibytes(name: string, text: string, least: number): number {
 /** The folder of snapshots of booted guests, also if they are off. */
 export function snapshotFolder({ cacheDir }: Pick<Environment, 'cacheDir'>): string {
   return join(cacheDir, 'snapshots');
+}
+
+/** A relative folder would be below the working folder, whose files may be of another author. */
+function findLoginFile(configDir: string | null, home: string): string | null {
+  const folder = [configDir, join(home, '.config')].find((path) => path !== null && isAbsolute(path));
+  return folder === undefined ? null : join(folder!, 'voidbox', 'login.json');
 }
 
 /** If both are set, the file is used: a program that sets `DATABASE_URL` for its own database does not know the other. */

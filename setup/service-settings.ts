@@ -22,24 +22,35 @@ export function readServiceSettings(read: (name: string) => string | null): Serv
       'Set it to https://HOST:PORT, or to unix: and the path of a socket, or unset it.',
     );
   const token = read('VOIDBOX_TOKEN')?.trim() ?? null;
-  if (token !== null && (token.length > MOST_TOKEN_CHARACTERS || !/^[\x21-\x7e]+$/.test(token)))
+  if (token !== null && !isTokenText(token))
     throw new SetupError(
       'VOIDBOX_TOKEN is not the text of a token.',
       'Set it to the line that `voidbox token create` printed.',
     );
-  return { name, place, token, ca: readCertificates(read('VOIDBOX_SERVER_CA')) };
+  const path = read('VOIDBOX_SERVER_CA');
+  const remedy = 'Set it to a file with certificates in PEM, or unset it.';
+  return { name, place, token, ca: path === null ? null : readCertificates(path, 'VOIDBOX_SERVER_CA', remedy) };
 }
 
-function readCertificates(path: string | null): string | null {
-  if (path === null) return null;
-  const remedy = 'Set it to a file with certificates in PEM, or unset it.';
+export function isTokenText(text: string): boolean {
+  return text.length <= MOST_TOKEN_CHARACTERS && /^[\x21-\x7e]+$/.test(text);
+}
+
+export function hasCertificate(text: string): boolean {
+  return text.includes('-----BEGIN CERTIFICATE-----');
+}
+
+/**
+ * @param option  the variable or option that names the file
+ * @throws SetupError
+ */
+export function readCertificates(path: string, option: string, remedy: string): string {
   let text: string;
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    throw new SetupError(`VOIDBOX_SERVER_CA cannot be read: ${(error as Error).message}.`, remedy);
+    throw new SetupError(`${option} cannot be read: ${(error as Error).message}.`, remedy);
   }
-  if (!text.includes('-----BEGIN CERTIFICATE-----'))
-    throw new SetupError(`VOIDBOX_SERVER_CA names ${path}, which has no certificate.`, remedy);
+  if (!hasCertificate(text)) throw new SetupError(`${option} names ${path}, which has no certificate.`, remedy);
   return text;
 }

@@ -1,4 +1,4 @@
-/** Requests to the HTTP API for commands about its tokens: of this machine, or the one that `VOIDBOX_SERVER` names. */
+/** Requests to the HTTP API for commands about its tokens: of this machine, or the one that `VOIDBOX_SERVER` or a login names. */
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import { ServiceClient } from '../../http/service-client.ts';
 import type { Environment } from '../../setup/environment.ts';

@@ -112,7 +112,7 @@ export function refuseUnsent({ plan, images }: Pick<StartRequest, 'plan' | 'imag
   }
 }
 
-const START_THERE = 'Start the spec on the machine of the service, or unset VOIDBOX_SERVER.';
+const START_THERE = 'Start the spec on the machine of the service, or use this machine: unset VOIDBOX_SERVER, and voidbox logout';
 
 export function createRefusal(message: string, remedy: string = START_THERE): AppError {
   return new AppError('usage', 'cli/not-remote', message, remedy);

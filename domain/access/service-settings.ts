@@ -7,6 +7,8 @@ export interface ServiceSettings {
   readonly token: string | null;
   /** Certificates (PEM) that the client trusts instead of those of Node; null: those of Node. */
   readonly ca: string | null;
+  /** The login of this user names it, and no variable. */
+  readonly isLogin?: true;
 }
 
 export type ServicePlace =

@@ -63,12 +63,12 @@ export const CLI_CODES = {
     'Look for the run with `voidbox status RUN`; start it again if no run has the id. A request with an `Idempotency-Key` can be sent again.',
   ),
   'cli/no-service': defineCommandCode(
-    'The service that `VOIDBOX_SERVER` names does not answer, or not as Voidbox does.',
-    'Check `VOIDBOX_SERVER`, and that the service runs on its machine: `voidbox up --listen HOST:PORT`.',
+    'The service that `VOIDBOX_SERVER`, a login or a program names does not answer, or not as Voidbox does.',
+    'Check the address (`voidbox login --status`), and that the service runs on its machine: `voidbox up --listen HOST:PORT`.',
   ),
   'cli/not-remote': defineCommandCode(
-    'The command works only on the machine of the runs, but `VOIDBOX_SERVER` names another machine.',
-    'Use the command on that machine, or unset `VOIDBOX_SERVER`.',
+    'The command works only on the machine of the runs, but `VOIDBOX_SERVER` or a login names another machine.',
+    'Use the command on that machine, or use this machine: unset `VOIDBOX_SERVER`, and `voidbox logout`.',
   ),
   'cli/stack-stopped': defineCommandCode(
     'The embedded stack was stopped by `voidbox down` while the command followed a run.',
