@@ -209,9 +209,12 @@ describe('what the store has', () => {
   });
 
   test('ids are found by their beginning, and whole', async () => {
-    expect(await (await get('run-ids?prefix=sales-g')).json()).toEqual({ ids: ['sales-good'] });
-    expect(await (await get('run-ids?id=sales-good')).json()).toEqual({ ids: ['sales-good'] });
-    expect(await (await get('run-ids?id=sales-g')).json()).toEqual({ ids: [] });
+    expect(await (await get('run-ids?prefix=sales-g')).json()).toEqual({ ids: ['sales-good'], next: null });
+    expect(await (await get('run-ids?id=sales-good')).json()).toEqual({ ids: ['sales-good'], next: null });
+    expect(await (await get('run-ids?id=sales-g')).json()).toEqual({ ids: [], next: null });
+    expect(await (await get('run-ids?limit=1000')).json()).toMatchObject({ next: null });
+    for (const query of ['limit=1001', 'limit=0', 'cursor=x'])
+      expect(await (await get(`run-ids?${query}`)).json()).toMatchObject({ code: 'api/invalid-request' });
   });
 
   test('a record is read by its name, and an absent one is null', async () => {

@@ -17,8 +17,11 @@ import { UPLOAD_LIMITS } from '../store/uploads.ts';
 import {
   API_LIMITS,
   GREP_CHARACTERS,
+  MOST_AUDIT_ROWS,
+  MOST_IDS,
   MOST_RUNS,
   MOST_STAGES,
+  MOST_TOKENS,
   MOST_WAIT_SECONDS,
   SINCE_CHARACTERS,
   STAGE_CHARACTERS,
@@ -55,13 +58,18 @@ test('the page names the limits of the code', () => {
     'listed questions': MOST_QUESTIONS.toLocaleString('en'),
     'uploads of one start': `${MOST_UPLOADS}`,
     'an `Idempotency-Key`': `${KEY_CHARACTERS} characters`,
-    'a page of runs': `${MOST_RUNS}`,
+    'a page of runs or tokens': `${MOST_RUNS}`,
+    'a page of the audit log, or of ids of runs': MOST_IDS.toLocaleString('en'),
     'a page of stages': `${MOST_STAGES}`,
     '`grep`, `stage`, `since` of events and logs': `${GREP_CHARACTERS}, ${STAGE_CHARACTERS.toLocaleString('en')} and ${SINCE_CHARACTERS} characters`,
     '`tail`': MAX_TAIL_LINES.toLocaleString('en'),
     'a stream of lines whose client does not read': `the lines of one event, at most ${(64 * KIB).toLocaleString('en')}, for ${stalledMs / 1_000} s`,
     'a stream whose client does not read': `one event, at most ${EVENT_LIMITS.bytes / MIB} MiB, for ${stalledMs / 1_000} s`,
   });
+});
+
+test('pages that share a row of the page have one limit', () => {
+  expect([MOST_TOKENS, MOST_AUDIT_ROWS]).toEqual([MOST_RUNS, MOST_IDS]);
 });
 
 test.each([

@@ -55,5 +55,11 @@ export const SINCE_CHARACTERS = 64;
 export const MOST_RUNS = 200;
 /** The most stages of a page. */
 export const MOST_STAGES = 200;
+/** The most tokens of a page. */
+export const MOST_TOKENS = 200;
+/** The most rows of a page of the audit log. */
+export const MOST_AUDIT_ROWS = 1_000;
+/** The most ids of a page. */
+export const MOST_IDS = 1_000;
 /** All names and values of `variables` together. */
 export const VARIABLES_BYTES = 64 * 1024;

@@ -129,7 +129,7 @@ export const IdempotencyHeader = z.object({
 export function createLimit(most: number, description: string) {
   return z
     .string()
-    .regex(/^\d{1,3}$/, 'it is not a number')
+    .regex(/^\d{1,4}$/, 'it is not a number')
     .transform(Number)
     .refine((limit) => limit >= 1 && limit <= most, `it is not between 1 and ${most}`)
     .optional()

@@ -36,6 +36,12 @@ export interface TokenStore {
    * @param names  only these; absent: all
    */
   list(names?: readonly string[]): Promise<readonly TokenRow[]>;
+  /**
+   * Returns a page of tokens, also expired and revoked ones, by name.
+   * @param limit  at least 1
+   * @param after  only tokens whose names follow this name; absent: all
+   */
+  listPage(limit: number, after?: string): Promise<readonly TokenRow[]>;
   /** Returns the token whether or not it is valid now; null: no token has this hash. */
   find(hash: Uint8Array): Promise<FoundToken | null>;
   /** Does not change the time of an earlier revocation. @returns null if no token has the name */

@@ -46,6 +46,23 @@ export interface RunPage {
   readonly next: RunPosition | null;
 }
 
+export interface IdQuery {
+  /** Only ids that begin with this text; empty: all. */
+  readonly prefix: string;
+  /** Only ids for which it returns true; absent: all. */
+  readonly isWanted?: (runId: string) => boolean;
+  /** Only runs after this position: `next` of the previous page. */
+  readonly before?: RunPosition;
+  /** The most ids on one page, from 1. */
+  readonly limit: number;
+}
+
+export interface IdPage {
+  readonly ids: readonly string[];
+  /** The position of the next page; null if no id follows. */
+  readonly next: RunPosition | null;
+}
+
 /**
  * Lists runs that have events, the run with the latest start first. Damaged runs without a readable start come before
  * all others.
@@ -54,6 +71,8 @@ export interface RunIndex {
   list(query: RunQuery): Promise<RunPage>;
   /** Returns the ids of the runs in state `running`. */
   openRuns(): Promise<readonly string[]>;
+  /** Returns a page of ids, in the order of `list`. */
+  listIds(query: IdQuery): Promise<IdPage>;
   /** Returns the ids that begin with a text, in the order of `list`. */
   idsFrom(prefix: string): Promise<readonly string[]>;
   /** Returns false also for a text that is not a run id. */

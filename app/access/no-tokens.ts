@@ -6,6 +6,7 @@ export const NO_TOKENS: AccessStore = {
   tokens: {
     create: refuse,
     list: () => Promise.resolve([]),
+    listPage: () => Promise.resolve([]),
     find: () => Promise.resolve(null),
     revoke: () => Promise.resolve(null),
     touch: () => Promise.resolve(),

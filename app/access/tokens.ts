@@ -56,9 +56,24 @@ export async function createToken(
   return { token: { ...row, lastUsedAtMs: null, revokedAtMs: null }, text };
 }
 
-/** Returns all tokens, also expired and revoked ones, by name. */
-export async function listTokens(tokens: TokenStore): Promise<readonly TokenRow[]> {
-  return await tokens.list();
+export interface TokenPage {
+  readonly tokens: readonly TokenRow[];
+  /** The `after` of the next page; null if no token follows. */
+  readonly next: string | null;
+}
+
+/**
+ * Returns a page of tokens, also expired and revoked ones, by name.
+ * @param after  the name before the page; absent: the first page
+ */
+export async function listTokens(
+  { limit, after }: { readonly limit: number; readonly after?: string },
+  tokens: TokenStore,
+): Promise<TokenPage> {
+  // One token more than the page tells whether a token follows.
+  const found = await tokens.listPage(limit + 1, after);
+  const page = found.slice(0, limit);
+  return { tokens: page, next: found.length > page.length ? page.at(-1)!.name : null };
 }
 
 /** @throws AppError `api/no-such-token` */

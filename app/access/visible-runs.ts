@@ -44,6 +44,8 @@ function limitIndex(index: RunIndex, isVisible: (runId: string) => boolean): Run
       return { runs, next: next ?? null };
     },
     openRuns: async () => (await index.openRuns()).filter(isVisible),
+    listIds: ({ isWanted = () => true, ...query }) =>
+      index.listIds({ ...query, isWanted: (runId) => isVisible(runId) && isWanted(runId) }),
     idsFrom: async (prefix) => (await index.idsFrom(prefix)).filter(isVisible),
     has: async (runId) => isVisible(runId) && (await index.has(runId)),
   };

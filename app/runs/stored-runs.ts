@@ -1,5 +1,5 @@
 /** Reads the index and the records of runs for a command line on another machine. It asks no server, and repairs no run. */
-import type { RunPage, RunQuery } from '../../activities/ports/run-index.ts';
+import type { IdPage, IdQuery, RunPage, RunQuery } from '../../activities/ports/run-index.ts';
 import { SOURCE_RECORD } from '../../client/runs/client-record.ts';
 import type { Machine } from '../machine.ts';
 
@@ -10,9 +10,9 @@ export async function readRunPage(query: RunQuery, context: Machine): Promise<Ru
   return await (await context.stores()).index.list(query);
 }
 
-/** @returns the ids that begin with a text, the run with the latest start first */
-export async function listRunIds(prefix: string, context: Machine): Promise<readonly string[]> {
-  return await (await context.stores()).index.idsFrom(prefix);
+/** @returns ids, the run with the latest start first */
+export async function listRunIds(query: IdQuery, context: Machine): Promise<IdPage> {
+  return await (await context.stores()).index.listIds(query);
 }
 
 export async function hasRun(runId: string, context: Machine): Promise<boolean> {

@@ -15,7 +15,8 @@ const TOKEN = {
 
 test('answers about tokens are read', () => {
   expect(parseToken(TOKEN)).toEqual(TOKEN);
-  expect(parseTokens({ tokens: [TOKEN] })).toEqual([TOKEN]);
+  expect(parseTokens({ tokens: [TOKEN], next: 'x' })).toEqual({ tokens: [TOKEN], next: 'x' });
+  expect(parseTokens({ tokens: [] })).toEqual({ tokens: [], next: null });
   expect(parseCreatedToken({ ...TOKEN, text: 'x' })).toEqual({ ...TOKEN, text: 'x' });
   expect(parseAudit({ rows: [], next: null })).toEqual({ rows: [], next: null });
 });

@@ -31,9 +31,16 @@ export function parseCreatedToken(answer: unknown): CreatedAnswer {
   throw createForeignError();
 }
 
-export function parseTokens(answer: unknown): readonly TokenRow[] {
-  const { tokens } = (answer ?? {}) as { readonly tokens?: unknown };
-  if (Array.isArray(tokens)) return tokens.map(parseToken);
+/** A page of tokens. `next` is the cursor of the next page; null: no token follows. */
+export interface TokensAnswer {
+  readonly tokens: readonly TokenRow[];
+  readonly next: string | null;
+}
+
+export function parseTokens(answer: unknown): TokensAnswer {
+  const { tokens, next = null } = (answer ?? {}) as { readonly tokens?: unknown; readonly next?: unknown };
+  if (Array.isArray(tokens) && (next === null || typeof next === 'string'))
+    return { tokens: tokens.map(parseToken), next };
   throw createForeignError();
 }
 
@@ -47,7 +54,8 @@ function hasFields(value: unknown, names: readonly string[]): boolean {
   return typeof value === 'object' && value !== null && names.every((name) => name in value);
 }
 
-function createForeignError(): Error {
+/** The error for an answer that this version does not know. */
+export function createForeignError(): Error {
   return createEnvironmentError(
     'cli/no-server',
     'the HTTP API of this machine gave an answer of another version',

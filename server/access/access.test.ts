@@ -209,7 +209,7 @@ describe('tokens that are not valid', () => {
     for (const { method, path } of TOKEN_ROUTES)
       expect(await codeOf(await send(path, { method, token: text, to: empty }))).toBe('api/no-token');
     const owner = openAsOwner(empty);
-    expect(await (await owner.request('/api/v1/tokens')).json()).toEqual({ tokens: [] });
+    expect(await (await owner.request('/api/v1/tokens')).json()).toEqual({ tokens: [], next: null });
     expect(await (await owner.request('/api/v1/audit')).json()).toEqual({ rows: [], next: null });
     expect((await owner.request('/api/v1/tokens/ci/revoke', { method: 'POST' })).status).toBe(404);
     expect(uses).toEqual([]);
@@ -284,6 +284,27 @@ describe('routes of tokens', () => {
     expect(list).toContain('"name":"new"');
     expect(list).not.toContain(created.text.slice(8));
     expect(list).not.toContain('hash');
+  });
+
+  test('tokens are listed in pages, by name', async () => {
+    const token = await create({ name: 'admin', scopes: ['admin'] });
+    for (const name of ['c', 'a', 'b']) await create({ name });
+    const read = async (query: string) => {
+      const response = await send(`/api/v1/tokens?${query}`, { token });
+      return (await response.json()) as { readonly tokens: readonly { readonly name: string }[]; next: string };
+    };
+    const first = await read('limit=3');
+    expect(first.tokens.map(({ name }) => name)).toEqual(['a', 'admin', 'b']);
+    expect(await read(`limit=3&cursor=${first.next}`)).toMatchObject({ tokens: [{ name: 'c' }], next: null });
+    expect(await read('')).toMatchObject({ tokens: { length: 4 }, next: null });
+    for (const query of [
+      'limit=201',
+      'limit=0',
+      'cursor=x',
+      'limit=x',
+      `cursor=${Buffer.from('[1]').toString('base64url')}`,
+    ])
+      expect(await codeOf(await send(`/api/v1/tokens?${query}`, { token })), query).toBe('api/invalid-request');
   });
 
   test('a token is revoked through the API', async () => {
@@ -401,7 +422,7 @@ describe('lists of runs', () => {
       await stores.events.append(runId, [
         { id: 'n', atMs: at + 1, body: { type: 'notice', level: 'info', message: 'begins' } },
       ]);
-    const token = await create({ name: `${path}?${query}`.replaceAll(/[=?]/g, '.'), runs: ['a-*'] });
+    const token = await create({ name: `${path}?${query}`.replaceAll(/[^a-z0-9]/gi, '.').slice(0, 60), runs: ['a-*'] });
     const response = await send(`/api/v1/${path}?${query}`, { token, to: openApi(UNLIMITED, undefined, stores) });
     expect(response.status).toBe(200);
     const text = await response.text();
@@ -415,9 +436,15 @@ describe('lists of runs', () => {
   });
 
   test('ids of other runs are not listed, and cannot be asked for', async () => {
-    expect(await listWith('', 'run-ids')).toEqual({ ids: ['a-2', 'a-1'] });
-    expect(await listWith('prefix=s', 'run-ids')).toEqual({ ids: [] });
-    expect(await listWith('id=a-1', 'run-ids')).toEqual({ ids: ['a-1'] });
-    expect(await listWith('id=secre', 'run-ids')).toEqual({ ids: [] });
+    expect(await listWith('', 'run-ids')).toEqual({ ids: ['a-2', 'a-1'], next: null });
+    expect(await listWith('prefix=s', 'run-ids')).toEqual({ ids: [], next: null });
+    expect(await listWith('id=a-1', 'run-ids')).toEqual({ ids: ['a-1'], next: null });
+    expect(await listWith('id=secre', 'run-ids')).toEqual({ ids: [], next: null });
+  });
+
+  test('ids are listed in pages, which other runs do not shorten', async () => {
+    const first = (await listWith('limit=1', 'run-ids')) as { readonly next: string };
+    expect(first).toEqual({ ids: ['a-2'], next: expect.any(String) });
+    expect(await listWith(`limit=1&cursor=${first.next}`, 'run-ids')).toEqual({ ids: ['a-1'], next: null });
   });
 });

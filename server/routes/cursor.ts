@@ -1,4 +1,4 @@
-/** The position of a page of runs, as a text that clients pass back unread. */
+/** The positions of pages, as texts that clients pass back unread. */
 import type { RunPosition } from '../../activities/ports/run-index.ts';
 import { createRequestError } from '../problems.ts';
 
@@ -8,11 +8,32 @@ export function writeCursor({ startedAtMs, label }: RunPosition): string {
 
 /** @throws AppError `api/invalid-request` */
 export function readCursor(text: string): RunPosition {
+  const [startedAtMs, label] = readParts(text);
+  if (typeof startedAtMs === 'number' && typeof label === 'string') return { startedAtMs, label };
+  throw createCursorError();
+}
+
+/** Writes the position in a list that is ordered by names. */
+export function writeNameCursor(name: string): string {
+  return Buffer.from(JSON.stringify([name])).toString('base64url');
+}
+
+/** @throws AppError `api/invalid-request` */
+export function readNameCursor(text: string): string {
+  const [name, ...rest] = readParts(text);
+  if (typeof name === 'string' && rest.length === 0) return name;
+  throw createCursorError();
+}
+
+function readParts(text: string): readonly unknown[] {
   try {
-    const [startedAtMs, label] = JSON.parse(Buffer.from(text, 'base64url').toString('utf8')) as readonly unknown[];
-    if (typeof startedAtMs === 'number' && typeof label === 'string') return { startedAtMs, label };
+    const parts: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'));
+    return Array.isArray(parts) ? parts : [];
   } catch {
-    // Refused below, like every other text.
+    return [];
   }
-  throw createRequestError('api/invalid-request', '`cursor` is not the `next` of a page');
+}
+
+function createCursorError(): Error {
+  return createRequestError('api/invalid-request', '`cursor` is not the `next` of a page');
 }

@@ -5,7 +5,8 @@ import { limitToVisible } from '../../app/access/visible-runs.ts';
 import { hasRun, listRunIds, READ_RECORDS, readRecord, readRunPage } from '../../app/runs/stored-runs.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { ListQuery, RunPath } from '../schemas.ts';
+import { MOST_IDS } from '../limits.ts';
+import { createLimit, ListQuery, RunPath } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import { readKnownRunId } from './run-id.ts';
@@ -28,7 +29,7 @@ const IndexSchema = z
   .object({ runs: z.array(IndexedRunSchema).readonly(), next: z.string().nullable() })
   .openapi('RunIndex');
 
-const IdsSchema = z.object({ ids: z.array(z.string()).readonly() }).openapi('RunIds');
+const IdsSchema = z.object({ ids: z.array(z.string()).readonly(), next: z.string().nullable() }).openapi('RunIds');
 const RecordSchema = z.object({ value: z.unknown() }).openapi('RunRecord');
 
 /** The compiler proves here that the answer has the fields which the document promises. */
@@ -37,6 +38,8 @@ export type PromisedIndex = RunPage['runs'] extends z.input<typeof IndexSchema>[
 const IdsQuery = z.strictObject({
   prefix: z.string().optional().openapi({ description: 'Only ids that begin with this text.' }),
   id: z.string().optional().openapi({ description: 'Only this id, if a run has it.' }),
+  limit: createLimit(MOST_IDS, `The ids of a page; at most ${MOST_IDS}, which is the default.`),
+  cursor: z.string().optional().openapi({ description: '`next` of the previous page.' }),
 });
 
 const RecordPath = RunPath.extend({
@@ -56,7 +59,7 @@ const IDS = createRoute({
   path: '/run-ids',
   summary: 'Lists ids of runs, the run with the latest start first',
   request: { query: IdsQuery },
-  responses: { 200: describeJson('The ids.', IdsSchema), ...PROBLEM },
+  responses: { 200: describeJson('A page of ids.', IdsSchema), ...PROBLEM },
 });
 
 const RECORD = createRoute({
@@ -81,10 +84,12 @@ export function addStoredRoutes(routes: OpenAPIHono, { machine }: ApiOptions): v
     return context.json({ runs, next: next === null ? null : writeCursor(next) }, 200);
   });
   routes.openapi(IDS, async (context) => {
-    const { prefix = '', id } = context.req.valid('query');
+    const { prefix = '', id, limit = MOST_IDS, cursor } = context.req.valid('query');
     const visible = limitToVisible(machine, getCaller(context));
-    if (id === undefined) return context.json({ ids: await listRunIds(prefix, visible) }, 200);
-    return context.json({ ids: (await hasRun(id, visible)) ? [id] : [] }, 200);
+    if (id !== undefined) return context.json({ ids: (await hasRun(id, visible)) ? [id] : [], next: null }, 200);
+    const before = cursor === undefined ? {} : { before: readCursor(cursor) };
+    const { ids, next } = await listRunIds({ prefix, limit, ...before }, visible);
+    return context.json({ ids, next: next === null ? null : writeCursor(next) }, 200);
   });
   routes.openapi(RECORD, async (context) => {
     const runId = await readKnownRunId(context, machine);

@@ -9,16 +9,19 @@ import {
   createToken,
   revokeToken,
   TOKEN_LIFE_MS,
+  type TokenPage,
 } from '../../app/access/tokens.ts';
 import { MOST_RUN_GLOBS } from '../../domain/access/run-glob.ts';
 import { SCOPES } from '../../domain/access/scopes.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
+import { MOST_AUDIT_ROWS, MOST_TOKENS } from '../limits.ts';
+import { createLimit } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
+import { readNameCursor, writeNameCursor } from './cursor.ts';
 
-/** The most rows of a page of the audit log. */
-const MOST_AUDIT_ROWS = 1_000;
 const DEFAULT_AUDIT_ROWS = 100;
+const DEFAULT_TOKENS = 50;
 
 const listNames = (most: number) => z.array(z.string()).max(most).readonly();
 
@@ -70,7 +73,14 @@ const AuditSchema = z
   })
   .openapi('AuditRow');
 
-const TokenListSchema = z.object({ tokens: z.array(TokenSchema).readonly() }).openapi('TokenList');
+const TokenListSchema = z
+  .object({ tokens: z.array(TokenSchema).readonly(), next: z.string().nullable() })
+  .openapi('TokenList');
+
+const TokensQuery = z.strictObject({
+  limit: createLimit(MOST_TOKENS, `The tokens of a page; at most ${MOST_TOKENS}, by default ${DEFAULT_TOKENS}.`),
+  cursor: z.string().optional().openapi({ description: '`next` of the previous page.' }),
+});
 const AuditListSchema = z
   .object({
     rows: z.array(AuditSchema).readonly(),
@@ -81,13 +91,10 @@ const AuditListSchema = z
 const TokenPath = z.object({ name: z.string().openapi({ param: { name: 'name', in: 'path' } }) });
 
 const AuditParams = z.strictObject({
-  limit: z
-    .string()
-    .regex(/^\d{1,4}$/, 'it is not a number')
-    .transform(Number)
-    .refine((limit) => limit >= 1 && limit <= MOST_AUDIT_ROWS, `it is not between 1 and ${MOST_AUDIT_ROWS}`)
-    .optional()
-    .openapi({ type: 'string' }),
+  limit: createLimit(
+    MOST_AUDIT_ROWS,
+    `The rows of a page; at most ${MOST_AUDIT_ROWS}, by default ${DEFAULT_AUDIT_ROWS}.`,
+  ),
   before: z
     .string()
     .regex(/^\d{1,15}$/, 'it is not the `next` of a page')
@@ -101,8 +108,9 @@ const AuditParams = z.strictObject({
 const LIST = createRoute({
   method: 'get',
   path: '/tokens',
-  summary: 'Lists all tokens, also expired and revoked ones',
-  responses: { 200: describeJson('The tokens, by name.', TokenListSchema), ...PROBLEM },
+  summary: 'Lists tokens by name, also expired and revoked ones',
+  request: { query: TokensQuery },
+  responses: { 200: describeJson('A page of tokens.', TokenListSchema), ...PROBLEM },
 });
 
 const CREATE = createRoute({
@@ -132,8 +140,10 @@ const AUDIT = createRoute({
 export function addTokenRoutes(routes: OpenAPIHono, { access, machine }: ApiOptions): void {
   const openTokens = async (use: AccessUse) => ({ tokens: (await access(use)).tokens, nowMs: machine.now().getTime() });
   routes.openapi(LIST, async (context) => {
-    const { tokens } = await openTokens('find');
-    return context.json({ tokens: await listTokens(tokens) }, 200);
+    const { limit = DEFAULT_TOKENS, cursor } = context.req.valid('query');
+    const after = cursor === undefined ? {} : { after: readNameCursor(cursor) };
+    const { tokens, next } = await listTokens({ limit, ...after }, (await openTokens('find')).tokens);
+    return context.json({ tokens, next: next === null ? null : writeNameCursor(next) }, 200);
   });
   routes.openapi(CREATE, async (context) => {
     // Only the owner makes the first token, so only the owner may make the database.
@@ -159,7 +169,7 @@ export function addTokenRoutes(routes: OpenAPIHono, { access, machine }: ApiOpti
 
 /** The compiler proves here that answers have the fields which the document promises. */
 export type PromisedTokens = [
-  Promised<Awaited<ReturnType<typeof listTokens>>, z.input<typeof TokenListSchema>['tokens']>,
+  Promised<TokenPage, z.input<typeof TokenListSchema>>,
   Promised<AuditPage, z.input<typeof AuditListSchema>>,
 ];
 

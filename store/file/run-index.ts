@@ -4,7 +4,15 @@
  * size and time.
  */
 import { statSync } from 'node:fs';
-import type { IndexedRun, RunIndex, RunPage, RunPosition, RunQuery } from '../../activities/ports/run-index.ts';
+import type {
+  IdPage,
+  IdQuery,
+  IndexedRun,
+  RunIndex,
+  RunPage,
+  RunPosition,
+  RunQuery,
+} from '../../activities/ports/run-index.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
@@ -41,8 +49,8 @@ export function createFileRunIndex(stateDir: string, readSummary: typeof summary
   return {
     list: (query) => index.list(query),
     openRuns: () => index.openRuns(),
-    idsFrom: async (prefix) =>
-      (await index.inOrder(prefix)).flatMap(({ runId }) => (runId?.startsWith(prefix) === true ? [runId] : [])),
+    listIds: (query) => index.listIds(query),
+    idsFrom: async (prefix) => (await index.listIds({ prefix, limit: Number.POSITIVE_INFINITY })).ids,
     has: async (runId) => isRunId(runId) && hasLog(stateDir, runId),
   };
 }
@@ -74,6 +82,17 @@ class FileRunIndex {
       return { runs, next: at + 1 < behind.length ? positionOf(listed) : null };
     }
     return { runs, next: null };
+  }
+
+  async listIds({ prefix, isWanted = () => true, before, limit }: IdQuery): Promise<IdPage> {
+    if (!(limit >= 1)) throw new RangeError(`a page of ids has at least 1, not ${limit}`);
+    const found = (await this.inOrder(prefix)).flatMap((run) => {
+      const { runId } = run;
+      const isBehind = before === undefined || comparePositions(before, run) < 0;
+      return runId !== null && isBehind && runId.startsWith(prefix) && isWanted(runId) ? [{ ...run, runId }] : [];
+    });
+    const page = found.slice(0, limit);
+    return { ids: page.map(({ runId }) => runId), next: found.length > limit ? positionOf(page.at(-1)!) : null };
   }
 
   async openRuns(): Promise<readonly string[]> {

@@ -1,10 +1,19 @@
 /** The index of runs of a service on another machine. */
-import type { IndexedRun, RunIndex, RunPage, RunPosition, RunQuery } from '../../activities/ports/run-index.ts';
+import type {
+  IdPage,
+  IdQuery,
+  IndexedRun,
+  RunIndex,
+  RunPage,
+  RunPosition,
+  RunQuery,
+} from '../../activities/ports/run-index.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
 import { createForeignError, type ServiceClient } from '../../http/service-client.ts';
 
 /** The most runs that the service gives at once. */
 const PAGE_RUNS = 200;
+const PAGE_IDS = 1_000;
 
 /** A service whose pages never end is not one of Voidbox. A token with few runs gets many empty pages. */
 const MOST_PAGES = 10_000;
@@ -31,8 +40,9 @@ export function createHttpRunIndex(client: ServiceClient): RunIndex {
       }
       return open;
     },
-    idsFrom: (prefix) => readIds(client, { prefix }),
-    has: async (runId) => isRunId(runId) && (await readIds(client, { id: runId })).includes(runId),
+    listIds: (query) => readIdPage(client, query),
+    idsFrom: async (prefix) => (await readIdPage(client, { prefix, limit: Number.POSITIVE_INFINITY })).ids,
+    has: async (runId) => isRunId(runId) && (await readIds(client, { id: runId })).ids.includes(runId),
   };
 }
 
@@ -74,12 +84,34 @@ function isIndexedRun(value: unknown): value is IndexedRun {
   );
 }
 
+/** A position is the cursor of the service. */
+async function readIdPage(
+  client: ServiceClient,
+  { prefix, isWanted = () => true, before, limit }: IdQuery,
+): Promise<IdPage> {
+  if (!(limit >= 1)) throw new RangeError(`a page of ids has at least 1, not ${limit}`);
+  const ids: string[] = [];
+  let cursor: string | undefined = before?.label;
+  for (let pages = 0; pages < MOST_PAGES; pages += 1) {
+    const page = await readIds(client, { prefix, cursor, limit: Math.min(limit - ids.length, PAGE_IDS) });
+    ids.push(...page.ids.filter(isWanted));
+    if (page.next === null) return { ids, next: null };
+    if (page.next === cursor) break;
+    cursor = page.next;
+    if (ids.length >= limit) return { ids, next: { startedAtMs: 0, label: cursor } };
+  }
+  throw createForeignError(client.name);
+}
+
+/** @throws ServiceError for an answer of another form */
 async function readIds(
   client: ServiceClient,
-  query: { readonly prefix: string } | { readonly id: string },
-): Promise<readonly string[]> {
-  const { ids } = ((await client.readJson({ path: ['run-ids'], query })) ?? {}) as { readonly ids?: unknown };
-  if (Array.isArray(ids) && ids.every((id) => typeof id === 'string')) return ids;
+  query: Readonly<Record<string, string | number | undefined>>,
+): Promise<{ readonly ids: readonly string[]; readonly next: string | null }> {
+  const answer = await client.readJson({ path: ['run-ids'], query: withoutAbsent(query) });
+  const { ids, next = null } = (answer ?? {}) as { readonly ids?: unknown; readonly next?: unknown };
+  if (Array.isArray(ids) && ids.every((id) => typeof id === 'string') && (next === null || typeof next === 'string'))
+    return { ids, next };
   throw createForeignError(client.name);
 }
 

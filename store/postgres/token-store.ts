@@ -42,6 +42,10 @@ export function createPostgresTokens(database: Database): TokenStore {
       const text = `SELECT ${ALL} FROM voidbox.tokens WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name`;
       return (await select(text, [names?.map(toStoredText) ?? null])).map(hideHash);
     },
+    async listPage(limit, after) {
+      const text = `SELECT ${ALL} FROM voidbox.tokens WHERE $2::text IS NULL OR name > $2 ORDER BY name LIMIT $1`;
+      return (await select(text, [limit, after === undefined ? null : toStoredText(after)])).map(hideHash);
+    },
     async find(hash) {
       const [found] = await select(`SELECT ${ALL} FROM voidbox.tokens WHERE hash = $1`, [Buffer.from(hash)]);
       return found ?? null;

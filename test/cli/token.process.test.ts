@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { AccessStore } from '../../store/access.ts';
+import { makeToken } from '../conformance/access.ts';
 import { createMemoryAccess } from '../rig/access/memory-access.ts';
 import { MemoryPlace, openMemoryStores } from '../rig/runs/memory-stores.ts';
 import { typeCommand } from '../rig/runs/typed-command.ts';
@@ -66,6 +67,13 @@ test('tokens are listed and revoked', async () => {
   expect([revoked.code, revoked.stdout]).toEqual([0, expect.stringContaining('revoked ci')]);
   const list = JSON.parse((await type('token', 'list', '--json')).stdout) as { readonly tokens: readonly unknown[] };
   expect(list.tokens).toEqual([expect.objectContaining({ name: 'ci', revokedAtMs: expect.any(Number) })]);
+});
+
+test('a list of more than one page has each token once', async () => {
+  const names = Array.from({ length: 401 }, (_, at) => `t${1_000 + at}`);
+  for (const name of names) await memory.tokens.create(makeToken(name));
+  const { tokens } = JSON.parse((await type('token', 'list', '--json')).stdout) as { tokens: { name: string }[] };
+  expect(tokens.map(({ name }) => name)).toEqual(names);
 });
 
 test('an empty list names the command that creates a token', async () => {

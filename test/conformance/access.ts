@@ -122,6 +122,25 @@ function testTokens(store: () => AccessStore): void {
     expect(list.every((row) => !('hash' in row))).toBe(true);
   });
 
+  test('pages of the list have each token once, also while tokens are made', async () => {
+    const names = ['B', 'a', 'a-', 'a1', 'b', 'ä', '\u{10400}'];
+    for (const name of names.toReversed()) await store().tokens.create(makeToken(name));
+    for (const limit of [1, 2, 3, 7, 8]) {
+      const seen: string[] = [];
+      for (let page = await store().tokens.listPage(limit); page.length > 0;) {
+        expect(page.length).toBeLessThanOrEqual(limit);
+        seen.push(...page.map(({ name }) => name));
+        page = await store().tokens.listPage(limit, seen.at(-1)!);
+      }
+      expect(seen).toEqual(names);
+    }
+    const [first] = await store().tokens.listPage(1);
+    await store().tokens.create(makeToken('A'));
+    const rest = await store().tokens.listPage(2, first!.name);
+    expect(rest.map(({ name }) => name)).toEqual(['a', 'a-']);
+    expect(rest.every((row) => !('hash' in row))).toBe(true);
+  });
+
   test('the first revocation counts', async () => {
     const token = makeToken('ci');
     await store().tokens.create(token);

@@ -50,6 +50,7 @@ function store() {
       };
     },
     openRuns: notAskedFor,
+    listIds: notAskedFor,
     idsFrom: notAskedFor,
     has: notAskedFor,
   };

@@ -1,6 +1,6 @@
 /** The promises of every index of runs, whatever its backend. */
 import { afterEach, describe, expect, test } from 'vitest';
-import type { RunPage, RunPosition, RunQuery } from '../../../activities/ports/run-index.ts';
+import type { IdPage, IdQuery, RunPage, RunPosition, RunQuery } from '../../../activities/ports/run-index.ts';
 import type { NewRunEvent, RunOutcome } from '../../../domain/run/event.ts';
 import { readAllRuns } from '../../../store/every-run.ts';
 import { noticeEvent, outputEvent, type RunsSubject } from '../store.ts';
@@ -73,9 +73,18 @@ export function describeRunIndex(subject: Omit<RunsSubject, 'factoryModule' | 'r
       expect(idsOf(await store.index.list({ limit: 10 }))).toEqual(latestFirst);
       for (const limit of [1, 2, 3, 5]) expect(await everyPage(store, { limit })).toEqual(latestFirst);
 
+      for (const limit of [1, 2, 3, 5]) expect(await everyId(store, { prefix: '', limit })).toEqual(latestFirst);
+      const isWanted = (runId: string): boolean => runId !== 'd';
+      for (const limit of [1, 2, 4])
+        expect(await everyId(store, { prefix: '', limit, isWanted })).toEqual(['e', 'b', 'c', 'a']);
+      expect(await store.index.listIds({ prefix: 'b', limit: 1 })).toEqual({ ids: ['b'], next: null });
+      await expect(store.index.listIds({ prefix: '', limit: 0 })).rejects.toThrow('at least 1');
+      const ids = await store.index.listIds({ prefix: '', limit: 2 });
       const first = await store.index.list({ limit: 2 });
       await store.append('new', [admitted('n', 900)]);
       expect(idsOf(await (await another()).index.list({ limit: 2, before: first.next! }))).toEqual(['b', 'c']);
+      const behind = await (await another()).index.listIds({ prefix: '', limit: 2, before: ids.next! });
+      expect(behind.ids).toEqual(['b', 'c']);
     });
 
     test('finds runs by state and by name, over pages', async () => {
@@ -159,6 +168,21 @@ async function everyPage({ index }: OpenedRuns, query: RunQuery): Promise<readon
     expect(page.runs.length).toBeLessThanOrEqual(query.limit);
     expect(page.next === null || page.runs.length === query.limit, 'a page that is not the last is full').toBe(true);
     ids.push(...idsOf(page));
+    expect(ids.length, 'pages without end').toBeLessThan(1_000);
+    before = page.next;
+  } while (before !== null);
+  return ids;
+}
+
+async function everyId({ index }: OpenedRuns, query: IdQuery): Promise<readonly string[]> {
+  const ids: string[] = [];
+  let before: RunPosition | null = null;
+  do {
+    const page: IdPage = await index.listIds(
+      before === null ? query : { ...query, before: JSON.parse(JSON.stringify(before)) as RunPosition },
+    );
+    expect(page.ids.length).toBeLessThanOrEqual(query.limit);
+    ids.push(...page.ids);
     expect(ids.length, 'pages without end').toBeLessThan(1_000);
     before = page.next;
   } while (before !== null);

@@ -15,6 +15,11 @@ export function createMemoryAccess(): AccessStore {
         const listed = [...tokens.values()].filter(({ name }) => names === undefined || names.includes(name));
         return Promise.resolve(listed.map(hideHash).toSorted(compareNames));
       },
+      listPage(limit, after) {
+        const sorted = [...tokens.values()].map(hideHash).toSorted(compareNames);
+        const behind = sorted.filter((row) => after === undefined || compareTexts(row.name, after) > 0);
+        return Promise.resolve(behind.slice(0, limit));
+      },
       find: (hash) =>
         Promise.resolve([...tokens.values()].find((token) => Buffer.compare(token.hash, hash) === 0) ?? null),
       revoke(name, nowMs) {
@@ -55,5 +60,9 @@ function hideHash({ hash: _hash, ...row }: FoundToken): TokenRow {
 }
 
 function compareNames(one: TokenRow, other: TokenRow): number {
-  return Buffer.compare(Buffer.from(one.name), Buffer.from(other.name));
+  return compareTexts(one.name, other.name);
+}
+
+function compareTexts(one: string, other: string): number {
+  return Buffer.compare(Buffer.from(one), Buffer.from(other));
 }

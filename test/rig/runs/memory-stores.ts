@@ -234,6 +234,17 @@ function createIndex(place: MemoryPlace): RunIndex {
       return { runs, next: found.length > limit ? positionOf(runs.at(-1)!) : null };
     },
     openRuns: async () => inOrder().flatMap(({ runId, state }) => (state === 'running' ? [runId!] : [])),
+    async listIds({ prefix, isWanted = () => true, before, limit }) {
+      if (!(limit >= 1)) throw new RangeError(`a page of ids has at least 1, not ${limit}`);
+      const found = inOrder().filter(
+        (run) =>
+          run.label.startsWith(prefix) &&
+          isWanted(run.label) &&
+          (before === undefined || order(before, positionOf(run)) < 0),
+      );
+      const page = found.slice(0, limit);
+      return { ids: page.map(({ label }) => label), next: found.length > limit ? positionOf(page.at(-1)!) : null };
+    },
     idsFrom: async (prefix) => inOrder().flatMap(({ label }) => (label.startsWith(prefix) ? [label] : [])),
     has: async (runId) => isRunId(runId) && place.hasEvents(runId),
   };
