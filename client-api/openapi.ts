@@ -72,6 +72,8 @@ export interface ForkRun {
   readonly baseDir?: string | undefined;
   /** SHA-256 of uploaded tars, by the paths of the folders as the spec or the plan names them. Each tar has the content of its folder. */
   readonly uploads?: Readonly<Record<string, string>> | undefined;
+  /** SHA-256 of uploaded git bundles, by the paths of the repositories that workspaces name. Each has the references `refs/voidbox/commit` and `refs/voidbox/base`. */
+  readonly bundles?: Readonly<Record<string, string>> | undefined;
   /** Parameters of the spec. */
   readonly params?: Readonly<Record<string, string>> | undefined;
   /** The input of the first stages. */
@@ -262,6 +264,8 @@ export interface StartRun {
   readonly baseDir?: string | undefined;
   /** SHA-256 of uploaded tars, by the paths of the folders as the spec or the plan names them. Each tar has the content of its folder. */
   readonly uploads?: Readonly<Record<string, string>> | undefined;
+  /** SHA-256 of uploaded git bundles, by the paths of the repositories that workspaces name. Each has the references `refs/voidbox/commit` and `refs/voidbox/base`. */
+  readonly bundles?: Readonly<Record<string, string>> | undefined;
   /** Parameters of the spec. */
   readonly params?: Readonly<Record<string, string>> | undefined;
   /** The input of the first stages. */

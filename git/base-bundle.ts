@@ -11,6 +11,8 @@ import type { PrivateRepository } from './private-repository.ts';
 const COMMIT_REF = 'refs/voidbox/commit';
 /** The commit from which the stage starts: the same commit, or one more commit with the uncommitted changes. */
 const BASE_REF = 'refs/voidbox/base';
+/** The references of a bundle that a client sends. */
+export const SENT_REFS = { commit: COMMIT_REF, base: BASE_REF } as const;
 /** The commit that a stage made from the base. */
 export const RESULT_REF = 'refs/heads/voidbox';
 

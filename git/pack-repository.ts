@@ -5,7 +5,7 @@
  */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { writeBase } from './base-bundle.ts';
+import { SENT_REFS, writeBase } from './base-bundle.ts';
 import { commitDirty } from './commit-dirty.ts';
 import { copyRepository } from './copy-repository.ts';
 import { type ReadPermission, RefusedPlace } from './held-folder.ts';
@@ -61,7 +61,9 @@ async function packInto<T>(
   const copy = await copyRepository(author, join(repository.folder, 'author'), mayRead);
   await writeFile(join(repository.gitDir, 'objects', 'info', 'alternates'), `${copy.objects}\n`);
   const commit = await resolveCommit(host, folder, copy.gitDir, ref);
-  const base = includeDirty ? await commitDirty(host, repository, author, commit) : commit;
+  // A client that sent the repository has committed its changes already.
+  const sent = includeDirty && author.isBare ? await findCommit(host, copy.gitDir, SENT_REFS.base) : null;
+  const base = !includeDirty ? commit : (sent ?? (await commitDirty(host, repository, author, commit)));
   const bundle = await writeBase(host, repository, { commit, base }, store, signal);
   return { commit, base, bundle };
 }
@@ -118,16 +120,22 @@ function toProblem(error: unknown, folder: string): unknown {
 
 async function resolveCommit(host: GitHost, folder: string, gitDir: string, ref: string | null): Promise<string> {
   const name = ref ?? 'HEAD';
-  try {
-    const args = ['rev-parse', '--verify', '--quiet', '--end-of-options', `${name}^{commit}`];
-    const commit = (await readGitText(host, args, { env: { GIT_DIR: gitDir } })).trim();
-    if (/^[0-9a-f]{40}$/.test(commit)) return commit;
-  } catch (error) {
-    if (!(error instanceof GitError) || error.reason !== 'failed') throw error;
-  }
+  const commit = await findCommit(host, gitDir, name);
+  if (commit !== null) return commit;
   throw new WorkspaceProblem(
     ref === null
       ? `the repository ${folder} has no commit yet`
       : `the repository ${folder} has no commit ${JSON.stringify(name)}`,
   );
+}
+
+async function findCommit(host: GitHost, gitDir: string, name: string): Promise<string | null> {
+  try {
+    const args = ['rev-parse', '--verify', '--quiet', '--end-of-options', `${name}^{commit}`];
+    const commit = (await readGitText(host, args, { env: { GIT_DIR: gitDir } })).trim();
+    return /^[0-9a-f]{40}$/.test(commit) ? commit : null;
+  } catch (error) {
+    if (!(error instanceof GitError) || error.reason !== 'failed') throw error;
+    return null;
+  }
 }

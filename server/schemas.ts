@@ -57,6 +57,10 @@ export const StartBody = z
       description:
         'SHA-256 of uploaded tars, by the paths of the folders as the spec or the plan names them. Each tar has the content of its folder.',
     }),
+    bundles: z.record(Text, Sha256).default({}).openapi({
+      description:
+        'SHA-256 of uploaded git bundles, by the paths of the repositories that workspaces name. Each has the references `refs/voidbox/commit` and `refs/voidbox/base`.',
+    }),
     params: Texts.default({}).openapi({ description: 'Parameters of the spec.' }),
     input: Text.optional().openapi({ description: 'The input of the first stages.' }),
     runId: Text.optional().openapi({ description: `At most ${RUN_ID_BYTES} bytes. Absent: a generated id.` }),

@@ -7,7 +7,9 @@ import type { ServiceClient } from '../../http/service-client.ts';
 import type { Machine } from '../machine.ts';
 import { parsePreview, parsePreviewPlan } from './preview-shape.ts';
 import type { Rerun, RerunOptions } from './run-control.ts';
-import { createRefusal, listMounts, refuseUnsent, requireNewId, sendPlan, sendStart } from './start-remotely.ts';
+import { listRepositories } from './send-repositories.ts';
+import { listMounts } from './send-uploads.ts';
+import { createRefusal, refuseUnsent, requireNewId, sendPlan, sendStart } from './start-remotely.ts';
 
 interface Tools {
   readonly client: ServiceClient;
@@ -76,6 +78,7 @@ async function prepareFork(runId: string, request: RerunRequest, { client, conte
     ...markInput(request),
     plan: toWire(compiled.written),
     uploads: Object.fromEntries(listMounts(compiled.plan).map((folder) => [folder, ANY_HASH])),
+    bundles: Object.fromEntries(listRepositories(compiled.written).map(({ source }) => [source.path, ANY_HASH])),
   });
   return {
     plan: compiled.plan,

@@ -1,6 +1,7 @@
 /** A start on another machine: which requests the service gets. */
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -181,6 +182,61 @@ test.each([
   await expect(start('', change)).rejects.toMatchObject({
     code: 'cli/not-remote',
     message: expect.stringContaining(message),
+  });
+  expect(requests.filter(({ what }) => what.startsWith('P'))).toEqual([]);
+});
+
+/** A start of two stages that work in the repository `app` below the folder of the spec. */
+async function startInRepository(...workspaces: readonly string[]): Promise<readonly string[]> {
+  const steps = workspaces.map((workspace, index) => `{ name: s${index}, run: ls, workspace: ${workspace} }`);
+  const spec = `kind: workflow\nname: a\nworkflow: { output_step: s0, steps: [${steps.join(', ')}] }\n`;
+  const plan = compileText(spec, 'spec', { baseDir: dir }).plan!;
+  return await start('', { plan, written: plan });
+}
+
+function makeRepository(): void {
+  mkdirSync(join(dir, 'app'));
+  const identity = ['-c', 'user.name=a', '-c', 'user.email=a@b'];
+  const git = (...args: readonly string[]): void =>
+    void execFileSync('git', [...identity, ...args], { cwd: join(dir, 'app'), stdio: 'pipe' });
+  git('init', '-q');
+  writeFileSync(join(dir, 'app', 'file'), 'text');
+  writeFileSync(join(dir, 'app', '.git', 'info', 'exclude'), 'key\n');
+  writeFileSync(join(dir, 'app', 'key'), 'a secret that git ignores');
+  git('add', 'file');
+  git('commit', '-qm', 'first');
+  writeFileSync(join(dir, 'app', 'file'), 'changed');
+}
+
+test('a repository is sent once, as a bundle with its commit and its uncommitted changes', async () => {
+  makeRepository();
+  const notes = await startInRepository('{ git: ./app, include_dirty: true }', '{ git: ./app, include_dirty: true }');
+  expect(notes).toEqual([expect.stringMatching(/^sending .*\/app \(/)]);
+  const [, , put, post] = requests;
+  expect(requests).toHaveLength(4);
+  const header = put!.body.toString('latin1').split('\n\n')[0]!.split('\n');
+  expect(header.slice(1).map((line) => line.slice(41))).toEqual(['refs/voidbox/commit', 'refs/voidbox/base']);
+  expect(header[1]!.slice(0, 40)).not.toBe(header[2]!.slice(0, 40));
+  const sha256 = createHash('sha256').update(put!.body).digest('hex');
+  expect(JSON.parse(post!.body.toString())).toMatchObject({ uploads: {}, bundles: { [join(dir, 'app')]: sha256 } });
+  expect(readdirSync(join(dir, 'state', 'git'))).toEqual([]);
+});
+
+test('two states of one repository are refused before anything is sent', async () => {
+  makeRepository();
+  await expect(startInRepository('{ git: ./app }', '{ git: ./app, ref: HEAD }')).rejects.toMatchObject({
+    code: 'cli/not-remote',
+    message: expect.stringContaining('another `ref`') as string,
+  });
+  expect(requests.filter(({ what }) => what.startsWith('P'))).toEqual([]);
+});
+
+test('a repository without a commit is refused before anything is sent', async () => {
+  mkdirSync(join(dir, 'app'));
+  execFileSync('git', ['init', '-q'], { cwd: join(dir, 'app'), stdio: 'pipe' });
+  await expect(startInRepository('{ git: ./app }')).rejects.toMatchObject({
+    code: 'workspace/unusable',
+    message: expect.stringContaining('has no commit') as string,
   });
   expect(requests.filter(({ what }) => what.startsWith('P'))).toEqual([]);
 });

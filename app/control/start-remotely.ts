@@ -1,25 +1,23 @@
-/** Starts a run on another machine: sends the plan, the folders that it mounts, and the variables that it names. */
+/**
+ * Starts a run on another machine: sends the plan, the folders that it mounts, the repositories that it works in, and the
+ * variables that it names.
+ */
 import { randomUUID } from 'node:crypto';
-import { realpath } from 'node:fs/promises';
-import { contains } from '../../domain/language/text/paths.ts';
-import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { skillOf } from '../../domain/plan/work.ts';
-import { formatBytes } from '../../domain/units/bytes.ts';
 import type { ServiceClient } from '../../http/service-client.ts';
-import { ConnectionError, ServiceError } from '../../http/service-error.ts';
+import { ConnectionError } from '../../http/service-error.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { renderCommand } from '../runs/run-id.ts';
 import { loginsTaken } from '../start/agent-logins.ts';
 import { settleMounts } from '../start/plan-mounts.ts';
 import type { StartRequest } from '../start/start-run.ts';
-import { measureFolder, generateTar } from './pack-folder.ts';
+import { listRepositories, sendRepositories } from './send-repositories.ts';
+import { listMounts, sendFolders } from './send-uploads.ts';
 
 /** The service may first fetch what its machine lacks for the run. */
 const START_MS = 15 * 60_000;
-/** A folder that changes is packed again. */
-const TRIES = 3;
 
 export interface Tools {
   readonly client: ServiceClient;
@@ -44,7 +42,7 @@ export type SentPlan = Pick<
   'runId' | 'plan' | 'written' | 'images' | 'baseDir' | 'places' | 'allowMounts' | 'allowGit'
 >;
 
-/** Sends the folders of a plan. @returns the keys of the start that name the plan and its folders */
+/** Sends the folders and repositories of a plan. @returns the keys of the start that name them and the plan */
 export async function sendPlan(request: SentPlan, tools: Tools): Promise<Readonly<Record<string, unknown>>> {
   const { runId, plan, written, baseDir, allowMounts: allow, allowGit, places } = request;
   const { context } = tools;
@@ -52,9 +50,11 @@ export async function sendPlan(request: SentPlan, tools: Tools): Promise<Readonl
   // As on this machine: a spec of a stranger sends only the folder of the spec.
   await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, context.env);
   await requireNewId(runId, context);
+  const repositories = listRepositories(written);
   return {
     plan: toWire(written),
     uploads: await sendFolders(listMounts(plan), tools),
+    ...(repositories.length === 0 ? {} : { bundles: await sendRepositories(repositories, { baseDir, allow }, tools) }),
     ...(allowGit.length === 0 ? {} : { allowGit }),
   };
 }
@@ -102,66 +102,14 @@ export function refuseUnsent({ plan, images }: Pick<StartRequest, 'plan' | 'imag
           `scope ${id} mounts ${source.path} with \`mode: ${mode}\`, and another machine cannot write to it`,
           'Write `mode: ro`, and declare what the run makes as `outputs`.',
         );
-  for (const { id, work, workspace } of plan.stages) {
+  for (const { id, work } of plan.stages)
     if (skillOf(work) !== null) throw createRefusal(`stage ${id} runs a step machine, whose code is on this machine`);
-    if (workspace?.from.kind === 'folder')
-      throw createRefusal(
-        `stage ${id} works in the repository ${workspace.from.source.path}, which is on this machine`,
-        'Name the repository by its URL: `workspace: { git: https://… }`.',
-      );
-  }
 }
 
 const START_THERE = 'Start the spec on the machine of the service, or use this machine: unset VOIDBOX_SERVER, and voidbox logout';
 
 export function createRefusal(message: string, remedy: string = START_THERE): AppError {
   return new AppError('usage', 'cli/not-remote', message, remedy);
-}
-
-/** Returns each folder once, and none that is within another one. */
-export function listMounts({ scopes }: Plan): readonly string[] {
-  const paths = new Set(
-    scopes.flatMap(({ sandbox }) => (sandbox.mode === 'mock' ? [] : sandbox.mounts.map(({ source }) => source.path))),
-  );
-  return [...paths].filter((path) => ![...paths].some((other) => other !== path && contains(other, path)));
-}
-
-/** @returns the hashes of the tars, by the paths in the plan */
-async function sendFolders(paths: readonly string[], tools: Tools): Promise<Readonly<Record<string, string>>> {
-  const sent: [string, string][] = [];
-  for (const path of paths) sent.push([path, await sendFolder(path, tools)]);
-  return Object.fromEntries(sent);
-}
-
-async function sendFolder(path: string, { client, onProgress }: Tools): Promise<string> {
-  const folder = await realpath(path);
-  for (let tried = 1; ; tried += 1) {
-    const { sha256, sizeBytes } = await measureFolder(folder);
-    if (await hasBlob(client, sha256)) return sha256;
-    onProgress(`sending ${path} (${formatBytes(sizeBytes)})`);
-    try {
-      const bytes = generateTar(folder);
-      const answer = await client.send({ method: 'PUT', path: ['blobs', sha256], body: { bytes, sizeBytes } });
-      answer.resume();
-      return sha256;
-    } catch (error) {
-      const mayHelp =
-        error instanceof ConnectionError || (error instanceof ServiceError && error.code === 'api/wrong-hash');
-      if (!mayHelp || tried === TRIES) throw error;
-      onProgress(`sending ${path} again: ${error.message}`);
-    }
-  }
-}
-
-async function hasBlob(client: ServiceClient, sha256: string): Promise<boolean> {
-  try {
-    (await client.read({ method: 'HEAD', path: ['blobs', sha256] })).resume();
-    return true;
-  } catch (error) {
-    // An answer to HEAD has no problem in its body.
-    if (error instanceof ServiceError && error.status === 404) return false;
-    throw error;
-  }
 }
 
 function createLostError(error: ConnectionError, runId: string): AppError {

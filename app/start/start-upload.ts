@@ -2,27 +2,19 @@
  * Starts a run for a client of the service, which may be on another machine: it sends a spec or a plan, and uploads
  * instead of folders. A token's run gets nothing of this host.
  */
-import { chmod, mkdir } from 'node:fs/promises';
-import { join, relative } from 'node:path';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { createRunId } from '../../client/runs/new-id.ts';
 import { RunExistsError } from '../../client/runs/runs.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import { checkPlan } from '../../domain/language/check-plan.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
-import type { HeldUpload, UploadStore } from '../../store/uploads.ts';
+import type { UploadStore } from '../../store/uploads.ts';
 import { AppError } from '../app-error.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
-import { movePlan, placeUploads, refuseUploads, type UploadPlaces } from '../uploads/place-uploads.ts';
-import { createGate } from '../uploads/create-gate.ts';
-import {
-  createUnpackTotal,
-  FOLDER_MODE,
-  UNPACK_LIMITS,
-  type UnpackLimits,
-  unpackUpload,
-} from '../uploads/unpack-upload.ts';
+import { movePlan, placeBundles, placeUploads, refuseUploads } from '../uploads/place-uploads.ts';
+import { unpackAll } from '../uploads/unpack-all.ts';
+import type { UnpackLimits } from '../uploads/unpack-upload.ts';
 import { listSettled } from '../../domain/pipeline/reuse.ts';
 import { acceptPlan, type CompiledRun, type RepeatedOptions } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
@@ -49,6 +41,8 @@ export interface ClientRequest extends Omit<SpecRequest, 'spec' | 'baseDir'> {
   readonly baseDir: string | null;
   /** The hashes of tars, by the paths of folders as the spec or the plan names them. */
   readonly uploads: Readonly<Record<string, string>>;
+  /** The hashes of bundles, by the paths of repositories that workspaces name. Absent: none. */
+  readonly bundles?: Readonly<Record<string, string>>;
 }
 
 export interface ClientTools {
@@ -70,9 +64,10 @@ export async function startForClient(
   tools: ClientTools,
   machine: Machine,
 ): Promise<StartedSpec> {
-  const { spec, baseDir, uploads } = request;
+  const { spec, baseDir, uploads, bundles = {} } = request;
   const plan = readClientPlan(request, caller);
-  if (caller.kind === 'owner' && spec !== null && Object.keys(uploads).length === 0) {
+  const isPlaced = Object.keys(uploads).length > 0 || Object.keys(bundles).length > 0;
+  if (caller.kind === 'owner' && spec !== null && !isPlaced) {
     if (baseDir === null) throw createRequestError('`baseDir`: it is required without `uploads`');
     return await startSpec({ ...request, spec, baseDir, ...pickBeforeStart(tools) }, tools.onProgress, machine);
   }
@@ -94,13 +89,9 @@ export function readClientPlan(request: ClientRequest, caller: Caller): Plan | n
   if (runId !== null) requireRun(caller, runId);
   if (baseDir !== null) requireFolder('baseDir', baseDir);
   for (const folder of request.allowMounts) requireFolder('allowMounts', folder);
-  refuseUploads(uploads);
+  refuseUploads(uploads, request.bundles);
   return spec === null ? parsePlan(request.plan) : null;
 }
-
-/** Each start holds a descriptor of each upload and of each folder on the way to a file. */
-const MOST_UNPACKING = 2;
-const unpackInTurn = createGate(MOST_UNPACKING);
 
 export interface PlacedStart {
   readonly request: ClientRequest;
@@ -210,8 +201,12 @@ async function prepareIn(
   { request, plan, caller, fork }: PlacedStart,
   { tools, machine, isTry = false }: StartTools,
 ): Promise<PlacedRun> {
-  const places = placeUploads(request.uploads, folder, request.baseDir);
-  if (!isTry || plan === null) await unpackInTurn(() => unpackAll(folder, places, tools));
+  const { uploads, bundles = {} } = request;
+  const places = {
+    ...placeUploads(uploads, folder, request.baseDir),
+    bundles: placeBundles(bundles, folder, request.baseDir),
+  };
+  if (!isTry || plan === null) await unpackAll(folder, places, tools, machine);
   const { baseDir } = places;
   const starter: TokenStarter | null =
     caller.kind === 'owner' ? null : { name: caller.token.name, allowGit: caller.token.allowGit, folder };
@@ -262,54 +257,6 @@ async function acceptRequest(
     onNotice: () => Promise.resolve(),
   };
   return { compiled: { ...(await acceptPlan(plan, context.cwd, options, context)), source: null }, diagnostics: [] };
-}
-
-/** Opens each upload before the first is unpacked: none of them is deleted in the meantime. */
-async function unpackAll(
-  folder: string,
-  { uploads }: UploadPlaces,
-  { uploads: store, startLimits }: ClientTools,
-): Promise<void> {
-  const held = new Map<string, HeldUpload>();
-  try {
-    await holdAll(new Set(uploads.map(({ sha256 }) => sha256)), held, store);
-    const total = createUnpackTotal(startLimits);
-    for (const { key, sha256, target } of uploads) {
-      await makeFolders(folder, target);
-      await unpackUpload(held.get(sha256)!.bytes(), {
-        folder: target,
-        key,
-        limits: UNPACK_LIMITS,
-        total,
-        requireRoom: () => store.requireRoom(),
-      });
-    }
-  } finally {
-    for (const each of held.values()) await each.close();
-  }
-}
-
-/** @throws AppError `api/no-blob` */
-async function holdAll(hashes: ReadonlySet<string>, held: Map<string, HeldUpload>, store: UploadStore): Promise<void> {
-  const missing: string[] = [];
-  for (const sha256 of hashes) {
-    const found = await store.hold(sha256);
-    if (found === null) missing.push(sha256);
-    else held.set(sha256, found);
-  }
-  if (missing.length > 0) throw new AppError('usage', 'api/no-blob', `there is no upload ${missing.join(', ')}`);
-}
-
-/** Makes the folder of an upload, and the folders above it. */
-async function makeFolders(folder: string, target: string): Promise<void> {
-  let at = folder;
-  for (const name of relative(folder, target)
-    .split('/')
-    .filter((part) => part !== '')) {
-    at = join(at, name);
-    await mkdir(at, { recursive: true });
-    await chmod(at, FOLDER_MODE);
-  }
 }
 
 /** Keys of the request that name folders and logins of this host. @throws AppError `admit/mount-refused` */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
-import { MOST_UPLOADS, movePlan, placeUploads, refuseUploads } from './place-uploads.ts';
+import { MOST_BUNDLES, MOST_UPLOADS, movePlan, placeBundles, placeUploads, refuseUploads } from './place-uploads.ts';
 
 const HASH = 'a'.repeat(64);
 
@@ -98,4 +98,39 @@ test('a plan names the unpacked folders, also below an uploaded path, in mounts,
     work: { skills: [{ source: at('/run/.outside/0/sub') }, { name: 'jq' }] },
     workspace: { from: { source: at('/run/.outside/0/sub') } },
   });
+});
+
+test('a bundle replaces the repository of workspaces that name its path, and nothing else', () => {
+  const base = planOf('a b c');
+  const repository = (path: string) =>
+    ({ kind: 'folder', source: { kind: 'host', path }, ref: 'v1', includeDirty: true }) as const;
+  const paths = ['/home/ada/app', '/home/ada/app/sub', '/home/ada/app'];
+  const stages = base.stages.map((stage, index) => ({
+    ...stage,
+    workspace: { guestPath: '/workspace', from: repository(paths[index]!) },
+  })) as unknown as Plan['stages'];
+  const bundles = placeBundles({ '/home/ada/app': HASH }, '/run', null);
+  const moved = movePlan({ ...base, stages }, { ...placeUploads({ '/home/ada': HASH }, '/run', null), bundles });
+  const sent = {
+    kind: 'folder',
+    source: { kind: 'host', path: '/run/.outside/bundle-0' },
+    ref: null,
+    includeDirty: true,
+  };
+  expect(moved.stages.map(({ workspace }) => workspace?.from)).toEqual([
+    sent,
+    repository('/run/.outside/0/app/sub'),
+    sent,
+  ]);
+});
+
+test('a start has at most 8 bundles, each for another path', () => {
+  const bundles = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`${index}`, HASH]));
+  expect(MOST_BUNDLES).toBe(8);
+  refuseUploads({}, bundles(8));
+  expect(() => refuseUploads({}, bundles(9))).toThrow('`bundles`: it has more than 8 entries');
+  expect(() => placeBundles({ a: HASH, './a': HASH }, '/run', null)).toThrow('two entries name the same path');
+  expect(() => placeBundles({ '': HASH }, '/run', null)).toThrow('is not a path');
+  expect(() => placeBundles({ ['a/'.repeat(513)]: HASH }, '/run', null)).toThrow('is too long');
 });

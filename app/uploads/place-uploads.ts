@@ -1,12 +1,15 @@
 /** Decides where the uploads of a start are unpacked, and what a plan names instead of the paths of another machine. */
 import { join } from 'node:path';
 import { contains, findOverlappingPairs, resolveFrom } from '../../domain/language/text/paths.ts';
-import type { AgentSkill, MountSource, Plan, ScopePlan, StagePlan } from '../../domain/plan/plan.ts';
+import type { AgentSkill, MountSource, Plan, ScopePlan, StagePlan, WorkspaceSource } from '../../domain/plan/plan.ts';
 import { shorten } from '../../domain/units/quote.ts';
 import { AppError } from '../app-error.ts';
 
 /** The most uploads of a start: each is open until it is unpacked. */
 export const MOST_UPLOADS = 64;
+
+/** The most bundles of a start: git reads each of them for up to minutes. */
+export const MOST_BUNDLES = 8;
 
 /** Longer paths would not fit below the folder of a run. */
 const MOST_KEY_BYTES = 1_024;
@@ -28,6 +31,8 @@ export interface UploadPlaces {
   /** The folder where relative paths of the spec start, absolute. */
   readonly baseDir: string;
   readonly uploads: readonly PlacedUpload[];
+  /** Repositories of workspaces. Absent: none. */
+  readonly bundles?: readonly PlacedUpload[];
 }
 
 /**
@@ -60,13 +65,39 @@ export function placeUploads(
   return { baseDir: specDir, uploads: placed.toSorted((one, other) => other.target.length - one.target.length) };
 }
 
-/** @throws AppError `api/invalid-request` */
-export function refuseUploads(uploads: Readonly<Record<string, string>>): void {
-  if (Object.keys(uploads).length > MOST_UPLOADS) throw createRefusal(`it has more than ${MOST_UPLOADS} entries`);
+/**
+ * A bundle replaces the repository of workspaces that name exactly its path, so it may lie within an upload.
+ * @param bundles  hashes by the paths of the request
+ * @throws AppError `api/invalid-request`
+ */
+export function placeBundles(
+  bundles: Readonly<Record<string, string>>,
+  folder: string,
+  baseDir: string | null,
+): readonly PlacedUpload[] {
+  const placed = Object.entries(bundles).map(([key, sha256], index) => {
+    const named = key === '' || key.includes('\0') ? null : resolveFrom(baseDir ?? folder, key);
+    if (named === null || Buffer.byteLength(key) > MOST_KEY_BYTES)
+      throw createRefusal(`\`${shorten(key)}\` is not a path, or is too long`, 'bundles');
+    return { key, sha256, named, target: join(folder, OUTSIDE, `bundle-${index}`) };
+  });
+  const names = new Set(placed.map(({ named }) => named));
+  if (names.size < placed.length) throw createRefusal('two entries name the same path', 'bundles');
+  return placed;
 }
 
-function createRefusal(why: string): AppError {
-  return new AppError('usage', 'api/invalid-request', `\`uploads\`: ${why}`);
+/** @throws AppError `api/invalid-request` */
+export function refuseUploads(
+  uploads: Readonly<Record<string, string>>,
+  bundles: Readonly<Record<string, string>> = {},
+): void {
+  if (Object.keys(uploads).length > MOST_UPLOADS) throw createRefusal(`it has more than ${MOST_UPLOADS} entries`);
+  if (Object.keys(bundles).length > MOST_BUNDLES)
+    throw createRefusal(`it has more than ${MOST_BUNDLES} entries`, 'bundles');
+}
+
+function createRefusal(why: string, key: 'uploads' | 'bundles' = 'uploads'): AppError {
+  return new AppError('usage', 'api/invalid-request', `\`${key}\`: ${why}`);
 }
 
 /** Returns the plan with the unpacked folders instead of the paths that the uploads replace, as paths of this host. */
@@ -97,12 +128,22 @@ function moveStage(stage: StagePlan, places: UploadPlaces): StagePlan {
   return {
     ...stage,
     ...(workspace?.from.kind === 'folder'
-      ? { workspace: { ...workspace, from: { ...workspace.from, source: moveSource(workspace.from.source, places) } } }
+      ? { workspace: { ...workspace, from: moveRepository(workspace.from, places) } }
       : {}),
     ...(work.kind === 'agent' || work.kind === 'skill'
       ? { work: { ...work, skills: work.skills.map((skill) => moveSkill(skill, places)) } }
       : {}),
   };
+}
+
+type Repository = Extract<WorkspaceSource, { readonly kind: 'folder' }>;
+
+/** A bundle has one commit, which the client chose by `ref`. */
+function moveRepository(from: Repository, places: UploadPlaces): Repository {
+  const full = resolveFrom(places.baseDir, from.source.path);
+  const bundle = places.bundles?.find(({ named }) => named === full);
+  if (bundle === undefined) return { ...from, source: moveSource(from.source, places) };
+  return { ...from, source: { kind: 'host', path: bundle.target }, ref: null };
 }
 
 function moveSkill(skill: AgentSkill, places: UploadPlaces): AgentSkill {

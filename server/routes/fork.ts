@@ -41,7 +41,7 @@ export function addForkRoute(routes: OpenAPIHono, { machine, uploads: store, log
     const caller = getCaller(context);
     const body = context.req.valid('json');
     const { spec = null, plan, baseDir = null, input = null, runId = null, from = null } = body;
-    const { params, variables, uploads, allowMounts, allowGit } = body;
+    const { params, variables, uploads, bundles, allowMounts, allowGit } = body;
     const request = {
       earlier,
       from,
@@ -49,6 +49,8 @@ export function addForkRoute(routes: OpenAPIHono, { machine, uploads: store, log
       plan,
       baseDir,
       uploads: createMapping(Object.entries(uploads)),
+      // Absent without bundles, so that a key of an earlier build holds.
+      ...(Object.keys(bundles).length === 0 ? {} : { bundles: createMapping(Object.entries(bundles)) }),
       allowMounts,
       allowGit,
       params: createMapping(Object.entries(params)),

@@ -29,12 +29,14 @@ export function addStartRoute(routes: OpenAPIHono, { machine, uploads: store, lo
   routes.openapi(START, async (context) => {
     const body = context.req.valid('json');
     const { spec = null, plan, baseDir = null, input = null, runId = null, mock = null, mockAgents } = body;
-    const { params, variables, uploads, allowMounts, allowGit } = body;
+    const { params, variables, uploads, bundles, allowMounts, allowGit } = body;
     const request = {
       spec,
       plan,
       baseDir,
       uploads: createMapping(Object.entries(uploads)),
+      // Absent without bundles, so that a key of an earlier build holds.
+      ...(Object.keys(bundles).length === 0 ? {} : { bundles: createMapping(Object.entries(bundles)) }),
       allowMounts,
       allowGit,
       params: createMapping(Object.entries(params)),

@@ -1,5 +1,6 @@
 /** The service over TCP with TLS and tokens: a command line with another state folder uses it as a stranger would. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { LOCALHOST_CERTIFICATE, LOCALHOST_KEY } from '../rig/servers/localhost-certificate.ts';
@@ -20,7 +21,8 @@ workflow:
   output_step: work
   steps:
     - name: work
-      run: { program: cat, args: [/data/note] }
+      workspace: { git: ./app, include_dirty: true }
+      run: { program: sh, args: [-c, "cat /data/note plan && echo done > plan"] }
 `;
 const SLOW_SPEC = `api_version: v1
 kind: workflow
@@ -61,10 +63,27 @@ function elsewhere(rig: Rig, url: string, token: string): (...args: readonly str
   return async (...args) => await rig.startWith(variables, ...args).done;
 }
 
-test('a token runs a spec with a mount over TCP, and may do no more than its scope', async () => {
+test('a token runs a spec with a mount and a repository over TCP, takes its changes back, and may do no more than its scope', async () => {
   const rig = theRig();
   mkdirSync(join(rig.specDir, 'data'));
   writeFileSync(join(rig.specDir, 'data', 'note'), 'a note of the client\n');
+  const app = join(rig.specDir, 'app');
+  mkdirSync(app);
+  const git = (...args: readonly string[]): string => {
+    const identity = ['-c', 'user.name=a', '-c', 'user.email=a@b'];
+    return execFileSync('git', [...identity, ...args], {
+      cwd: app,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+  };
+  git('init', '-q', '-b', 'main');
+  writeFileSync(join(app, 'plan'), 'committed\n');
+  git('add', 'plan');
+  git('commit', '-qm', 'first');
+  writeFileSync(join(app, 'plan'), 'not committed\n');
+  writeFileSync(join(app, 'key'), 'ignored');
+  writeFileSync(join(app, '.git', 'info', 'exclude'), 'key\n');
   const file = rig.spec('through-tcp.yaml', SPEC);
   const url = await listen(rig);
   expect((await rig.cli('ps')).stdout).toContain(url);
@@ -74,7 +93,15 @@ test('a token runs a spec with a mount over TCP, and may do no more than its sco
   // The run, and what the client reads of it.
   const done = await client('run', file, '--run-id', 'ci-1', '--json');
   expect(done.code, done.stderr).toBe(0);
-  expect(JSON.parse(done.stdout)).toMatchObject({ state: 'succeeded', outputText: 'a note of the client\n' });
+  expect(JSON.parse(done.stdout)).toMatchObject({
+    state: 'succeeded',
+    outputText: 'a note of the client\nnot committed\n',
+  });
+  const applied = await client('apply', 'ci-1', '--repository', app, '--json');
+  expect(JSON.parse(applied.stdout), applied.stderr).toMatchObject({ outcome: 'applied', files: [{ path: 'plan' }] });
+  expect(readFileSync(join(app, 'plan'), 'utf8')).toBe('done\n');
+  expect((await client('apply', 'ci-1', '--repository', app, '--branch')).code).toBe(0);
+  expect(git('log', '--format=%s', 'voidbox/ci-1/work').trimEnd().split('\n').at(-1)).toBe('first');
   for (const args of [
     ['result', 'ci-1', '--json'],
     ['status', 'ci-1', '--json'],
