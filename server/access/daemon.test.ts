@@ -1,7 +1,7 @@
 /** The token of Void-Box's daemon, on the whole API. */
 import { expect, test } from 'vitest';
 import { createDaemonToken } from '../../app/access/daemon-token.ts';
-import { hashToken } from '../../app/access/tokens.ts';
+import { createToken, hashToken, revokeToken } from '../../app/access/tokens.ts';
 import { NO_TOKENS } from '../../app/access/no-tokens.ts';
 import type { OpenAccess } from '../../app/access/access-opener.ts';
 import { hasScope } from '../../domain/access/scopes.ts';
@@ -15,7 +15,8 @@ import { listRouteAccess } from './route-scopes.ts';
 
 const TEXT = '0123456789abcdef0123456789abcdef';
 
-function openApi(access: OpenAccess) {
+function openApi(access: OpenAccess, checkTokensEveryMs = API_LIMITS.checkTokensEveryMs) {
+  const ended: string[] = [];
   const logged: string[] = [];
   const api = createApi({
     machine: createTestMachine(openMemoryStores(new MemoryPlace()), {}),
@@ -23,16 +24,18 @@ function openApi(access: OpenAccess) {
     access,
     daemon: createDaemonToken(Buffer.from(hashToken(TEXT)).toString('hex'), 0),
     version: '1.2.3',
-    limits: { ...API_LIMITS, requestsPerSecond: 100_000 },
+    limits: { ...API_LIMITS, requestsPerSecond: 100_000, checkTokensEveryMs },
     log: (line) => logged.push(line),
   });
   const ask = async (path: string, { method = 'GET', token = TEXT }: { method?: string; token?: string } = {}) => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
-    const connection = { listener: 'tcp', address: '192.0.2.7', end: () => undefined } as const;
+    const connection = { listener: 'tcp', address: '192.0.2.7', end: () => void ended.push(token) } as const;
+    // The answer of each request is on its way until the test ends.
+    const outgoing = { destroyed: false, once: () => undefined };
     const body = method === 'GET' ? {} : { body: '{}' };
-    return await api.request(path, { method, headers, ...body }, { connection });
+    return await api.request(path, { method, headers, ...body }, { connection, outgoing });
   };
-  return { ask, logged };
+  return { ask, logged, ended };
 }
 
 test('its holder reads without a database, and another text gets 401', async () => {
@@ -66,4 +69,15 @@ test('its changes are rows of the audit log, or lines of the log if no database 
     expect.stringContaining('POST /v1/runs/:runId/cancel of the token daemon') as string,
   ]);
   expect(without.logged.join()).not.toContain(TEXT);
+});
+
+test('the check of open requests ends one of a revoked token, and none of the daemon', async () => {
+  const memory = createMemoryAccess();
+  const nowMs = Date.now();
+  const request = { name: 'ci', scopes: ['read' as const], runs: [], groups: [], allowGit: [], lifeMs: 60_000 };
+  const { text } = await createToken(request, { tokens: memory.tokens, nowMs });
+  const { ask, ended } = openApi(() => Promise.resolve(memory), 1);
+  for (const token of [TEXT, text]) expect((await ask('/api/v1/runs', { token })).status).toBe(200);
+  await revokeToken('ci', { tokens: memory.tokens, nowMs });
+  await expect.poll(() => ended).toEqual([text]);
 });

@@ -242,5 +242,16 @@ test(
     expect(await service.ended).toBe(0);
     expect(existsSync(socket)).toBe(false);
     expect((await type('ps')).stdout).toContain('Temporal    127.0.0.1:');
+
+    const next = await startServe([], { env, cwd: dir });
+    const silent = connect({ path: socket });
+    silent.on('error', () => undefined).write('GET /api/v1/health HTTP/1.1\r\n');
+    expect(await askSocket(socket, '/v1/health')).toMatchObject({ status: 200 });
+    next.child.kill('SIGINT');
+    await expect.poll(() => existsSync(socket)).toBe(false);
+    expect(silent.destroyed).toBe(false);
+    next.child.kill('SIGINT');
+    expect(await next.ended).toBe(130);
+    silent.destroy();
   },
 );

@@ -3,7 +3,7 @@ import { readDaemonHash } from '../../../app/access/daemon-token.ts';
 import { createUsageError } from '../../../app/app-error.ts';
 import { ensureStack, type StackInfo } from '../../../client/embedded/stack.ts';
 import { startTokenDatabase } from '../../../client/embedded/token-database.ts';
-import { holdStack } from '../../../client/service/hold-stack.ts';
+import { holdStack, openHeldStack } from '../../../client/service/hold-stack.ts';
 import { openStateFolder } from '../../../client/vms/state-folder.ts';
 import { readHostId } from '../../../client/vms/this-host.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
@@ -76,7 +76,7 @@ export const command = defineCommand<Options>({
     const stack = env.temporalConfigured ? await checkOwnServer(context) : await startStack(plan, env, note);
     const log = (line: string): void => void context.stderr.write(`${line}\n`);
     const child = startServeProcess({ ...plan.place, daemonHash }, env, log);
-    const holding = stack === null ? null : holdStack(env, note);
+    const holding = stack === null ? null : holdStack(openHeldStack(env, note), { note });
     try {
       return await serveUntilEnd(child, context, async () => {
         const news = await child.opened;
