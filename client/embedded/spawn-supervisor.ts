@@ -80,21 +80,28 @@ function shortenLine(line: string): string {
   return `${line.slice(0, LINE_CHARACTERS / 2)} … ${line.slice(-LINE_CHARACTERS / 2)}`;
 }
 
-/**
- * Selects the variables for the stack: those that programs need, and none of the shell's secrets, because it outlives
- * the shell.
- */
+const OF_PROGRAMS = /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBOX_.*|NODE_EXTRA_CA_CERTS)$/;
+/** They are for clients and for `serve`. */
+const TOKENS = /^VOIDBOX_(?:DAEMON_)?TOKEN$/;
+
+/** Whether the stack gets a variable of the shell. Of the shell's secrets, it needs only the address of the database. */
+export function isStackVariable(name: string): boolean {
+  return (OF_PROGRAMS.test(name) && !TOKENS.test(name)) || isDatabaseVariable(name);
+}
+
+/** Whether the variable names the database of tokens, which only the HTTP API may know. */
+export function isDatabaseVariable(name: string): boolean {
+  return name === 'DATABASE_URL' || name === 'DATABASE_URL_FILE';
+}
+
+/** Selects the variables for the stack, which outlives the shell. */
 function stackVariables(env: Environment): Record<string, string> {
   const kept: Record<string, string> = createMapping();
   for (const [name, value] of Object.entries(env.variables)) {
-    if (
-      value !== undefined &&
-      // Tokens are for clients and for `serve`.
-      !/^VOIDBOX_(?:DAEMON_)?TOKEN$/.test(name) &&
-      /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBOX_.*|NODE_EXTRA_CA_CERTS)$/.test(name)
-    )
-      kept[name] = value;
+    if (value !== undefined && isStackVariable(name)) kept[name] = value;
   }
+  // The supervisor works in another folder.
+  if (env.database?.kind === 'file') kept['DATABASE_URL_FILE'] = env.database.path;
   // Temporal's server needs a user name, and a uid that the list of users does not contain has no name.
   kept['USER'] ??= `uid-${process.getuid?.()}`;
   return kept;

@@ -21,6 +21,8 @@ import { keepDatabase, prepareDatabase } from './new-database.ts';
 import { freePorts, isFree } from './ports.ts';
 import { restrictToOwner } from './private-files.ts';
 import { secretHostName, serverCommand, type ServerPorts } from './server-process.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
+import { isDatabaseVariable } from '../../client/embedded/spawn-supervisor.ts';
 import { skillPaths } from '../../client/embedded/skill-paths.ts';
 import { keepStackFile, logsDir, removeStackFile, type StackInfo } from '../../client/embedded/stack-info.ts';
 import { keepStackPorts, readStackPorts, type StackPorts } from '../../client/embedded/stack-ports.ts';
@@ -90,7 +92,7 @@ class Supervisor {
     this.#log = createLog('supervisor', (line) => file.write(line));
     this.#pages = createUiPages({
       pieces,
-      env: readEnvironment().variables,
+      env: readVariables(),
       onLine: (line) => pagesLog.write(`${line}\n`),
     });
     this.#database = this.#createDatabase();
@@ -164,7 +166,7 @@ class Supervisor {
       (what, words) => this.#giveUp(what, words),
     );
     return startRestarting({
-      env: readEnvironment().variables,
+      env: readVariables(),
       command: async () => {
         if (this.#ports === null || !(await isFree(this.#ports.grpc)) || !(await isFree(this.#ports.http))) {
           const moved = this.#ports !== null;
@@ -202,7 +204,7 @@ class Supervisor {
       this.#giveUp(what, words),
     );
     return startRestarting({
-      env: readEnvironment().variables,
+      env: readVariables(),
       command: async () => {
         // The worker loads its code while the server starts, and waits for the server.
         while (this.#ports === null) await sleep(10);
@@ -319,6 +321,12 @@ class Supervisor {
   #uiUrl(): string {
     return `http://127.0.0.1:${this.#ui?.port}`;
   }
+}
+
+/** Reads the variables of the children that must not know the database of tokens, which may have a password. */
+function readVariables(): Readonly<Record<string, string | undefined>> {
+  const all = Object.entries(readEnvironment().variables);
+  return createMapping(all.filter(([name]) => !isDatabaseVariable(name)));
 }
 
 function addressOf({ grpc }: ServerPorts): string {
