@@ -84,7 +84,7 @@ const OF_PROGRAMS = /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBO
 /** They are for clients and for `serve`. */
 const TOKENS = /^VOIDBOX_(?:DAEMON_)?TOKEN$/;
 
-/** Whether the stack gets a variable of the shell. Of the shell's secrets, it needs only the address of the database. */
+/** Whether the stack gets a variable of the shell. The address of the database is the only secret that it needs. */
 export function isStackVariable(name: string): boolean {
   return (OF_PROGRAMS.test(name) && !TOKENS.test(name)) || isDatabaseVariable(name);
 }

@@ -27,7 +27,7 @@ afterEach(() => void vi.useRealTimers());
 
 const hold = () => holdStack(stack, { note: (line) => notes.push(line), lookMs: 1_000, useMs: 5_000 });
 
-test('a stack is told that it is used, and less often than it is looked for', async () => {
+test('a service uses its stack regularly, and less often than it looks for the stack', async () => {
   const holding = hold();
   await vi.advanceTimersByTimeAsync(15_000);
   holding.dispose();
@@ -36,7 +36,7 @@ test('a stack is told that it is used, and less often than it is looked for', as
   expect(calls).toHaveLength(3);
 });
 
-test('a stack that died is started again, and a failure is told once', async () => {
+test('a stack that died is started again, and a failure is a note once', async () => {
   const holding = hold();
   state = { isUp: false, isStopped: false, canStart: false };
   await vi.advanceTimersByTimeAsync(3_000);
@@ -47,7 +47,7 @@ test('a stack that died is started again, and a failure is told once', async () 
   expect(calls.filter((call) => call === 'start')).toHaveLength(4);
 });
 
-test('a stack that was stopped stays down, which is told once for each stop', async () => {
+test('a stack that was stopped stays down, with one note for each stop', async () => {
   const holding = hold();
   state = { isUp: false, isStopped: true, canStart: true };
   await vi.advanceTimersByTimeAsync(3_000);

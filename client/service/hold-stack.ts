@@ -60,7 +60,7 @@ export function holdStack(
     if (!isDown) note('the embedded stack was stopped, so no run starts until another command starts it');
     isDown = true;
   };
-  const reportProblem = (error: unknown): void => {
+  const noteOnce = (error: unknown): void => {
     const text = `the embedded stack: ${(error as Error).message}`;
     if (text !== problem) note(text);
     problem = text;
@@ -69,7 +69,7 @@ export function holdStack(
     if (isLooking) return;
     isLooking = true;
     void checkStack()
-      .catch(reportProblem)
+      .catch(noteOnce)
       .finally(() => (isLooking = false));
   }, lookMs);
   return {
