@@ -1,6 +1,7 @@
 import type { OpenAccess } from '../app/access/access-opener.ts';
 import type { Machine } from '../app/machine.ts';
 import type { FoundToken } from '../store/access.ts';
+import type { SessionControl } from '../app/sessions/session-control.ts';
 import type { SessionMessages } from '../store/session-messages.ts';
 import type { UploadStore } from '../store/uploads.ts';
 import type { ApiLimits } from './limits.ts';
@@ -12,6 +13,8 @@ export interface ApiOptions {
   readonly messages?: SessionMessages;
   /** Returns the folder whose specs a token may start by their path. Null or absent: no folder. */
   readonly readSpecRoot?: () => string | null;
+  /** Opens the sessions of step machines for a request. Absent: those of the stack. */
+  readonly openSessions?: (machine: Machine) => Promise<SessionControl>;
   readonly version: string;
   /** Opens the tokens and the audit log at the first call. */
   readonly access: OpenAccess;

@@ -17,6 +17,7 @@ import { addInfoRoutes } from './routes/info.ts';
 import { addOpenWorkRoutes } from './routes/open-work.ts';
 import { addForkRoute } from './routes/fork.ts';
 import { addRetryRoute } from './routes/retry.ts';
+import { addSessionRoutes } from './routes/sessions.ts';
 import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
 import { addStoredRoutes } from './routes/stored.ts';
@@ -82,6 +83,7 @@ export function createApi(options: ApiOptions): Api {
   addRetryRoute(routes, options);
   addAnswerRoute(routes, options);
   addOpenWorkRoutes(routes, options);
+  addSessionRoutes(routes, options);
   addTokenRoutes(routes, options);
   api.route(ROOT, routes);
   api.route(VOID_BOX_ROOT, createVoidBoxRoutes({ ...options, messages }));

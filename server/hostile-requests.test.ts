@@ -12,6 +12,7 @@ import { createMemoryAccess } from '../test/rig/access/memory-access.ts';
 import { openAsOwner } from '../test/rig/access/owner.ts';
 import { createTestMachine } from '../test/rig/runs/test-machine.ts';
 import { listRouteAccess } from './access/route-scopes.ts';
+import { createMemorySessions } from '../test/rig/skills/memory-session-control.ts';
 import { type Api, createApi } from './api.ts';
 import { API_LIMITS } from './limits.ts';
 
@@ -35,6 +36,7 @@ beforeAll(async () => {
       machine: createTestMachine(stores, { env }),
       uploads: openUploads(env),
       access: () => Promise.resolve(access),
+      openSessions: () => Promise.resolve(createMemorySessions()),
       version: '1.2.3',
       limits: API_LIMITS,
       log: (line) => logged.push(line),
@@ -138,6 +140,8 @@ const SURROGATES: readonly (readonly [string, string, object])[] = [
   [`/api/v1/runs/${RUN}/answer`, 'by', { decision: 'approve', by: LONE }],
   [`/api/v1/runs/${RUN}/answer`, 'fields', { decision: 'approve', fields: { a: LONE } }],
   ['/api/v1/runs/actions', 'filter', { action: 'cancel', filter: { name: LONE } }],
+  ['/api/v1/sessions', 'params', { skill: 'a', session: 'a', params: { [LONE]: 'a' } }],
+  ['/api/v1/sessions/first/advance', 'output', { step: 'ask', turn: 1, output: LONE }],
   ['/api/v1/tokens', 'name', { name: LONE, scopes: ['read'] }],
   ['/api/v1/tokens', 'runs', { name: 'a', scopes: ['read'], runs: [LONE] }],
   ['/api/v1/tokens', 'groups', { name: 'a', scopes: ['read'], groups: [LONE] }],
@@ -151,6 +155,7 @@ const SURROGATES: readonly (readonly [string, string, object])[] = [
 /** They read no text of a body. */
 const WITHOUT_TEXTS: readonly string[] = [
   '/api/v1/runs/:runId/cancel',
+  '/api/v1/sessions/:session/cancel',
   '/api/v1/tokens/:name/revoke',
   '/v1/runs/:runId/messages',
 ];

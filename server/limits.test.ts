@@ -8,6 +8,7 @@ import { MOST_ACTIONS } from '../app/service/act-on-runs.ts';
 import { MOST_QUESTIONS } from '../app/service/open-questions.ts';
 import { KEY_CHARACTERS } from '../app/start/start-keyed.ts';
 import { ADMISSION_MS } from '../app/start/start-run.ts';
+import { MOST_SCANNED } from '../app/sessions/local-sessions.ts';
 import { MOST_UPLOADS } from '../app/uploads/place-uploads.ts';
 import { MOST_RUN_GLOBS, RUN_GLOB_BYTES } from '../domain/access/run-glob.ts';
 import { TOKEN_NAME_CHARACTERS } from '../domain/access/token-text.ts';
@@ -20,6 +21,8 @@ import {
   MOST_AUDIT_ROWS,
   MOST_IDS,
   MOST_RUNS,
+  MOST_SESSION_WAITS,
+  MOST_SESSIONS,
   MOST_STAGES,
   MOST_TOKENS,
   MOST_WAIT_SECONDS,
@@ -55,6 +58,8 @@ test('the page names the limits of the code', () => {
     'requests of a token, or of an address without a valid token': `${API_LIMITS.requestsPerSecond} in a second; then 429 with \`Retry-After\``,
     'a token': `${TOKEN_NAME_CHARACTERS} characters of a name, ${MOST_RUN_GLOBS} patterns of ${RUN_GLOB_BYTES.toLocaleString('en')} bytes, ${MOST_TOKEN_GROUPS} groups, ${MOST_TOKEN_REPOSITORIES} repositories, ${(MOST_TOKEN_LIFE_MS / DAY_MS).toLocaleString('en')} days`,
     'runs of one `POST /runs/actions`': MOST_ACTIONS.toLocaleString('en'),
+    'listed sessions': `${MOST_SESSIONS.toLocaleString('en')}; for a token with patterns, among the first ${MOST_SCANNED.toLocaleString('en')}`,
+    'answers of sessions for which the service waits': `${MOST_SESSION_WAITS}; then 429`,
     'listed questions': MOST_QUESTIONS.toLocaleString('en'),
     'uploads of one start': `${MOST_UPLOADS}`,
     'an `Idempotency-Key`': `${KEY_CHARACTERS} characters`,

@@ -61,5 +61,9 @@ export const MOST_TOKENS = 200;
 export const MOST_AUDIT_ROWS = 1_000;
 /** The most ids of a page. */
 export const MOST_IDS = 1_000;
+/** The most sessions of a list. */
+export const MOST_SESSIONS = 1_000;
+/** The most answers of sessions for which the service waits at the same time. */
+export const MOST_SESSION_WAITS = 500;
 /** All names and values of `variables` together. */
 export const VARIABLES_BYTES = 64 * 1024;

@@ -31,6 +31,8 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/no-route': 404,
   'api/no-run': 404,
   'api/no-vm': 404,
+  'api/no-session': 404,
+  'api/session-exists': 409,
   'api/no-artifact': 404,
   'api/no-blob': 404,
   'api/wrong-hash': 422,

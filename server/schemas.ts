@@ -156,7 +156,7 @@ const Sequence = z
   .regex(/^\d{1,15}$/, 'it is not the `seq` of an event')
   .transform(Number);
 
-const Flag = z.enum(['true', 'false']).transform((text) => text === 'true');
+export const Flag = z.enum(['true', 'false']).transform((text) => text === 'true');
 
 const LOG_QUERY = {
   stage: Text.max(STAGE_CHARACTERS).optional().openapi({

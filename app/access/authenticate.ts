@@ -3,6 +3,7 @@ import { timingSafeEqual } from 'node:crypto';
 import { maySeeRun } from '../../domain/access/run-glob.ts';
 import { hasScope, type Scope } from '../../domain/access/scopes.ts';
 import { isTokenText } from '../../domain/access/token-text.ts';
+import { outermostSession } from '../../domain/step-machine/session-id.ts';
 import { shorten } from '../../domain/units/quote.ts';
 import type { FoundToken, TokenRow, TokenStore } from '../../store/access.ts';
 import { AppError } from '../app-error.ts';
@@ -74,6 +75,24 @@ export function requireRun(caller: Caller, runId: string): void {
   throw createNotAllowedError(
     `the token ${name} may not see the run \`${shorten(runId)}\`: its runs are ${runs.map((glob) => `\`${shorten(glob)}\``).join(', ')}`,
   );
+}
+
+/**
+ * A called session belongs to its outermost caller. The answer for a session that exists equals the answer for one that
+ * does not.
+ * @throws AppError `api/not-allowed`
+ */
+export function requireSession(caller: Caller, session: string): void {
+  if (mayUseSession(caller, session) || caller.kind === 'owner') return;
+  const { name, runs } = caller.token;
+  throw createNotAllowedError(
+    `the token ${name} may not use the session \`${shorten(session)}\`: its patterns are ${runs.map((glob) => `\`${shorten(glob)}\``).join(', ')}`,
+  );
+}
+
+/** Whether the patterns of the caller's token match the id of the session. */
+export function mayUseSession(caller: Caller, session: string): boolean {
+  return caller.kind === 'owner' || maySeeRun(caller.token.runs, outermostSession(session));
 }
 
 function createNoTokenError(message: string): AppError {

@@ -1,56 +1,26 @@
-/**
- * Shared by the commands of `voidbox session`: the connection to the server, parsing of values, and printing of
- * results.
- */
+/** Parts that commands of `voidbox session` share: the connection, parsing of values, and printing of results. */
 import { resolve } from 'node:path';
 import type { SessionView } from '../../activities/contract-session.ts';
-import type { ErrorCode } from '../../domain/errors/codes.ts';
 import { separateId } from '../../domain/run/run-id.ts';
 import { isSessionName, SESSION_NAME_RULE } from '../../domain/step-machine/session-id.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { findLostNumber } from '../../domain/units/lost-number.ts';
 import { readTextFile } from '../../skill-kit/cli/input-bytes.ts';
-import type * as Sessions from '../../client/sessions/sessions.ts';
-import { rememberSkillPaths, skillPaths } from '../../client/embedded/skill-paths.ts';
-import { AppError, createEnvironmentError, createUsageError } from '../../app/app-error.ts';
+import { createUsageError } from '../../app/app-error.ts';
+import { openSessions } from '../../app/sessions/open-sessions.ts';
+import type { SessionControl } from '../../app/sessions/session-control.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { renderResult } from '../render/skills/session.ts';
-import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { resolveSkillFolders } from './skill-folders.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
-export interface SessionLink {
-  readonly link: ServerLink;
-  readonly sessions: typeof Sessions;
-}
-
 /** @param skills  folders for the embedded worker, instead of those that it had */
-export async function sessionLink(context: CliContext, skills?: readonly string[]): Promise<SessionLink> {
-  const { env, cwd } = context;
-  if (env.temporalConfigured && skills !== undefined) {
-    throw createUsageError(
-      '--skills works only with the embedded worker',
-      'Pass the folders to your worker: voidbox worker --skills DIR',
-    );
-  }
-  if (!env.temporalConfigured) {
-    if (skills !== undefined) rememberSkillPaths(env.stateDir, resolveSkillFolders(skills, cwd), 'replace');
-    if (env.skills.length > 0) rememberSkillPaths(env.stateDir, env.skills, 'add');
-    if (skillPaths(env.stateDir).length === 0)
-      throw createEnvironmentError(
-        'skill/unknown',
-        'no folder of step machines is set',
-        'Set one: voidbox up --skills DIR, or VOIDBOX_SKILLS',
-      );
-  }
-  const { openServerLink } = await import('../../client/temporal/server-link.ts');
-  const link = await openServerLink(context, {
-    start: true,
+export async function connectSessions(context: CliContext, skills?: readonly string[]): Promise<SessionControl> {
+  return await openSessions(context, {
+    skills: skills === undefined ? undefined : () => resolveSkillFolders(skills, context.cwd),
     onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
   });
-  if (link === null) throw new Error('the embedded stack was not started');
-  return { link, sessions: await import('../../client/sessions/sessions.ts') };
 }
 
 /** @throws AppError when it is not JSON or cannot be read */
@@ -128,32 +98,4 @@ function exitCodeOf(result: SessionResult): ExitCode {
     case 'cancelled':
       return EXIT.runFailed;
   }
-}
-
-const USAGE_CODES: ReadonlySet<string> = new Set<ErrorCode>(['skill/params', 'skill/unknown', 'skill/ambiguous']);
-
-/** @throws the error that it was given, with a remedy if one is known */
-export async function throwSessionError(error: unknown): Promise<never> {
-  const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } =
-    await import('../../client/sessions/errors.ts');
-  const { isUnavailable, serverMessageOf } = await import('../../client/temporal/unavailable.ts');
-  if (error instanceof NoSuchSessionError) throw createUsageError(error.message, 'List sessions: voidbox session list');
-  if (error instanceof SessionExistsError)
-    throw createUsageError(error.message, 'Choose another --id, or continue it: voidbox session status ID');
-  if (error instanceof NoSessionWorkerError)
-    throw createEnvironmentError('skill/unknown', error.message, 'Start one: voidbox worker --skills DIR');
-  if (isUnavailable(error)) {
-    throw createEnvironmentError(
-      'cli/no-server',
-      `the connection to the Temporal server was lost: ${serverMessageOf(error)}`,
-      'Run it again: the same answer to the same --turn counts once. Check the server: voidbox ps',
-    );
-  }
-  if (error instanceof SessionFailedError) {
-    const { remedyOf } = await import('../../domain/errors/error-code.ts');
-    const fault =
-      error.code === 'skill/variable-missing' ? 'environment' : USAGE_CODES.has(error.code) ? 'usage' : 'failed';
-    throw new AppError(fault, error.code, error.message, remedyOf(error.code));
-  }
-  throw error;
 }

@@ -26,6 +26,14 @@ export interface WaitingSessions {
   readonly unasked: readonly { readonly session: string; readonly reason: string }[];
 }
 
+interface WaitingQuery {
+  readonly limit: number;
+  /** Selects the sessions that are asked; absent: all. */
+  readonly isVisible?: (session: string) => boolean;
+  /** The most open sessions that are looked at; absent: all. */
+  readonly mostScanned?: number;
+}
+
 /** Sessions are asked by queries, which the worker answers: as many at once. */
 const ASKED_AT_ONCE = 8;
 
@@ -35,7 +43,7 @@ const ASKED_AT_ONCE = 8;
  */
 export async function listWaitingSessions(
   client: Client,
-  { limit }: { readonly limit: number },
+  { limit, isVisible = () => true, mostScanned = Number.POSITIVE_INFINITY }: WaitingQuery,
 ): Promise<WaitingSessions> {
   const sessions: WaitingSession[] = [];
   const unasked: { readonly session: string; readonly reason: string }[] = [];
@@ -47,11 +55,12 @@ export async function listWaitingSessions(
     }
     batch = [];
   };
+  let scanned = 0;
   for await (const one of eachSession(client, { state: 'open' })) {
-    batch.push(one);
-    if (batch.length < ASKED_AT_ONCE) continue;
-    await askBatch();
-    if (sessions.length >= limit) break;
+    if (isVisible(one.session)) batch.push(one);
+    scanned += 1;
+    if (batch.length >= ASKED_AT_ONCE) await askBatch();
+    if (sessions.length >= limit || scanned >= mostScanned) break;
   }
   if (sessions.length < limit) await askBatch();
   return { sessions, unasked };

@@ -10,6 +10,14 @@ export const API_CODES = {
     'No run of this state folder has the id. A request names the whole id, percent-encoded.',
     'List the runs with `GET /api/v1/runs`.',
   ),
+  'api/no-session': defineRequestCode(
+    'No session of a step machine has the id.',
+    'List the sessions with `GET /api/v1/sessions`.',
+  ),
+  'api/session-exists': defineRequestCode(
+    'A session with the id of the request already exists, or existed.',
+    'Choose another `session`.',
+  ),
   'api/no-artifact': defineRequestCode(
     'The run has no output with this name, or names no artifact with this hash.',
     'List its outputs with `GET /api/v1/runs/ID/artifacts`.',
@@ -68,7 +76,7 @@ export const API_CODES = {
     'Send `Authorization: Bearer TOKEN`; `voidbox token create NAME` on the machine of the API creates a token.',
   ),
   'api/not-allowed': defineRequestCode(
-    'The token does not have the scope that the route demands, may not see the run, or may not answer the question.',
+    'The token does not have the scope that the route demands, may not see the run or the session, or may not answer the question.',
     'Use a token with the scope and the run; `voidbox token list` on the machine of the API shows both. The message names who may answer.',
   ),
   'api/too-many-requests': defineRequestCode(

@@ -5,7 +5,7 @@
 import type { Context, MiddlewareHandler } from 'hono';
 import { routePath } from 'hono/route';
 import type { OpenAccess } from '../../app/access/access-opener.ts';
-import { authenticate, requireRun, requireScope } from '../../app/access/authenticate.ts';
+import { authenticate, requireRun, requireScope, requireSession } from '../../app/access/authenticate.ts';
 import { AppError } from '../../app/app-error.ts';
 import type { FoundToken, TokenRow } from '../../store/access.ts';
 import { type Connection, getClientAddress, getConnection, onAnswered } from '../listener.ts';
@@ -99,8 +99,10 @@ function refuseRoute(context: Context, token: TokenRow, wanted: ReturnType<typeo
     throw createRequestError('api/no-route', `there is no route ${method} ${path}`);
   if (wanted === null) throw createRequestError('api/not-allowed', 'no token may use this route');
   if (wanted !== 'public') requireScope(caller, wanted);
-  const runId = readRunOf(context, routePath(context, -1));
+  const runId = readNamed(context, routePath(context, -1), ':runId');
   if (runId !== null) requireRun(caller, runId);
+  const session = readNamed(context, routePath(context, -1), ':session');
+  if (session !== null) requireSession(caller, session);
 }
 
 interface Outcome {
@@ -139,20 +141,20 @@ async function writeAudit(
   }
 }
 
-/** @returns null for a route without a run */
-function readRunOf(context: Context, route: string): string | null {
-  const at = route.split('/').indexOf(':runId');
-  return at === -1 ? null : readSegment(context, at, 'the id of the run');
+/** @returns null for a route without this part */
+function readNamed(context: Context, route: string, part: ':runId' | ':session'): string | null {
+  const at = route.split('/').indexOf(part);
+  return at === -1 ? null : readSegment(context, at, 'the id');
 }
 
-/** Returns the run of the path, or the one that was started; null if there is neither. */
+/** Returns the run or the session of the path, or the started one; null for a route about neither. */
 function findRunOf(context: Context, route: string): string | null {
   try {
-    const named = readRunOf(context, route);
+    const named = readNamed(context, route, ':runId') ?? readNamed(context, route, ':session');
     if (named !== null) return named;
   } catch {
     return null;
   }
-  const started = /^(?:\/api)?\/v1\/runs\/([^/]+)$/.exec(context.res.headers.get('location') ?? '')?.[1];
+  const started = /^(?:\/api)?\/v1\/(?:runs|sessions)\/([^/]+)$/.exec(context.res.headers.get('location') ?? '')?.[1];
   return started === undefined ? null : decodeURIComponent(started);
 }

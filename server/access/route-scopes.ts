@@ -33,6 +33,15 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/blobs/:sha256', 'run'],
   ['PUT /api/v1/blobs/:sha256', 'run'],
   ['POST /api/v1/runs/:runId/answer', 'approve'],
+  ['GET /api/v1/sessions', 'read'],
+  // The code of a step machine runs on the host, with more than a run of a token gets there.
+  ['POST /api/v1/sessions', 'admin'],
+  ['GET /api/v1/sessions/:session', 'read'],
+  ['GET /api/v1/sessions/:session/history', 'read'],
+  // It sends an update, of which a session takes only some.
+  ['GET /api/v1/sessions/:session/result', 'run'],
+  ['POST /api/v1/sessions/:session/advance', 'run'],
+  ['POST /api/v1/sessions/:session/cancel', 'run'],
   ['GET /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens/:name/revoke', 'admin'],

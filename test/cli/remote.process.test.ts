@@ -122,10 +122,6 @@ describe('commands for the machine of the runs', () => {
     'exec sales-good -- ls',
     'release sales-good',
     'set-aside sales-good',
-    'apply sales-good',
-    'retry sales-bad',
-    'fork sales-bad x.yaml',
-    'session list',
     'snapshot list',
   ])('%s ends with 2 and the reason', async (typed) => {
     const { code, stdout, stderr } = await remotely(...typed.split(' '));

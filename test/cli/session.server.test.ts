@@ -34,6 +34,10 @@ const voidbox = (...args: string[]): Promise<Typed> => voidboxOf('state', ...arg
 
 /** Runs a command with the state folder of this name. */
 function voidboxOf(state: string, ...args: string[]): Promise<Typed> {
+  return runVoidbox({ VOIDBOX_STATE_DIR: join(dir, state) }, args);
+}
+
+function runVoidbox(variables: Readonly<Record<string, string>>, args: readonly string[]): Promise<Typed> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [BIN, ...args], {
       cwd: dir,
@@ -41,8 +45,8 @@ function voidboxOf(state: string, ...args: string[]): Promise<Typed> {
       env: {
         ...process.env,
         npm_command: typedBehindNpx ? 'exec' : '',
-        VOIDBOX_STATE_DIR: join(dir, state),
         NO_COLOR: '1',
+        ...variables,
       },
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: 110_000,
@@ -326,3 +330,23 @@ test.concurrent(
     }
   },
 );
+
+test('the commands work on the sessions of another machine, with the same output', { timeout: 120_000 }, async () => {
+  const far = (...args: string[]): Promise<Typed> =>
+    runVoidbox(
+      { VOIDBOX_STATE_DIR: join(dir, 'elsewhere'), VOIDBOX_SERVER: `unix:${join(dir, 'state', 'api.sock')}` },
+      ['session', ...args],
+    );
+  await voidbox('up', '--skills', 'skills');
+  const started = await far('start', 'greeter', '--params', '{"place":"Ulm"}', '--id', 'far', '--json');
+  expect(json(started)).toMatchObject({ session: 'far', result: { kind: 'prompt', step: 'ask', turn: 1 } });
+  expect((await far('advance', 'far', '--output', '{"name":"Ada"}')).stdout).toContain('Is it Ada?');
+  for (const args of [
+    ['status', 'far'],
+    ['history', 'far', '--json'],
+    ['list', '--waiting', '--json'],
+  ])
+    expect(await far(...args), args.join(' ')).toEqual(await voidbox('session', ...args));
+  expect(json(await far('cancel', 'far', '--json'))).toEqual({ session: 'far', wasOpen: true });
+  expect(json(await voidbox('session', 'cancel', 'far', '--json'))).toEqual({ session: 'far', wasOpen: false });
+});

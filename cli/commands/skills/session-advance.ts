@@ -1,7 +1,7 @@
 import { createUsageError } from '../../../app/app-error.ts';
 import { countOf } from '../../typed-count.ts';
 import { defineCommand } from '../../command.ts';
-import { openSteps, printResult, readJson, sessionLink, throwSessionError } from '../../skills/session-link.ts';
+import { connectSessions, openSteps, printResult, readJson } from '../../skills/session-link.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -20,27 +20,23 @@ export const command = defineCommand<Options>({
   },
   async execute([session = ''], options, context) {
     const output = await readJson(options.output, '--output', context);
-    const { link, sessions } = await sessionLink(context);
-    try {
-      let { step, turn } = options;
-      if (step === undefined || turn === undefined) {
-        const view = await sessions.viewSession(link.client(), session);
-        const open = openSteps(view).filter(
-          (one) => (step === undefined || one.step === step) && (turn === undefined || one.turn === turn),
+    const sessions = await connectSessions(context);
+    let { step, turn } = options;
+    if (step === undefined || turn === undefined) {
+      const view = await sessions.view(session);
+      const open = openSteps(view).filter(
+        (one) => (step === undefined || one.step === step) && (turn === undefined || one.turn === turn),
+      );
+      if (open.length > 1)
+        throw createUsageError(
+          `several steps are open: ${open.map((one) => one.step).join(', ')}`,
+          'Choose one with --step.',
         );
-        if (open.length > 1)
-          throw createUsageError(
-            `several steps are open: ${open.map((one) => one.step).join(', ')}`,
-            'Choose one with --step.',
-          );
-        // With nothing open the session itself says what it is about.
-        step ??= open[0]?.step ?? view.open[0]?.step ?? '';
-        turn ??= open[0]?.turn ?? view.turn;
-      }
-      const result = await sessions.advanceSession(link.client(), session, { step, turn, output });
-      return await printResult(session, result, options, context);
-    } catch (error) {
-      return await throwSessionError(error);
+      // With nothing open the session itself says what it is about.
+      step ??= open[0]?.step ?? view.open[0]?.step ?? '';
+      turn ??= open[0]?.turn ?? view.turn;
     }
+    const result = await sessions.advance(session, { step, turn, output });
+    return await printResult(session, result, options, context);
   },
 });

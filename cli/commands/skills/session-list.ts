@@ -1,14 +1,15 @@
 import { Option } from 'commander';
 import { countOf } from '../../typed-count.ts';
 import { defineCommand } from '../../command.ts';
-import type { ServerLink } from '../../../client/temporal/server-link.ts';
-import type { ListedSession, SessionListState } from '../../../client/sessions/list.ts';
+import type { SessionListState } from '../../../client/sessions/list.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { createUsageError } from '../../../app/app-error.ts';
+import { toListedSessionJson, toWaitingJson } from '../../../app/json/session-json.ts';
+import type { SessionControl } from '../../../app/sessions/session-control.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
-import { formatIsoTime, renderSessions, renderWaiting } from '../../render/skills/session.ts';
-import { sessionLink, throwSessionError } from '../../skills/session-link.ts';
+import { renderSessions, renderWaiting } from '../../render/skills/session.ts';
+import { connectSessions } from '../../skills/session-link.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -32,14 +33,11 @@ export const command = defineCommand<Options>({
         `--waiting and --state ${state} cannot be combined`,
         'A session that waits for a person is open. Remove one of them.',
       );
-    const { link } = await sessionLink(context);
-    if (waiting) return await listWaiting(context, link, limit, json === true);
-    const { listSessions } = await import('../../../client/sessions/list.ts');
-    const found = await listSessions(link.client(), { limit, ...(state === undefined ? {} : { state }) }).catch(
-      throwSessionError,
-    );
+    const sessions = await connectSessions(context);
+    if (waiting) return await listWaiting(sessions, { limit, json: json === true }, context);
+    const found = await sessions.list({ limit, state });
     if (json) {
-      await context.stdout.write(`${JSON.stringify({ sessions: found.map(jsonOf) })}\n`);
+      await context.stdout.write(`${JSON.stringify({ sessions: found.map(toListedSessionJson) })}\n`);
     } else if (found.length === 0)
       await context.stdout.write(
         context.advise(
@@ -56,30 +54,20 @@ export const command = defineCommand<Options>({
   },
 });
 
-async function listWaiting(context: CliContext, link: ServerLink, limit: number, json: boolean): Promise<ExitCode> {
-  const { requireWorker } = await import('../../../client/sessions/sessions.ts');
-  const { listWaitingSessions } = await import('../../../client/sessions/waiting-sessions.ts');
-  const client = link.client();
-  const found = await requireWorker(client)
-    .then(() => listWaitingSessions(client, { limit }))
-    .catch(throwSessionError);
+async function listWaiting(
+  sessions: SessionControl,
+  { limit, json }: { readonly limit: number; readonly json: boolean },
+  context: CliContext,
+): Promise<ExitCode> {
+  const found = await sessions.listWaiting({ limit });
   for (const { session, reason } of found.unasked)
     await context.stderr.write(`warning: session ${session} does not say whether it waits: ${sanitizeLine(reason)}\n`);
   const { stdout } = context;
-  if (json) {
-    const sessions = found.sessions.map(({ waiting, ...one }) => ({
-      ...jsonOf(one),
-      waiting: waiting.map(({ dueMs, ...step }) => ({ ...step, dueAt: formatIsoTime(dueMs) })),
-    }));
-    await stdout.write(`${JSON.stringify({ sessions, unasked: found.unasked })}\n`);
-  } else if (found.sessions.length === 0) await stdout.write('No session waits for a person\n');
+  if (json) await stdout.write(`${JSON.stringify(toWaitingJson(found))}\n`);
+  else if (found.sessions.length === 0) await stdout.write('No session waits for a person\n');
   else {
     const options = { style: stdout.style, width: stdout.width(), nowMs: context.now().getTime() };
     await stdout.write(`${renderWaiting(found.sessions, options).join('\n')}\n`);
   }
   return EXIT.success;
-}
-
-function jsonOf({ session, skill, state, startedAtMs, endedAtMs }: ListedSession): Record<string, unknown> {
-  return { session, skill, state, startedAt: formatIsoTime(startedAtMs), endedAt: formatIsoTime(endedAtMs) };
 }

@@ -2,8 +2,7 @@ import { createUsageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { isSha256Beginning } from '../../../domain/units/sha256.ts';
 import { createRunId } from '../../../client/runs/new-id.ts';
-import { handOverDuring } from '../../../client/sessions/variables.ts';
-import { checkSessionId, printResult, readJson, sessionLink, throwSessionError } from '../../skills/session-link.ts';
+import { checkSessionId, connectSessions, printResult, readJson } from '../../skills/session-link.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -13,6 +12,7 @@ interface Options {
   readonly code?: string;
   readonly subskill?: string;
   readonly skills?: readonly string[];
+  readonly variable?: readonly string[];
 }
 
 export const command = defineCommand<Options>({
@@ -24,10 +24,8 @@ export const command = defineCommand<Options>({
       .option('--skill-version <version>', 'require this version of the step machine')
       .option('--code <hash>', 'require this code hash of the step machine; at least its first 8 digits')
       .option('--subskill <name>', 'start with this sub-skill; --params then sets the params of the sub-skill')
-      .option(
-        '--skills <folder...>',
-        'folders of step machines for the embedded worker; they replace the earlier ones',
-      );
+      .option('--skills <folder...>', 'folders of step machines for the embedded worker; they replace the earlier ones')
+      .option('--variable <name...>', 'variables of this shell that a service may get (VOIDBOX_SERVER)');
   },
   async execute([skill = ''], options, context) {
     const params = options.params === undefined ? undefined : await readJson(options.params, '--params', context);
@@ -39,7 +37,7 @@ export const command = defineCommand<Options>({
         `--code is \`${options.code}\``,
         'It must be the first 8 to 64 hexadecimal digits of a code hash, as shown by errors and `session status --json`.',
       );
-    const { link, sessions } = await sessionLink(context, options.skills);
+    const sessions = await connectSessions(context, options.skills);
     const { skillVersion: version, code: codeHash, subskill } = options;
     const request = {
       skill,
@@ -48,15 +46,12 @@ export const command = defineCommand<Options>({
       ...(codeHash === undefined ? {} : { codeHash }),
       ...(subskill === undefined ? {} : { subskill }),
     };
-    try {
-      if (!link.isEmbedded) await sessions.requireWorker(link.client());
-      const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
-      const result = await handOverDuring(context.env, session, onProgress, () =>
-        sessions.startSession(link.client(), session, request),
-      );
-      return await printResult(session, result, options, context);
-    } catch (error) {
-      return await throwSessionError(error);
-    }
+    const result = await sessions.start({
+      session,
+      request,
+      passed: options.variable ?? [],
+      onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
+    });
+    return await printResult(session, result, options, context);
   },
 });

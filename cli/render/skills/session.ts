@@ -3,7 +3,7 @@ import type { StepRecord } from '../../../domain/step-machine/records.ts';
 import type { PromptResult, SessionResult } from '../../../domain/step-machine/result.ts';
 import { sanitize, sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatAge } from '../../../domain/units/duration.ts';
-import { isDateMs } from '../../../domain/units/time.ts';
+import { formatIsoTime } from '../../../app/json/session-json.ts';
 import type { ListedSession } from '../../../client/sessions/list.ts';
 import type { WaitingSession } from '../../../client/sessions/waiting-sessions.ts';
 import type { Style } from '../text/style.ts';
@@ -94,12 +94,6 @@ export function renderWaiting(
     ]),
   );
   return renderTable(['SESSION', 'SKILL', 'STEP', 'WAITS FOR', 'UNTIL', 'STARTED'], rows, options);
-}
-
-/** Null for no time. A deadline may be later than any date that can be written. */
-export function formatIsoTime(ms: number | null): string | null {
-  if (ms === null) return null;
-  return isDateMs(ms) ? new Date(ms).toISOString() : null;
 }
 
 function describeWait({ assignee, dueMs }: NonNullable<PromptResult['human']>): string {

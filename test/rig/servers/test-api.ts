@@ -4,6 +4,7 @@ import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Machine } from '../../../app/machine.ts';
+import type { SessionControl } from '../../../app/sessions/session-control.ts';
 import { createApi } from '../../../server/api.ts';
 import { serveConnections } from '../../../server/connections.ts';
 import { API_LIMITS, type ApiLimits } from '../../../server/limits.ts';
@@ -28,11 +29,19 @@ export interface TestApiOptions {
   readonly stores: Stores;
   readonly limits?: Partial<ApiLimits>;
   readonly machine?: Partial<Machine>;
+  readonly sessions?: SessionControl;
   /** Absent: the owner of the socket asks for no tokens. */
   readonly access?: AccessStore;
 }
 
-export async function startTestApi({ stateDir, stores, limits, machine, access }: TestApiOptions): Promise<TestApi> {
+export async function startTestApi({
+  stateDir,
+  stores,
+  limits,
+  machine,
+  access,
+  sessions,
+}: TestApiOptions): Promise<TestApi> {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-test-api-'));
   const env = readEnvironment({ VOIDBOX_STATE_DIR: stateDir, VOIDBOX_CACHE_DIR: join(dir, 'cache') });
   const all: ApiLimits = { ...API_LIMITS, ...limits };
@@ -49,6 +58,7 @@ export async function startTestApi({ stateDir, stores, limits, machine, access }
       ...machine,
     },
     uploads: openUploads(env),
+    ...(sessions === undefined ? {} : { openSessions: () => Promise.resolve(sessions) }),
     access: access === undefined ? refuseAccess : () => Promise.resolve(access),
     version: '1.2.3',
     limits: all,
