@@ -1,6 +1,7 @@
 /** Commands with the runs of another machine: the API runs in this process, over the state folder of the other machine. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -104,6 +105,25 @@ describe('the same output as on the machine of the runs', () => {
         .end();
     });
     expect(JSON.parse(stdout)).toEqual(JSON.parse(text));
+  });
+
+  test.each([
+    ['', []],
+    ['?stage=check', ['--stage', 'check']],
+    ['?tail=2&timestamps=true', ['--tail', '2', '--timestamps']],
+    ['?grep=row&stream=stderr', ['--grep', 'row', '--stream', 'stderr']],
+    ['?since=3', ['--since', '3']],
+    ['?since=1d', ['--since', '1d']],
+  ] as const)('the route of logs with %j prints what the command prints', async (query, options) => {
+    const path = `/api/v1/runs/sales-bad/logs${query}`;
+    const text = await new Promise<string>((resolve, reject) => {
+      get({ socketPath: api.socket, path, timeout: 10_000 }, (answer) => {
+        let read = '';
+        answer.setEncoding('utf8').on('data', (chunk: string) => (read += chunk));
+        answer.once('end', () => resolve(read)).once('error', reject);
+      }).once('error', reject);
+    });
+    expect(text).toBe((await locally('logs', 'sales-bad', ...options)).stdout);
   });
 
   test('the state folder of this machine stays as it is', () => {
