@@ -61,6 +61,8 @@ export const MOST_TOKENS = 200;
 export const MOST_AUDIT_ROWS = 1_000;
 /** The most ids of a page. */
 export const MOST_IDS = 1_000;
+/** The seconds that a request about a session waits without `?wait=`. */
+export const SESSION_WAIT_SECONDS = 10;
 /** The most sessions of a list. */
 export const MOST_SESSIONS = 1_000;
 /** The most answers of sessions for which the service waits at the same time. */

@@ -97,7 +97,7 @@ export const RunPath = z.object({
   }),
 });
 
-const Seconds = z
+export const Seconds = z
   .string()
   .regex(/^\d{1,2}$/, 'it is not a number of seconds')
   .transform(Number)

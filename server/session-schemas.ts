@@ -2,8 +2,8 @@
 import { z } from '@hono/zod-openapi';
 import { SESSION_ID_RULE, SESSION_NAME_RULE } from '../domain/step-machine/session-id.ts';
 import { isSha256Beginning } from '../domain/units/sha256.ts';
-import { MOST_SESSIONS } from './limits.ts';
-import { createLimit, Flag, Text, Variables, WaitQuery } from './schemas.ts';
+import { MOST_SESSIONS, MOST_WAIT_SECONDS, SESSION_WAIT_SECONDS } from './limits.ts';
+import { createLimit, Flag, Seconds, Text, Variables } from './schemas.ts';
 
 const NAME_CHARACTERS = 256;
 const Name = Text.min(1).max(NAME_CHARACTERS);
@@ -12,7 +12,12 @@ export const SessionPath = z.object({
   session: z.string().openapi({ param: { name: 'session', in: 'path' }, description: SESSION_ID_RULE }),
 });
 
-export const SessionWaitQuery = WaitQuery;
+export const SessionWaitQuery = z.strictObject({
+  wait: Seconds.optional().openapi({
+    type: 'string',
+    description: `Seconds to wait for the work of the session; at most ${MOST_WAIT_SECONDS}, by default ${SESSION_WAIT_SECONDS}.`,
+  }),
+});
 
 export const SessionsQuery = z.strictObject({
   state: z.enum(['open', 'done', 'failed', 'cancelled']).optional(),

@@ -124,6 +124,17 @@ describe('a session', () => {
   });
 });
 
+test('a start that is repeated while it works is made once, and another one with its id is refused', async () => {
+  const { send, sessions } = openRig();
+  let finish = (): void => undefined;
+  sessions.work = new Promise<void>((resolve) => (finish = resolve));
+  for (let time = 0; time < 2; time += 1) expect((await send('POST', 'sessions?wait=0', START)).status).toBe(202);
+  expect(sessions.starts).toHaveLength(1);
+  const other = await send('POST', 'sessions', { ...START, params: { place: 'Bonn' } });
+  expect(await codeOf(other)).toBe('api/session-exists');
+  finish();
+});
+
 describe('lists', () => {
   test('have the form of the command line, and tell whether there are more', async () => {
     const { send } = openRig(['a', 'b']);

@@ -13,7 +13,7 @@ import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { streamTexts } from '../event-stream.ts';
 import { readFirstPiece } from '../first-piece.ts';
-import { MOST_SESSION_WAITS } from '../limits.ts';
+import { MOST_SESSION_WAITS, SESSION_WAIT_SECONDS } from '../limits.ts';
 import { createRequestError } from '../problems.ts';
 import { createSessionWaits, type Wait } from '../session-waits.ts';
 import {
@@ -35,7 +35,6 @@ const LINES_TYPE = 'application/jsonl';
 /** `/api/v1/sessions/ID`. */
 const SESSION_SEGMENT = 4;
 const DEFAULT_LIMIT = 50;
-const DEFAULT_WAIT_SECONDS = 10;
 
 const describeBody = <Schema extends z.ZodType>(schema: Schema) => ({
   required: true,
@@ -172,14 +171,17 @@ function addSessionChanges(
   const waits = createSessionWaits(MOST_SESSION_WAITS);
   routes.openapi(START, async (context) => {
     await refuseLostNumber(context);
-    const { session, variables, skill, ...rest } = context.req.valid('json');
+    const body = context.req.valid('json');
+    const { session, variables, skill, ...rest } = body;
     if (!isSessionName(session)) throw createRequestError('api/invalid-request', `\`session\`: ${SESSION_NAME_RULE}`);
     requireSession(getCaller(context), session);
     // The code of the step machine gets only variables of the request.
     const sessions = await openSessions({ ...machine, env: { ...machine.env, variables, undecodable: [] } });
     const onProgress = (line: string): void => log(`session ${session}: ${line}`);
     const start: SessionStart = { session, request: { skill, ...dropUndefined(rest) }, passed: [], onProgress };
-    const begun = await waits.join(createResultName(session), () => sessions.start(start), readWait(context));
+    // Another start with the id is no repetition of this one.
+    const name = JSON.stringify(['start', session, hashJson(body)]);
+    const begun = await waits.join(name, () => sessions.start(start), readWait(context));
     context.header('location', `/api/v1/sessions/${encodeURIComponent(session)}`);
     return begun === null
       ? context.json({ session, result: null }, 202)
@@ -188,7 +190,8 @@ function addSessionChanges(
   routes.openapi(RESULT, async (context) => {
     const session = readSession(context);
     const sessions = await openSessions(machine);
-    const settled = await waits.join(createResultName(session), () => sessions.settle(session), readWait(context));
+    const name = JSON.stringify(['result', session]);
+    const settled = await waits.join(name, () => sessions.settle(session), readWait(context));
     return answerWithResult(context, session, settled);
   });
   routes.openapi(ADVANCE, async (context) => {
@@ -197,7 +200,7 @@ function addSessionChanges(
     const { step, turn, output } = context.req.valid('json');
     const given: GivenStep = { step, turn, output };
     const sessions = await openSessions(machine);
-    const name = JSON.stringify(['advance', session, hashAnswer(given)]);
+    const name = JSON.stringify(['advance', session, hashJson(given)]);
     const next = await waits.join(name, () => sessions.advance(session, given), readWait(context));
     return answerWithResult(context, session, next);
   });
@@ -225,13 +228,8 @@ function dropUndefined<T extends object>(value: T): Given<T> {
   return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined)) as Given<T>;
 }
 
-/** A start and a later wait for its prompt have one name. */
-function createResultName(session: string): string {
-  return JSON.stringify(['result', session]);
-}
-
-function hashAnswer(answer: unknown): string {
-  return createHash('sha256').update(JSON.stringify(answer)).digest('hex');
+function hashJson(value: unknown): string {
+  return createHash('sha256').update(JSON.stringify(value)).digest('hex');
 }
 
 function answerWithResult(
@@ -245,7 +243,7 @@ function answerWithResult(
 }
 
 function readWait(context: Context): Wait {
-  const { wait = DEFAULT_WAIT_SECONDS } = context.req.valid('query' as never) as { readonly wait?: number };
+  const { wait = SESSION_WAIT_SECONDS } = context.req.valid('query' as never) as { readonly wait?: number };
   return { waitMs: wait * 1_000, signal: context.req.raw.signal };
 }
 
