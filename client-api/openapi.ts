@@ -141,7 +141,7 @@ export interface RerunPreview {
   readonly continued?: readonly {
     readonly stage: string;
     readonly savedAt: string;
-  }[] | undefined;
+  }[];
   /** The limits that a retry whose agents continue changes. */
   readonly limits?: {
     readonly stages: Readonly<Record<string, unknown>>;

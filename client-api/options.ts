@@ -5,11 +5,11 @@ export interface ClientOptions {
    * The service: `https://HOST:PORT`, or `http://` for this machine. In a page of a browser it may be absent: then the
    * page's own origin is the service.
    */
-  readonly url?: string;
+  readonly url?: string | undefined;
   /** A token, which a connection over TCP needs. It is sent in a header only, and no error has it. */
-  readonly token?: string;
+  readonly token?: string | undefined;
   /** Sends requests instead of the global `fetch`, for example over a Unix socket. */
-  readonly fetch?: FetchFunction;
+  readonly fetch?: FetchFunction | undefined;
 }
 
 /** Like the global `fetch`. */
@@ -18,7 +18,7 @@ export type FetchFunction = (url: string, init: RequestInit) => Promise<Response
 /** The options of each call. */
 export interface CallOptions {
   /** Ends the call with the reason of the signal. A change that was sent may still happen. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The globals of a page; in Node it has no location. */

@@ -1,11 +1,12 @@
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { findPackageRoot } from '../setup/package-root.ts';
+import { serveOneRun } from './rig/servers/one-run-service.ts';
 import { type InstalledPackage, installPackage } from './rig/runs/packed.ts';
 
 describe('the package, installed from its tarball into an empty folder', () => {
@@ -67,6 +68,33 @@ describe('the package, installed from its tarball into an empty folder', () => {
       const { stdout } = await promisify(execFile)(process.execPath, [file], { cwd: installed.folder });
       expect(stdout).toBe('voidbox function function function\n');
     }
+  });
+
+  it('runs the example of the client against a service that breaks its stream', async () => {
+    const service = await serveOneRun();
+    try {
+      await copyFile(
+        join(findPackageRoot(), 'dist/examples/definitions/client.js'),
+        join(installed.folder, 'client.mjs'),
+      );
+      await writeFile(join(installed.folder, 'any.yaml'), 'the text of a spec');
+      const env = { ...process.env, VOIDBOX_SERVER: service.url, VOIDBOX_TOKEN: service.token };
+      const program = { cwd: installed.folder, env, timeout: 60_000 };
+      const { stdout } = await promisify(execFile)(process.execPath, ['client.mjs', 'any.yaml'], program);
+      expect(stdout).toBe('started r-1\nfirst: succeeded\nsecond: failed\nthe run has failed\n');
+      expect(service.asked).toEqual([
+        'POST runs',
+        'GET runs/r-1/events',
+        'GET runs/r-1/events 1',
+        'GET runs/r-1/result',
+      ]);
+    } finally {
+      await service.close();
+    }
+    // As programs in CommonJS load it.
+    const args = ['--eval', `console.log(Object.keys(require('voidbox/client')).toSorted().join(' '))`];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: installed.folder, timeout: 60_000 });
+    expect(stdout).toBe('ApiError ConnectionError ForeignAnswerError VoidboxError createClient\n');
   });
 
   it('says what is wrong with a bad spec and exits with 2', async () => {
