@@ -178,7 +178,8 @@ export async function startRun(
     if (error instanceof UnknownStartError) throw createUnknownError(error);
     if (isOwnId) await stores.records.drop(runId, INPUT_RECORD);
     if (isOwnId) await stores.records.drop(runId, SOURCE_RECORD);
-    if (isOwnId && starter !== null) await stores.marks.drop(runId, CLIENT_MARK);
+    // Any client of the server could start a run with the id, and the mark would prove the owner for it.
+    if (isOwnId) await stores.marks.drop(runId, CLIENT_MARK);
     throw error;
   }
 }
