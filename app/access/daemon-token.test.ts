@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
@@ -57,6 +57,18 @@ test.each([
   const { message, remedy } = await readRefusal(write(text));
   expect(message).toContain(problem);
   expect(`${message}${remedy}`.includes(text)).toBe(text === '');
+});
+
+test('a file of another user is refused', async () => {
+  const path = write(TEXT);
+  // A file of root is accepted, and only root can give one away.
+  if (statSync(path).uid === 0) chownSync(path, 1, 1);
+  const { uid } = statSync(path);
+  await expect(readDaemonHash({ kind: 'file', path }, '--token-file', uid + 1)).rejects.toMatchObject({
+    fault: 'usage',
+    message: expect.stringContaining(`belongs to the user ${uid}`) as string,
+  });
+  expect(await readDaemonHash({ kind: 'file', path }, '--token-file', uid)).toBe(HASH);
 });
 
 test('a folder and a missing file are refused with the remedy', async () => {

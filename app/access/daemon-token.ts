@@ -18,11 +18,16 @@ const REMEDY = 'Make one: (umask 077; openssl rand -hex 32 > FILE), and name it 
 
 /**
  * Reads the token, and keeps only its hash.
+ * @param uid  the user whose file it must be; root's file is accepted too
  * @returns SHA-256 in hexadecimal digits
  * @throws AppError, which never contains the text
  */
-export async function readDaemonHash(place: DaemonTokenPlace, variable: string): Promise<string> {
-  const text = (place.kind === 'text' ? place.text : await readTokenFile(place.path, variable)).trim();
+export async function readDaemonHash(
+  place: DaemonTokenPlace,
+  variable: string,
+  uid: number | undefined = process.getuid?.(),
+): Promise<string> {
+  const text = (place.kind === 'text' ? place.text : await readTokenFile(place.path, variable, uid)).trim();
   const where = place.kind === 'text' ? variable : `${variable}: ${place.path}`;
   if (text.length < LEAST_CHARACTERS || text.length > MOST_CHARACTERS || !TOKEN_TEXT.test(text))
     throw createUsageError(
@@ -32,11 +37,16 @@ export async function readDaemonHash(place: DaemonTokenPlace, variable: string):
   return Buffer.from(hashToken(text)).toString('hex');
 }
 
-async function readTokenFile(path: string, variable: string): Promise<string> {
+async function readTokenFile(path: string, variable: string, uid: number | undefined): Promise<string> {
   try {
     const { handle } = await openFile(path, { roots: null, mostBytes: MOST_CHARACTERS + 2 });
     try {
-      const { mode } = await handle.stat();
+      const { mode, uid: owner } = await handle.stat();
+      if (owner !== uid && owner !== 0)
+        throw createUsageError(
+          `${variable}: ${path} belongs to the user ${owner}, and only you may know the token`,
+          REMEDY,
+        );
       if ((mode & FOREIGN_ACCESS) !== 0)
         throw createUsageError(
           `${variable}: ${path} has the mode ${(mode & 0o777).toString(8)}, so other users can read or change the token`,

@@ -385,7 +385,9 @@ describe('the audit log', () => {
     const broken = openApi(UNLIMITED, () => Promise.resolve({ ...access, audit }));
     const body = { name: 'new', scopes: ['run'] };
     expect((await send('/api/v1/tokens', { method: 'POST', token, body, to: broken })).status).toBe(201);
-    expect(logged).toEqual(['the audit log lacks POST /api/v1/tokens of the token admin: the disk is full']);
+    expect(logged).toEqual([
+      'the audit log lacks POST /api/v1/tokens of the token admin from 192.0.2.7: the disk is full',
+    ]);
   });
 
   test('the log is read in pages, the latest row first', async () => {

@@ -121,6 +121,8 @@ async function writeAudit(
   const { req, res } = context;
   if (READS.has(req.method)) return;
   const failure = error ?? context.error;
+  const changed = getChangedRuns(context);
+  const runIds = changed.length > 0 ? changed : [findRunOf(context, route)];
   try {
     const problem = failure === undefined ? null : await toProblem(failure);
     const { audit } = await access('find');
@@ -133,11 +135,12 @@ async function writeAudit(
       status: error === undefined ? res.status : (problem?.status ?? 500),
       code: failure === undefined ? null : (problem?.code ?? 'api/bug'),
     };
-    const changed = getChangedRuns(context);
-    for (const runId of changed.length > 0 ? changed : [findRunOf(context, route)]) await audit.add({ ...row, runId });
+    for (const runId of runIds) await audit.add({ ...row, runId });
   } catch (cause) {
     // The change is made, so the answer must not claim that it failed.
-    log(`the audit log lacks ${req.method} ${route} of the token ${token.name}: ${(cause as Error).message}`);
+    const change = `${req.method} ${route} of the token ${token.name} from ${getClientAddress(context)}`;
+    const named = runIds.flatMap((runId) => (runId === null ? [] : [`, run ${JSON.stringify(runId)}`])).join('');
+    log(`the audit log lacks ${change}${named}: ${(cause as Error).message}`);
   }
 }
 

@@ -66,7 +66,7 @@ test('its changes are rows of the audit log, or lines of the log if no database 
   const without = openApi(() => Promise.resolve(NO_TOKENS));
   await without.ask('/v1/runs/none/cancel', { method: 'POST' });
   expect(without.logged).toEqual([
-    expect.stringContaining('POST /v1/runs/:runId/cancel of the token daemon') as string,
+    expect.stringContaining('POST /v1/runs/:runId/cancel of the token daemon from 192.0.2.7, run "none"') as string,
   ]);
   expect(without.logged.join()).not.toContain(TEXT);
 });
