@@ -447,4 +447,6 @@ fn free_bytes(dir: &Path) -> io::Result<u64> {
 }
 
 #[cfg(test)]
+mod killed;
+#[cfg(test)]
 mod tests;

@@ -24,7 +24,7 @@ fn rig(max_mib: u32) -> Rig {
     }
 }
 
-fn key(memory: &str) -> Key {
+pub fn key(memory: &str) -> Key {
     let mut parts = example_parts();
     parts.arguments[1] = memory.into();
     Key::new(parts)
@@ -47,7 +47,7 @@ fn record(key: &Key, state_bytes: u64) -> Record {
     }
 }
 
-fn make(store: &Store, key: &Key, bytes: u64) {
+pub fn make(store: &Store, key: &Key, bytes: u64) {
     let making = store.begin(key, 0).unwrap().expect("nobody else makes it");
     let file = making.create_state().unwrap();
     file.set_len(bytes).unwrap();
@@ -55,7 +55,7 @@ fn make(store: &Store, key: &Key, bytes: u64) {
     making.publish(record(key, bytes)).unwrap();
 }
 
-fn names(store: &Store) -> Vec<String> {
+pub fn names(store: &Store) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(&store.dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -289,10 +289,10 @@ fn create_private(path: &Path) -> File {
 }
 
 /// Random numbers that each run of a test repeats (xorshift).
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
