@@ -1,5 +1,5 @@
 /** Retries and forks of workflows that were saved after each step, through a real Temporal server; only the VM is a mock. */
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
@@ -212,6 +212,21 @@ describe('a retry of a run whose fifth of six steps failed', () => {
     ]);
     expect((await runs.viewOf('origin-saved-empty')).stages.every(({ attempt }) => attempt === 1)).toBe(true);
   });
+});
+
+test('a retry whose newest checkpoint is damaged begins with an older one that it took over', async () => {
+  await fail('older');
+  await beforeFirstVm((runId) => {
+    if (runId !== 'older-again') return;
+    const scope = join(folderOf(runId), 'checkpoints', '_shared');
+    const records = readdirSync(scope).filter((name) => name.endsWith('.json'));
+    writeFileSync(join(scope, records.toSorted().at(-1)!), '{');
+  });
+  expect(await runs.textOf(await run('older-again', retryOf('older')))).toBe(ALL);
+  expect(starts.get('older')).toEqual(['d', 'e', 'f']);
+  expect(await bodiesOf('older-again', 'vm-ready')).toMatchObject([
+    { resumedAfter: 'c', resumeNote: expect.stringContaining('is damaged') as string },
+  ]);
 });
 
 test('a retry of a cancelled run begins before the step that was cancelled', async () => {
