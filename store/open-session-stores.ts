@@ -5,12 +5,12 @@ import type {
   SessionPruner,
   SessionVariables,
 } from '../activities/ports/session-stores.ts';
-import type { OpenSessionStore, SessionRecordReader, SessionRecordStore } from '../activities/ports/sessions.ts';
+import type { OpenSessionStore, SessionRecordStore } from '../activities/ports/sessions.ts';
 import type { StepRecord } from '../domain/step-machine/records.ts';
 import { createObservedFiles, readLastObserved, noteObserved } from './sessions/observed-files.ts';
 import { createOpenedFiles } from './sessions/opened-files.ts';
 import { createFileSessionPruner } from './sessions/prune-skills.ts';
-import { createRecordFiles, readRecords, sessionRecordsDir } from './sessions/record-files.ts';
+import { createRecordFiles, readRecordFiles, readRecords, sessionRecordsDir } from './sessions/record-files.ts';
 import { createVariableFiles } from './sessions/variable-files.ts';
 
 /** Part of an environment. */
@@ -42,10 +42,15 @@ export function openSessionVariables({ stateDir }: SessionPlace): SessionVariabl
   return createVariableFiles(stateDir);
 }
 
-export function openSessionRecords({ stateDir }: SessionPlace): SessionRecordReader {
-  return {
-    read: (session, ref) => Promise.resolve().then(() => readRecords(sessionRecordsDir(stateDir, session), ref)),
-  };
+/**
+ * Yields the records up to those that `ref` names in parts, oldest first.
+ * @throws CodedError as `SessionRecordReader`
+ */
+export async function* readSessionHistory(
+  { stateDir }: SessionPlace,
+  { session, ref }: { readonly session: string; readonly ref: string },
+): AsyncGenerator<readonly StepRecord[]> {
+  yield* readRecordFiles(sessionRecordsDir(stateDir, session), ref);
 }
 
 export function openSessionPruner({ stateDir }: SessionPlace): SessionPruner {

@@ -106,7 +106,8 @@ export function refuseUnsent({ plan, images }: Pick<StartRequest, 'plan' | 'imag
     if (skillOf(work) !== null) throw createRefusal(`stage ${id} runs a step machine, whose code is on this machine`);
 }
 
-const START_THERE = 'Start the spec on the machine of the service, or use this machine: unset VOIDBOX_SERVER, and voidbox logout';
+const START_THERE =
+  'Start the spec on the machine of the service, or use this machine: unset VOIDBOX_SERVER, and voidbox logout';
 
 export function createRefusal(message: string, remedy: string = START_THERE): AppError {
   return new AppError('usage', 'cli/not-remote', message, remedy);

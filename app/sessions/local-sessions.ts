@@ -15,7 +15,7 @@ import {
 import { handOverDuring } from '../../client/sessions/variables.ts';
 import { listWaitingSessions } from '../../client/sessions/waiting-sessions.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
-import { openSessionRecords } from '../../store/open-session-stores.ts';
+import { readSessionHistory } from '../../store/open-session-stores.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import type { SessionControl, SessionQuery } from './session-control.ts';
@@ -64,7 +64,7 @@ export function createLocalSessions(
       }),
     async *readHistory(session) {
       const { flushed, flushedRef, records } = await attempt(session, () => recordsOfSession(getClient(), session));
-      if (flushedRef !== null) yield* await readOlder(session, { ref: flushedRef, count: flushed }, env);
+      if (flushedRef !== null) yield* readOlder(session, { ref: flushedRef, count: flushed }, env);
       yield* records;
     },
     cancel: (session) => attempt(session, () => cancelSession(getClient(), session)),
@@ -82,13 +82,13 @@ async function list(link: ServerLink, { limit, state, isVisible }: SessionQuery)
   return found;
 }
 
-async function readOlder(
+async function* readOlder(
   session: string,
   { ref, count }: { readonly ref: string; readonly count: number },
   env: Machine['env'],
-): Promise<readonly StepRecord[]> {
+): AsyncGenerator<StepRecord> {
   try {
-    return await openSessionRecords(env).read(session, ref);
+    for await (const records of readSessionHistory(env, { session, ref })) yield* records;
   } catch (error) {
     throw new AppError(
       'environment',

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { SessionRecordStore } from '../../activities/ports/sessions.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
@@ -76,6 +77,22 @@ export function readRecords(dir: string, ref: string): readonly StepRecord[] {
     cache.delete(oldest);
   }
   return all;
+}
+
+/**
+ * Yields the same records file by file, oldest first, and keeps none: a service reads the history of any session for
+ * its clients. Each file is read twice, because only a later file names an earlier one.
+ */
+export async function* readRecordFiles(dir: string, ref: string): AsyncGenerator<readonly StepRecord[]> {
+  const refs: string[] = [];
+  for (let at: string | null = ref; at !== null; at = (await readFileLater(fileOf(dir, at))).previous) refs.push(at);
+  for (const at of refs.toReversed()) yield (await readFileLater(fileOf(dir, at))).records;
+}
+
+async function readFileLater(file: string): Promise<RecordFile> {
+  // A long history must not keep a service from its other requests.
+  await nextTurn();
+  return readFile(file);
 }
 
 function readFile(file: string): RecordFile {

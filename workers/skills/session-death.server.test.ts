@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { listSessions } from '../../client/sessions/list.ts';
 import { recordsOfSession } from '../../client/sessions/sessions.ts';
-import { openSessionRecords } from '../../store/open-session-stores.ts';
+import { readSessionHistory } from '../../store/open-session-stores.ts';
 import { recordHistoriesOf } from '../../test/rig/runs/record-histories.ts';
 import { sessionCalls, type SessionCalls } from '../../test/rig/skills/session-calls.ts';
 import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
@@ -171,7 +171,10 @@ describe.concurrent('a long session', () => {
     });
     const { flushed, flushedRef, records } = await recordsOfSession(rig.runs.client, 'long');
     expect(flushed + records.length).toBe(COUNT);
-    expect(await openSessionRecords(rig).read('long', flushedRef!)).toHaveLength(flushed);
+    let stored = 0;
+    const history = readSessionHistory(rig, { session: 'long', ref: flushedRef! });
+    for await (const records of history) stored += records.length;
+    expect(stored).toBe(flushed);
     expect(await answer('long', at, { n: -1 })).toMatchObject({
       kind: 'done',
       finalOutput: { total: COUNT - 1, visits: COUNT + 1 },
