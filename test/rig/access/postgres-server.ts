@@ -12,13 +12,16 @@ import { createEmbeddedPostgres } from '../../../workers/embedded/postgres/embed
 const START_LIMIT_MS = 60_000;
 const LOOK_MS = 20;
 
-export interface TestPostgres {
-  state(): DatabaseState | null;
-  awaitUp(): Promise<void>;
+export interface TestDatabases {
   /** Makes an empty database, and returns its address. */
   createDatabase(): Promise<AccessTarget>;
   /** Sends statements to a database as a superuser. */
   run(target: AccessTarget, ...statements: readonly string[]): Promise<readonly Record<string, unknown>[]>;
+}
+
+export interface TestPostgres extends TestDatabases {
+  state(): DatabaseState | null;
+  awaitUp(): Promise<void>;
   /** The process that `kill` would end. */
   pid(): number;
   stop(): Promise<void>;
@@ -47,13 +50,30 @@ export async function startTestPostgres(stateDir?: string): Promise<TestPostgres
     }
   };
   await awaitUp();
-  const folder = openSync(server.state()!.socketDir, constants.O_RDONLY | constants.O_DIRECTORY);
-  const addressOf = (database: string, user = 'voidbox'): AccessTarget => ({
+  const databases = openTestDatabases(server.state()!.socketDir);
+  return {
+    state: () => server.state(),
+    awaitUp,
+    createDatabase: databases.createDatabase,
+    run: databases.run,
+    pid: () => Number(readFileSync(join(dir, 'postgres', 'data', 'postmaster.pid'), 'utf8').split('\n')[0]),
+    async stop() {
+      await server.stop();
+      databases.close();
+      if (stateDir === undefined) rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** @param socketDir  the folder with the socket of a server whose superuser is `voidbox` */
+export function openTestDatabases(socketDir: string): TestDatabases & { close(): void } {
+  const folder = openSync(socketDir, constants.O_RDONLY | constants.O_DIRECTORY);
+  const addressOf = (database: string): AccessTarget => ({
     kind: 'url',
-    place: `postgres://${user}@${encodeURIComponent(`/proc/self/fd/${folder}`)}/${database}`,
+    place: `postgres://voidbox@${encodeURIComponent(`/proc/self/fd/${folder}`)}/${database}`,
   });
   let databases = 0;
-  const run: TestPostgres['run'] = async (target, ...statements) => {
+  const run: TestDatabases['run'] = async (target, ...statements) => {
     const client = new pg.Client({ connectionString: target.place });
     await client.connect();
     try {
@@ -65,19 +85,12 @@ export async function startTestPostgres(stateDir?: string): Promise<TestPostgres
     }
   };
   return {
-    state: () => server.state(),
-    awaitUp,
     async createDatabase() {
       const name = `test_${(databases += 1)}`;
       await run(addressOf('postgres'), `CREATE DATABASE ${name}`);
       return addressOf(name);
     },
     run,
-    pid: () => Number(readFileSync(join(dir, 'postgres', 'data', 'postmaster.pid'), 'utf8').split('\n')[0]),
-    async stop() {
-      await server.stop();
-      closeSync(folder);
-      if (stateDir === undefined) rmSync(dir, { recursive: true, force: true });
-    },
+    close: () => closeSync(folder),
   };
 }
