@@ -1,7 +1,7 @@
 /** A start on another machine: which requests the service gets. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +10,10 @@ import { compileText } from '../../domain/language/load.ts';
 import { ServiceClient } from '../../http/service-client.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { openStores } from '../../store/open-stores.ts';
+import { streamTar } from '../../tar/stream.ts';
 import type { Machine } from '../machine.ts';
+import { withImages } from '../start/plan-images.ts';
+import { toStream } from '../start/run-input.ts';
 import type { StartRequest } from '../start/start-run.ts';
 import { startRemotely } from './start-remotely.ts';
 
@@ -177,7 +180,7 @@ test('an id that a run has is refused before anything is sent', async () => {
 
 test.each([
   ['bytes that are not text', { input: Uint8Array.of(0xff) }, 'UTF-8'],
-  ['an image', { images: [{ path: '/an/image', sha256: 'x' } as never] }, '/an/image'],
+  ['a folder as an image', { images: [{ path: '/an/image', sha256: 'x', kind: 'folder' } as never] }, '/an/image'],
 ])('%s cannot be sent', async (_what, change, message) => {
   await expect(start('', change)).rejects.toMatchObject({
     code: 'cli/not-remote',
@@ -237,6 +240,71 @@ test('a repository without a commit is refused before anything is sent', async (
   await expect(startInRepository('{ git: ./app }')).rejects.toMatchObject({
     code: 'workspace/unusable',
     message: expect.stringContaining('has no commit') as string,
+  });
+  expect(requests.filter(({ what }) => what.startsWith('P'))).toEqual([]);
+});
+
+/** A start whose VM has this image; a folder of `images` is mounted if a mount is given. */
+async function startWithImage(image: string, mounts = ''): Promise<void> {
+  const spec = `kind: workflow\nname: a\nsandbox: { image: ${image}, mounts: [${mounts}] }\nworkflow: { steps: [{ name: a, run: ls }] }\n`;
+  const read = compileText(spec, 'spec', { baseDir: dir }).plan!;
+  const places = { baseDir: dir, given: {}, allow: [], named: new Map() };
+  const { plans, images } = await withImages([read, read], places, machine);
+  expect(plans[0].scopes[0]!.sandbox.image).toEqual({ kind: 'disk', sha256: images[0]!.sha256 });
+  await start('', { plan: plans[0], written: plans[1], images });
+}
+
+interface SentStart {
+  readonly uploads: Readonly<Record<string, string>>;
+  readonly plan: {
+    readonly scopes: readonly [
+      { readonly sandbox: { readonly needs?: { readonly image: string }; readonly image?: unknown } },
+    ];
+  };
+}
+
+function readStart(): {
+  readonly uploads: Readonly<Record<string, string>>;
+  readonly image: unknown;
+  readonly disk: unknown;
+} {
+  const { uploads, plan } = JSON.parse(requests.at(-1)!.body.toString()) as SentStart;
+  const { needs, image } = plan.scopes[0].sandbox;
+  return { uploads, image: needs?.image, disk: image };
+}
+
+test('an image of one file is sent as a folder with it, and the plan names the file there', async () => {
+  const path = join(dir, 'base.tar');
+  writeFileSync(path, 'bytes of an image');
+  await startWithImage('./base.tar');
+  const put = requests.find(({ what }) => what.startsWith('PUT'))!;
+  const sha256 = createHash('sha256').update(put.body).digest('hex');
+  expect(readStart()).toEqual({ uploads: { [path]: sha256 }, image: join(path, 'image.tar'), disk: undefined });
+  const entries: string[] = [];
+  for await (const entry of streamTar(toStream(put.body), 'latin1')) {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of entry.body) chunks.push(chunk);
+    entries.push(`${entry.kind} ${entry.path} ${Buffer.concat(chunks).toString()}`);
+  }
+  expect(entries).toEqual(['file image.tar bytes of an image']);
+});
+
+test('an image within a folder that is sent is not sent again', async () => {
+  makeData();
+  writeFileSync(join(dir, 'data', 'base.tar'), 'bytes of an image');
+  await startWithImage('./data/base.tar', DATA);
+  const { uploads, image } = readStart();
+  expect([Object.keys(uploads), image]).toEqual([[join(dir, 'data')], join(dir, 'data', 'base.tar')]);
+});
+
+test('an image of more than 2 GiB is refused before anything is sent', async () => {
+  const path = join(dir, 'large.tar');
+  writeFileSync(path, '');
+  truncateSync(path, 2 * 1024 ** 3 + 1);
+  const images = [{ path, sha256: 'x', kind: 'tar', contentSha256: 'x', oci: null }] as const;
+  await expect(start('', { images })).rejects.toMatchObject({
+    code: 'cli/not-remote',
+    message: expect.stringContaining('at most 2.0 GiB') as string,
   });
   expect(requests.filter(({ what }) => what.startsWith('P'))).toEqual([]);
 });

@@ -13,6 +13,7 @@ import { renderCommand } from '../runs/run-id.ts';
 import { loginsTaken } from '../start/agent-logins.ts';
 import { settleMounts } from '../start/plan-mounts.ts';
 import type { StartRequest } from '../start/start-run.ts';
+import { sendImages } from './send-images.ts';
 import { listRepositories, sendRepositories } from './send-repositories.ts';
 import { listMounts, sendFolders } from './send-uploads.ts';
 
@@ -44,16 +45,19 @@ export type SentPlan = Pick<
 
 /** Sends the folders and repositories of a plan. @returns the keys of the start that name them and the plan */
 export async function sendPlan(request: SentPlan, tools: Tools): Promise<Readonly<Record<string, unknown>>> {
-  const { runId, plan, written, baseDir, allowMounts: allow, allowGit, places } = request;
+  const { runId, plan, written, images, baseDir, allowMounts: allow, allowGit, places } = request;
   const { context } = tools;
   refuseUnsent(request);
   // As on this machine: a spec of a stranger sends only the folder of the spec.
   await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, context.env);
   await requireNewId(runId, context);
   const repositories = listRepositories(written);
+  const mounts = listMounts(plan);
+  const uploads = await sendFolders(mounts, tools);
+  const sent = await sendImages(written, images, mounts, tools);
   return {
-    plan: toWire(written),
-    uploads: await sendFolders(listMounts(plan), tools),
+    plan: toWire(sent.plan),
+    uploads: { ...uploads, ...sent.uploads },
     ...(repositories.length === 0 ? {} : { bundles: await sendRepositories(repositories, { baseDir, allow }, tools) }),
     ...(allowGit.length === 0 ? {} : { allowGit }),
   };
@@ -93,8 +97,12 @@ export async function sendStart(
 
 /** Parts of a plan that are on this machine and cannot be sent. @throws AppError `cli/not-remote` */
 export function refuseUnsent({ plan, images }: Pick<StartRequest, 'plan' | 'images'>): void {
-  const [image] = images;
-  if (image !== undefined) throw createRefusal(`the spec uses the image ${image.path}, which only this machine has`);
+  const folder = images.find(({ kind }) => kind !== 'tar' && kind !== 'oci-layout');
+  if (folder !== undefined)
+    throw createRefusal(
+      `the spec uses the folder ${folder.path} as an image, and an upload has no owners and times of files`,
+      'Make a tar of it, and name the tar: tar -C FOLDER -cf image.tar .',
+    );
   for (const { id, sandbox } of plan.scopes)
     for (const { source, mode } of sandbox.mounts)
       if (mode !== 'ro')

@@ -1,9 +1,13 @@
 /** The service over TCP with TLS and tokens: a command line with another state folder uses it as a stranger would. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { Buffer } from 'node:buffer';
+import { createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import { expect, test } from 'vitest';
 import { LOCALHOST_CERTIFICATE, LOCALHOST_KEY } from '../rig/servers/localhost-certificate.ts';
+import { type TarItem, writeTar } from '../../tar/write.ts';
+import { busyboxRoot } from '../rig/vms/oci-layout.ts';
 import { filesWith } from '../rig/files-with.ts';
 import type { CliResult, Rig } from './rig.ts';
 import { until } from './rig.ts';
@@ -23,6 +27,15 @@ workflow:
     - name: work
       workspace: { git: ./app, include_dirty: true }
       run: { program: sh, args: [-c, "cat /data/note plan && echo done > plan"] }
+`;
+const IMAGE_SPEC = `api_version: v1
+kind: workflow
+name: own-image
+sandbox: { memory_mb: 256, image: ./image.tar }
+workflow:
+  steps:
+    - name: work
+      run: { program: cat, args: [/etc/from-client] }
 `;
 const SLOW_SPEC = `api_version: v1
 kind: workflow
@@ -63,7 +76,7 @@ function elsewhere(rig: Rig, url: string, token: string): (...args: readonly str
   return async (...args) => await rig.startWith(variables, ...args).done;
 }
 
-test('a token runs a spec with a mount and a repository over TCP, takes its changes back, and may do no more than its scope', async () => {
+test('a token runs a spec with a mount, a repository and an image over TCP, takes its changes back, and may do no more than its scope', async () => {
   const rig = theRig();
   mkdirSync(join(rig.specDir, 'data'));
   writeFileSync(join(rig.specDir, 'data', 'note'), 'a note of the client\n');
@@ -108,6 +121,14 @@ test('a token runs a spec with a mount and a repository over TCP, takes its chan
     ['logs', 'ci-1', '--json'],
   ])
     expect(await client(...args), args.join(' ')).toEqual(await rig.cli(...args));
+
+  // An image of the client.
+  const mark: TarItem = { kind: 'file', path: 'etc/from-client', mode: 0o644, body: Buffer.from('an image\n') };
+  const image = writeTar([...(await busyboxRoot(['sh', 'cat'])), mark]);
+  await pipeline(image, createWriteStream(join(rig.specDir, 'image.tar')));
+  const inImage = await client('run', rig.spec('image.yaml', IMAGE_SPEC), '--run-id', 'ci-2', '--json');
+  expect(inImage.code, inImage.stderr).toBe(0);
+  expect(JSON.parse(inImage.stdout)).toMatchObject({ state: 'succeeded', outputText: 'an image\n' });
 
   // The limits of the token.
   const other = await client('run', file, '--run-id', 'other', '--json');

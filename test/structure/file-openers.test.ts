@@ -31,6 +31,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'cli/init/templates.ts': 'templates of the package',
   'app/access/open-access-store.ts': 'the state folder of the user',
   'app/control/pack-folder.ts': 'opens with O_NONBLOCK and O_NOFOLLOW beneath a folder that it holds',
+  'app/control/send-images.ts': 'opens the image that the user names with O_NONBLOCK and O_NOFOLLOW',
   'app/control/send-repositories.ts': 'the folder of a private repository of Voidbox',
   'app/runs/unpack.ts': 'makes new files (O_EXCL)',
   'app/uploads/unpack-upload.ts': 'makes new files (O_EXCL), with O_NOFOLLOW beneath a folder that it holds',
