@@ -1,8 +1,11 @@
+import { execFile } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
-import { rm, writeFile } from 'node:fs/promises';
+import { copyFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { type InstalledPackage, installPackage } from './rig/runs/packed.ts';
 
 let installed: InstalledPackage;
@@ -34,4 +37,10 @@ it('the installed package runs a spec in a real VM', async () => {
   const result = await installed.voidbox(['run', 'packed.yaml'], variables);
   expect(result.exitCode, `${result.stdout}\n${result.stderr}`).toBe(0);
   expect(result.stdout).toContain('in a VM as sandbox');
+  // The stack still runs, so the example of the client uses its socket.
+  await copyFile(join(findPackageRoot(), 'dist/examples/definitions/client.js'), join(installed.folder, 'client.mjs'));
+  const env = { ...process.env, VOIDBOX_SERVER: `unix:${variables['VOIDBOX_STATE_DIR']}/api.sock` };
+  const program = { cwd: installed.folder, env, timeout: 120_000 };
+  const { stdout } = await promisify(execFile)(process.execPath, ['client.mjs', 'packed.yaml'], program);
+  expect(stdout).toMatch(/^started key-\S+\nonly: succeeded\nthe run has succeeded\nin a VM as sandbox\n$/);
 });
