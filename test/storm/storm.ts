@@ -34,6 +34,8 @@ export interface StormRound {
 /** For two runs at once, and for the leftovers of earlier rounds. */
 const DISK_MIB = 256;
 const ROUNDS_ON_A_DISK = 4;
+/** Stories have up to four kinds of VMs, and two snapshots fit: keepers evict snapshots under the blows. */
+const SNAPSHOTS_MAX_MIB = '128';
 
 /** Plays all rounds, whatever they find. */
 export async function storm(options: StormOptions): Promise<readonly StormRound[]> {
@@ -43,7 +45,7 @@ export async function storm(options: StormOptions): Promise<readonly StormRound[
   const lane = async (): Promise<void> => {
     while (next < end && !options.signal.aborted) {
       using cache = new OwnCache();
-      await using rig = new Rig(cache.variables);
+      await using rig = new Rig({ ...cache.variables, VOIDBOX_SNAPSHOTS_MAX_MB: SNAPSHOTS_MAX_MIB });
       using disk = options.disk ? new SmallDisk(rig.stateDir, DISK_MIB) : null;
       let played = 0;
       // Errors of the last check belong to the last round.
