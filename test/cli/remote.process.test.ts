@@ -186,7 +186,7 @@ test('a start refuses, before it sends anything, what is only on this machine', 
   const specs = {
     writable: [`${head}sandbox: { mounts: [{ host: ., guest: /x, mode: rw }] }\n${steps}`, '`mode: rw`'],
     outside: [`${head}sandbox: { mounts: [{ host: /etc, guest: /x }] }\n${steps}`, 'neither below the spec'],
-    repository: [`${head}workflow: { steps: [{ name: a, run: ls, workspace: { git: . } }] }\n`, 'the repository'],
+    repository: [`${head}workflow: { steps: [{ name: a, run: ls, workspace: { git: . } }] }\n`, 'no git repository'],
   } as const;
   for (const [name, [spec, message]] of Object.entries(specs)) {
     writeFileSync(join(dir, `${name}.yaml`), spec);
