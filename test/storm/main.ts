@@ -87,9 +87,10 @@ function numberOf(option: string, text: string, least: number, most: number): nu
 
 function say(report: StormRound, asJson: boolean): void {
   if (asJson) return void process.stdout.write(`${JSON.stringify(report)}\n`);
-  const { round, durationMs, blows, findings } = report;
+  const { round, durationMs, blows, findings, connections } = report;
+  const readers = connections === undefined ? '' : `; ${connections} connections of readers`;
   process.stderr.write(
-    `round ${round}: ${findings.length === 0 ? 'ok' : 'FINDINGS'} in ${(durationMs / 1000).toFixed(0)} s; ${blows.join(', ')}\n`,
+    `round ${round}: ${findings.length === 0 ? 'ok' : 'FINDINGS'} in ${(durationMs / 1000).toFixed(0)} s; ${blows.join(', ')}${readers}\n`,
   );
   for (const finding of findings) process.stderr.write(`  ${finding}\n`);
 }

@@ -27,6 +27,8 @@ export interface StormRound {
   readonly phasesMs: Readonly<Partial<Record<Phase, number>>>;
   readonly blows: readonly string[];
   readonly findings: readonly string[];
+  /** Connections of all readers of a round against the HTTP API; absent: no readers. */
+  readonly connections?: number;
   /** A copy of the state folder after the round; null: there are no findings. */
   readonly keptIn: string | null;
 }

@@ -4,9 +4,11 @@
  */
 import { randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { READERS_OF_A_RUN, RUNS } from './round.ts';
 import { stormService } from './storm.ts';
 
 const ROUNDS = 5;
+const READERS = RUNS * READERS_OF_A_RUN;
 /** A round mostly waits for processes that start again. */
 const LANES = 2;
 
@@ -22,12 +24,14 @@ test(
       firstRound: 0,
       lanes: LANES,
       signal: new AbortController().signal,
-      onRound: ({ round, durationMs, phasesMs, blows, findings }) =>
+      onRound: ({ round, durationMs, phasesMs, connections, blows, findings }) =>
         process.stderr.write(
-          `round ${round}: ${findings.length} findings in ${(durationMs / 1000).toFixed(0)} s ${JSON.stringify(phasesMs)}; ${blows.join(', ')}\n${findings.map((finding) => `  ${finding}\n`).join('')}`,
+          `round ${round}: ${findings.length} findings in ${(durationMs / 1000).toFixed(0)} s ${JSON.stringify(phasesMs)}; ${blows.join(', ')}; ${connections} connections of readers\n${findings.map((finding) => `  ${finding}\n`).join('')}`,
         ),
     });
     expect(reports).toHaveLength(ROUNDS);
+    // Without a second connection, no reader would have resumed.
+    expect(reports.reduce((sum, { connections = 0 }) => sum + connections, 0)).toBeGreaterThan(ROUNDS * READERS);
     expect(
       reports
         .filter(({ findings }) => findings.length > 0)

@@ -56,10 +56,12 @@ async function play(rig: Rig, service: Service, seed: number, round: number, isL
   const ofRound = roundSeed(seed, round);
   const phases = new Phases();
   let blows: readonly string[] = [];
+  let connections = 0;
   const findings: string[] = [];
   try {
     const report = await playServiceRound({ rig, service, phases }, round, randomOf(ofRound));
-    blows = [...report.strikes, `${report.connections} connections of readers`];
+    blows = report.strikes;
+    connections = report.connections;
     findings.push(...report.findings);
     if (isLast) await phases.of('down', async () => await rig.assertNothingLeft());
   } catch (error) {
@@ -72,6 +74,7 @@ async function play(rig: Rig, service: Service, seed: number, round: number, isL
     phasesMs: phases.spentMs(),
     blows,
     findings,
+    connections,
     keptIn: findings.length === 0 ? null : keepState(rig),
   };
 }
