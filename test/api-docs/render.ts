@@ -3,6 +3,9 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { exportedNames, findDeclaration, moduleDoc, type Declaration } from './declarations.ts';
 
+/** The shapes of the HTTP API are in its OpenAPI document, from which this file is generated. */
+const GENERATED = 'dist/client-api/openapi.d.ts';
+
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** The doors of `exports` in package.json that have no page of their own for each name. */
@@ -27,12 +30,13 @@ export function renderApiDocs(): string {
 function renderDoor({ door, file, page }: (typeof DOORS)[number]): string {
   const path = join(ROOT, file);
   const names = exportedNames(path);
-  const shown = names.map((name) => {
+  const all = names.map((name) => {
     const found = findDeclaration(path, name);
     if (found === null) throw new Error(`${file} exports ${name}, which is declared nowhere`);
     return { ...found, name, text: wordsOf(found) ?? found.text };
   });
-  const behind = referredTo(path, shown);
+  const shown = all.filter(isWritten);
+  const behind = referredTo(path, shown).filter(isWritten);
   const about = moduleDoc(path);
   return [
     `## \`${door}\`\n\n${about === '' ? '' : `${about}\n\n`}Explained in [${page}](${page}).\n`,
@@ -40,6 +44,10 @@ function renderDoor({ door, file, page }: (typeof DOORS)[number]): string {
     ...(behind.length === 0 ? [] : [`### Types that these use\n\nNot exported by name.\n`]),
     ...behind.map((one) => renderDeclaration(one, '####')),
   ].join('\n');
+}
+
+function isWritten({ file }: Declaration): boolean {
+  return !file.endsWith(GENERATED);
 }
 
 function renderDeclaration({ name, doc, text }: Declaration, heading: string): string {
