@@ -8,7 +8,7 @@ import { contains, resolveFrom } from '../../domain/language/text/paths.ts';
 import type { Plan, WorkspaceSource } from '../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { findRepositoryAround } from '../../files/find-repository.ts';
-import { packRepository } from '../../git/pack-repository.ts';
+import { findRepositoryProblem, packRepository } from '../../git/pack-repository.ts';
 import { openScratch, withPrivateRepository } from '../../git/private-repository.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
 import { WorkspaceProblem } from '../../git/workspace-problem.ts';
@@ -47,6 +47,31 @@ export interface RepositoryPlaces {
   readonly allow: readonly string[];
 }
 
+/**
+ * Checks the repositories before anything is asked or sent, as far as their format shows.
+ * @throws AppError for a folder that cannot be packed
+ */
+export async function requireRepositories(
+  repositories: readonly Repository[],
+  places: RepositoryPlaces,
+  { env }: Pick<Machine, 'env'>,
+): Promise<void> {
+  const mayRead = createPermission(places, env);
+  for (const { source } of repositories) {
+    const folder = findFolder(source.path, places);
+    const problem = await findRepositoryProblem({ path: env.path, home: null }, { folder, mayRead }).catch(
+      (error: unknown) => {
+        throw toAppError(error);
+      },
+    );
+    if (problem !== null) throw toAppError(new WorkspaceProblem(problem));
+  }
+}
+
+function findFolder(path: string, { baseDir }: RepositoryPlaces): string {
+  return realpathSync(resolveFrom(baseDir, path) ?? path);
+}
+
 /** @returns the hashes of the bundles, by the paths in the plan @throws AppError, ServiceError */
 export async function sendRepositories(
   repositories: readonly Repository[],
@@ -62,7 +87,7 @@ export async function sendRepositories(
   const sent: [string, string][] = [];
   for (const repository of repositories) {
     const { path } = repository.source;
-    const folder = realpathSync(resolveFrom(places.baseDir, path) ?? path);
+    const folder = findFolder(path, places);
     const { ref, includeDirty } = repository;
     const request = { folder, ref, includeDirty, mayRead };
     // The bundle is in the folder of a private repository, which is removed also if this process is killed.

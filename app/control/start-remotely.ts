@@ -14,7 +14,7 @@ import { loginsTaken } from '../start/agent-logins.ts';
 import { settleMounts } from '../start/plan-mounts.ts';
 import type { StartRequest } from '../start/start-run.ts';
 import { sendImages } from './send-images.ts';
-import { listRepositories, sendRepositories } from './send-repositories.ts';
+import { listRepositories, requireRepositories, sendRepositories } from './send-repositories.ts';
 import { listMounts, sendFolders } from './send-uploads.ts';
 
 /** The service may first fetch what its machine lacks for the run. */
@@ -50,8 +50,9 @@ export async function sendPlan(request: SentPlan, tools: Tools): Promise<Readonl
   refuseUnsent(request);
   // As on this machine: a spec of a stranger sends only the folder of the spec.
   await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, context.env);
-  await requireNewId(runId, context);
   const repositories = listRepositories(written);
+  await requireRepositories(repositories, { baseDir, allow }, context);
+  await requireNewId(runId, context);
   const mounts = listMounts(plan);
   const uploads = await sendFolders(mounts, tools);
   const sent = await sendImages(written, images, mounts, tools);
