@@ -15,11 +15,9 @@ export interface SendTools {
   readonly onProgress: (line: string) => void;
 }
 
-/** Returns each folder once, and none that is within another one. */
+/** Returns each folder once, and none that is within another one. Simulated VMs need their mounts too, as on this machine. */
 export function listMounts({ scopes }: Plan): readonly string[] {
-  const paths = new Set(
-    scopes.flatMap(({ sandbox }) => (sandbox.mode === 'mock' ? [] : sandbox.mounts.map(({ source }) => source.path))),
-  );
+  const paths = new Set(scopes.flatMap(({ sandbox }) => sandbox.mounts.map(({ source }) => source.path)));
   return [...paths].filter((path) => ![...paths].some((other) => other !== path && contains(other, path)));
 }
 

@@ -128,6 +128,15 @@ test('a folder is sent once, under the hash of its bytes, and the start names it
   });
 });
 
+test('the folder of a simulated VM is sent too, as a token may mount no other', async () => {
+  makeData();
+  const text = `kind: workflow\nname: a\nsandbox: { mode: mock, isolation: none, mounts: [${DATA}] }\nworkflow: { steps: [{ name: a, run: ls }] }\n`;
+  const plan = compileText(text, 'spec', { baseDir: dir }).plan!;
+  await start(DATA, { plan, written: plan });
+  const { uploads } = JSON.parse(requests.at(-1)!.body.toString()) as { readonly uploads: object };
+  expect(Object.keys(uploads)).toEqual([join(dir, 'data')]);
+});
+
 test('a folder that the service has is not sent', async () => {
   makeData();
   answer = ({ what }, response) => {
