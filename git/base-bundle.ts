@@ -52,7 +52,7 @@ export async function readBase(
   bytes: AsyncIterable<Uint8Array>,
 ): Promise<Base> {
   // The user's own history: old commits of many projects do not pass the strict check.
-  const { tips } = await readBundle(host, repository, bytes, false);
+  const { tips } = await readBundle(host, repository, bytes, 'hashes');
   const commit = tips.get(COMMIT_REF);
   const base = tips.get(BASE_REF);
   if (commit === undefined || base === undefined) throw new Error('it is no bundle that a workspace starts from');
@@ -90,29 +90,43 @@ export async function indexBase<T>(
   return { base, headerBytes: header.bytes, index: await store(createReadStream(join(folder, name))) };
 }
 
-/** Puts the objects of the bundle into the repository. Its references are only returned. */
+/**
+ * A check of the objects in a pack. `hashes`: each has its hash. `links`: each object that they name exists, too, and has
+ * the right type. `content`: git also finds no fault in their content.
+ */
+export type PackCheck = 'hashes' | 'links' | 'content';
+
+const CHECK_OPTIONS: Readonly<Record<PackCheck, readonly string[]>> = {
+  hashes: [],
+  links: ['--check-self-contained-and-connected'],
+  // Git only warns of a mode that it never writes itself.
+  content: ['--strict=badFilemode=error'],
+};
+
+/**
+ * Puts the objects of the bundle into the repository. Its references are only returned.
+ * @throws Error if the check is `links` and the bundle needs commits that it does not have
+ */
 export async function readBundle(
   host: GitHost,
   repository: PrivateRepository,
   bytes: AsyncIterable<Uint8Array>,
-  isStrict: boolean,
+  check: PackCheck,
 ): Promise<Bundle> {
   const { start, rest } = await withStart(limitBytes(bytes, BUNDLE_BYTES, 'the bundle'), HEADER_BYTES);
   const header = readBundleHeader(start);
-  await readPack(host, repository, rest(header.bytes), isStrict);
+  if (check === 'links' && header.needs.length > 0) throw new Error('it lacks the history of its commits');
+  await readPack(host, repository, rest(header.bytes), check);
   return { needs: header.needs, tips: new Map(header.refs.map(({ name, commit }) => [name, commit])) };
 }
 
-/** Parses and hashes each object. With `isStrict`, git also checks the content, and that each named object exists. */
 export async function readPack(
   host: GitHost,
   repository: PrivateRepository,
   bytes: AsyncIterable<Uint8Array>,
-  isStrict: boolean,
+  check: PackCheck,
 ): Promise<void> {
-  // Git only warns of a mode that it never writes itself.
-  const strict = isStrict ? ['--strict=badFilemode=error'] : [];
-  const args = ['index-pack', '--stdin', '--fix-thin', ...strict, `--max-input-size=${BUNDLE_BYTES}`];
+  const args = ['index-pack', '--stdin', '--fix-thin', ...CHECK_OPTIONS[check], `--max-input-size=${BUNDLE_BYTES}`];
   for await (const _ of streamGit(host, args, {
     env: { GIT_DIR: repository.gitDir },
     stdin: bytes,

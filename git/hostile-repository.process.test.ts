@@ -338,6 +338,33 @@ describe('limits', () => {
   });
 });
 
+describe('a repository with damaged objects is the problem of its author', () => {
+  const placeOf = (repo: string, id: string): string => join(repo, '.git/objects', id.slice(0, 2), id.slice(2));
+  const idOf = (repo: string, name: string): string => git(repo, 'rev-parse', name).trim();
+
+  it.each([
+    ['a tree is missing', 'HEAD^{tree}', null],
+    ['a file is missing', 'HEAD:a.txt', null],
+    ['a tree is no object', 'HEAD^{tree}', 'damaged'],
+    ['a file is no object', 'HEAD:a.txt', 'damaged'],
+  ])('%s', async (_what, name, text) => {
+    const repo = makeRepository(join(allowed, 'damaged'), 'text\n');
+    const place = placeOf(repo, idOf(repo, name));
+    rmSync(place);
+    if (text !== null) writeFileSync(place, text);
+    await expect(pack(repo)).rejects.toMatchObject({ name: 'WorkspaceProblem' });
+  });
+
+  it('the tree of a commit is a file', async () => {
+    const repo = makeRepository(join(allowed, 'damaged'), 'text\n');
+    const commit = `tree ${idOf(repo, 'HEAD:a.txt')}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n`;
+    writeFileSync(join(folder, 'commit'), commit);
+    const id = git(repo, 'hash-object', '-w', '-t', 'commit', '--literally', join(folder, 'commit')).trim();
+    git(repo, 'update-ref', 'refs/heads/main', id);
+    await expect(pack(repo)).rejects.toMatchObject({ name: 'WorkspaceProblem' });
+  });
+});
+
 it('git without a repository finds none, and no program starts from a relative folder of PATH', async () => {
   const { repo } = makeHostile('tree');
   await expect(readGitText(host, ['rev-parse', '--git-dir'], { cwd: repo })).rejects.toThrow(/not a git repository/);

@@ -78,7 +78,7 @@ export async function importPack<T>(
   limits: ChangesLimits = CHANGES_LIMITS,
 ): Promise<Omit<Changes<T>, 'isNew'>> {
   await rejectGuestErrors(async () => {
-    await readPack(host, repository, pack, true);
+    await readPack(host, repository, pack, 'content');
     await checkCommits(host, repository, base, commit, limits);
   });
   return await storeChanges(host, repository, base, commit, store);
@@ -96,7 +96,7 @@ async function readEarlier(
     yield first.value;
     for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) yield next.value;
   };
-  return (await readBundle(host, repository, whole(), true)).tips.get(RESULT_REF) ?? null;
+  return (await readBundle(host, repository, whole(), 'content')).tips.get(RESULT_REF) ?? null;
 }
 
 /** Checks how much a few bytes unpack to, and that each named object exists. */

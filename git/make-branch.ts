@@ -116,7 +116,7 @@ async function makeIn(
     stdin: Buffer.from(`${commit}\n^${base.commit}\n`),
     mostBytes: Infinity,
   });
-  await readPack(host, { ...repository, gitDir }, pack, true);
+  await readPack(host, { ...repository, gitDir }, pack, 'content');
   await readGitText(host, ['update-ref', reference, commit, NONE], { env: { GIT_DIR: gitDir } });
   const made = (await readdir(packs)).filter((name) => !before.has(name));
   // Git detects a pack by its index, so the index comes last.

@@ -99,6 +99,9 @@ function refuseShallow({ isShallow }: OpenRepository, folder: string): void {
     );
 }
 
+/** Texts of git about objects that do not have the content which their names promise. */
+const DAMAGE = /bad tree|not a (?:tree|commit|blob)|corrupt|inflate|bogus|unable to (?:parse|unpack)/i;
+
 function toProblem(error: unknown, folder: string): unknown {
   if (error instanceof RefusedPlace)
     return new WorkspaceProblem(
@@ -114,6 +117,10 @@ function toProblem(error: unknown, folder: string): unknown {
   if (error.reason === 'failed' && /missing|unable to read|could not read|bad object/i.test(error.detail))
     return new WorkspaceProblem(
       `the repository ${folder} lacks objects, as a partial clone does: ${error.detail}; fetch them, such as with \`git fetch --refetch\``,
+    );
+  if (error.reason === 'failed' && DAMAGE.test(error.detail))
+    return new WorkspaceProblem(
+      `the repository ${folder} has damaged objects: ${error.detail}; \`git fsck\` lists them, and a new clone does not have them`,
     );
   return error;
 }

@@ -94,6 +94,21 @@ test.each([
 const COMMIT = 'refs/voidbox/commit';
 const BASE = 'refs/voidbox/base';
 
+/** A bundle with only these objects, which its references need not reach. */
+function bundleOfObjects(commit: string, ...objects: readonly string[]): Buffer {
+  const id = git('rev-parse', commit);
+  const stdin = [id, ...objects.map((name) => git('rev-parse', name))].join('\n');
+  const pack = execFileSync('git', ['pack-objects', '--stdout', '-q'], { cwd: app, input: stdin, stdio: 'pipe' });
+  return Buffer.concat([Buffer.from(`# v2 git bundle\n${id} ${COMMIT}\n${id} ${BASE}\n\n`), pack]);
+}
+
+/** Makes a first commit with this object as its tree. */
+function writeCommit(tree: string): string {
+  const text = `tree ${git('rev-parse', tree)}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n`;
+  writeFileSync(join(dir, 'commit'), text);
+  return git('hash-object', '-w', '-t', 'commit', '--literally', join(dir, 'commit'));
+}
+
 test.each([
   ['no bundle', () => Buffer.from('PACK'), 'it is no git bundle'],
   ['no base', () => bundleOf({ [COMMIT]: 'HEAD' }), 'does not have the references'],
@@ -105,6 +120,13 @@ test.each([
   ['a part of its history', () => bundleOf({ [COMMIT]: 'HEAD', [BASE]: 'HEAD' }, '^HEAD~1'), 'lacks the history'],
   ['a tree instead of a commit', () => bundleOf({ [COMMIT]: 'HEAD', [BASE]: 'HEAD^{tree}' }), 'is no commit'],
   ['a base before its commit', () => bundleOf({ [COMMIT]: 'HEAD', [BASE]: 'HEAD~1' }), 'is not the next commit'],
+  ['a commit without its tree', () => bundleOfObjects(writeCommit('HEAD^{tree}')), 'did not receive expected object'],
+  [
+    'a tree without its file',
+    () => bundleOfObjects(writeCommit('HEAD^{tree}'), 'HEAD^{tree}'),
+    'did not receive expected object',
+  ],
+  ['a file as a tree', () => bundleOfObjects(writeCommit('HEAD:file'), 'HEAD:file'), 'invalid blob object'],
   ['a cut pack', () => bundleOf({ [COMMIT]: 'HEAD', [BASE]: 'HEAD' }).subarray(0, -30), 'git:'],
   [
     'a header without an end',

@@ -41,11 +41,10 @@ async function readSentBase(
   repository: PrivateRepository,
   bytes: AsyncIterable<Uint8Array>,
 ): Promise<Base> {
-  const { needs, tips } = await readBundle(host, repository, bytes, false);
+  const { tips } = await readBundle(host, repository, bytes, 'links');
   const [commit, base] = [tips.get(SENT_REFS.commit), tips.get(SENT_REFS.base)];
   if (commit === undefined || base === undefined || tips.size !== 2)
     throw new RefusedBundle(`it does not have the references ${SENT_REFS.commit} and ${SENT_REFS.base}`);
-  if (needs.length > 0) throw new RefusedBundle('it lacks the history of its commits');
   await requireCommit(repository, commit);
   const parents = await requireCommit(repository, base);
   if (base !== commit && (parents.length !== 1 || parents[0] !== commit))
