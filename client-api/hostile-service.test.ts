@@ -138,7 +138,9 @@ test('a problem within a stream is the error of the follower', async () => {
 });
 
 test('a silent stream is opened again, and a service that stays away ends the follower', async () => {
-  const { client, requests } = connectTo([stream([createEvent(1)], 'open')], { silenceMs: 40, awayMs: 100 });
+  // Only the first stream has bytes: a service that sends any is not away.
+  const answers = [stream([createEvent(1)], 'open'), stream([], 'open')];
+  const { client, requests } = connectTo(answers, { silenceMs: 40, awayMs: 100 });
   const failure = await failureOf(follow(client));
   expect(failure).toBeInstanceOf(ConnectionError);
   expect(failure.message).toContain('sends nothing');
