@@ -4,6 +4,7 @@
  */
 import type { RunReader } from '../../activities/ports/run-reader.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
+import { createTurns } from './work-turns.ts';
 
 /** Makes pieces of one event after the other. A later event may complete a piece. */
 export interface PieceMaker<T> {
@@ -62,9 +63,11 @@ async function countSkipped<T>(selection: Selection<T>, reader: RunReader, isWho
   const { runId, after, from, output, signal, tail } = selection;
   if (tail === null) return 0;
   const maker = selection.createMaker();
+  const takeTurn = createTurns();
   let count = 0;
   let hasEnded = false;
   for await (const event of reader.read(runId, from, { output })) {
+    await takeTurn();
     if (signal.aborted) return 0;
     const { length } = maker.push(event);
     if (event.seq > after) count += length;
@@ -80,6 +83,7 @@ async function* makePieces<T>(
   skipped: number,
 ): AsyncGenerator<SelectedPieces<T>> {
   const maker = createMaker();
+  const takeTurn = createTurns();
   let left = skipped;
   const skip = (pieces: readonly T[]): readonly T[] => {
     const rest = pieces.slice(left);
@@ -88,6 +92,7 @@ async function* makePieces<T>(
   };
   let seq = after;
   for await (const event of events) {
+    await takeTurn();
     if (signal.aborted) return;
     const pieces = maker.push(event);
     if (event.seq <= after) continue;
