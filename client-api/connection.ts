@@ -1,6 +1,6 @@
 /** The connection of a client to its service: one request, its limits, and further tries. */
 import { pause, waitWithin } from './bounded-wait.ts';
-import { ApiError, ConnectionError, ForeignAnswerError, VoidboxError } from './errors.ts';
+import { ApiError, ConnectionError, describeConnection, ForeignAnswerError, VoidboxError } from './errors.ts';
 import type { ClientLimits } from './limits.ts';
 import type { Target } from './options.ts';
 import { parseObject, readRefusal } from './problem.ts';
@@ -170,7 +170,7 @@ export class Connection {
 
   #toClientError(error: unknown, signal?: AbortSignal): unknown {
     if (signal?.aborted === true) return signal.reason;
-    return error instanceof VoidboxError ? error : new ConnectionError(`cannot reach ${this.name}`, error);
+    return error instanceof VoidboxError ? error : describeConnection(this.name, error);
   }
 }
 

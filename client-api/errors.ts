@@ -50,16 +50,32 @@ export class ApiError extends VoidboxError {
 
 /** The connection failed, or the service was silent for too long. The service may have the request. */
 export class ConnectionError extends VoidboxError {
-  constructor(detail: string, cause?: unknown) {
-    super({
-      code: 'cli/no-service',
-      status: null,
-      detail,
-      remedy: 'Check `url`, and that the service runs there: voidbox up --listen HOST:PORT',
-      cause,
-    });
+  constructor(
+    detail: string,
+    cause?: unknown,
+    remedy = 'Check `url`, and that the service runs there: voidbox up --listen HOST:PORT',
+  ) {
+    super({ code: 'cli/no-service', status: null, detail, remedy, cause });
     this.name = 'ConnectionError';
   }
+}
+
+// Codes of OpenSSL and of Node for a certificate that proves nothing.
+const CERTIFICATE_CODE = /^(?:ERR_TLS_|ERR_SSL_|CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|HOSTNAME_)/;
+
+/** Names the reason that Node's `fetch` has in the cause of its error. A page learns no reason. */
+export function describeConnection(name: string, error: unknown): ConnectionError {
+  const cause = error instanceof Error ? error.cause : undefined;
+  // A name with several addresses has an error for each.
+  const reason: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
+  if (!(reason instanceof Error)) return new ConnectionError(`cannot reach ${name}`, error);
+  if (!('code' in reason && typeof reason.code === 'string' && CERTIFICATE_CODE.test(reason.code)))
+    return new ConnectionError(`cannot reach ${name}: ${reason.message}`, error);
+  return new ConnectionError(
+    `the certificate of ${name} is not accepted: ${reason.message}`,
+    error,
+    'If the service has a certificate of its own, start Node with NODE_EXTRA_CA_CERTS=FILE. The name in the URL is the one in the certificate.',
+  );
 }
 
 /** The answer is not one of Voidbox, or breaks a limit of the client. */

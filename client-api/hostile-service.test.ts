@@ -301,3 +301,20 @@ test('a token goes over HTTP to this machine only, and a page needs no URL', () 
   expect(readTarget({}, { location: { origin: URL_OF_SERVICE } }).origin).toBe(URL_OF_SERVICE);
   expect(() => readTarget({}, {})).toThrow('`url` is missing');
 });
+
+test('a connection that fails names its reason, and a certificate of your own its remedy', async () => {
+  const failWith = (cause: unknown) => () => Promise.reject(new TypeError('fetch failed', { cause }));
+  const withCode = (message: string, code: string) => Object.assign(new Error(message), { code });
+  const refused = withCode('connect ECONNREFUSED 127.0.0.1:7443', 'ECONNREFUSED');
+  for (const cause of [refused, new AggregateError([refused])])
+    expect(await failureOf(connectTo([failWith(cause)]).client.health())).toMatchObject({
+      detail: `cannot reach ${URL_OF_SERVICE}: connect ECONNREFUSED 127.0.0.1:7443`,
+      remedy: expect.stringContaining('voidbox up --listen') as string,
+    });
+  const selfSigned = withCode('self-signed certificate', 'DEPTH_ZERO_SELF_SIGNED_CERT');
+  expect(await failureOf(connectTo([failWith(selfSigned)]).client.health())).toMatchObject({
+    code: 'cli/no-service',
+    detail: `the certificate of ${URL_OF_SERVICE} is not accepted: self-signed certificate`,
+    remedy: expect.stringContaining('NODE_EXTRA_CA_CERTS') as string,
+  });
+});
