@@ -88,12 +88,17 @@ export class Connection {
     return new TextDecoder().decode(await this.readAll({ bytes }, mostBytes));
   }
 
-  /** @throws ForeignAnswerError for a body of more than `mostBytes` */
+  /** @throws ForeignAnswerError for a body of more than `mostBytes`, or one that has no end in time */
   async readAll({ bytes }: Pick<Answer, 'bytes'>, mostBytes: number): Promise<Uint8Array<ArrayBuffer>> {
     const chunks: Uint8Array[] = [];
+    const { wholeMs } = this.limits;
+    const endMs = performance.now() + wholeMs;
     let size = 0;
     for await (const chunk of bytes) {
       size += chunk.length;
+      // A service that sends a byte now and then is never silent.
+      if (performance.now() > endMs)
+        throw new ForeignAnswerError(`an answer of ${this.name} does not end within ${wholeMs / 1_000} s`, 200);
       if (size > mostBytes)
         throw new ForeignAnswerError(`an answer of ${this.name} has more than ${mostBytes} bytes`, 200);
       chunks.push(chunk);

@@ -257,6 +257,21 @@ test('an answer of JSON, a problem and an output have a limit of size', async ()
     expect((await failureOf(work)).message).toContain('more than 9000 bytes');
 });
 
+test('an answer without an end has a limit of time, and is not asked for again', async () => {
+  const drip = () =>
+    new Response(
+      new ReadableStream<Uint8Array>({
+        async pull(controller) {
+          await new Promise((resolve) => setTimeout(resolve, 1));
+          controller.enqueue(new TextEncoder().encode(' '));
+        },
+      }),
+    );
+  const { client, requests } = connectTo([drip], { wholeMs: 20 });
+  expect((await failureOf(client.version())).message).toBe(`an answer of ${URL_OF_SERVICE} does not end within 0.02 s`);
+  expect(requests).toHaveLength(1);
+});
+
 test('a service that does not answer in time is an error, also if `fetch` ignores its signal', async () => {
   const { client } = connectTo([() => new Promise(() => undefined)], { answerMs: 40, pausesMs: [] });
   expect((await failureOf(client.version())).message).toBe(`${URL_OF_SERVICE} does not answer within 0.04 s`);

@@ -4,6 +4,8 @@ export interface ClientLimits {
   readonly answerMs: number;
   /** An answer that sends nothing for this long is lost: the service sends a comment each 15 s. */
   readonly silenceMs: number;
+  /** The time until the end of an answer that is read as a whole. */
+  readonly wholeMs: number;
   /** The pauses before further tries of a call. A random part of at most a half is left out. */
   readonly pausesMs: readonly number[];
   /** A call waits for a `Retry-After` of at most this. */
@@ -27,6 +29,7 @@ const MIB = 1024 * 1024;
 export const CLIENT_LIMITS: ClientLimits = {
   answerMs: 30_000,
   silenceMs: 45_000,
+  wholeMs: 600_000,
   pausesMs: [200, 500, 1_000, 2_000],
   retryAfterMs: 5_000,
   followPauseMs: 60_000,
