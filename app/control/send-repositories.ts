@@ -9,11 +9,12 @@ import type { Plan, WorkspaceSource } from '../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { findRepositoryAround } from '../../files/find-repository.ts';
 import { findRepositoryProblem, packRepository } from '../../git/pack-repository.ts';
-import { openScratch, withPrivateRepository } from '../../git/private-repository.ts';
+import { withPrivateRepository } from '../../git/private-repository.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
 import { WorkspaceProblem } from '../../git/workspace-problem.ts';
 import { AppError, createEnvironmentError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
+import { openGitScratch } from '../open-git-scratch.ts';
 import { type MeasuredBlob, sendBlob, type SendTools } from './send-uploads.ts';
 
 type Repository = Extract<WorkspaceSource, { readonly kind: 'folder' }>;
@@ -79,8 +80,7 @@ export async function sendRepositories(
   tools: SendTools & { readonly context: Machine },
 ): Promise<Readonly<Record<string, string>>> {
   const { env } = tools.context;
-  const scratch = join(env.stateDir, 'git');
-  openScratch(scratch);
+  const scratch = openGitScratch(env.stateDir);
   const { HOME: home = null, XDG_CONFIG_HOME: configHome = null } = env.variables;
   const host: GitHost = { path: env.path, home, configHome: configHome || null, scratch };
   const mayRead = createPermission(places, env);

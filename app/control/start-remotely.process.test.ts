@@ -10,6 +10,7 @@ import { compileText } from '../../domain/language/load.ts';
 import { ServiceClient } from '../../http/service-client.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { openStores } from '../../store/open-stores.ts';
+import { findStateFormatProblem } from '../../store/state-format.ts';
 import { streamTar } from '../../tar/stream.ts';
 import type { Machine } from '../machine.ts';
 import { withImages } from '../start/plan-images.ts';
@@ -232,6 +233,8 @@ test('a repository is sent once, as a bundle with its commit and its uncommitted
   const sha256 = createHash('sha256').update(put!.body).digest('hex');
   expect(JSON.parse(post!.body.toString())).toMatchObject({ uploads: {}, bundles: { [join(dir, 'app')]: sha256 } });
   expect(readdirSync(join(dir, 'state', 'git'))).toEqual([]);
+  // A later `voidbox logout` and runs of this machine use the folder too.
+  expect(findStateFormatProblem(join(dir, 'state'))).toBeNull();
 });
 
 test('two states of one repository are refused before anything is sent', async () => {

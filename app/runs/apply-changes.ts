@@ -25,7 +25,6 @@ import { RefusedPlace } from '../../git/held-folder.ts';
 import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
 import { BlockedBranch, makeBranch, RefusedBranchName } from '../../git/make-branch.ts';
 import { mergeChanges } from '../../git/merge-changes.ts';
-import { openScratch } from '../../git/private-repository.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
 import { hasUnfinished, type Recovery, recoverUnfinished, UnreadableRecord } from '../../git/unfinished-apply.ts';
 import { WorkspaceProblem } from '../../git/workspace-problem.ts';
@@ -33,6 +32,7 @@ import { withLock } from '../../setup/lock.ts';
 import { readOutputs } from '../../store/run-outputs.ts';
 import { AppError, createEnvironmentError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
+import { openGitScratch } from '../open-git-scratch.ts';
 import { nameRunIn, quoteStageName } from './run-id.ts';
 import { branchOf, changesOf, type ChangesChoice, type LeftChanges, partialStages } from './workspace-of-run.ts';
 
@@ -111,10 +111,9 @@ export async function applyChanges(
   machine: Machine,
   onNotice: (notice: ApplyNotice) => Promise<void>,
 ): Promise<AppliedChanges> {
-  const scratch = join(machine.env.stateDir, 'git');
-  const host: GitHost = { path: machine.env.path, home: null, scratch, signal: request.signal };
   try {
-    openScratch(scratch);
+    const scratch = openGitScratch(machine.env.stateDir);
+    const host: GitHost = { path: machine.env.path, home: null, scratch, signal: request.signal };
     return await takeChanges({ ...found, request, machine, host, onNotice });
   } catch (error) {
     request.signal.throwIfAborted();
