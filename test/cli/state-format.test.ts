@@ -14,6 +14,8 @@ test('each command refuses a state folder of another format, except those that o
     'down',
     'explain',
     'init',
+    'login',
+    'logout',
     'ps',
     'schema',
     'skill build',

@@ -17,6 +17,7 @@ interface Options {
 }
 
 export const command = defineCommand<Options>({
+  takesAnyStateFormat: true,
   help: {
     common: ['--token-stdin', '--status'],
     examples: [

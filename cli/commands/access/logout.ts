@@ -4,6 +4,7 @@ import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
+  takesAnyStateFormat: true,
   configure: (command) => {
     command.addHelpText(
       'after',
