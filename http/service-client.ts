@@ -35,6 +35,8 @@ export function connectService(settings: ServiceSettings): ServiceClient {
 /** The service sends a comment each 15 s, also if nothing happens. */
 const SILENCE_MS = 45_000;
 const ANSWER_MS = 30_000;
+/** For an answer that is read as a whole: a service that sends a byte now and then is not silent. */
+const MOST_ANSWER_MS = 600_000;
 /** The pauses before further tries of a read. */
 const PAUSES_MS = [200, 500, 1_000, 2_000];
 /** A longer `Retry-After` is not waited for. */
@@ -211,9 +213,12 @@ export class ServiceClient {
   async #collect(answer: IncomingMessage, mostBytes: number): Promise<readonly Uint8Array[]> {
     const chunks: Uint8Array[] = [];
     let size = 0;
+    const untilMs = performance.now() + MOST_ANSWER_MS;
     for await (const chunk of this.readBytes(answer)) {
       size += chunk.byteLength;
       if (size > mostBytes) throw createForeignError(this.name);
+      if (performance.now() > untilMs)
+        throw createForeignError(this.name, `${this.name} sends an answer that does not end in 10 minutes`);
       chunks.push(chunk);
     }
     return chunks;
@@ -235,8 +240,11 @@ function isCertificateProblem(code: string): boolean {
   return /^(?:ERR_TLS_|ERR_SSL_|CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|HOSTNAME_)/.test(code);
 }
 
-export function createForeignError(name: string): ServiceError {
-  return new ServiceError(`${name} gives an answer that is not one of Voidbox`, {
+export function createForeignError(
+  name: string,
+  message = `${name} gives an answer that is not one of Voidbox`,
+): ServiceError {
+  return new ServiceError(message, {
     fault: 'environment',
     code: 'cli/no-service',
     remedy:

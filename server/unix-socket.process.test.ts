@@ -1,5 +1,15 @@
 import { once } from 'node:events';
-import { chmodSync, existsSync, linkSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -58,6 +68,26 @@ test('a socket that a process serves stays', async () => {
     remedy: expect.stringContaining('--listen unix:PATH') as string,
   });
   expect(await askName()).toBe('first');
+});
+
+test('a service that ends leaves the socket of a later service at its path', async () => {
+  const first = await listen('first');
+  rmSync(path);
+  await listen('second');
+  first.close();
+  expect(await askName()).toBe('second');
+  expect(readdirSync(dir).toSorted()).toEqual(['api.sock', 'lock']);
+});
+
+test('a path of the longest length is used, and is gone after the end', async () => {
+  const folder = join(dir, 'f'.repeat(107 - Buffer.byteLength(dir) - 4));
+  mkdirSync(folder);
+  const longest = join(folder, 's');
+  expect(Buffer.byteLength(longest)).toBe(106);
+  const server = await listen('one', longest);
+  expect(statSync(longest).mode & 0o777).toBe(0o600);
+  server.close();
+  expect(readdirSync(folder)).toEqual([]);
 });
 
 test('if several begin at once at a socket without a process, one serves it', async () => {

@@ -1,7 +1,8 @@
 /** Listens on a Unix socket to which only this user can connect. */
-import { lstatSync, rmSync, type Stats, statSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { lstatSync, renameSync, rmSync, type Stats, statSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { withLock } from '../setup/lock.ts';
 import { SetupError } from '../setup/setup-error.ts';
 
@@ -79,7 +80,34 @@ function isServed(path: string): Promise<boolean> {
   });
 }
 
+/** The longest path of a socket in Linux. */
+const MOST_PATH_BYTES = 107;
+
+/**
+ * Node removes the path that it listens on when the server closes, also if the path is another service's by then. So it
+ * listens on a name of its own, which is renamed. A path that leaves no room for this name is used directly.
+ */
 async function listen(path: string, onConnection: (socket: Socket) => void): Promise<Server> {
+  const own = join(dirname(path), `.${randomBytes(3).toString('hex')}`);
+  if (Buffer.byteLength(own) > MOST_PATH_BYTES) return await bind(path, onConnection);
+  const server = await bind(own, onConnection);
+  const { dev, ino } = lstatSync(own);
+  const close = server.close.bind(server);
+  server.close = (onClosed) => {
+    const found = lstatSync(path, { throwIfNoEntry: false });
+    if (found?.ino === ino && found.dev === dev) rmSync(path, { force: true });
+    return close(onClosed);
+  };
+  try {
+    renameSync(own, path);
+  } catch (error) {
+    close();
+    throw error;
+  }
+  return server;
+}
+
+async function bind(path: string, onConnection: (socket: Socket) => void): Promise<Server> {
   const server = createServer({ pauseOnConnect: true }, onConnection);
   const listening = new Promise<void>((resolve, reject) => {
     server.once('listening', resolve);

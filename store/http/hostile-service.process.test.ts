@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { createRemoteControl } from '../../app/control/remote-control.ts';
 import { repairRemotely } from '../../app/control/repair-remotely.ts';
 import type { Machine } from '../../app/machine.ts';
@@ -75,6 +75,24 @@ test('an event of another form is an answer of no Voidbox', async () => {
 test('the state of a repaired run that is no text is an answer of no Voidbox', async () => {
   for (const answer of [null, { state: 7 }])
     await expect(repairRemotely(['r'], await serve(answerWith(answer)))).rejects.toMatchObject(FOREIGN);
+});
+
+test('an answer that does not end is an error after 10 minutes', async () => {
+  let nowMs = 0;
+  vi.spyOn(performance, 'now').mockImplementation(() => nowMs);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const settings = await serve((_request, response) => {
+    const timer = setInterval(() => {
+      nowMs += 60_001;
+      response.write(' ');
+    }, 5);
+    response.once('close', () => clearInterval(timer));
+  });
+  await expect(openHttpStores(settings).index.has('r')).rejects.toMatchObject({
+    ...FOREIGN,
+    message: `${settings.name} sends an answer that does not end in 10 minutes`,
+  });
+  expect(nowMs).toBeGreaterThan(600_000);
 });
 
 test('pages that never end are an error', async () => {
