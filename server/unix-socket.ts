@@ -84,7 +84,7 @@ function isServed(path: string): Promise<boolean> {
 const MOST_PATH_BYTES = 107;
 
 /**
- * Node removes the path that it listens on when the server closes, also if the path is another service's by then. So it
+ * When the server closes, Node removes the path that it listened on, also if another service has the path. So the server
  * listens on a name of its own, which is renamed. A path that leaves no room for this name is used directly.
  */
 async function listen(path: string, onConnection: (socket: Socket) => void): Promise<Server> {

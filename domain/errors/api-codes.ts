@@ -77,7 +77,7 @@ export const API_CODES = {
   ),
   'api/not-allowed': defineRequestCode(
     'The token does not have the scope that the route demands, may not see the run or the session, or may not answer the question.',
-    'Use a token with the scope and the run; `voidbox token list` on the machine of the API shows both. The message names who may answer.',
+    'Use a token with the scope and the run; `voidbox token list` on the machine of the API shows both. If a question is refused, the message names who may answer it.',
   ),
   'api/too-many-requests': defineRequestCode(
     'A token sent more than 50 requests a second, or an address more than 50 requests a second without a valid token.',
