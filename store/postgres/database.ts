@@ -68,7 +68,7 @@ export function openDatabase({ target, recover, retryForMs, statementLimitMs }: 
     } catch (error) {
       // After an error the connection may be useless.
       client.release(true);
-      return { error, wasSent: true };
+      return { error, wasSent: !isRefusedWrite(error) };
     }
   };
 
@@ -138,6 +138,12 @@ export async function connectClient(target: AccessTarget, limitMs: number): Prom
   } catch (error) {
     throw toCodedError(error);
   }
+}
+
+/** The connection had ended before the query was written, so no server has the whole query. */
+function isRefusedWrite(error: unknown): boolean {
+  const { syscall, code } = error as NodeJS.ErrnoException;
+  return syscall === 'write' && (code === 'EPIPE' || code === 'ECONNRESET');
 }
 
 function isLost(error: unknown): boolean {

@@ -240,6 +240,18 @@ describe('a server that ends', () => {
     expect(await store.audit.list({ limit: 9 })).toHaveLength(1);
   });
 
+  test('a change that cannot be written to its connection is made by another one', { timeout: 120_000 }, async () => {
+    const target = await server.createDatabase();
+    const store = await open(target, { recover: () => server.awaitUp(), retryForMs: 10_000 });
+    onTestFinished(() => store.close());
+    await store.tokens.list();
+    process.kill(server.pid(), 'SIGKILL');
+    // The connection ends while this process reads no event of it.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);
+    await store.audit.add(makeEntry());
+    expect(await store.audit.list({ limit: 9 })).toHaveLength(1);
+  });
+
   test('what the keeper of the server knows is the error', async () => {
     const target = await server.createDatabase();
     const store = await open(target, {
