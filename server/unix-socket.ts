@@ -12,7 +12,7 @@ const STICKY = 0o1000;
 const FOREIGN_WRITE = 0o022;
 
 /**
- * Listens on the path. A socket that no process serves any more is replaced.
+ * Listens on the path. A socket that no process serves is replaced.
  * @param lockFile  is locked until then, so that two that begin at once do not replace each other's socket
  * @throws SetupError if the folder is not safe, or if the path has something else
  */

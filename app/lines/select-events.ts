@@ -9,7 +9,7 @@ import { createTurns } from './work-turns.ts';
 /** Makes pieces of one event after the other. A later event may complete a piece. */
 export interface PieceMaker<T> {
   push(event: RunEvent): readonly T[];
-  /** Returns the pieces that no event completes any more. */
+  /** Returns the pieces that no further event completes. */
   flush(): readonly T[];
 }
 

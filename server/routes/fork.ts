@@ -2,10 +2,10 @@ import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { OriginJson } from '../../app/json/origin-json.ts';
 import { forkRun, showFork } from '../../app/start/fork-run.ts';
 import { type PutFacts, startOncePerKey } from '../../app/start/start-keyed.ts';
-import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { IdempotencyHeader, RunPath, StartBody, Text } from '../schemas.ts';
+import { readStart } from './read-start.ts';
 import { readRunLimits, RERUN_RESPONSES, RunLimits } from './rerun-shapes.ts';
 import { readKnownRunId } from './run-id.ts';
 
@@ -40,25 +40,7 @@ export function addForkRoute(routes: OpenAPIHono, { machine, uploads: store, log
     const earlier = await readKnownRunId(context, machine);
     const caller = getCaller(context);
     const body = context.req.valid('json');
-    const { spec = null, plan, baseDir = null, input = null, runId = null, from = null } = body;
-    const { params, variables, uploads, bundles, allowMounts, allowGit } = body;
-    const request = {
-      earlier,
-      from,
-      spec,
-      plan,
-      baseDir,
-      uploads: createMapping(Object.entries(uploads)),
-      // Absent without bundles, so that a key of an earlier build holds.
-      ...(Object.keys(bundles).length === 0 ? {} : { bundles: createMapping(Object.entries(bundles)) }),
-      allowMounts,
-      allowGit,
-      params: createMapping(Object.entries(params)),
-      variables: createMapping(Object.entries(variables)),
-      input,
-      runId,
-      limits: readRunLimits(body),
-    };
+    const request = { ...readStart(body), earlier, from: body.from ?? null, limits: readRunLimits(body) };
     const tools = { uploads: store, onProgress: log };
     if (context.req.valid('query').preview === 'true')
       return context.json(await showFork(request, caller, tools, machine), 200);

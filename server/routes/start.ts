@@ -1,11 +1,11 @@
 import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
 import { awaitResult } from '../../app/runs/await-end.ts';
 import { startKeyed } from '../../app/start/start-keyed.ts';
-import { createMapping } from '../../domain/units/mapping.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { IdempotencyHeader, StartBody, StartedSchema, WaitQuery } from '../schemas.ts';
 import { getCaller } from '../access/caller.ts';
 import { describeJson, PROBLEM } from './answers.ts';
+import { readStart } from './read-start.ts';
 
 const LOCATION = { Location: { schema: { type: 'string' } } } as const;
 
@@ -28,24 +28,7 @@ const START = createRoute({
 export function addStartRoute(routes: OpenAPIHono, { machine, uploads: store, log }: ApiOptions): void {
   routes.openapi(START, async (context) => {
     const body = context.req.valid('json');
-    const { spec = null, plan, baseDir = null, input = null, runId = null, mock = null, mockAgents } = body;
-    const { params, variables, uploads, bundles, allowMounts, allowGit } = body;
-    const request = {
-      spec,
-      plan,
-      baseDir,
-      uploads: createMapping(Object.entries(uploads)),
-      // Absent without bundles, so that a key of an earlier build holds.
-      ...(Object.keys(bundles).length === 0 ? {} : { bundles: createMapping(Object.entries(bundles)) }),
-      allowMounts,
-      allowGit,
-      params: createMapping(Object.entries(params)),
-      variables: createMapping(Object.entries(variables)),
-      input,
-      runId,
-      mock,
-      mockAgents,
-    };
+    const request = { ...readStart(body), mock: body.mock ?? null, mockAgents: body.mockAgents };
     const key = context.req.valid('header')['idempotency-key'] ?? null;
     const tools = { uploads: store, onProgress: log };
     const { isRepeated, ...started } = await startKeyed(request, { key, caller: getCaller(context) }, tools, machine);
