@@ -1,5 +1,6 @@
-/** The ports of tokens and of the audit log. One store has both; no worker and no workflow uses it. */
+/** The ports of tokens and of the audit log. One store has both, and triggers; no worker and no workflow uses it. */
 import type { Scope } from '../domain/access/scopes.ts';
+import type { TriggerStore } from './triggers.ts';
 
 export interface TokenRow {
   /** Unique among all tokens, also revoked ones, because the audit log names tokens. */
@@ -95,5 +96,6 @@ export interface AuditLog {
 export interface AccessStore {
   readonly tokens: TokenStore;
   readonly audit: AuditLog;
+  readonly triggers: TriggerStore;
   close(): Promise<void>;
 }

@@ -2,7 +2,7 @@
 import { statfsSync, type StatsFs } from 'node:fs';
 import { dirname } from 'node:path';
 import type { DiskRoom } from '../activities/ports/local-store.ts';
-import { errnoOf } from './errno.ts';
+import { errnoOf } from '../files/errno.ts';
 
 /** Below this limit no VM starts. */
 const FLOOR_BYTES = 512 * 1024 * 1024;

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { errnoOf } from './errno.ts';
+import { errnoOf } from '../files/errno.ts';
 
 const SUFFIX = /\.[0-9a-f]{12}\.partial$/;
 

@@ -1,4 +1,4 @@
-/** Opens tokens and the audit log in PostgreSQL. No other file opens them. The packages are loaded here, when they are used. */
+/** Opens tokens, the audit log and triggers in PostgreSQL. No other file opens them. The packages are loaded here, when they are used. */
 import type { AccessStore } from './access.ts';
 import type { AccessTarget } from './postgres/database.ts';
 
@@ -28,10 +28,12 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
   const { openDatabase } = await import('./postgres/database.ts');
   const { createPostgresTokens } = await import('./postgres/token-store.ts');
   const { createPostgresAudit } = await import('./postgres/audit-log.ts');
+  const { createPostgresDeployments } = await import('./postgres/deployment-store.ts');
   const database = openDatabase(options);
   return {
     tokens: createPostgresTokens(database),
     audit: createPostgresAudit(database),
+    triggers: { deployments: createPostgresDeployments(database) },
     close: () => database.close(),
   };
 }

@@ -18,7 +18,7 @@ import { formatBytes } from '../domain/units/bytes.ts';
 import { readFileWithin } from '../files/open-file.ts';
 import { isAbandonedFolder } from '../files/partial-folder.ts';
 import { removeFolder } from '../files/publish-folder.ts';
-import { errnoOf } from './errno.ts';
+import { errnoOf } from '../files/errno.ts';
 import { makePrivateDir } from './state-folder.ts';
 
 export interface PreparedSandbox {

@@ -8,7 +8,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { escapeRunId, runIdProblem } from '../domain/run/run-id.ts';
-import { errnoOf } from './errno.ts';
+import { errnoOf } from '../files/errno.ts';
 
 /** File systems allow 255 bytes; moving a folder aside adds to its name. */
 export const FOLDER_NAME_BYTES = 200;

@@ -10,7 +10,7 @@ import {
   type StepCheckpoint,
 } from '../domain/run/step-checkpoint.ts';
 import { readFileWithin } from '../files/open-file.ts';
-import { errnoOf } from './errno.ts';
+import { errnoOf } from '../files/errno.ts';
 import { findCheckpoints } from './state-folder.ts';
 
 /** Returns the checkpoints of a scope of the run itself, the newest first, without damaged ones. */

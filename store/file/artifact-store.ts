@@ -9,7 +9,7 @@ import type { DataRef } from '../../domain/plan/plan.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
 import { createDamageError, runFileFailure } from './damage.ts';
 import { artifactsDir, DurableFolders, createStoreFailure, syncDir } from './layout.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { makePrivateDir } from '../state-folder.ts';
 
 const READ_BYTES = 256 * 1024;

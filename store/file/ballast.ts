@@ -8,7 +8,7 @@ import { closeSync, openSync, renameSync, rmSync, statSync, writeSync } from 'no
 import { join } from 'node:path';
 import type { Ballast, DiskRoom } from '../../activities/ports/local-store.ts';
 import { readDiskRoom } from '../disk-room.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { nameHalfFile, removeHalfFilesOf } from '../half-files.ts';
 
 const MIB = 1024 * 1024;

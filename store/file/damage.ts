@@ -1,6 +1,6 @@
 /** Errors for data that is not what was written. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { createStoreFailure } from './layout.ts';
 
 /** Errors of system calls which mean that a file or folder of a run is something else. */

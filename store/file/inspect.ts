@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { DamagedRun } from '../../activities/ports/run-inspector.ts';
 import { type CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { createDamageError } from './damage.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { runsDir, runDir } from '../state-folder.ts';
 import { listRunFolders } from './run-folder.ts';
 import { LogReader } from './log-reader.ts';

@@ -17,7 +17,7 @@ import { promisify } from 'node:util';
 import type { Durability } from './durability.ts';
 import { createDamageError, runFileFailure } from './damage.ts';
 import { type DurableFolders, createStoreFailure, syncDir } from './layout.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { nameHalfFile } from '../half-files.ts';
 
 const sync = promisify(fsync);

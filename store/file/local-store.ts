@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { LocalStore } from '../../activities/ports/local-store.ts';
 import { isHostId } from '../../domain/run/host.ts';
 import { readDiskRoom } from '../disk-room.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { runDir, runsDir } from '../state-folder.ts';
 import { createBallast } from './ballast.ts';
 

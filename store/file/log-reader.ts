@@ -4,7 +4,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { type Commit, CommitFold, isPlaced, toRunEvent, type OutputPlace, type StoredEvent } from './commit-log.ts';
 import { createDamageError, runFileFailure } from './damage.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { OutputFileReader } from './output-file.ts';
 import { eventLogPath, outputDir } from './run-folder.ts';
 

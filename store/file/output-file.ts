@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { OutputPlace } from './commit-log.ts';
 import { createDamageError, runFileFailure } from './damage.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { createStoreFailure, syncDir } from './layout.ts';
 import { SharedSync } from './shared-sync.ts';
 import { quote } from '../../domain/units/quote.ts';

@@ -14,7 +14,7 @@ import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { readAllRuns } from '../every-run.ts';
 import { createFileRunIndex } from './run-index.ts';
 import { artifactsDir, damagedDir, createStoreFailure } from './layout.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { listHalfFilesIn } from '../half-files.ts';
 import { findRunUploads, findCheckpointsIn, makePrivateDir, runDir, runsDir } from '../state-folder.ts';
 import { UPLOAD_LIMITS } from '../uploads.ts';

@@ -10,7 +10,7 @@ import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { isRunId, unescapeRunId } from '../../domain/run/run-id.ts';
 import { createDamageError } from './damage.ts';
 import { damagedDir, createStoreFailure, syncDir, type DurableFolders } from './layout.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { nameHalfFile, removeHalfFilesIn } from '../half-files.ts';
 import { FOLDER_NAME_BYTES, runDir, runFolderName, runsDir } from '../state-folder.ts';
 

@@ -16,7 +16,7 @@ import type {
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { runsDir } from '../state-folder.ts';
 import { LogReader } from './log-reader.ts';
 import { eventLogPath, hasLog, listRunFolders } from './run-folder.ts';

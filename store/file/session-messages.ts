@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import {
   MESSAGE_LIMITS,
   type MessageLimits,

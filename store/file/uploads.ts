@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
-import { errnoOf } from '../errno.ts';
+import { errnoOf } from '../../files/errno.ts';
 import { nameHalfFile } from '../half-files.ts';
 import { makePrivateDir, findRunUploads } from '../state-folder.ts';
 import type { HeldUpload, StoredUpload, UploadLimits, UploadStore } from '../uploads.ts';

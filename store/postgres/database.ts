@@ -21,6 +21,8 @@ const IDLE_LIMIT_MS = 60_000;
 const DISK_FULL = '53100';
 /** The server ends, or the connection did. Such a query may succeed when it is sent again. */
 const LOST = /^(?:08|57P0)/;
+/** Two transactions wait for each other, and the server ended one of them. */
+const ENDED_FOR_OTHERS = /^(?:40001|40P01)$/;
 
 export interface DatabaseOptions {
   readonly target: AccessTarget;
@@ -39,8 +41,19 @@ export interface Database {
    * @throws CodedError `api/access-unavailable`, `host/disk-full`
    */
   send(text: string, values: readonly unknown[], mayRepeat: boolean): Promise<readonly pg.QueryResultRow[]>;
+  /**
+   * Runs queries in one transaction, at the level READ COMMITTED. If its connection is lost before the commit, or the
+   * server ends the transaction because of others, it runs again.
+   * @param run  sends queries; an error that it throws ends the transaction, which then changes nothing
+   * @param mayRepeat  whether it may run again if the connection was lost during the commit
+   * @throws what `run` throws; CodedError `api/access-unavailable`, `host/disk-full`
+   */
+  transact<T>(run: (send: SendQuery) => Promise<T>, mayRepeat: boolean): Promise<T>;
   close(): Promise<void>;
 }
+
+/** Sends one query of a transaction. The package `pg` makes its errors. */
+export type SendQuery = (text: string, values: readonly unknown[]) => Promise<readonly pg.QueryResultRow[]>;
 
 export function openDatabase({ target, recover, retryForMs, statementLimitMs }: DatabaseOptions): Database {
   const pool = new pg.Pool({
@@ -54,7 +67,7 @@ export function openDatabase({ target, recover, retryForMs, statementLimitMs }: 
   pool.on('error', () => undefined);
   pool.on('connect', (client) => void client.on('error', () => undefined));
 
-  const tryOnce = async (text: string, values: readonly unknown[]): Promise<Attempt> => {
+  const tryOnce = async <T>(work: (client: pg.PoolClient) => Promise<T>): Promise<Attempt<T>> => {
     let client: pg.PoolClient;
     try {
       client = await pool.connect();
@@ -62,34 +75,81 @@ export function openDatabase({ target, recover, retryForMs, statementLimitMs }: 
       return { error, wasSent: false };
     }
     try {
-      const { rows } = await client.query<pg.QueryResultRow>(text, [...values]);
+      const value = await work(client);
       client.release();
-      return { rows };
+      return { value };
     } catch (error) {
       // After an error the connection may be useless.
       client.release(true);
-      return { error, wasSent: !isRefusedWrite(error) };
+      return error instanceof Undone
+        ? { error: error.cause, wasSent: false, isFinal: error.isFinal }
+        : { error, wasSent: !isRefusedWrite(error) };
     }
   };
-
+  const repeat = async <T>(work: (client: pg.PoolClient) => Promise<T>, mayRepeat: boolean): Promise<T> => {
+    const until = Date.now() + retryForMs;
+    for (let tries = 1; ; tries += 1) {
+      const attempt = await tryOnce(work);
+      if ('value' in attempt) return attempt.value;
+      const { error, wasSent, isFinal = false } = attempt;
+      if (isFinal) throw error;
+      if (!isLost(error) || (tries > 1 && Date.now() > until)) throw toCodedError(error);
+      await recover();
+      if (wasSent && !mayRepeat) throw toCodedError(error);
+      if (tries > 1) await sleep(RETRY_PAUSE_MS);
+    }
+  };
   return {
-    async send(text, values, mayRepeat) {
-      const until = Date.now() + retryForMs;
-      for (let tries = 1; ; tries += 1) {
-        const attempt = await tryOnce(text, values);
-        if ('rows' in attempt) return attempt.rows;
-        const { error, wasSent } = attempt;
-        if (!isLost(error) || (tries > 1 && Date.now() > until)) throw toCodedError(error);
-        await recover();
-        if (wasSent && !mayRepeat) throw toCodedError(error);
-        if (tries > 1) await sleep(RETRY_PAUSE_MS);
-      }
-    },
+    send: async (text, values, mayRepeat) =>
+      (await repeat((client) => client.query<pg.QueryResultRow>(text, [...values]), mayRepeat)).rows,
+    transact: async (run, mayRepeat) => await repeat((client) => runTransaction(client, run), mayRepeat),
     close: () => pool.end(),
   };
 }
 
-type Attempt = { readonly rows: readonly pg.QueryResultRow[] } | { readonly error: unknown; readonly wasSent: boolean };
+type Attempt<T> = { readonly value: T } | Failed;
+
+interface Failed {
+  readonly error: unknown;
+  readonly wasSent: boolean;
+  /** The error comes from the caller's own code, so that no other try helps. */
+  readonly isFinal?: boolean;
+}
+
+/** The transaction of this error has certainly changed nothing. */
+class Undone extends Error {
+  override readonly cause: unknown;
+  readonly isFinal: boolean;
+
+  constructor(cause: unknown, isFinal: boolean) {
+    super('the transaction was not committed');
+    this.cause = cause;
+    this.isFinal = isFinal;
+  }
+}
+
+async function runTransaction<T>(client: pg.PoolClient, run: (send: SendQuery) => Promise<T>): Promise<T> {
+  const failures = new Set<unknown>();
+  const send: SendQuery = async (text, values) => {
+    try {
+      return (await client.query<pg.QueryResultRow>(text, [...values])).rows;
+    } catch (error) {
+      failures.add(error);
+      throw error;
+    }
+  };
+  let value: T;
+  try {
+    await send('BEGIN', []);
+    value = await run(send);
+  } catch (error) {
+    // The server undoes it also when the connection ends.
+    await client.query('ROLLBACK').catch(() => undefined);
+    throw new Undone(error, !failures.has(error));
+  }
+  await client.query('COMMIT');
+  return value;
+}
 
 /** @throws CodedError for an address of another form, without the address, which may have a password */
 function readClientConfig({ kind, place }: AccessTarget): pg.ClientConfig {
@@ -142,14 +202,18 @@ export async function connectClient(target: AccessTarget, limitMs: number): Prom
 
 /** The connection had ended before the query was written, so no server has the whole query. */
 function isRefusedWrite(error: unknown): boolean {
-  const { syscall, code } = error as NodeJS.ErrnoException;
+  const { syscall, code, message } = error as NodeJS.ErrnoException;
+  // The package knows that the connection has ended, and writes nothing.
+  if (message.endsWith('is not queryable')) return true;
   return syscall === 'write' && (code === 'EPIPE' || code === 'ECONNRESET');
 }
 
 function isLost(error: unknown): boolean {
   const code = (error as { readonly code?: unknown }).code;
   // An error of the server has five characters; others are errors of the socket, or of the package.
-  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^E[A-Z]{4}$/.test(code) ? LOST.test(code) : true;
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^E[A-Z]{4}$/.test(code)
+    ? LOST.test(code) || ENDED_FOR_OTHERS.test(code)
+    : true;
 }
 
 export function toCodedError(error: unknown): CodedError {

@@ -1,12 +1,13 @@
 /** Tokens and the audit log in a PostgreSQL server. */
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { makeEntry, makeToken, testAccess } from '../../test/conformance/access.ts';
+import { testDeployments } from '../../test/conformance/deployments.ts';
 import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
 import { type AccessStore, AUDIT_ROWS, AUDIT_STEP } from '../access.ts';
 import {
@@ -17,10 +18,13 @@ import {
   type OpenAccessOptions,
 } from '../open-access.ts';
 import { createPostgresAudit } from './audit-log.ts';
-import { openDatabase } from './database.ts';
+import { type Database, openDatabase } from './database.ts';
 
 const MIGRATIONS = join(findPackageRoot(), ...MIGRATIONS_FOLDER);
-const FIRST = '0001_tokens-and-audit';
+/** The changes that this build makes, in order. */
+const ALL = readdirSync(MIGRATIONS)
+  .map((file) => file.replace(/\.sql$/, ''))
+  .toSorted();
 const NOTHING = (): Promise<void> => Promise.resolve();
 
 let server: TestPostgres;
@@ -46,21 +50,25 @@ function makeLaterMigrations(sql: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-migrations-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   cpSync(MIGRATIONS, folder, { recursive: true });
-  writeFileSync(join(folder, '0002_later.sql'), sql);
+  writeFileSync(join(folder, '9999_later.sql'), sql);
   return folder;
 }
 
 const migrate = (target: AccessTarget, migrationsDir = MIGRATIONS): Promise<readonly string[]> =>
   migrateAccess({ target, migrationsDir, warn: () => undefined });
 
-testAccess({ name: 'in PostgreSQL', open: async () => await open(await server.createDatabase()) });
+const subject = { name: 'in PostgreSQL', open: async () => await open(await server.createDatabase()) };
+testAccess(subject);
+testDeployments(subject);
 
 describe('the schema', () => {
   test('services that migrate at once make each change once', { timeout: 60_000 }, async () => {
     const target = await server.createDatabase();
     const made = await Promise.all(Array.from({ length: 6 }, () => migrate(target)));
-    expect(made.flat()).toEqual([FIRST]);
-    expect(await server.run(target, 'SELECT name FROM voidbox.migrations')).toEqual([{ name: FIRST }]);
+    expect(made.flat()).toEqual(ALL);
+    expect(await server.run(target, 'SELECT name FROM voidbox.migrations ORDER BY name')).toEqual(
+      ALL.map((name) => ({ name })),
+    );
   });
 
   test('older data is kept by a later change', async () => {
@@ -71,7 +79,7 @@ describe('the schema', () => {
     await older.audit.add(makeEntry());
     await older.close();
     const later = makeLaterMigrations(`ALTER TABLE voidbox.tokens ADD COLUMN note text NOT NULL DEFAULT 'none';`);
-    expect(await migrate(target, later)).toEqual(['0002_later']);
+    expect(await migrate(target, later)).toEqual(['9999_later']);
     expect(await migrate(target, later)).toEqual([]);
     expect(await server.run(target, 'SELECT name, note FROM voidbox.tokens')).toEqual([{ name: 'ci', note: 'none' }]);
     expect(await server.run(target, 'SELECT count(*)::int AS n FROM voidbox.audit')).toEqual([{ n: 1 }]);
@@ -83,9 +91,11 @@ describe('the schema', () => {
     for (const isMigrating of [true, false])
       await expect(open(target, { migrate: isMigrating })).rejects.toMatchObject({
         code: 'api/access-unavailable',
-        message: expect.stringContaining('a newer version of Voidbox has changed its schema (0002_later)'),
+        message: expect.stringContaining('a newer version of Voidbox has changed its schema (9999_later)'),
       });
-    expect(await server.run(target, 'SELECT count(*)::int AS n FROM voidbox.migrations')).toEqual([{ n: 2 }]);
+    expect(await server.run(target, 'SELECT count(*)::int AS n FROM voidbox.migrations')).toEqual([
+      { n: ALL.length + 1 },
+    ]);
   });
 
   test('a change that fails leaves the schema as it was', async () => {
@@ -95,14 +105,14 @@ describe('the schema', () => {
       message: expect.stringContaining('division by zero'),
     });
     expect(await server.run(target, `SELECT to_regclass('voidbox.half') IS NULL AS gone`)).toEqual([{ gone: true }]);
-    expect(await migrate(target)).toEqual([FIRST]);
+    expect(await migrate(target)).toEqual(ALL);
   });
 
   test('your own database is not migrated automatically, and the error names the command', async () => {
     const target = await server.createDatabase();
     await expect(open(target, { migrate: false })).rejects.toMatchObject({
       code: 'api/access-unavailable',
-      message: expect.stringContaining(`(${FIRST}). Make a backup, then run: voidbox service migrate`),
+      message: expect.stringContaining(`(${ALL.join(', ')}). Make a backup, then run: voidbox service migrate`),
     });
     await migrate(target);
     await (await open(target, { migrate: false })).close();
@@ -127,7 +137,7 @@ describe('the schema', () => {
     const target = await server.createDatabase();
     await server.run(target, 'CREATE ROLE guest LOGIN', 'CREATE SCHEMA voidbox AUTHORIZATION guest');
     const guest = { ...target, place: target.place.replace('//voidbox@', '//guest@') };
-    expect(await migrate(guest)).toEqual([FIRST]);
+    expect(await migrate(guest)).toEqual(ALL);
     await expect(
       migrate({ ...guest, place: (await server.createDatabase()).place.replace('//voidbox@', '//guest@') }),
     ).rejects.toMatchObject({
@@ -221,6 +231,81 @@ describe('limits', () => {
     await expect(
       store.tokens.create(makeToken('ci', { runs: Array.from({ length: 1_025 }, () => 'x') })),
     ).rejects.toMatchObject({ code: 'api/access-unavailable' });
+  });
+});
+
+function createSignal() {
+  let give = (): void => undefined;
+  const given = new Promise<void>((resolve) => (give = resolve));
+  return { given, give };
+}
+
+describe('transactions', () => {
+  async function openTable(recover = NOTHING): Promise<Database> {
+    const target = await server.createDatabase();
+    await server.run(target, 'CREATE TABLE marks (n int PRIMARY KEY)');
+    const database = openDatabase({ target, recover, retryForMs: 10_000 });
+    onTestFinished(() => database.close());
+    return database;
+  }
+  const list = async (database: Database): Promise<readonly unknown[]> =>
+    (await database.send('SELECT n FROM marks ORDER BY n', [], true)).map(({ n }) => n);
+
+  test('an error of the caller undoes the transaction, and is not tried again', async () => {
+    const database = await openTable();
+    let tries = 0;
+    const work = database.transact(async (send) => {
+      tries += 1;
+      await send('INSERT INTO marks VALUES (1)', []);
+      throw new RangeError('no');
+    }, true);
+    await expect(work).rejects.toThrow(RangeError);
+    expect([tries, await list(database)]).toEqual([1, []]);
+  });
+
+  test('a statement that fails undoes the transaction', async () => {
+    const database = await openTable();
+    const work = database.transact(async (send) => {
+      await send('INSERT INTO marks VALUES (1)', []);
+      await send('INSERT INTO marks VALUES (1)', []);
+    }, true);
+    await expect(work).rejects.toMatchObject({ code: 'api/access-unavailable' });
+    expect(await list(database)).toEqual([]);
+  });
+
+  test('a transaction whose server ends before the commit runs again', { timeout: 120_000 }, async () => {
+    const database = await openTable(() => server.awaitUp());
+    let tries = 0;
+    await database.transact(async (send) => {
+      tries += 1;
+      await send('INSERT INTO marks VALUES ($1)', [tries]);
+      if (tries === 1) {
+        process.kill(server.pid(), 'SIGKILL');
+        while (
+          await send('SELECT 1', []).then(
+            () => true,
+            () => false,
+          )
+        );
+      }
+    }, false);
+    expect([tries, await list(database)]).toEqual([2, [2]]);
+  });
+
+  test('transactions that wait for each other both end', async () => {
+    const database = await openTable();
+    await database.send('INSERT INTO marks VALUES (1), (2)', [], false);
+    const holding = new Set<number>();
+    const bothHold = createSignal();
+    const lock = (first: number, second: number) =>
+      database.transact(async (send) => {
+        await send('SELECT FROM marks WHERE n = $1 FOR UPDATE', [first]);
+        if (holding.add(first).size === 2) bothHold.give();
+        await bothHold.given;
+        await send('SELECT FROM marks WHERE n = $1 FOR UPDATE', [second]);
+        return first;
+      }, true);
+    expect(await Promise.all([lock(1, 2), lock(2, 1)])).toEqual([1, 2]);
   });
 });
 

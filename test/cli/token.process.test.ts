@@ -17,6 +17,9 @@ let api: TestApi;
 beforeEach(() => void (memory = createMemoryAccess()));
 beforeAll(async () => {
   const access: AccessStore = {
+    get triggers() {
+      return memory.triggers;
+    },
     get tokens() {
       return memory.tokens;
     },

@@ -7,9 +7,9 @@ const VERBS = wordsOf(`
   abort accept acknowledge acquire act adapt add admit adopt advance agree align allow announce append apply arm
   arrive assert assign attach authenticate await become begin bind boot build cancel capture carry check choose clamp classify
   clean clear clip close collect compare compile complete compose compute concat conclude configure confirm connect
-  consume contain continue convert copy create decide declare decode dedent deduplicate define delete deliver derive
+  consume contain continue convert copy create decide declare decode dedent deduplicate define delete deliver deploy derive
   describe detach detect determine diagnose discard dispatch display dispose download drain draw drive drop edit embed
-  emit encode enforce ensure enter erase escape evaluate exchange execute expand expire explain extend extract fail
+  emit enable encode encrypt decrypt debounce enforce ensure enter erase escape evaluate exchange execute expand expire explain extend extract fail
   feed fetch fill filter find finish fit fix flatten flush follow forget fork forward free freeze generate get give go
   grant guess handle hide hold identify ignore import include indent inherit initialize inject inline insert inspect
   install interleave interpret interrupt invoke join judge jump keep kill launch learn leave lend let lint list listen

@@ -1,4 +1,7 @@
 import { testAccess } from '../../conformance/access.ts';
+import { testDeployments } from '../../conformance/deployments.ts';
 import { createMemoryAccess } from './memory-access.ts';
 
-testAccess({ name: 'in memory', open: () => Promise.resolve(createMemoryAccess()) });
+const subject = { name: 'in memory', open: () => Promise.resolve(createMemoryAccess()) };
+testAccess(subject);
+testDeployments(subject);

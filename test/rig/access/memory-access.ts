@@ -1,5 +1,6 @@
-/** Tokens and an audit log in memory, for tests of what uses them. */
+/** Tokens, an audit log and triggers in memory, for tests of what uses them. */
 import type { AccessStore, AuditRow, FoundToken, TokenRow } from '../../../store/access.ts';
+import { createMemoryDeployments } from './memory-deployments.ts';
 
 export function createMemoryAccess(): AccessStore {
   const tokens = new Map<string, FoundToken>();
@@ -51,6 +52,7 @@ export function createMemoryAccess(): AccessStore {
             .slice(0, limit),
         ),
     },
+    triggers: { deployments: createMemoryDeployments() },
     close: () => Promise.resolve(),
   };
 }

@@ -1,0 +1,68 @@
+/** A delivery: one event that a trigger got. Its row is committed before the sender gets an answer. */
+
+/**
+ * The state of a delivery. The first three are open: the service decides again. The others are outcomes.
+ * - `accepted`: not decided yet
+ * - `held`: waits; `hold` says for what
+ * - `starting`: decided; its run starts under an id that follows from the delivery's
+ * - `started`: its run has started
+ * - `deduplicated`: another delivery has its key; `into` names it
+ * - `filtered`: `when` does not hold, or a rate drops it
+ * - `merged`: the run of another delivery has its payload; `into` names it
+ * - `refused`: its run cannot start; `code` and `message` say why
+ * - `failed`: tries to start its run failed; it has no further one
+ */
+export const DELIVERY_STATES = [
+  'accepted',
+  'held',
+  'starting',
+  'started',
+  'deduplicated',
+  'filtered',
+  'merged',
+  'refused',
+  'failed',
+] as const;
+export type DeliveryState = (typeof DELIVERY_STATES)[number];
+
+const OPEN: ReadonlySet<DeliveryState> = new Set(['accepted', 'held', 'starting']);
+
+export function isOpenDelivery(state: DeliveryState): boolean {
+  return OPEN.has(state);
+}
+
+/** Why a delivery waits. `open-runs`: its deployment has as many open runs as it may have. `retry`: a try failed. */
+export const HOLDS = ['paused', 'debounce', 'batch', 'rate', 'order', 'open-runs', 'retry'] as const;
+export type Hold = (typeof HOLDS)[number];
+
+/** The facts about an event that its source knows. */
+export interface DeliveryFacts {
+  /** Sorts by the time of acceptance; unique. */
+  readonly id: string;
+  readonly deployment: string;
+  /** The name of its trigger; `api` for `voidbox trigger` and its route. */
+  readonly trigger: string;
+  readonly acceptedAtMs: number;
+  /** The id that the sender gave it, such as `X-GitHub-Delivery`; null: none. */
+  readonly senderId: string | null;
+  /** Such as `application/json`, in lower case and without parameters. */
+  readonly contentType: string;
+  /** Headers that expressions may read, by names in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** W3C trace context of the sender; null: none. */
+  readonly traceparent: string | null;
+  /** The event's `source` and `id` of CloudEvents; null: it has no such ids. */
+  readonly cloudEvent: { readonly source: string; readonly id: string } | null;
+  /** The delivery that a person replays; null: none. */
+  readonly replayOf: string | null;
+}
+
+/** The most bytes of a payload. */
+export const MOST_PAYLOAD_BYTES = 1024 * 1024;
+/** The most open runs of a deployment; further deliveries are held. */
+export const MOST_OPEN_RUNS = 100;
+/** How long payloads are kept. */
+export const PAYLOAD_KEPT_MS = 7 * 24 * 60 * 60_000;
+
+/** The trigger of deliveries that `voidbox trigger` makes. No entry of `on:` has this name. */
+export const API_TRIGGER = 'api';

@@ -1,0 +1,137 @@
+/**
+ * The triggers of a deployment, compiled from `on:` of its spec. They are JSON-safe, are stored with a version, and
+ * contain names of secrets instead of values. A key whose value may depend on the delivery is a text with
+ * `${{ … }}`: expressions over `input` (the payload) and `headers`.
+ */
+
+export interface Trigger {
+  /** Unique in its spec. */
+  readonly name: string;
+  readonly source: TriggerSource;
+  /** An expression; a delivery for which it does not hold is `filtered`. Null: every delivery starts a run. */
+  readonly when: string | null;
+  /** Texts for parameters of the spec, by name. */
+  readonly params: Readonly<Record<string, string>>;
+  /** A text for the input of the run. Null: the payload as it was received. */
+  readonly input: string | null;
+  readonly dedupe: Dedupe;
+  readonly debounce: Debounce | null;
+  readonly batch: Batch | null;
+  readonly rate: Rate | null;
+  readonly order: Order | null;
+}
+
+export type TriggerSource = WebhookSource | ScheduleSource;
+
+export interface WebhookSource {
+  readonly kind: 'webhook';
+  readonly verify: WebhookVerify;
+  readonly respond: Respond | null;
+}
+
+/** The proof that a webhook's request comes from its sender. `secret` names a secret of the deployment. */
+export type WebhookVerify =
+  | { readonly scheme: NamedScheme; readonly secret: string }
+  | ({ readonly scheme: 'hmac'; readonly secret: string } & HmacScheme)
+  /** Any request is accepted. */
+  | { readonly scheme: 'none' };
+
+export const NAMED_SCHEMES = ['github', 'gitlab', 'stripe', 'slack', 'standard-webhooks'] as const;
+export type NamedScheme = (typeof NAMED_SCHEMES)[number];
+
+export const HMAC_ALGORITHMS = ['sha256', 'sha512', 'sha1'] as const;
+export const HMAC_ENCODINGS = ['hex', 'base64'] as const;
+
+export interface HmacScheme {
+  /** The header with the signature of the body, in lower case. */
+  readonly header: string;
+  /** The text before the signature, such as `sha256=`; may be empty. */
+  readonly prefix: string;
+  readonly algorithm: (typeof HMAC_ALGORITHMS)[number];
+  readonly encoding: (typeof HMAC_ENCODINGS)[number];
+  /**
+   * The header with the time of the request, in seconds since 1970 and in lower case. The signature is then of
+   * `TIME.BODY`. Null: the sender states no time, and the signature is of the body.
+   */
+  readonly timestamp: string | null;
+}
+
+/** The answer of a webhook whose sender waits for the run. */
+export interface Respond {
+  /** At most 60,000. */
+  readonly waitMs: number;
+  /** The stage whose output is the body. Null: the output of the run. */
+  readonly output: string | null;
+  /** The HTTP status if the run has succeeded in time. */
+  readonly status: number;
+}
+
+export const CATCHUPS = ['none', 'last', 'all'] as const;
+export const OVERLAPS = ['skip', 'queue', 'cancel_oldest', 'allow'] as const;
+
+export interface ScheduleSource {
+  readonly kind: 'schedule';
+  /** Lines of cron with five fields; empty if `everyMs` is set. */
+  readonly cron: readonly string[];
+  /** Null: `cron` decides. */
+  readonly everyMs: number | null;
+  /** A name of the IANA database, such as `Europe/Berlin`. */
+  readonly timezone: string;
+  /** Each time is delayed by a random part of this. */
+  readonly jitterMs: number;
+  /** The times that passed while nothing could start them. */
+  readonly catchup: (typeof CATCHUPS)[number];
+  /** Older times are not caught up. */
+  readonly windowMs: number;
+  /** The rule for a time at which a run of an earlier one is open. */
+  readonly overlap: (typeof OVERLAPS)[number];
+}
+
+/** Deliveries with equal keys within `forMs` start one run. */
+export interface Dedupe {
+  /** Null: the sender's id of the delivery, or the hash of its body. */
+  readonly key: string | null;
+  readonly forMs: number;
+}
+
+export const DEFAULT_DEDUPE_MS = 24 * 60 * 60_000;
+
+/** Starts one run for deliveries that follow each other within `delayMs`. */
+export interface Debounce {
+  /** Null: all deliveries of the trigger. */
+  readonly key: string | null;
+  readonly delayMs: number;
+  /** The first delivery waits for at most this long. */
+  readonly maxDelayMs: number;
+  readonly take: 'first' | 'last';
+}
+
+/** Starts one run with a list of payloads as its input. */
+export interface Batch {
+  readonly key: string | null;
+  /** The run starts at this number of deliveries. */
+  readonly size: number;
+  /** The run starts this long after its first delivery. */
+  readonly timeoutMs: number;
+}
+
+/** A token bucket: `limit` runs at once, which fill up again within `perMs`. */
+export interface Rate {
+  readonly key: string | null;
+  readonly limit: number;
+  readonly perMs: number;
+  readonly onLimit: 'hold' | 'drop';
+}
+
+/** Deliveries with equal keys start in the order in which they were accepted. */
+export interface Order {
+  readonly key: string;
+}
+
+/** The names of secrets that the triggers need, sorted. */
+export function listTriggerSecrets(triggers: readonly Trigger[]): readonly string[] {
+  const names = triggers.flatMap(({ source }) =>
+    source.kind === 'webhook' && source.verify.scheme !== 'none' ? [source.verify.secret] : [],
+  );
+  return [...new Set(names)].toSorted();
+}

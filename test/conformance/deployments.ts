@@ -1,0 +1,188 @@
+/** The promises of every store of deployments. A store's own test file calls these tests. */
+import { createHash } from 'node:crypto';
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import type { Trigger } from '../../domain/delivery/trigger.ts';
+import type { AccessStore } from '../../store/access.ts';
+import type { DeploymentStore, NewVersion } from '../../store/triggers.ts';
+
+export interface DeploymentSubject {
+  readonly name: string;
+  /** Opens an empty store. */
+  open(): Promise<AccessStore>;
+}
+
+const NOW_MS = 1_795_996_352_123;
+
+export const WEBHOOK: Trigger = {
+  name: 'push',
+  source: { kind: 'webhook', verify: { scheme: 'github', secret: 'HOOK' }, respond: null },
+  when: null,
+  params: {},
+  input: null,
+  dedupe: { key: null, forMs: 86_400_000 },
+  debounce: null,
+  batch: null,
+  rate: null,
+  order: null,
+};
+
+let made = 0;
+
+/** Equal texts of specs are equal versions. */
+export function makeVersion(deployment: string, changes: Partial<NewVersion> = {}): NewVersion {
+  const spec = changes.spec ?? 'name: x';
+  made += 1;
+  return {
+    deployment,
+    createdAtMs: NOW_MS,
+    deployer: null,
+    spec,
+    specName: 'x.yaml',
+    params: {},
+    folder: `folder-${made}`,
+    uploads: {},
+    bundles: {},
+    triggers: [WEBHOOK],
+    secrets: ['HOOK'],
+    allowMounts: [],
+    allowGit: [],
+    hash: createHash('sha256').update(spec).digest('hex'),
+    ...changes,
+  };
+}
+
+export function testDeployments({ name, open }: DeploymentSubject): void {
+  describe(`deployments ${name}`, () => {
+    let store: DeploymentStore;
+
+    beforeEach(async () => {
+      const opened = await open();
+      store = opened.triggers.deployments;
+      onTestFinished(() => opened.close());
+    });
+
+    testVersions(() => store);
+    testStates(() => store);
+  });
+}
+
+const ACTIVE = { isPaused: false };
+
+function testVersions(store: () => DeploymentStore): void {
+  test('a version is found with all that it was deployed with', async () => {
+    const version = makeVersion('review', {
+      deployer: 'ci\0\uD800',
+      spec: 'a\0b \uD800 \\0 ü😀',
+      params: { constructor: '1', region: 'north\n' },
+      uploads: { 'data/\uDC00': 'a'.repeat(64) },
+      allowGit: ['example.com/a'],
+    });
+    const { deployment, version: deployed, isNew } = await store().deploy(version, ACTIVE);
+    expect(isNew).toBe(true);
+    expect(deployed).toEqual({ ...version, version: 1 });
+    expect(await store().findVersion('review', 1)).toEqual(deployed);
+    expect(await store().findVersion('review', 2)).toBeNull();
+    expect(await store().findVersion('other', 1)).toBeNull();
+    expect(deployment).toEqual({
+      name: 'review',
+      version: 1,
+      isPaused: false,
+      onPause: 'hold',
+      createdAtMs: NOW_MS,
+      changedAtMs: NOW_MS,
+    });
+    expect(await store().find('review')).toEqual(deployment);
+  });
+
+  test('an equal version is not added', async () => {
+    const first = await store().deploy(makeVersion('review'), ACTIVE);
+    const again = await store().deploy(makeVersion('review', { createdAtMs: NOW_MS + 1 }), ACTIVE);
+    expect(again).toEqual({ ...first, isNew: false });
+    expect(await store().listVersions('review', 9)).toEqual([first.version]);
+  });
+
+  test('an equal version is added if a rollback has enabled another one', async () => {
+    await store().deploy(makeVersion('review', { spec: 'one' }), ACTIVE);
+    await store().deploy(makeVersion('review', { spec: 'two' }), ACTIVE);
+    await store().enable('review', 1, NOW_MS + 1);
+    const { version } = await store().deploy(makeVersion('review', { spec: 'two' }), ACTIVE);
+    expect(version.version).toBe(3);
+  });
+
+  test('versions of one deployment that are deployed at once have different numbers', async () => {
+    const deployed = await Promise.all(
+      ['one', 'two', 'three', 'four', 'five'].map((spec) => store().deploy(makeVersion('review', { spec }), ACTIVE)),
+    );
+    expect(deployed.map(({ version }) => version.version).toSorted()).toEqual([1, 2, 3, 4, 5]);
+    expect((await store().find('review'))!.version).toBe(5);
+  });
+
+  test('the latest version is listed first, and pages follow a number', async () => {
+    for (const spec of ['one', 'two', 'three']) await store().deploy(makeVersion('review', { spec }), ACTIVE);
+    await store().deploy(makeVersion('other'), ACTIVE);
+    const numbers = async (limit: number, before?: number): Promise<readonly number[]> =>
+      (await store().listVersions('review', limit, before)).map(({ version }) => version);
+    expect(await numbers(2)).toEqual([3, 2]);
+    expect(await numbers(2, 2)).toEqual([1]);
+    expect(await numbers(2, 1)).toEqual([]);
+  });
+}
+
+function testStates(store: () => DeploymentStore): void {
+  test('deployments are listed by the bytes of their names, in pages', async () => {
+    for (const name of ['b', 'B', 'a-1', 'a']) await store().deploy(makeVersion(name), ACTIVE);
+    const names = async (limit: number, after?: string): Promise<readonly string[]> =>
+      (await store().list(limit, after)).map(({ name }) => name);
+    expect(await names(9)).toEqual(['B', 'a', 'a-1', 'b']);
+    expect(await names(2)).toEqual(['B', 'a']);
+    expect(await names(2, 'a')).toEqual(['a-1', 'b']);
+  });
+
+  test('a pause holds or drops, and a later version keeps it', async () => {
+    await store().deploy(makeVersion('review'), ACTIVE);
+    expect(await store().pause('review', 'drop', NOW_MS + 5)).toMatchObject({
+      isPaused: true,
+      onPause: 'drop',
+      changedAtMs: NOW_MS + 5,
+    });
+    const { deployment } = await store().deploy(makeVersion('review', { spec: 'two' }), ACTIVE);
+    expect(deployment).toMatchObject({ version: 2, isPaused: true, onPause: 'drop' });
+    expect(await store().resume('review', NOW_MS + 6)).toMatchObject({ isPaused: false, changedAtMs: NOW_MS + 6 });
+    expect(await store().pause('none', 'hold', NOW_MS)).toBeNull();
+    expect(await store().resume('none', NOW_MS)).toBeNull();
+  });
+
+  test('a deployment can begin paused', async () => {
+    const { deployment } = await store().deploy(makeVersion('review'), { isPaused: true });
+    expect(deployment.isPaused).toBe(true);
+    expect(await store().hasEnabled()).toBe(false);
+  });
+
+  test('an earlier version is enabled again, and no other', async () => {
+    await store().deploy(makeVersion('review', { spec: 'one' }), ACTIVE);
+    await store().deploy(makeVersion('review', { spec: 'two' }), ACTIVE);
+    await store().deploy(makeVersion('other'), ACTIVE);
+    expect(await store().enable('review', 1, NOW_MS + 7)).toMatchObject({ version: 1, changedAtMs: NOW_MS + 7 });
+    expect(await store().enable('review', 3, NOW_MS)).toBeNull();
+    expect(await store().enable('none', 1, NOW_MS)).toBeNull();
+    expect((await store().find('review'))!.version).toBe(1);
+  });
+
+  test('a deleted deployment has no triggers, keeps its versions and continues their numbers', async () => {
+    await store().deploy(makeVersion('review'), ACTIVE);
+    expect(await store().hasEnabled()).toBe(true);
+    expect(await store().delete('review', NOW_MS + 1)).toBe(true);
+    expect(await store().delete('none', NOW_MS + 1)).toBe(false);
+    expect([await store().find('review'), await store().list(9), await store().hasEnabled()]).toEqual([
+      null,
+      [],
+      false,
+    ]);
+    expect(await store().enable('review', 1, NOW_MS)).toBeNull();
+    expect(await store().findVersion('review', 1)).toMatchObject({ version: 1 });
+    const later = { createdAtMs: NOW_MS + 2 };
+    const { deployment, version } = await store().deploy(makeVersion('review', later), { isPaused: true });
+    expect(version.version).toBe(2);
+    expect(deployment).toMatchObject({ isPaused: true, onPause: 'hold', createdAtMs: NOW_MS + 2 });
+  });
+}
