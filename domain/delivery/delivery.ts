@@ -31,8 +31,11 @@ export function isOpenDelivery(state: DeliveryState): boolean {
   return OPEN.has(state);
 }
 
-/** Why a delivery waits. `open-runs`: its deployment has as many open runs as it may have. `retry`: a try failed. */
-export const HOLDS = ['paused', 'debounce', 'batch', 'rate', 'order', 'open-runs', 'retry'] as const;
+/**
+ * Why a delivery waits. `delay`: its sender wants a later start. `open-runs`: its deployment has as many open runs as
+ * it may have. `retry`: a try failed.
+ */
+export const HOLDS = ['delay', 'paused', 'debounce', 'batch', 'rate', 'order', 'open-runs', 'retry'] as const;
 export type Hold = (typeof HOLDS)[number];
 
 /** The facts about an event that its source knows. */
@@ -55,6 +58,12 @@ export interface DeliveryFacts {
   readonly cloudEvent: { readonly source: string; readonly id: string } | null;
   /** The delivery that a person replays; null: none. */
   readonly replayOf: string | null;
+  /** Its run starts at this time or later; null: at once. */
+  readonly notBeforeMs: number | null;
+  /** A delivery whose run has not started at this time is refused; null: it does not expire. */
+  readonly expiresAtMs: number | null;
+  /** Texts for parameters of the spec, by name, which its sender is allowed to set; they override the trigger's. */
+  readonly params: Readonly<Record<string, string>>;
 }
 
 /** The most bytes of a payload. */
