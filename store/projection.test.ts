@@ -192,6 +192,7 @@ describe('projection', () => {
         ],
         "startedAtMs": 1000,
         "state": "failed",
+        "trigger": null,
         "vms": [
           {
             "accelerator": "tcg",

@@ -92,6 +92,7 @@ function applyAdmission(view: RunView, body: Extract<RunEventBody, { type: 'run-
     kind: body.kind,
     hostId: body.hostId,
     origin: body.origin ?? null,
+    trigger: body.trigger ?? null,
     mocked: body.mocked ?? [],
     agents: body.agents ?? [],
     mockAgents: body.mockAgents ?? [],

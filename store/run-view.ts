@@ -4,6 +4,7 @@ import type { VmStartKind } from '../domain/run/event.ts';
 import type { BudgetPlan, DataRef, IsolationLevel } from '../domain/plan/plan.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
+import type { RunTrigger } from '../domain/run/run-trigger.ts';
 import type { Question, RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import type { BudgetView } from './budget-view.ts';
@@ -16,6 +17,8 @@ export interface RunView {
   readonly hostId: string;
   /** The earlier run that this one is a retry or a fork of. */
   readonly origin: RunOrigin | null;
+  /** The delivery of a deployment that started the run, or the run that it repeats. */
+  readonly trigger: RunTrigger | null;
   /** Stages that return their `mock` instead of running their work, in the order of the spec. */
   readonly mocked: readonly string[];
   /** Stages whose work is an agent, in the order of the spec. */
@@ -237,6 +240,7 @@ export function emptyView(runId: string): RunView {
     kind: '',
     hostId: '',
     origin: null,
+    trigger: null,
     mocked: [],
     agents: [],
     mockAgents: [],

@@ -1,4 +1,5 @@
 /** The records that a host keeps of a run that it admitted. */
+import type { RunTrigger } from '../../domain/run/run-trigger.ts';
 import type { PlanWire } from '../../domain/plan/wire.ts';
 import type { ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
 import type { ContinuedAgent } from '../../domain/run/agent-saves.ts';
@@ -25,6 +26,8 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly continued?: Readonly<Record<string, ContinuedAgent>>;
   /** Limits that a retry with `continue` changed, in this run or an earlier run of its chain. Absent: no changes. */
   readonly limits?: ChangedLimits;
+  /** The delivery of a deployment that started the run; absent: no delivery did. */
+  readonly trigger?: RunTrigger;
   /** For a run of one command: the activity that drives it. No workflow has the run's id. */
   readonly command?: CommandCaller;
 }

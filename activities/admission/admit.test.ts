@@ -514,7 +514,12 @@ test.each<[string, unknown, number | undefined]>([
   },
 );
 
-describe('a run of a token', () => {
+const CONFINED = [
+  { kind: 'token', name: 'ci', allowGit: [] },
+  { kind: 'deployment', name: 'review', version: 3, delivery: 'd-1', allow: [], allowGit: [] },
+] as const;
+
+describe.each(CONFINED)('a run of a $kind', (confined) => {
   const sandboxOf = (change: Partial<Plan['scopes'][number]['sandbox']>): Plan => ({
     ...PLAN,
     scopes: PLAN.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, ...change } })),
@@ -524,7 +529,7 @@ describe('a run of a token', () => {
   const services = [{ name: 'db', host: '127.0.0.1', port: 5432 }];
 
   beforeEach(() => {
-    const starter = { kind: 'token', name: 'ci', baseDir: stateDir, allowGit: [] } as const;
+    const starter = { ...confined, baseDir: stateDir };
     deps = {
       ...deps,
       starters: { starterOf: () => Promise.resolve(starter) },
@@ -534,8 +539,14 @@ describe('a run of a token', () => {
     };
   });
 
-  test('is admitted with a folder of its uploads', async () => {
+  test('is admitted with a folder of its files, and a delivery is named', async () => {
     await admitted({ plan: toWire(mount(stateDir, 'ro')) });
+    const bodies: RunEventBody[] = [];
+    for await (const { body } of deps.reader.read(RUN, 0)) bodies.push(body);
+    const named = { deployment: 'review', version: 3, delivery: 'd-1' };
+    expect((bodies[0] as { readonly trigger?: unknown }).trigger).toEqual(
+      confined.kind === 'deployment' ? named : undefined,
+    );
     expect(((await deps.records.get(RUN, 'admission')) as AdmissionRecord).mounts).toEqual({ [stateDir]: stateDir });
   });
 

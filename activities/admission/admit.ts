@@ -20,6 +20,7 @@ import { claimGiven, createGivenEvents, originIn, readEarlier } from './earlier-
 import { continueAgents } from './continued-agents.ts';
 import type { Admission, AdmitRequest, HistoryLimit, Placement } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
+import type { Starter } from '../ports/starters.ts';
 import { toActivityFailure } from '../failure.ts';
 import { requireVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
@@ -195,6 +196,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     serverId: deps.serverId,
     executionId,
     ...startIn(request, deps.now()),
+    ...pickTrigger(starter),
     mounts,
     ...(Object.keys(prepared).length === 0 ? {} : { prepared }),
     ...continued,
@@ -211,6 +213,13 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
 function startIn({ startedAtMs }: AdmitRequest, nowMs: number): Pick<AdmissionRecord, 'startedAtMs'> {
   const isStart = startedAtMs !== undefined && Number.isSafeInteger(startedAtMs) && startedAtMs > 0;
   return isStart && startedAtMs <= nowMs ? { startedAtMs } : {};
+}
+
+/** A retry or fork of the run has the rights of the deployment, and is no delivery. */
+function pickTrigger(starter: Starter): Pick<AdmissionRecord, 'trigger'> {
+  if (starter.kind !== 'deployment') return {};
+  const { name, version, delivery } = starter;
+  return { trigger: { deployment: name, version, delivery } };
 }
 
 const NOTHING_GIVEN: Reuse['given'] = new Map();
@@ -301,7 +310,7 @@ function refuseLongWaits({ stages }: Plan, nowMs: number): void {
 }
 
 export function createAdmissionEvent(
-  { plan: wire, hostId, origin, startedAtMs }: AdmissionRecord,
+  { plan: wire, hostId, origin, trigger, startedAtMs }: AdmissionRecord,
   atMs: number,
 ): NewRunEvent {
   const plan = fromWire(wire);
@@ -320,6 +329,7 @@ export function createAdmissionEvent(
       outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
       ...(startedAtMs === undefined ? {} : { startedAtMs }),
       ...(origin === undefined ? {} : { origin }),
+      ...(trigger === undefined ? {} : { trigger }),
       ...(mocked.length === 0 ? {} : { mocked }),
       ...(agents.length === 0 ? {} : { agents }),
       ...(mockAgents.length === 0 ? {} : { mockAgents }),

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { MountPlan, MountSource, Plan } from '../../domain/plan/plan.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { confirmMounts, refuseWritableMounts, selectAllowedRoots, resolveMounts } from './mount-policy.ts';
-import { createMarkedStarters } from './starters.ts';
+import { createAnyStarters, createMarkedStarters } from './starters.ts';
 
 let base: string;
 
@@ -63,8 +63,31 @@ test.each([
   [{ kind: 'any' }, ['/shared']],
   [{ kind: 'unknown' }, []],
   [{ kind: 'token', name: 'ci', baseDir: '/uploads', allowGit: [] }, ['/uploads']],
+  [
+    { kind: 'deployment', name: 'r', version: 2, delivery: 'd', baseDir: '/files', allow: ['/data'], allowGit: [] },
+    ['/files', '/data'],
+  ],
 ] as const)('the starter %o may use the folders %j', (starter, folders) => {
   expect(selectAllowedRoots(starter, { allowedRoots: ['/shared'] })).toEqual(folders);
+});
+
+const DELIVERED = { kind: 'deployment', name: 'review', version: 2, delivery: 'd-1' } as const;
+
+test('a worker of your own server knows the runs of tokens and of deployments, and distinguishes no others', async () => {
+  const token = { kind: 'token', name: 'ci' };
+  const marks = new Map<string, unknown>([
+    ['of-the-owner', { baseDir: '/spec', allow: ['/'] }],
+    ['of-a-token', { baseDir: '/up', allow: ['/'], starter: token }],
+    ['of-a-deployment', { baseDir: '/files', starter: DELIVERED }],
+    ['of-a-later-build', { baseDir: '/', starter: { kind: 'robot' } }],
+    ['forged', { baseDir: 7, starter: token }],
+  ]);
+  const { starterOf } = createAnyStarters({ get: (run) => Promise.resolve(marks.get(run) ?? null) });
+  expect(await starterOf('of-the-owner')).toEqual({ kind: 'any' });
+  expect(await starterOf('by-a-temporal-client')).toEqual({ kind: 'any' });
+  expect(await starterOf('of-a-token')).toEqual({ ...token, baseDir: '/up', allowGit: [] });
+  expect(await starterOf('of-a-deployment')).toEqual({ ...DELIVERED, baseDir: '/files', allow: [], allowGit: [] });
+  for (const run of ['of-a-later-build', 'forged']) expect(await starterOf(run)).toEqual({ kind: 'unknown' });
 });
 
 test('only a mark in the state folder proves the owner of a run', async () => {
@@ -73,6 +96,8 @@ test('only a mark in the state folder proves the owner of a run', async () => {
     ['forged', { baseDir: 7, allow: ['/'] }],
     ['list', ['/']],
     ['of-a-token', { baseDir: '/up', allow: ['/'], allowGit: ['a.b/c'], starter: { kind: 'token', name: 'ci' } }],
+    ['of-a-deployment', { baseDir: '/files', allow: ['/data'], allowGit: ['a.b/c'], starter: DELIVERED }],
+    ['of-no-version', { baseDir: '/', starter: { ...DELIVERED, version: '2' } }],
     ['of-a-later-build', { baseDir: '/', allow: ['/'], starter: { kind: 'robot', name: 'ci' } }],
     ['without-a-name', { baseDir: '/', starter: { kind: 'token' } }],
     ['without-a-starter', { baseDir: '/', starter: null }],
@@ -80,7 +105,10 @@ test('only a mark in the state folder proves the owner of a run', async () => {
   const { starterOf } = createMarkedStarters({ get: (run) => Promise.resolve(marks.get(run) ?? null) });
   expect(await starterOf('marked')).toEqual({ kind: 'owner', baseDir: '/spec', allow: ['/data'], allowGit: [] });
   expect(await starterOf('of-a-token')).toEqual({ kind: 'token', name: 'ci', baseDir: '/up', allowGit: ['a.b/c'] });
+  const deployment = { baseDir: '/files', allow: ['/data'], allowGit: ['a.b/c'], ...DELIVERED };
+  expect(await starterOf('of-a-deployment')).toEqual(deployment);
   const unproven = [
+    'of-no-version',
     'forged',
     'list',
     'of-a-later-build',

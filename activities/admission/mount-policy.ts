@@ -4,7 +4,7 @@ import { join, sep } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { MountMode, MountSource, Plan, ScopePlan } from '../../domain/plan/plan.ts';
 import type { ActivityDeps, MountPolicy } from '../deps.ts';
-import type { Starter } from '../ports/starters.ts';
+import { describeConfined, isConfined, type Starter } from '../ports/starters.ts';
 import type { AdmittedScope } from '../calls/requests.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
@@ -102,20 +102,22 @@ export function selectAllowedRoots(starter: Starter, { allowedRoots }: MountPoli
       return [...allowedRoots, starter.baseDir, ...starter.allow];
     case 'token':
       return [starter.baseDir];
+    case 'deployment':
+      return [starter.baseDir, ...starter.allow];
   }
 }
 
 /**
- * A token's run changes no folder of this host, not even that of its uploads.
+ * A run of a token or of a deployment changes no folder of this host, not even its own one.
  * @throws CodedError `admit/mount-refused`
  */
 export function refuseWritableMounts(starter: Starter, scopes: readonly MountingScope[]): void {
-  if (starter.kind !== 'token') return;
+  if (!isConfined(starter)) return;
   for (const { id, sandbox } of scopes)
     if (sandbox.mounts.some(({ mode }) => mode !== 'ro'))
       throw new CodedError(
         'admit/mount-refused',
-        `scope ${id} has a mount with \`mode: rw\`, and a run of a token mounts only \`ro\``,
+        `scope ${id} has a mount with \`mode: rw\`, and a run of ${describeConfined(starter)} mounts only \`ro\``,
       );
 }
 
@@ -124,9 +126,9 @@ interface MountingScope {
   readonly sandbox: { readonly mounts: readonly { readonly mode: MountMode }[] };
 }
 
-/** Returns the spec's folder on this host, for a token the folder of its uploads; null if no mark proves it. */
+/** Returns the spec's folder on this host, for others than the owner that of its files; null if no mark proves it. */
 export function specFolderOf(starter: Starter): string | null {
-  return starter.kind === 'owner' || starter.kind === 'token' ? starter.baseDir : null;
+  return 'baseDir' in starter ? starter.baseDir : null;
 }
 
 export async function resolveRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {

@@ -2,21 +2,22 @@
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Plan, SandboxPlan } from '../../domain/plan/plan.ts';
 import type { PreparedSandboxes } from '../ports/prepared-sandboxes.ts';
-import type { Starter } from '../ports/starters.ts';
+import { describeConfined, isConfined, type Starter } from '../ports/starters.ts';
 
 /** The prepared sandbox that a plan names. Plans of builds that could not start from one have it in `needs`. */
 export function namePreparedSandbox({ prepared, needs }: Pick<SandboxPlan, 'prepared' | 'needs'>): string | null {
   return prepared ?? needs?.snapshot ?? null;
 }
 
-/** Returns the sandboxes that a run may start from. They hold files of the owner, so a token's run gets no such sandbox. */
-export function selectPrepared(known: PreparedSandboxes | undefined, { kind }: Starter): PreparedSandboxes | undefined {
-  return kind === 'token' ? REFUSING : known;
+/** Returns the sandboxes that a run may start from. They hold files of the owner, so a run of a token or of a deployment gets no such sandbox. */
+export function selectPrepared(known: PreparedSandboxes | undefined, starter: Starter): PreparedSandboxes | undefined {
+  return isConfined(starter) ? refuseAll(starter) : known;
 }
 
-const REFUSING: PreparedSandboxes = {
-  find: () => Promise.resolve({ problem: 'a run of a token does not start from a sandbox of the owner' }),
-};
+function refuseAll(starter: Starter): PreparedSandboxes {
+  const problem = `a run of ${describeConfined(starter)} does not start from a sandbox of the owner`;
+  return { find: () => Promise.resolve({ problem }) };
+}
 
 /**
  * Returns the folder of each prepared sandbox, by its text in the plan. The run keeps to these folders, also if the

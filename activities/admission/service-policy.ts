@@ -1,7 +1,7 @@
 /** Decides which services guests may reach: at admission, and again before each launch of a VM of the run. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
-import type { Starter, Starters } from '../ports/starters.ts';
+import { describeConfined, isConfined, type Starter, type Starters } from '../ports/starters.ts';
 
 /**
  * The allowed services as `host:port`, with IPv6 addresses in brackets. `any`: a spec may name every service, as on the
@@ -28,7 +28,7 @@ export function refuseServices(
       const allowed = allowedAt.length === 0 ? 'no services' : allowedAt.join(', ');
       throw new CodedError(
         'admit/service-refused',
-        `the service ${name} (${at}) of scope ${id} is refused: ${starter.kind === 'token' ? 'the service allows the runs of a token' : 'this worker allows'} ${allowed}`,
+        `the service ${name} (${at}) of scope ${id} is refused: ${isConfined(starter) ? `the service allows the runs of ${describeConfined(starter)}` : 'this worker allows'} ${allowed}`,
       );
     }
 }
@@ -47,7 +47,7 @@ export async function confirmServices(
   refuseServices([scope], deps.servicePolicy, await deps.starters.starterOf(runId));
 }
 
-/** The spec of a token is not the owner's, so it gets only services that the options of the worker name. */
-function selectServices(policy: ServicePolicy, { kind }: Starter): ServicePolicy {
-  return kind === 'token' && policy === 'any' ? [] : policy;
+/** The spec of a token is not the owner's, nor is the event of a deployment, so they get only services that the options of the worker name. */
+function selectServices(policy: ServicePolicy, starter: Starter): ServicePolicy {
+  return isConfined(starter) && policy === 'any' ? [] : policy;
 }

@@ -3,7 +3,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Plan, StepMachineCodePlan, StagePlan } from '../../domain/plan/plan.ts';
 import { skillOf } from '../../domain/plan/work.ts';
 import type { ActivityDeps } from '../deps.ts';
-import type { Starter } from '../ports/starters.ts';
+import { describeConfined, isConfined, type Starter } from '../ports/starters.ts';
 
 type Deps = Pick<ActivityDeps, 'stageSessions'>;
 
@@ -22,10 +22,10 @@ export async function withStepMachineCodes(deps: Deps, plan: Plan, starter: Star
       continue;
     }
     const { path } = skill.source;
-    if (starter.kind === 'token')
+    if (isConfined(starter))
       throw new CodedError(
         'skill/unknown',
-        `stage ${stage.id} runs the step machine ${path}, and the runs of a token have no step machines`,
+        `stage ${stage.id} runs the step machine ${path}, and the runs of ${describeConfined(starter)} have no step machines`,
       );
     const code = codes.get(path) ?? (await codeOf(deps, stage.id, path));
     codes.set(path, code);

@@ -3,7 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Starters } from '../ports/starters.ts';
-import { ANY_STARTER } from './starters.ts';
+import { createAnyStarters } from './starters.ts';
+
+const ANY_STARTER = createAnyStarters({ get: () => Promise.resolve(null) });
 import { repositoryOf } from './workspace-policy.ts';
 
 const URL = { kind: 'url', url: 'https://example.com/app.git', ref: 'main' } as const;

@@ -9,7 +9,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { ActivityDeps, MountPolicy } from '../deps.ts';
 import { selectAllowedRoots, isInside, resolveRoots, specFolderOf } from './mount-policy.ts';
 import type { RepositoryToPack } from '../ports/repositories.ts';
-import type { Starter } from '../ports/starters.ts';
+import { describeConfined, isConfined, type Starter } from '../ports/starters.ts';
 
 type PolicyDeps = Pick<ActivityDeps, 'starters' | 'mountPolicy'>;
 
@@ -43,16 +43,16 @@ export async function repositoryOf(
   const folder = await realpath(written).catch(() => null);
   if (folder === null) throw createRefusal(stage, written, 'it is not on the host that runs it');
   const allowedRoots = selectAllowedRoots(starter, deps.mountPolicy);
-  // The repository around a token's uploads is the owner's.
-  const repository = baseDir === null || starter.kind === 'token' ? null : findRepositoryAround(baseDir);
+  // The repository around the files of a token or of a deployment is the owner's.
+  const repository = baseDir === null || isConfined(starter) ? null : findRepositoryAround(baseDir);
   const roots = await resolveRoots(repository === null ? allowedRoots : [...allowedRoots, repository]);
   const mayRead = (found: string): boolean => roots.some((root) => isInside(found, root));
   if (!mayRead(folder))
     throw createRefusal(
       stage,
       written,
-      starter.kind === 'token'
-        ? 'a run of a token works in uploaded repositories only'
+      isConfined(starter)
+        ? `a run of ${describeConfined(starter)} works in uploaded repositories only`
         : allowedRoots.length === 0
           ? 'this worker allows no host folders'
           : `this worker allows ${allowedRoots.join(', ')}; allow it with --allow-mounts`,
@@ -68,6 +68,7 @@ function selectAllowedGit(starter: Starter, { allowedGit = [] }: MountPolicy): r
     case 'owner':
       return [...allowedGit, ...starter.allowGit];
     case 'token':
+    case 'deployment':
       return starter.allowGit;
   }
 }
@@ -83,7 +84,9 @@ function refuseAddress(url: string, stage: string, allowed: readonly string[], {
       ? 'it has `..`, an encoded dot or slash, or a query, so the server could serve another repository'
       : kind === 'token'
         ? `git would fetch it with the login of the worker's user, and the token does not allow it: create one with --allow-git ${place}`
-        : `git would fetch it with the login of the worker's user; allow it with \`voidbox run FILE --allow-git ${place}\`, or on your own server with \`voidbox worker --allow-git ${place}\`; or clone it, and name the folder`,
+        : kind === 'deployment'
+          ? `git would fetch it with the login of the worker's user; allow it with \`voidbox deploy FILE --allow-git ${place}\``
+          : `git would fetch it with the login of the worker's user; allow it with \`voidbox run FILE --allow-git ${place}\`, or on your own server with \`voidbox worker --allow-git ${place}\`; or clone it, and name the folder`,
   );
 }
 

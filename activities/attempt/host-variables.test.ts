@@ -6,6 +6,7 @@ import { createRedactor } from '../../domain/security/redactor.ts';
 import { plainStage } from '../../test/rig/runs/mock-worker.ts';
 import { readSecrets, resolveEnvironment, type StageEnvironment } from './host-variables.ts';
 import type { VmStage } from '../calls/requests.ts';
+import type { Starter } from '../ports/starters.ts';
 
 const TOKENS = { id_token: 'a.id.c', access_token: 'an.access.token', refresh_token: 'rt-refresh-token' };
 const LOGIN = JSON.stringify({ tokens: { ...TOKENS, account_id: 'account-1' } }, null, 2);
@@ -15,11 +16,16 @@ function agentStage(said: Partial<AgentWork> = {}, apiKeyEnv: string | null = nu
   return plainStage('think', 'think', ['-'], { work: { ...AGENT_DEFAULTS, kind: 'agent', prompt: 'x', llm, ...said } });
 }
 
-function resolve(stage: VmStage, variables: Readonly<Record<string, string>>): Promise<StageEnvironment> {
+function resolve(
+  stage: VmStage,
+  variables: Readonly<Record<string, string>>,
+  starter: Starter = { kind: 'any' },
+): Promise<StageEnvironment> {
   return resolveEnvironment(
     {
       hostVariables: { put: never, drop: never, get: async () => ({}) },
       lentVariables: { read: async () => variables },
+      starters: { starterOf: async () => starter },
     },
     { runId: 'run', stage, hostVariables: hostVariablesOf([stage]) },
   );
@@ -52,6 +58,7 @@ test('each token of a login is redacted on its own, also the token that no guest
   const sources = {
     hostVariables: { put: never, drop: never, get: async () => ({ X: LOGIN }) },
     lentVariables: { read: never },
+    starters: { starterOf: never },
   };
   expect((await readSecrets(sources, 'run', ['X'])).map(({ value }) => value)).toEqual([
     LOGIN,
@@ -69,4 +76,16 @@ test('an invalid login is refused with the name of its variable, and the error d
 test('other agents get their key as a variable', async () => {
   const { env, credentials } = await resolve(agentStage({ llm: null }), { ANTHROPIC_API_KEY: 'sk-key' });
   expect({ env, credentials }).toEqual({ env: { ANTHROPIC_API_KEY: 'sk-key' }, credentials: [] });
+});
+
+const CONFINED: readonly Starter[] = [
+  { kind: 'token', name: 'ci', baseDir: '/u', allowGit: [] },
+  { kind: 'deployment', name: 'review', version: 1, delivery: 'd', baseDir: '/u', allow: [], allowGit: [] },
+];
+
+test.each(CONFINED)('a run of a $kind gets no variable that the worker lends', async (starter) => {
+  const plain = plainStage('print', 'print', ['env']);
+  const stage = { ...plain, work: { ...plain.work, env: secret('API_TOKEN') } } as VmStage;
+  expect((await resolve(stage, { API_TOKEN: 'lent' })).env).toEqual({ API_TOKEN: 'lent' });
+  await expect(resolve(stage, { API_TOKEN: 'lent' }, starter)).rejects.toMatchObject({ code: 'host/variable-missing' });
 });

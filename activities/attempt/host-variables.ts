@@ -11,9 +11,10 @@ import type { Secret } from '../../domain/security/redactor.ts';
 import type { AgentLogin } from '../agent/shared/login.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { StageRequest } from '../calls/requests.ts';
+import { isConfined } from '../ports/starters.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
-type Sources = Pick<ActivityDeps, 'hostVariables' | 'lentVariables'>;
+type Sources = Pick<ActivityDeps, 'hostVariables' | 'lentVariables' | 'starters'>;
 
 const CLAUDE_LOGIN = 'CLAUDE_CODE_OAUTH_TOKEN';
 /**
@@ -154,16 +155,18 @@ export async function requireVariables(
 
 /**
  * Reads the values. Values that a client handed over for the run take precedence over values that this worker lends.
+ * A run of a token or of a deployment gets only the former.
  */
 async function readVariables(
-  { hostVariables, lentVariables }: Sources,
+  { hostVariables, lentVariables, starters }: Sources,
   runId: string,
   names: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
   if (names.length === 0) return new Map();
   const handedOver = new Map(Object.entries(await hostVariables.get(runId)));
   const isAll = names.every((name) => handedOver.has(name));
-  const lent = isAll ? new Map<string, string>() : new Map(Object.entries(await lentVariables.read()));
+  const isLent = !isAll && !isConfined(await starters.starterOf(runId));
+  const lent = !isLent ? new Map<string, string>() : new Map(Object.entries(await lentVariables.read()));
   const values = names.flatMap((name) => {
     const value = handedOver.get(name) ?? lent.get(name);
     return value === undefined ? [] : [[name, value] as const];

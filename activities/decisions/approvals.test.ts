@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createMarkedStarters } from '../admission/starters.ts';
 import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../../domain/plan/defaults.ts';
 import { FIELD_TYPES, PLAN_LIMITS, type ApprovalWork, type DataRef } from '../../domain/plan/plan.ts';
 import { EVENT_LIMITS } from '../../domain/run/event-limits.ts';
@@ -52,6 +53,7 @@ const ask = (approval: ApprovalWork, made: MadeMessage | null = null, of: Partia
     {
       ...stores,
       lentVariables: NO_LENT_VARIABLES,
+      starters: createMarkedStarters(stores.marks),
       evaluateTexts: (...asked) => Promise.resolve(evaluateTexts(...asked)),
       now: () => 5,
     },

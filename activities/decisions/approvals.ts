@@ -55,7 +55,7 @@ export type RejectionRequest = Omit<ApprovalRequest, 'timedOut' | 'atMs'>;
 
 type AnswerDeps = Pick<ActivityDeps, 'marks'>;
 
-type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
+type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables' | 'starters'> & TextDeps;
 
 /** @throws CodedError `stage/expression` if a value of the message cannot be computed */
 export async function askApproval(deps: AskDeps, request: AskRequest): Promise<void> {

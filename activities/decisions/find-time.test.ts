@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createMarkedStarters } from '../admission/starters.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { evaluateTexts } from '../../domain/language/expression/evaluate.ts';
 import { openStores } from '../../store/open-stores.ts';
@@ -36,6 +37,7 @@ async function foundIn(
     {
       ...stores,
       lentVariables: NO_LENT_VARIABLES,
+      starters: createMarkedStarters(stores.marks),
       evaluateTexts: (...asked) => Promise.resolve(evaluateTexts(...asked)),
       now: () => NOW,
     },

@@ -30,7 +30,7 @@ export interface FindTimeRequest {
 /** The most characters of the value in a message. A time with its zone and nine digits of a second needs 35. */
 const VALUE_SHOWN = 100;
 
-type Deps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
+type Deps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables' | 'starters'> & TextDeps;
 
 /** @throws CodedError `stage/expression`, `stage/wait-time` */
 export async function findTime(deps: Deps, request: FindTimeRequest): Promise<FoundTime> {

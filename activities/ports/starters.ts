@@ -17,7 +17,9 @@ export type Starter =
    */
   | ({ readonly kind: 'owner' } & OwnerPermissions)
   /** A holder of a token of the service: a run may use the following, and nothing that the worker's options allow. */
-  | ({ readonly kind: 'token' } & TokenPermissions);
+  | ({ readonly kind: 'token' } & TokenPermissions)
+  /** A delivery of a deployment: a run may use the following, and nothing that the worker's options allow. */
+  | ({ readonly kind: 'deployment' } & DeploymentPermissions);
 
 export interface OwnerPermissions {
   /** The absolute path of the spec's folder. */
@@ -35,4 +37,30 @@ export interface TokenPermissions {
   readonly baseDir: string;
   /** Repositories of the network, as HOST/PATH, that the token's runs may fetch. */
   readonly allowGit: readonly string[];
+}
+
+export interface DeploymentPermissions {
+  readonly name: string;
+  readonly version: number;
+  /** The id of the delivery that starts the run. */
+  readonly delivery: string;
+  /** The absolute path of the folder with the version's files. The run may mount it and folders below it, only `ro`. */
+  readonly baseDir: string;
+  /** Absolute paths of folders that the owner allowed the deployment to mount, only `ro`. */
+  readonly allow: readonly string[];
+  /** Repositories of the network, as HOST/PATH, that its runs may fetch. */
+  readonly allowGit: readonly string[];
+}
+
+/**
+ * Whether the spec or its values may come from a stranger. Such a run gets nothing of the host but what its starter
+ * names.
+ */
+export function isConfined({ kind }: Pick<Starter, 'kind'>): boolean {
+  return kind === 'token' || kind === 'deployment';
+}
+
+/** Describes the runs of a confined starter, for errors. */
+export function describeConfined({ kind }: Pick<Starter, 'kind'>): string {
+  return kind === 'deployment' ? 'a deployment' : 'a token';
 }

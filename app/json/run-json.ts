@@ -2,6 +2,7 @@ import type { ApprovalField, DataRef, TimeoutAnswer } from '../../domain/plan/pl
 import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import type { Question } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
+import type { RunTrigger } from '../../domain/run/run-trigger.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { listAgents } from '../../store/item-agents.ts';
 import { sumNetwork } from '../../store/network-view.ts';
@@ -27,6 +28,8 @@ export interface RunJson {
   readonly host: string;
   /** The earlier run that this one is a retry or a fork of; null: none. */
   readonly origin: RunOrigin | null;
+  /** The delivery of a deployment that started the run, or the run that it repeats; null: no delivery did. */
+  readonly trigger: RunTrigger | null;
   /** Stages whose work was not done: `run --mock`. */
   readonly mocked: readonly string[];
   /** Stages whose agent the mock agent plays: `run --mock-agents`. */
@@ -207,6 +210,7 @@ export function toRunJson(view: RunView): RunJson {
     state: view.state,
     host: view.hostId,
     origin: view.origin,
+    trigger: view.trigger,
     mocked: view.mocked,
     mockAgents: view.mockAgents,
     agents: agentTotals(view),

@@ -98,7 +98,7 @@ async function isOfOtherToken(runId: string, caller: Caller, machine: Machine): 
     // The run was pruned, and nothing shows who started it.
     if (admission === null || admission === undefined) return true;
     const { starter } = ((await marks.get(at, CLIENT_MARK)) ?? {}) as Partial<ClientMark>;
-    if (starter !== undefined && starter.name !== own) return true;
+    if (starter !== undefined && (starter.kind !== 'token' || starter.name !== own)) return true;
     if (admission.origin?.kind !== 'retry') return false;
     at = admission.origin.runId;
   }

@@ -34,7 +34,7 @@ import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { toStream, storeRunInput } from './run-input.ts';
-import { settleForToken, type TokenStarter } from './token-rules.ts';
+import { type ConfinedStarter, createConfinedMark, readConfinedStarter, settleForStarter } from './token-rules.ts';
 
 /** How long `waitUntilAdmitted` waits; a worker needs a second or two to start. */
 export const ADMISSION_MS = 10_000;
@@ -72,8 +72,8 @@ export interface StartRequest {
   readonly allowGit: readonly string[];
   /** The bytes of the first stages' input; null: they get no input. */
   readonly input: Uint8Array | null;
-  /** The token that starts it; absent: the owner of the state folder. */
-  readonly starter?: TokenStarter | null;
+  /** The token or the deployment that starts it; absent: the owner of the state folder. */
+  readonly starter?: ConfinedStarter | null;
   /** The person may be asked for permissions that the request lacks. */
   readonly mayAsk: boolean;
   /** Called when nothing refuses the start, before the server of the runs gets it. Absent: nothing is called. */
@@ -131,14 +131,14 @@ export async function startRun(
     // Another spec, as a fork has, gets no permission of the earlier one.
     const origin = from === null ? null : await readEarlierMark(from.origin.runId, stores);
     const earlier = from?.origin.kind === 'retry' ? origin : null;
-    const token = chooseStarter(starter, earlier);
-    const startedBy = listFurtherStarters(token, starter, origin);
+    const confined = chooseStarter(starter, earlier);
+    const startedBy = listFurtherStarters(confined, starter, origin);
     const allow = [...new Set([...allowMounts, ...(earlier?.allow ?? [])])];
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
-    let mark: ClientMark = token === null ? { baseDir } : createMark(token);
-    if (token !== null) await settleForToken(plan, token);
+    let mark: ClientMark = confined === null ? { baseDir } : createConfinedMark(confined);
+    if (confined !== null) await settleForStarter(plan, confined);
     if (!env.temporalConfigured) {
-      if (token === null) {
+      if (confined === null) {
         await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, env);
         const addresses = { plan, baseDir, allow: [...allowGit, ...(earlier?.allowGit ?? [])], mayAsk };
         mark = { baseDir, allow, allowGit: await settleAddresses(addresses, context) };
@@ -150,7 +150,7 @@ export async function startRun(
       loadSkills(plan, context);
     }
     await makeDisks(images, env, onProgress);
-    for (const { owner, file } of token === null ? loginsTaken(hostVariables, env) : [])
+    for (const { owner, file } of confined === null ? loginsTaken(hostVariables, env) : [])
       onProgress(`agents use the login of ${owner} on this machine (${file}), without its refresh token`);
     const link = await openRunsLink(context, { start: true, onProgress });
     if (link === null)
@@ -164,7 +164,7 @@ export async function startRun(
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
     // A fork compiles the text again, and starts relative paths there.
     const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
-    if (token !== null || isNamed || startedBy.length > 0 || needsMark(plan))
+    if (confined !== null || isNamed || startedBy.length > 0 || needsMark(plan))
       await stores.marks.put(runId, CLIENT_MARK, { ...mark, ...(startedBy.length === 0 ? {} : { startedBy }) });
     const summary = summaryOf(plan, from);
     // If no worker has ever used this state folder, no worker would read the variables or delete them.
@@ -210,26 +210,27 @@ async function readEarlierMark(runId: string, { marks }: Stores): Promise<Partia
   return ((await marks.get(runId, CLIENT_MARK)) as Partial<ClientMark> | null | undefined) ?? null;
 }
 
-/** A retry of a token's run keeps the limits of that token, also if the owner retries it: the spec is not the owner's. */
-function chooseStarter(starter: TokenStarter | null, earlier: Partial<ClientMark> | null): TokenStarter | null {
-  const { starter: from, baseDir: folder, allowGit = [] } = earlier ?? {};
-  if (from === undefined || folder === undefined) return starter;
-  return starter === null ? { name: from.name, allowGit, folder } : { ...starter, folder };
+/**
+ * A retry of a run of a token or of a deployment keeps its limits, also if the owner retries it: the spec, or its values,
+ * are not the owner's.
+ */
+function chooseStarter(starter: ConfinedStarter | null, earlier: Partial<ClientMark> | null): ConfinedStarter | null {
+  const from = readConfinedStarter(earlier ?? {});
+  if (from === null) return starter;
+  // A token repeats another one's run under its own name, with the files of that run.
+  return starter === null || 'deployment' in from ? from : { ...starter, folder: from.folder };
 }
 
 /** Lists the tokens that started the run or the run that it continues, besides the token of the mark. */
 function listFurtherStarters(
-  token: TokenStarter | null,
-  starter: TokenStarter | null,
+  confined: ConfinedStarter | null,
+  starter: ConfinedStarter | null,
   earlier: Partial<ClientMark> | null,
 ): readonly string[] {
-  const names = new Set([...(readStartingTokens(earlier) ?? []), ...(starter === null ? [] : [starter.name])]);
-  if (token !== null) names.delete(token.name);
+  const own = starter !== null && 'name' in starter ? [starter.name] : [];
+  const names = new Set([...(readStartingTokens(earlier) ?? []), ...own]);
+  if (confined !== null && 'name' in confined) names.delete(confined.name);
   return [...names];
-}
-
-function createMark({ name, allowGit, folder }: TokenStarter): ClientMark {
-  return { baseDir: folder, allowGit, starter: { kind: 'token', name } };
 }
 
 /**

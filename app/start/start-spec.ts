@@ -18,7 +18,7 @@ import { STDIN_NAME } from './load-spec.ts';
 import { resolveFolders } from './plan-mounts.ts';
 import { LATEST } from '../runs/run-id.ts';
 import { findTakenId, startRun, waitUntilAdmitted } from './start-run.ts';
-import { refuseForToken, type TokenStarter } from './token-rules.ts';
+import { refuseForStarter, type TokenStarter } from './token-rules.ts';
 
 /** The name of the spec in diagnostics. */
 const SPEC_NAME = 'spec';
@@ -95,7 +95,7 @@ export async function startSpec(
   };
   const settlePlan = (written: Plan): Plan => {
     const adapted = adapt(written);
-    if (starter !== undefined) refuseForToken(adapted, starter);
+    if (starter !== undefined) refuseForStarter(adapted, starter);
     return adapted;
   };
   const { compiled, diagnostics } = await compileSpec({ ...request, settlePlan }, allowMounts, context);

@@ -30,7 +30,7 @@ import {
   startOnce,
   startSpec,
 } from './start-spec.ts';
-import { refuseForToken, type TokenStarter } from './token-rules.ts';
+import { refuseForStarter, type TokenStarter } from './token-rules.ts';
 
 export interface ClientRequest extends Omit<SpecRequest, 'spec' | 'baseDir'> {
   /** YAML or JSON; null: `plan` is given. */
@@ -220,7 +220,7 @@ async function prepareIn(
   const allowMounts = starter === null ? [...resolveFolders(request.allowMounts, baseDir), folder] : [];
   const settlePlan = (written: Plan): Plan => {
     const moved = movePlan(written, places);
-    if (starter !== null) refuseForToken(moved, starter);
+    if (starter !== null) refuseForStarter(moved, starter);
     return moved;
   };
   const accepting = { ...request, settlePlan, ...(fork === null ? {} : { repeated: fork.repeated }) };

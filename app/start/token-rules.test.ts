@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { compileText } from '../../domain/language/load.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
-import { refuseForToken, settleForToken } from './token-rules.ts';
+import { createConfinedMark, readConfinedStarter, refuseForStarter, settleForStarter } from './token-rules.ts';
 
 let dir: string;
 let folder: string;
@@ -46,13 +46,13 @@ describe('a plan of a token may not', () => {
     ['fetch a repository', () => planOf('{}', 'run: ls, workspace: { git: "https://example.com/app" }')],
   ])('%s', async (_what, make) => {
     const plan = make();
-    expect(() => refuseForToken(plan, LIMITS())).toThrow(expect.objectContaining({ code: 'admit/mount-refused' }));
-    await expect(settleForToken(plan, LIMITS())).rejects.toMatchObject({ code: 'admit/mount-refused' });
+    expect(() => refuseForStarter(plan, LIMITS())).toThrow(expect.objectContaining({ code: 'admit/mount-refused' }));
+    await expect(settleForStarter(plan, LIMITS())).rejects.toMatchObject({ code: 'admit/mount-refused' });
   });
 
   test('reach a service of the host', () => {
     const plan = planOf('{ services: { db: "127.0.0.1:5432" } }');
-    expect(() => refuseForToken(plan, LIMITS())).toThrow(expect.objectContaining({ code: 'admit/service-refused' }));
+    expect(() => refuseForStarter(plan, LIMITS())).toThrow(expect.objectContaining({ code: 'admit/service-refused' }));
   });
 
   test('run a step machine, or name an agent skill of the host', () => {
@@ -62,16 +62,16 @@ describe('a plan of a token may not', () => {
     const source = { kind: 'host', path: '/home/owner/notes.md' };
     const agent = { kind: 'agent', skills: [{ kind: 'file', source }] };
     for (const work of [machine, agent])
-      expect(() => refuseForToken(withWork(work), LIMITS())).toThrow(
+      expect(() => refuseForStarter(withWork(work), LIMITS())).toThrow(
         expect.objectContaining({ code: 'admit/mount-refused' }),
       );
   });
 
   test('mount a link out of its uploads', async () => {
-    refuseForToken(mount('away'), LIMITS());
-    await expect(settleForToken(mount('away'), LIMITS())).rejects.toMatchObject({
+    refuseForStarter(mount('away'), LIMITS());
+    await expect(settleForStarter(mount('away'), LIMITS())).rejects.toMatchObject({
       code: 'admit/mount-refused',
-      message: expect.stringContaining('leads out of the uploads'),
+      message: expect.stringContaining('leads out of an upload of the request'),
     });
   });
 });
@@ -79,7 +79,7 @@ describe('a plan of a token may not', () => {
 test('a refusal is the same whether or not the path of the host exists', () => {
   const messageOf = (path: string): string => {
     try {
-      refuseForToken(mount(path), LIMITS());
+      refuseForStarter(mount(path), LIMITS());
     } catch (error) {
       return (error as Error).message.replace(path, 'PATH');
     }
@@ -96,13 +96,47 @@ test('a plan of a token mounts its uploads, works in them, and fetches what the 
     planOf('{}', 'run: ls, workspace: { git: repo }'),
     planOf('{}', 'run: ls, workspace: { git: "https://example.com/app" }'),
   ])
-    await settleForToken(plan, LIMITS(['example.com/app']));
+    await settleForStarter(plan, LIMITS(['example.com/app']));
 });
 
 test('an upload that is missing, and a folder within an uploaded repository, are named', async () => {
-  await expect(settleForToken(mount('none'), LIMITS())).rejects.toMatchObject({ code: 'cli/mount-missing' });
-  const workIn = (git: string) => settleForToken(planOf('{}', `run: ls, workspace: { git: ${git} }`), LIMITS());
+  await expect(settleForStarter(mount('none'), LIMITS())).rejects.toMatchObject({ code: 'cli/mount-missing' });
+  const workIn = (git: string) => settleForStarter(planOf('{}', `run: ls, workspace: { git: ${git} }`), LIMITS());
   await expect(workIn('repo/sub')).rejects.toMatchObject({ code: 'cli/workspace-subfolder' });
   // The message does not name the repository of the host that is around the uploads.
   await workIn('data');
+});
+
+const DEPLOYED = { deployment: { name: 'review', version: 1, delivery: 'd-1', deployer: null } };
+
+describe('a plan of a deployment', () => {
+  test('mounts its own files and the folders that the owner allowed, only `ro`', async () => {
+    const limits = { ...LIMITS(), ...DEPLOYED, allow: [join(dir, 'other')] };
+    for (const plan of [mount('data'), mount(join(dir, 'other'))]) await settleForStarter(plan, limits);
+    for (const plan of [mount('/etc'), mount(join(dir, 'other'), 'rw'), mount(`${dir}/other-one`)])
+      await expect(settleForStarter(plan, limits)).rejects.toMatchObject({ code: 'admit/mount-refused' });
+  });
+
+  test('is refused with remedies of a deployment', () => {
+    const limits = { ...LIMITS(), ...DEPLOYED };
+    expect(() => refuseForStarter(mount('/etc'), limits)).toThrow(
+      expect.objectContaining({ remedy: expect.stringContaining('voidbox deploy FILE --allow-mounts FOLDER') }),
+    );
+    const url = planOf('{}', 'run: ls, workspace: { git: "https://example.com/app" }');
+    expect(() => refuseForStarter(url, limits)).toThrow(
+      expect.objectContaining({
+        message: expect.stringContaining('which the deployment does not allow'),
+        remedy: expect.stringContaining('--allow-git example.com/app'),
+      }),
+    );
+  });
+});
+
+test('the mark of a confined run names its starter again', () => {
+  for (const starter of [
+    { name: 'ci', allowGit: ['a.b/c'], folder },
+    { ...DEPLOYED, allow: ['/data'], allowGit: [], folder },
+  ])
+    expect(readConfinedStarter(createConfinedMark(starter))).toEqual(starter);
+  expect(readConfinedStarter({ baseDir: folder })).toBeNull();
 });

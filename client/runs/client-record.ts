@@ -7,18 +7,30 @@ import type { HostSettings } from '../../domain/language/compile/stage/host-sett
 export interface ClientMark {
   /** Absolute folder of the spec; with the embedded stack the run may mount from it. */
   readonly baseDir: string;
-  /** Folders that the user allowed for this run, absolute, links followed. Absent: none. */
+  /** Folders that the user allowed for this run, absolute, links followed. A deployment's run mounts them only `ro`. Absent: none. */
   readonly allow?: readonly string[];
   /** Repositories of the network that the user let this run fetch, as HOST/PATH. Absent: none. */
   readonly allowGit?: readonly string[];
   /**
-   * The token that started the run: the run may mount only `baseDir`, the folder of its uploads, and only `ro`. Absent:
-   * the owner of the state folder.
+   * The token that started the run: the run may mount only `baseDir`, the folder of its uploads, and only `ro`. Or the
+   * deployment, whose `baseDir` is the folder of its version. Absent: the owner of the state folder.
    */
-  readonly starter?: { readonly kind: 'token'; readonly name: string };
+  readonly starter?: MarkedStarter;
   /** The tokens that started the run, or a run that it continues. Absent: none but `starter`. */
   readonly startedBy?: readonly string[];
 }
+
+export type MarkedStarter =
+  | { readonly kind: 'token'; readonly name: string }
+  | {
+      readonly kind: 'deployment';
+      readonly name: string;
+      readonly version: number;
+      /** The id of the delivery that started the run. */
+      readonly delivery: string;
+      /** The token that deployed the version; null: the owner. */
+      readonly deployer: string | null;
+    };
 
 /** The name of a record on this machine, for runs of the embedded stack: the source that a run was compiled from. */
 export const SOURCE_RECORD = 'source';

@@ -24,7 +24,9 @@ export function readStartingTokens(mark: unknown): readonly string[] | null {
 /** Returns null for the owner, and undefined for a starter that this build does not know. */
 function readTokenName(starter: unknown): string | null | undefined {
   if (starter === undefined) return null;
-  const { kind, name } = (starter ?? {}) as Readonly<Record<string, unknown>>;
+  const { kind, name, deployer } = (starter ?? {}) as Readonly<Record<string, unknown>>;
+  // The deployer decides what every run of the deployment does.
+  if (kind === 'deployment') return deployer === null || typeof deployer === 'string' ? deployer : undefined;
   return kind === 'token' && typeof name === 'string' ? name : undefined;
 }
 

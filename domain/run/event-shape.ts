@@ -149,6 +149,8 @@ const networkShape = kindOf<DoorNotice['kind']>(
   { others: true },
 );
 
+export const triggerShape = objectOf({ deployment: aText, version: aCount, delivery: aText });
+
 const body = kindOf<RunEventBody['type']>(
   'type',
   {
@@ -160,6 +162,7 @@ const body = kindOf<RunEventBody['type']>(
       outputStage: allowNull(aText),
       startedAtMs: optional(aTime),
       origin: optional(originShape),
+      trigger: optional(triggerShape),
       mocked: optional(listOf(aText)),
       agents: optional(listOf(aText)),
       mockAgents: optional(listOf(aText)),

@@ -7,6 +7,7 @@ import type { ApprovalField, BudgetPlan, DataRef, IsolationLevel, TimeoutAnswer 
 import type { FieldValues } from './approval-answer.ts';
 import type { DoorNotice } from './door-notice.ts';
 import type { RunOrigin } from './origin.ts';
+import type { RunTrigger } from './run-trigger.ts';
 import type { StageFailure, StageResult } from './stage-result.ts';
 
 /** A folder of a guest, as a tar. */
@@ -68,6 +69,8 @@ export type RunEventBody =
       readonly startedAtMs?: number;
       /** The earlier run that this one is a retry or a fork of; absent: this run is neither. */
       readonly origin?: RunOrigin;
+      /** The delivery of a deployment that started the run. Absent: no delivery did. */
+      readonly trigger?: RunTrigger;
       /** Stages that return their `mock` instead of running. Absent: no stage does. */
       readonly mocked?: readonly string[];
       /** Stages whose work is an agent. Absent: no stage is. */

@@ -3,7 +3,7 @@
  * it write the records.
  */
 import { PLAN_PARTS } from '../../domain/plan/plan-description.ts';
-import { dataRefShape, originShape, savedFolderShape } from '../../domain/run/event-shape.ts';
+import { dataRefShape, originShape, savedFolderShape, triggerShape } from '../../domain/run/event-shape.ts';
 import {
   aCount,
   aFlag,
@@ -63,6 +63,7 @@ const SHAPES: Readonly<Record<string, Check>> = {
     mounts: valuesOf(aText),
     // Only for a run that uses outputs of an earlier run.
     origin: optional(originShape),
+    trigger: optional(triggerShape),
     given: optional(valuesOf(given)),
     continued: optional(valuesOf(continued)),
     limits: optional(

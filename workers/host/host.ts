@@ -17,7 +17,7 @@ import type { LentVariables } from '../../activities/ports/lent-variables.ts';
 import { createVmPool } from '../../activities/vm/pool.ts';
 import { createStepCheckpoints } from '../../sandbox/checkpoints/step-checkpoints.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
-import { ANY_STARTER, createMarkedStarters } from '../../activities/admission/starters.ts';
+import { createAnyStarters, createMarkedStarters } from '../../activities/admission/starters.ts';
 import { parentOf } from '../../client/temporal/workflow-run.ts';
 import type { Durability } from '../../setup/environment.ts';
 import { readDiskRoom } from '../../store/disk-room.ts';
@@ -53,7 +53,7 @@ export interface HostOptions {
   readonly serverId: string;
   readonly sandboxes: HostSandboxes;
   readonly mountPolicy: MountPolicy;
-  /** `marked`: only a mark in the state folder proves the owner. `any`: starters are not distinguished. */
+  /** `marked`: only a mark in the state folder proves the owner. `any`: only tokens and deployments are distinguished. */
   readonly starters: 'marked' | 'any';
   readonly servicePolicy: ServicePolicy;
   /** Whether runs may keep VMs of failed stages for inspection. */
@@ -132,7 +132,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     serverId,
     searchAttributes,
     mountPolicy: options.mountPolicy,
-    starters: options.starters === 'any' ? ANY_STARTER : createMarkedStarters(stores.marks),
+    starters: options.starters === 'any' ? createAnyStarters(stores.marks) : createMarkedStarters(stores.marks),
     servicePolicy: options.servicePolicy,
     allowsRetention: options.allowsRetention,
     retainedVms: createRetainedVms(sandboxes.sweep, sandboxes.release),

@@ -171,6 +171,7 @@ test('the JSON of a run has exactly the documented fields', () => {
     'state',
     'host',
     'origin',
+    'trigger',
     'mocked',
     'mockAgents',
     'agents',

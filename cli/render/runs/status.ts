@@ -1,5 +1,6 @@
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { describeOrigin } from '../../../domain/run/origin.ts';
+import type { RunTrigger } from '../../../domain/run/run-trigger.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import { paintOutcome, renderToleratedNote } from '../../../app/lines/event-lines.ts';
@@ -40,6 +41,7 @@ export function renderStatus(
     ...(view.name === ''
       ? []
       : [['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`] as [string, string]]),
+    ...(view.trigger === null ? [] : [['delivery', renderTrigger(view.trigger)] as [string, string]]),
     ...(view.origin === null ? [] : [['from', sanitizeLine(describeOrigin(view.origin))] as [string, string]]),
     ...(view.mocked.length === 0 ? [] : [['mocked', style.yellow(renderMockedCount(view))] as [string, string]]),
     ...(view.mockAgents.length === 0
@@ -141,4 +143,8 @@ function renderVms(view: RunView, style: Style): string[] {
     );
   });
   return ['', ...lines];
+}
+
+function renderTrigger({ deployment, version, delivery }: RunTrigger): string {
+  return `${sanitizeLine(delivery)} of ${sanitizeLine(deployment)}, version ${version}`;
 }

@@ -2,7 +2,7 @@
  * The dependencies that a worker process gives its activities, for tests without a server: stores in files, and VMs of
  * the given backend.
  */
-import { ANY_STARTER } from '../../../activities/admission/starters.ts';
+import { createAnyStarters } from '../../../activities/admission/starters.ts';
 import type { ActivityDeps } from '../../../activities/deps.ts';
 import type { StageRequest, VmStage } from '../../../activities/calls/requests.ts';
 import type { CheckOutput } from '../../../activities/ports/output-check.ts';
@@ -28,7 +28,7 @@ export function mockWorkerDeps(worker: WorkerOnFiles, change: Partial<ActivityDe
   return {
     ...createWorkerDeps(worker, { hostId: 'h', hostQueue: 'voidbox-host:h' }, 1024),
     searchAttributes: [],
-    starters: ANY_STARTER,
+    starters: createAnyStarters({ get: () => Promise.resolve(null) }),
     evaluateTexts: (sources, values) => Promise.resolve(evaluateTexts(sources, values)),
     evaluate: (source, values) => Promise.resolve(evaluateCondition(source, values)),
     checkOutput: judgeHere,
