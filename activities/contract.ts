@@ -47,6 +47,11 @@ export interface RunRequest {
    * with an origin repeats the setting of its origin.
    */
   readonly mockAgents?: boolean;
+  /**
+   * Proves that the host of the run started it (`domain/run/start-proof.ts`). Absent: the host keeps no permission and
+   * no variable for the run.
+   */
+  readonly proof?: string;
 }
 
 export type InlineOrRef =

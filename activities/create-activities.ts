@@ -4,6 +4,7 @@ import { findTime } from './decisions/find-time.ts';
 import { checkAnswersIn } from './decisions/answer-proofs.ts';
 import { askApproval, checkRejection, recordApproval } from './decisions/approvals.ts';
 import { admit } from './admission/admit.ts';
+import { restrictToStart } from './admission/proven-start.ts';
 import { evaluateCondition } from './decisions/conditions.ts';
 import type { Activities } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -21,7 +22,8 @@ import { acquireVm, releaseVm } from './vm/shared-vm.ts';
 export function createActivities(given: ActivityDeps): Activities {
   const lists = createEndsOfLists(given.events);
   const getRun = (runId: string): ReturnType<typeof calls.getRun> => calls.getRun(runId);
-  const deps: ActivityDeps = { ...given, events: checkAnswersIn(lists.events, { marks: given.marks, runOf: getRun }) };
+  const own = restrictToStart(given, async (runId) => (await getRun(runId)).provenKey);
+  const deps: ActivityDeps = { ...own, events: checkAnswersIn(lists.events, { marks: own.marks, runOf: getRun }) };
   const calls = createRunCalls(deps);
   return {
     admit: async (request) => {

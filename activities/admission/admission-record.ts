@@ -28,6 +28,8 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly limits?: ChangedLimits;
   /** The delivery of a deployment that started the run; absent: no delivery did. */
   readonly trigger?: RunTrigger;
+  /** The hash of the key of the start on this host whose request this run has; absent: it proved no start. */
+  readonly provenKey?: string;
   /** For a run of one command: the activity that drives it. No workflow has the run's id. */
   readonly command?: CommandCaller;
 }

@@ -26,6 +26,7 @@ import { requireVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
 import { behaviourFor, mayBeginWithCheckpoint, refuseNewer, removeNewer } from './plan-behaviour.ts';
 import { refuseWritableMounts, selectAllowedRoots, resolveMounts, specFolderOf } from './mount-policy.ts';
+import { findProvenKey, restrictToStart } from './proven-start.ts';
 import { resolvePreparedSandboxes, selectPrepared } from './prepared-sandboxes.ts';
 import { createFetchEvents, withRemoteAgentSkills } from './remote-skills.ts';
 import { withStepMachineCodes } from './skill-policy.ts';
@@ -128,8 +129,10 @@ async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: 
   }
 }
 
-async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission | null> {
+async function admitRun(given: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission | null> {
   const { runId } = request;
+  const provenKey = await findProvenKey(given, request);
+  const deps = restrictToStart(given, () => provenKey);
   const behaviour = behaviourFor(request.behaviour);
   const origin = originIn(request.origin);
   const earlier = origin === null ? null : await readEarlier(deps, origin, runId);
@@ -173,13 +176,13 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   await refuseRepositories(deps, runId, plan);
   refuseWritableMounts(starter, plan.scopes);
   const mounts = await resolveMounts(plan, selectAllowedRoots(starter, deps.mountPolicy), baseDir);
-  const given = reuse?.given ?? NOTHING_GIVEN;
+  const reused = reuse?.given ?? NOTHING_GIVEN;
   // Stages that are taken over do not read their variables again, unless their VM may lose their files.
   const ownOf = ownStageOf(plan);
   const settled = reuse === null ? NOTHING_SETTLED : listSettled(plan, reuse);
   const left = plan.stages.filter(({ id }) => !settled.has(ownOf(id)));
   await requireVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
-  const taken = origin === null ? {} : { origin, given: await claimGiven(deps, origin, given) };
+  const taken = origin === null ? {} : { origin, given: await claimGiven(deps, origin, reused) };
   const unsaved = reuse === null ? {} : findUnsaved(plan, reuse);
   const wire = toWire(plan);
   const admission = {
@@ -202,6 +205,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     ...continued,
     ...(Object.keys(unsaved).length === 0 ? {} : { unsaved }),
     ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
+    ...(provenKey === null ? {} : { provenKey }),
   } satisfies AdmissionRecord;
   if (!(await deps.records.create(runId, 'admission', record))) return null;
   await deps.records.put(runId, 'plan', wire);

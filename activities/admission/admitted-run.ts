@@ -32,6 +32,8 @@ export interface AdmittedRun {
   readonly input: InlineOrRef | null;
   /** The saves that agents of a retry resume, by series of attempts; empty: every agent starts from its beginning. */
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
+  /** The hash of the key that its request proved; null: it proved none. */
+  readonly provenKey: string | null;
   /** The activity that drives a run of one command; null for other runs. */
   readonly command: CommandCaller | null;
 }
@@ -88,6 +90,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       scopes: plan.scopes.map((scope) => resolveScope(scope, plan.stages, record)),
       input: record.input,
       continued: record.continued ?? {},
+      provenKey: record.provenKey ?? null,
       command: record.command ?? null,
     };
   } catch (error) {

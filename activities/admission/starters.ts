@@ -9,8 +9,8 @@ import type { Starter, Starters } from '../ports/starters.ts';
  */
 export function createAnyStarters(marks: Pick<HostMarks, 'get'>): Starters {
   return {
-    starterOf: async (runId) => {
-      const starter = findStarter(await marks.get(runId, CLIENT_MARK));
+    starterOf: async (runId, given = marks) => {
+      const starter = findStarter(await given.get(runId, CLIENT_MARK));
       return starter.kind === 'owner' || starter.kind === 'unmarked' ? { kind: 'any' } : starter;
     },
   };
@@ -22,8 +22,8 @@ export function createAnyStarters(marks: Pick<HostMarks, 'get'>): Starters {
  */
 export function createMarkedStarters(marks: Pick<HostMarks, 'get'>): Starters {
   return {
-    starterOf: async (runId) => {
-      const starter = findStarter(await marks.get(runId, CLIENT_MARK));
+    starterOf: async (runId, given = marks) => {
+      const starter = findStarter(await given.get(runId, CLIENT_MARK));
       return starter.kind === 'unmarked' ? { kind: 'unknown' } : starter;
     },
   };

@@ -23,7 +23,7 @@ function resolve(
 ): Promise<StageEnvironment> {
   return resolveEnvironment(
     {
-      hostVariables: { put: never, drop: never, get: async () => ({}) },
+      hostVariables: { get: async () => ({}) },
       lentVariables: { read: async () => variables },
       starters: { starterOf: async () => starter },
     },
@@ -56,7 +56,7 @@ test('each token of a login is redacted on its own, also the token that no guest
     expect(text(Buffer.from(`user:${token}:x`).toString('base64'))).toContain('[redacted]');
   }
   const sources = {
-    hostVariables: { put: never, drop: never, get: async () => ({ X: LOGIN }) },
+    hostVariables: { get: async () => ({ X: LOGIN }) },
     lentVariables: { read: never },
     starters: { starterOf: never },
   };

@@ -10,11 +10,14 @@ import { demandedVariablesOf, environmentOf, hostVariablesOf } from '../../domai
 import type { Secret } from '../../domain/security/redactor.ts';
 import type { AgentLogin } from '../agent/shared/login.ts';
 import type { ActivityDeps } from '../deps.ts';
+import type { HostVariables } from '../ports/host-variables.ts';
 import type { StageRequest } from '../calls/requests.ts';
 import { isConfined } from '../ports/starters.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
-type Sources = Pick<ActivityDeps, 'hostVariables' | 'lentVariables' | 'starters'>;
+type Sources = Pick<ActivityDeps, 'lentVariables' | 'starters'> & {
+  readonly hostVariables: Pick<HostVariables, 'get'>;
+};
 
 const CLAUDE_LOGIN = 'CLAUDE_CODE_OAUTH_TOKEN';
 /**

@@ -1,10 +1,15 @@
+import type { HostMarks } from './host-marks.ts';
+
 /**
  * Proves who started each run. The proof never comes from a workflow's arguments, memo or headers, because every client
  * of the Temporal server can write those.
  */
 export interface Starters {
-  /** Returns `unknown` for a run that it does not know; it never rejects for such a run. */
-  starterOf(runId: string): Promise<Starter>;
+  /**
+   * Returns `unknown` for a run that it does not know; it never rejects for such a run.
+   * @param marks  the marks that prove it; absent: those of the state folder
+   */
+  starterOf(runId: string, marks?: Pick<HostMarks, 'get'>): Promise<Starter>;
 }
 
 export type Starter =

@@ -7,6 +7,8 @@ import { openStores } from '../../store/open-stores.ts';
 import { RunExistsError, UnknownStartError } from '../../client/runs/runs.ts';
 import { passVariables } from './hand-over.ts';
 
+const TOKEN = { variables: { TOKEN: 'x' }, startKey: 'key' };
+
 let stateDir: string;
 let variables: HostVariables;
 beforeEach(async () => {
@@ -17,34 +19,34 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 it('has the variables in place when the run starts', async () => {
   let seen: unknown = null;
-  await passVariables(variables, 'a-run', { TOKEN: 'x' }, async () => {
+  await passVariables(variables, 'a-run', TOKEN, async () => {
     seen = await variables.get('a-run');
   });
   expect(seen).toEqual({ TOKEN: 'x' });
-  expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
+  expect(await variables.read('a-run')).toEqual(TOKEN);
 });
 
 it('takes them back when the run was not started', async () => {
   await expect(
-    passVariables(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new Error('no server'))),
+    passVariables(variables, 'a-run', TOKEN, () => Promise.reject(new Error('no server'))),
   ).rejects.toThrow('no server');
   expect(await variables.get('a-run')).toEqual({});
 });
 
-it('leaves those of the run that has the id', async () => {
+it('takes them back when another run has the id, which must not read them', async () => {
   await expect(
-    passVariables(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new RunExistsError('a-run'))),
+    passVariables(variables, 'a-run', TOKEN, () => Promise.reject(new RunExistsError('a-run'))),
   ).rejects.toThrow(RunExistsError);
-  expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
+  expect(await variables.get('a-run')).toEqual({});
 });
 
 it('leaves those of a run that may have started', async () => {
   const error = new UnknownStartError('a-run', new Error('no server'));
-  await expect(passVariables(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(error))).rejects.toBe(error);
+  await expect(passVariables(variables, 'a-run', TOKEN, () => Promise.reject(error))).rejects.toBe(error);
   expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
 });
 
 it('writes nothing if there is nothing to hand over', async () => {
-  await passVariables(variables, 'a-run', {}, () => Promise.resolve());
+  await passVariables(variables, 'a-run', { variables: {}, startKey: null }, () => Promise.resolve());
   expect(existsSync(join(stateDir, 'runs'))).toBe(false);
 });

@@ -9,12 +9,11 @@ import { AppError, createEnvironmentError } from '../app-error.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
 import { openRunsLink } from '../server-link.ts';
-import { createExistsError, mayHaveStarted, waitUntilAdmitted } from './start-run.ts';
+import { createExistsError, waitUntilAdmitted } from './start-run.ts';
+import { REQUEST_RECORD, type UndoStep } from './start-claimed.ts';
 import type { StartedSpec } from './start-spec.ts';
 import { type ClientRequest, type ClientTools, startForClient } from './start-upload.ts';
 
-/** Record: the hash of the request that started the run, and facts of its answer. It is deleted with the run's other records. */
-const REQUEST_RECORD = 'request';
 export const KEY_CHARACTERS = 255;
 const KEY = /^[\x21-\x7e]{1,255}$/;
 /** Hexadecimal digits of a run's id: 128 bits, so no two keys give one id. */
@@ -55,8 +54,11 @@ export interface KeyedRequest {
   readonly variables: Readonly<Record<string, string>>;
 }
 
-/** Records the facts that a repeated request gets again, when nothing refuses the start. */
-export type PutFacts<Facts> = (facts: Facts) => Promise<void>;
+/**
+ * Records the facts that a repeated request gets again, when nothing refuses the start.
+ * @returns removes them again
+ */
+export type PutFacts<Facts> = (facts: Facts) => Promise<UndoStep>;
 
 /**
  * Starts a run that comes from a request of any form.
@@ -112,14 +114,15 @@ async function startOrFind<Request extends KeyedRequest & { readonly runId: stri
     return { ...(facts as unknown as Facts), runId, diagnostics: [], isRepeated: true };
   }
   // A record without a run is of a process that died before the start, whose key is free.
-  const putFacts = (facts: Facts): Promise<void> => records.put(runId, REQUEST_RECORD, { ...facts, hash: requestHash });
-  try {
-    return { ...(await start(request, putFacts)), isRepeated: false };
-  } catch (error) {
-    const isLeft = mayHaveStarted(error) || (await isStarted().catch(() => true));
-    if (!isLeft) await records.drop(runId, REQUEST_RECORD);
-    throw error;
-  }
+  const putFacts = async (facts: Facts): Promise<UndoStep> => {
+    await records.put(runId, REQUEST_RECORD, { ...facts, hash: requestHash });
+    return async (error) => {
+      // A run of another start is no answer to this request. After another error, the server may have the run.
+      const isOwnRun = !(error instanceof RunExistsError) && (await isStarted().catch(() => true));
+      if (!isOwnRun) await records.drop(runId, REQUEST_RECORD);
+    };
+  };
+  return { ...(await start(request, putFacts)), isRepeated: false };
 }
 
 type RequestRecord<Facts> = Facts & { readonly hash: string };

@@ -13,6 +13,8 @@ import { startRun, type StartRequest } from './start-run.ts';
 const dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-start-mark-')));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
+/** 32 random bytes. */
+const START_KEY: unknown = expect.stringMatching(/^[\w-]{43}$/);
 const ASKS = '{ name: ok, approval: { message: "Go?", self_approval: false } }';
 
 /** @returns the mark that a start of the owner leaves, or undefined after a start that failed */
@@ -52,7 +54,7 @@ async function start(step: string, onStart: () => void = () => undefined): Promi
 }
 
 test('a run that asks for a proven answer has the mark of its starter, and another run has no mark', async () => {
-  expect(await start(ASKS)).toEqual({ baseDir: dir, allow: [], allowGit: [] });
+  expect(await start(ASKS)).toEqual({ baseDir: dir, allow: [], allowGit: [], startKey: START_KEY });
   expect(await start(ASKS.replace(', self_approval: false', ''))).toBeNull();
 });
 

@@ -16,6 +16,8 @@ import { findTakenId, requestOf, startRun, type StartRequest } from './start-run
 const { plan } = compileText('kind: workflow\nname: shop\nworkflow: { steps: [{ name: a, run: ls }] }\n', 'x.yaml', {
   baseDir: null,
 });
+/** 32 random bytes. */
+const START_KEY: unknown = expect.stringMatching(/^[\w-]{43}$/);
 const STORES = { artifacts: {}, records: {} } as unknown as Stores;
 const CONTEXT = { env: { temporalConfigured: true } } as unknown as CliContext;
 const OPTIONS = { written: plan!, mock: null, mockAgents: null, runId: 'shop-2', input: null };
@@ -134,7 +136,7 @@ describe('a retry of a run that a token started', () => {
   }
 
   test('keeps the limits of the token, also if the owner retries it', async () => {
-    expect(await start('retry')).toEqual(MARK);
+    expect(await start('retry')).toEqual({ ...MARK, startKey: START_KEY });
     await expect(start('retry', { host: join(dir, 'other') })).rejects.toMatchObject({ code: 'admit/mount-refused' });
   });
 
@@ -145,11 +147,18 @@ describe('a retry of a run that a token started', () => {
       allowGit: [],
       starter: { kind: 'token', name: 'cd' },
       startedBy: ['ci'],
+      startKey: START_KEY,
     });
   });
 
   test('has the rights of the owner if it is a fork, whose spec is a file of the owner', async () => {
     const mark = await start('fork', { host: join(dir, 'other') });
-    expect(mark).toEqual({ baseDir: dir, allow: [dir], allowGit: ['example.com/other'], startedBy: ['ci'] });
+    expect(mark).toEqual({
+      baseDir: dir,
+      allow: [dir],
+      allowGit: ['example.com/other'],
+      startedBy: ['ci'],
+      startKey: START_KEY,
+    });
   });
 });

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../../activities/contract.ts';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { isKnownEntry, rememberSkillPaths, skillPaths } from '../../client/embedded/skill-paths.ts';
-import { type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
-import { describeRun, RunExistsError, startRun as startWorkflow, UnknownStartError } from '../../client/runs/runs.ts';
+import type { ClientMark, SourceRecord } from '../../client/runs/client-record.ts';
+import { RunExistsError, UnknownStartError } from '../../client/runs/runs.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { openStateFolder } from '../../client/vms/state-folder.ts';
 import { readHostId } from '../../client/vms/this-host.ts';
@@ -27,13 +27,13 @@ import type { Machine } from '../machine.ts';
 import { openRunsLink } from '../server-link.ts';
 import { loginsTaken } from './agent-logins.ts';
 import type { ContinuedPlan } from './continue-run.ts';
-import { passVariables } from './hand-over.ts';
 import type { MountPlace } from './load-spec.ts';
 import { settleAddresses } from './plan-addresses.ts';
 import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { toStream, storeRunInput } from './run-input.ts';
+import { INPUT_RECORD, startClaimed, type UndoStep } from './start-claimed.ts';
 import { type ConfinedStarter, createConfinedMark, readConfinedStarter, settleForStarter } from './token-rules.ts';
 
 /** How long `waitUntilAdmitted` waits; a worker needs a second or two to start. */
@@ -41,8 +41,6 @@ export const ADMISSION_MS = 10_000;
 const ADMISSION_POLL_MS = 20;
 /** The limit for an id in a summary. Temporal accepts 400 bytes for a summary. */
 const MOST_ID_CHARACTERS = 40;
-/** Record: the refs of an input and a plan that are on their way to the run. */
-const INPUT_RECORD = 'input';
 
 export interface StartRequest {
   /** The plan that runs. */
@@ -76,9 +74,14 @@ export interface StartRequest {
   readonly starter?: ConfinedStarter | null;
   /** The person may be asked for permissions that the request lacks. */
   readonly mayAsk: boolean;
-  /** Called when nothing refuses the start, before the server of the runs gets it. Absent: nothing is called. */
-  readonly beforeStart?: () => Promise<void>;
+  /**
+   * Called when nothing refuses the start, before the server of the runs gets it. If the run does not start then, what
+   * it returns is called. Absent: nothing is called.
+   */
+  readonly beforeStart?: BeforeStart;
 }
+
+export type BeforeStart = () => Promise<UndoStep | void>;
 
 export interface StartFrom {
   readonly origin: RunOrigin;
@@ -122,7 +125,6 @@ export async function startRun(
   const { env } = context;
   openStateFolder(env.stateDir);
   const stores = await context.stores();
-  let isOwnId = false;
   try {
     // Mistakes in the command are reported before anything is fetched or started.
     if (await stores.index.has(runId)) throw new RunExistsError(runId);
@@ -155,31 +157,27 @@ export async function startRun(
     const link = await openRunsLink(context, { start: true, onProgress });
     if (link === null)
       throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
-    // An existing run may not be admitted yet: records and variables of this one must not overwrite those of the other.
-    if ((await describeRun(link.client(), runId)).state !== 'missing') throw new RunExistsError(runId);
-    isOwnId = true;
-    await beforeStart?.();
-    const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
-    // With a configured server the run may live on another host, and these records would never be removed.
-    if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
     // A fork compiles the text again, and starts relative paths there.
     const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
-    if (confined !== null || isNamed || startedBy.length > 0 || needsMark(plan))
-      await stores.marks.put(runId, CLIENT_MARK, { ...mark, ...(startedBy.length === 0 ? {} : { startedBy }) });
-    const summary = summaryOf(plan, from);
+    const isMarked = confined !== null || isNamed || startedBy.length > 0 || needsMark(plan);
     // If no worker has ever used this state folder, no worker would read the variables or delete them.
-    const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
-    await passVariables(stores.hostVariables, runId, handedOver, () =>
-      startWorkflow(link.client(), { runId, request, summary }),
-    );
+    const hasWorker = !env.temporalConfigured || readHostId(env.stateDir) !== null;
+    const start = {
+      runId,
+      makeRequest: () => requestOf({ written, mock, mockAgents, from, runId, input }, stores, context),
+      summary: summaryOf(plan, from),
+      // With a configured server the run may live on another host, and this record would never be removed.
+      source: env.temporalConfigured ? null : source,
+      mark: isMarked ? { ...mark, ...(startedBy.length === 0 ? {} : { startedBy }) } : null,
+      variables: hasWorker ? hostVariables : {},
+      beforeStart,
+      isHere: hasWorker || isMarked || beforeStart !== undefined,
+    };
+    await startClaimed(start, link.client(), stores);
     return link;
   } catch (error) {
     if (error instanceof RunExistsError) throw createExistsError(error);
     if (error instanceof UnknownStartError) throw createUnknownError(error);
-    if (isOwnId) await stores.records.drop(runId, INPUT_RECORD);
-    if (isOwnId) await stores.records.drop(runId, SOURCE_RECORD);
-    // Any client of the server could start a run with the id, and the mark would prove the owner for it.
-    if (isOwnId) await stores.marks.drop(runId, CLIENT_MARK);
     throw error;
   }
 }

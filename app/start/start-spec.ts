@@ -17,7 +17,7 @@ import { parsePlaces } from './plan-addresses.ts';
 import { STDIN_NAME } from './load-spec.ts';
 import { resolveFolders } from './plan-mounts.ts';
 import { LATEST } from '../runs/run-id.ts';
-import { findTakenId, startRun, waitUntilAdmitted } from './start-run.ts';
+import { type BeforeStart, findTakenId, startRun, waitUntilAdmitted } from './start-run.ts';
 import { refuseForStarter, type TokenStarter } from './token-rules.ts';
 
 /** The name of the spec in diagnostics. */
@@ -50,7 +50,7 @@ export interface SpecRequest {
   /** The token that starts it, with `baseDir` as its folder; absent: the owner of the state folder. */
   readonly starter?: TokenStarter;
   /** As in `StartRequest`. */
-  readonly beforeStart?: () => Promise<void>;
+  readonly beforeStart?: BeforeStart;
 }
 
 export interface StartedSpec {

@@ -20,7 +20,7 @@ import { acceptPlan, type CompiledRun, type RepeatedOptions } from './compile-ru
 import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
 import { resolveFolders } from './plan-mounts.ts';
-import { createExistsError, mayHaveStarted, type StartFrom, startRun, waitUntilAdmitted } from './start-run.ts';
+import { type BeforeStart, createExistsError, mayHaveStarted, type StartFrom, startRun, waitUntilAdmitted } from './start-run.ts';
 import {
   compileSpec,
   refuseRunId,
@@ -49,7 +49,7 @@ export interface ClientTools {
   readonly uploads: UploadStore;
   readonly onProgress: (line: string) => void;
   /** As in `StartRequest`. */
-  readonly beforeStart?: () => Promise<void>;
+  readonly beforeStart?: BeforeStart;
   /** The limits of all uploads of the start together; other limits are for tests. */
   readonly startLimits?: UnpackLimits;
 }

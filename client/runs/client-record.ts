@@ -18,6 +18,8 @@ export interface ClientMark {
   readonly starter?: MarkedStarter;
   /** The tokens that started the run, or a run that it continues. Absent: none but `starter`. */
   readonly startedBy?: readonly string[];
+  /** The key of the start that wrote the mark (`domain/run/start-proof.ts`). Absent: an earlier build wrote it. */
+  readonly startKey?: string;
 }
 
 export type MarkedStarter =

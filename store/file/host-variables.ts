@@ -1,6 +1,6 @@
 /** Host variables of a run, in a private file that is removed at the run's end. */
 import { join } from 'node:path';
-import type { HostVariables } from '../../activities/ports/host-variables.ts';
+import type { HandedOver, HostVariables } from '../../activities/ports/host-variables.ts';
 import { aText, valuesOf } from '../../domain/run/shape.ts';
 import { createDamageError } from './damage.ts';
 import { readJson, removeFile, writeJson } from './json-file.ts';
@@ -9,14 +9,19 @@ import { makeRunFolder } from './run-folder.ts';
 import { listHalfFilesOf } from '../half-files.ts';
 import { runDir } from '../state-folder.ts';
 
+/** The key of a start among the values: a start replaces both at once. Names of variables contain no colon. */
+const START_KEY = 'voidbox:start-key';
+
 export function createFileHostVariables(stateDir: string): HostVariables {
   const folders = new DurableFolders(stateDir);
   return {
-    async put(runId, variables) {
+    async put(runId, variables, startKey) {
       await makeRunFolder(stateDir, folders, runId);
-      await writeJson(folders, hostVariablesPath(stateDir, runId), variables);
+      const values = startKey === undefined ? variables : { ...variables, [START_KEY]: startKey };
+      await writeJson(folders, hostVariablesPath(stateDir, runId), values);
     },
-    get: async (runId) => readHostVariables(stateDir, runId),
+    get: async (runId) => readHostVariables(stateDir, runId).variables,
+    read: async (runId) => readHostVariables(stateDir, runId),
     async drop(runId) {
       const path = hostVariablesPath(stateDir, runId);
       // Half files have values, too.
@@ -30,11 +35,12 @@ function hostVariablesPath(stateDir: string, runId: string): string {
 }
 
 /** @throws CodedError `store/damaged` */
-export function readHostVariables(stateDir: string, runId: string): Readonly<Record<string, string>> {
+export function readHostVariables(stateDir: string, runId: string): HandedOver {
   const path = hostVariablesPath(stateDir, runId);
   const value = readJson(path);
-  if (value === null) return {};
+  if (value === null) return { variables: {}, startKey: null };
   const problem = valuesOf(aText)(value, 'variables');
   if (problem !== null) throw createDamageError(path, problem);
-  return value as Record<string, string>;
+  const { [START_KEY]: startKey = null, ...variables } = value as Record<string, string>;
+  return { variables, startKey };
 }

@@ -184,16 +184,21 @@ test('forgets the input and the source of a run that was never started after a d
   expect(await stores.records.get('soon', 'source')).toEqual(source);
 });
 
-test('removes variables and half files of a run that was never started after a day', async () => {
+test('removes variables, claims and half files of a run that was never started after a day', async () => {
   await stores.hostVariables.put('never', { TOKEN: 'secret' });
   await stores.records.put('never', 'client', {});
   const run = join(dir, 'runs/never');
+  const claim = { process: 'a|b|c|1|2', nonce: 'n' };
+  for (const name of ['start', 'start-n', 'request']) await stores.records.put('never', name, claim);
   const old = [
     'host-variables.json',
+    'records/start.json',
+    'records/start-n.json',
+    'records/request.json',
     'host-variables.json.0123456789ab.partial',
     'records/input.json.0123456789ab.partial',
   ];
-  for (const name of old.slice(1)) await writeFile(join(run, name), '{"TOKEN":"sec');
+  for (const name of old.slice(4)) await writeFile(join(run, name), '{"TOKEN":"sec');
   const at = new Date(nowMs - 25 * HOUR_MS);
   for (const name of old) await utimes(join(run, name), at, at);
   const young = 'records/source.json.0123456789ab.partial';

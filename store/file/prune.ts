@@ -131,8 +131,11 @@ async function removeRun(stateDir: string, runId: string): Promise<boolean> {
 
 /** Files that a client writes before it starts the run. */
 const LEFT_BY_CLIENTS = [
+  'records/client.json',
   'records/input.json',
+  'records/request.json',
   'records/source.json',
+  'records/start.json',
   'records/void-box.json',
   'records/void-box-cancel.json',
   'host-variables.json',
@@ -148,10 +151,12 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
     if ((await statOrNull(join(path, 'events.jsonl'))) !== null) continue;
     const records = join(path, 'records');
     const left = LEFT_BY_CLIENTS.map((name) => join(path, name));
+    // Claims of starts that took over from killed ones.
+    const claims = (await names(records)).filter((name) => name.startsWith('start-')).map((name) => join(records, name));
     const half = [...listHalfFilesIn(path), ...listHalfFilesIn(records)];
     const unpacked = (await names(join(path, 'uploads'))).map((name) => join(path, 'uploads', name));
     // Its admission may have taken checkpoints over.
-    await removeOld([...left, ...half, ...unpacked, findCheckpointsIn(path)], nowMs);
+    await removeOld([...left, ...claims, ...half, ...unpacked, findCheckpointsIn(path)], nowMs);
   }
   await sweepUploads(stateDir, UPLOAD_LIMITS, nowMs, () => false);
   const partial = partialDir(artifactsDir(stateDir));

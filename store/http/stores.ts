@@ -46,7 +46,12 @@ export function openHttpStores(settings: ServiceSettings): Stores {
 }
 
 /** The request that starts a run has its variables. They are read by no client. */
-const NO_VARIABLES: HostVariables = { put: refuse, get: () => Promise.resolve({}), drop: () => Promise.resolve() };
+const NO_VARIABLES: HostVariables = {
+  put: refuse,
+  get: () => Promise.resolve({}),
+  read: () => Promise.resolve({ variables: {}, startKey: null }),
+  drop: () => Promise.resolve(),
+};
 
 function refuse(): Promise<never> {
   return Promise.reject(

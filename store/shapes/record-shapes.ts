@@ -47,6 +47,9 @@ const continued = objectOf({
 });
 const stageLimits = objectOf({ timeoutMs: aNumber, budget: optional(budget) });
 
+/** A claim of a process that starts the run (`app/start/claim-run-id.ts`). */
+const claim = objectOf({ process: aText, nonce: aText });
+
 const SHAPES: Readonly<Record<string, Check>> = {
   admission: objectOf({
     plan,
@@ -70,11 +73,13 @@ const SHAPES: Readonly<Record<string, Check>> = {
       objectOf({ stages: valuesOf(stageLimits), timeoutMs: optional(aNumber), budget: optional(budget) }),
     ),
     fetchedSkills: optional(listOf(objectOf({ source: aText, sha256: aText, sizeBytes: aCount }))),
+    provenKey: optional(aText),
     command: optional(objectOf({ workflowId: aText, runId: aText, activityId: aText })),
   }),
   refusal: objectOf({ executionId: aText, code: aText, message: aText }),
   plan,
   client: objectOf({ baseDir: aText }),
+  start: claim,
   source: objectOf({
     path: allowNull(aText),
     text: allowNull(aText),
@@ -86,6 +91,7 @@ const SHAPES: Readonly<Record<string, Check>> = {
 
 /** The shapes of records that are known by the beginning of their name. */
 const PREFIXED: readonly (readonly [string, Check])[] = [
+  ['start-', claim],
   ['prepared-', objectOf({ generation: aCount })],
   ['items-', objectOf({ count: aCount, list: dataRefShape })],
 ];

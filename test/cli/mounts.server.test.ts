@@ -3,6 +3,7 @@
  * way.
  */
 import { spawn } from 'node:child_process';
+import { createHmac } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +14,8 @@ import type { Attack } from '../rig/runs/attacker-workflow.ts';
 import { connectRuns } from '../../client/temporal/connect.ts';
 import type { StackInfo } from '../../client/embedded/stack.ts';
 import { awaitOutcome } from '../../client/runs/runs.ts';
+import { computeStartProof } from '../../domain/run/start-proof.ts';
+import { openStores } from '../../store/open-stores.ts';
 import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
@@ -36,11 +39,13 @@ interface Typed {
   readonly stderr: string;
 }
 
-function type(...args: readonly string[]): Promise<Typed> {
+const type = (...args: readonly string[]): Promise<Typed> => typeIn('spec', ...args);
+
+function typeIn(folder: string, ...args: readonly string[]): Promise<Typed> {
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state') };
   for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command']) delete env[name];
   const child = spawn(process.execPath, [BIN, ...args], {
-    cwd: join(dir, 'spec'),
+    cwd: join(dir, folder),
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 110_000,
@@ -107,6 +112,52 @@ test(
         code: expect.stringMatching(/^admit\//),
         message: expect.stringMatching(/refused|takes one object/),
       });
+  },
+);
+
+test(
+  'of two starts of one id at once, one runs with the mount and the variables of its own folder',
+  { timeout: 240_000 },
+  async () => {
+    const folders = ['one', 'two'];
+    for (const folder of folders) {
+      mkdirSync(join(dir, folder, 'data'), { recursive: true });
+      const text = `kind: workflow\nname: m\nsandbox: { mode: mock, mounts: [{ host: data, guest: /data }] }\nworkflow:\n  steps:\n    - { name: a, run: { program: echo, args: [${folder}] } }\n`;
+      writeFileSync(join(dir, folder, 'm.yaml'), text);
+    }
+    await type('up');
+    for (let round = 0; round < 4; round += 1) {
+      const runId = `at-once-${round}`;
+      const typed = await Promise.all(folders.map((folder) => typeIn(folder, 'run', 'm.yaml', '--run-id', runId)));
+      const winner = typed.findIndex(({ code }) => code === 0);
+      expect(typed[winner]).toMatchObject({ code: 0, stdout: `${folders[winner]}\n` });
+      expect(typed[1 - winner]).toMatchObject({ code: 2, stdout: '' });
+      expect(typed[1 - winner]?.stderr).toContain(`run ${runId} already exists`);
+    }
+  },
+);
+
+test(
+  'a run that another client starts under the id of a start has none of its permissions',
+  { timeout: 240_000 },
+  async () => {
+    await type('up');
+    const stores = await openStores({ stateDir: join(dir, 'state') });
+    try {
+      const refused = { code: 'admit/mount-refused', message: expect.stringContaining('refused') as string };
+      // The owner's start has written its files, and another client takes the id before it.
+      await stores.marks.put('taken', 'client', { baseDir: dir, allow: [dir], startKey: 'secret' });
+      await stores.marks.put('proven', 'client', { baseDir: dir, allow: [dir], startKey: 'secret' });
+      const prove = (key: string, runId: string): string =>
+        computeStartProof((by, text) => createHmac('sha256', by).update(text).digest('hex'), key, runId, { spec });
+      expect(await failureOfClient('taken', { spec, proof: prove('guess', 'taken') })).toEqual(refused);
+      expect(await failureOfClient('proven', { spec, proof: prove('secret', 'proven') })).toEqual({
+        code: undefined,
+        message: '',
+      });
+    } finally {
+      await stores.close();
+    }
   },
 );
 

@@ -98,6 +98,17 @@ export function describeRunRecords(subject: StoresSubject): void {
       }
     });
 
+    test('host variables of a run have the key of the start that put them', async () => {
+      const { stores, another } = await open();
+      expect(await stores.hostVariables.read('r')).toEqual({ variables: {}, startKey: null });
+      await stores.hostVariables.put('r', { TOKEN: 'a' }, 'key');
+      const { hostVariables }: Stores = await another();
+      expect(await hostVariables.read('r')).toEqual({ variables: { TOKEN: 'a' }, startKey: 'key' });
+      expect(await hostVariables.get('r')).toEqual({ TOKEN: 'a' });
+      await stores.hostVariables.put('r', { TOKEN: 'b' });
+      expect(await hostVariables.read('r')).toEqual({ variables: { TOKEN: 'b' }, startKey: null });
+    });
+
     test('host variables of a run are replaced, and gone once they were dropped', async () => {
       const { stores, another } = await open();
       expect(await stores.hostVariables.get('r')).toEqual({});

@@ -7,7 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ArtifactStore } from '../../../activities/ports/artifacts.ts';
 import type { EventLog } from '../../../activities/ports/event-log.ts';
 import type { HostMarks } from '../../../activities/ports/host-marks.ts';
-import type { HostVariables } from '../../../activities/ports/host-variables.ts';
+import type { HandedOver, HostVariables } from '../../../activities/ports/host-variables.ts';
 import type { IndexedRun, RunIndex, RunPosition, RunQuery } from '../../../activities/ports/run-index.ts';
 import type { DamagedRun, RunInspector } from '../../../activities/ports/run-inspector.ts';
 import type { PruneOptions, PruneReport, RunPruner } from '../../../activities/ports/run-pruner.ts';
@@ -350,11 +350,14 @@ function createMarks(place: MemoryPlace): HostMarks {
 }
 
 function createHostVariables(place: MemoryPlace): HostVariables {
+  const read = (runId: string): HandedOver =>
+    JSON.parse(place.runs.get(runId)?.variables ?? '{"variables":{},"startKey":null}') as HandedOver;
   return {
-    async put(runId, variables) {
-      place.make(runId).variables = JSON.stringify(variables);
+    async put(runId, variables, startKey = undefined) {
+      place.make(runId).variables = JSON.stringify({ variables, startKey: startKey ?? null });
     },
-    get: async (runId) => JSON.parse(place.runs.get(runId)?.variables ?? '{}') as Record<string, string>,
+    get: async (runId) => read(runId).variables,
+    read: async (runId) => read(runId),
     async drop(runId) {
       const run = place.runs.get(runId);
       if (run !== undefined) run.variables = null;
