@@ -2,7 +2,7 @@
 import type { AnswerReceipt, Decision } from '../../workflows/run/answer-request.ts';
 import { findAnswerProblem } from '../../domain/run/answer-proof.ts';
 import type { FieldValues } from '../../domain/run/approval-answer.ts';
-import { CLIENT_MARK, readStartingTokens } from '../../domain/run/client-mark.ts';
+import { readStartingTokens } from '../../domain/run/client-mark.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { shorten } from '../../domain/units/quote.ts';
 import type { TokenRow } from '../../store/access.ts';
@@ -12,6 +12,7 @@ import type { Caller } from '../access/authenticate.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import type { GivenAnswer } from './given-answer.ts';
+import { readClientMark } from '../runs/client-mark.ts';
 import { readRepairedViews } from '../runs/repair-runs.ts';
 import { type AnswerOptions, answerRun } from './answer-run.ts';
 import { answerAsOwner, proveAnswer } from './prove-answer.ts';
@@ -108,8 +109,7 @@ async function refuseToken(
   context: Machine,
 ): Promise<void> {
   const { by, selfApproval = true } = question;
-  const { marks } = await context.stores();
-  const starters = selfApproval ? null : readStartingTokens(await marks.get(runId, CLIENT_MARK));
+  const starters = selfApproval ? null : readStartingTokens(await readClientMark(runId, await context.stores()));
   const problem = findAnswerProblem(token, { by, selfApproval, starters });
   if (problem === null) return;
   throw new AppError(

@@ -1,8 +1,7 @@
 /** All that this host recorded of a run: its admission and its outcome. */
 import { dirname } from 'node:path';
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
-import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
-import { type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
+import { SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
 import type { EarlierRun } from '../../domain/pipeline/reuse.ts';
 import type { ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
@@ -11,6 +10,7 @@ import { readStageEnds } from '../../domain/run/stage-ends.ts';
 import { emptyView, type RunView } from '../../store/run-view.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
+import { readClientMark } from './client-mark.ts';
 import { readRepairedViews } from './repair-runs.ts';
 import { formatRunId } from './run-id.ts';
 
@@ -31,7 +31,8 @@ export interface RecordedRun extends EarlierRun {
 
 /** @throws AppError when the run was not admitted; CodedError `store/damaged` */
 export async function readRecordedRun(runId: string, context: Machine): Promise<RecordedRun> {
-  const { records, marks, reader } = await context.stores();
+  const stores = await context.stores();
+  const { records, reader } = stores;
   const [view = emptyView(runId)] = await readRepairedViews([runId], context);
   const admission = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   if (admission === null || admission === undefined)
@@ -41,7 +42,7 @@ export async function readRecordedRun(runId: string, context: Machine): Promise<
       `run ${formatRunId(runId)} was not admitted, so it has no data`,
       'Start its spec again: voidbox run FILE',
     );
-  const client = (await marks.get(runId, CLIENT_MARK)) as ClientMark | null | undefined;
+  const client = await readClientMark(runId, stores);
   const source = ((await records.get(runId, SOURCE_RECORD)) ?? null) as SourceRecord | null;
   return {
     runId,
@@ -52,7 +53,7 @@ export async function readRecordedRun(runId: string, context: Machine): Promise<
     ...(admission.limits === undefined ? {} : { limits: admission.limits }),
     ends: await readStageEnds(runId, reader.read(runId, 0, { output: false })),
     baseDir: client?.baseDir ?? (typeof source?.path === 'string' ? dirname(source.path) : null),
-    confinedTo: client?.starter === undefined ? null : client.baseDir,
+    confinedTo: client?.starter === undefined ? null : (client.baseDir ?? null),
     source,
   };
 }

@@ -6,12 +6,11 @@ import type { ContinueRequest } from '../../domain/run/origin.ts';
 import type { UploadStore } from '../../store/uploads.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
-import type { ClientMark } from '../../client/runs/client-record.ts';
-import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
 import { type PlanWire, toWire } from '../../domain/plan/wire.ts';
 import { type ContinuedJson, toContinuedJson } from '../json/continued-json.ts';
 import { type OriginJson, toOriginJson } from '../json/origin-json.ts';
 import type { Machine } from '../machine.ts';
+import { readClientMark } from '../runs/client-mark.ts';
 import type { CompileNotice } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
 import { type PreparedRerun, prepareRerun } from './prepare-rerun.ts';
@@ -90,14 +89,14 @@ const MOST_EARLIER = 100;
 
 /** A retry repeats the spec of its origin, so the starter of each run before it counts. */
 async function isOfOtherToken(runId: string, caller: Caller, machine: Machine): Promise<boolean> {
-  const { marks, records } = await machine.stores();
+  const stores = await machine.stores();
   const own = caller.kind === 'token' ? caller.token.name : null;
   let at = runId;
   for (let looked = 0; looked < MOST_EARLIER; looked += 1) {
-    const admission = (await records.get(at, 'admission')) as AdmissionRecord | null | undefined;
+    const admission = (await stores.records.get(at, 'admission')) as AdmissionRecord | null | undefined;
     // The run was pruned, and nothing shows who started it.
     if (admission === null || admission === undefined) return true;
-    const { starter } = ((await marks.get(at, CLIENT_MARK)) ?? {}) as Partial<ClientMark>;
+    const { starter } = (await readClientMark(at, stores)) ?? {};
     if (starter !== undefined && (starter.kind !== 'token' || starter.name !== own)) return true;
     if (admission.origin?.kind !== 'retry') return false;
     at = admission.origin.runId;

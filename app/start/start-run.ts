@@ -16,7 +16,7 @@ import { listMockedStages, type MockRequest } from '../../domain/plan-rules/mock
 import { listMockAgentStages } from '../../domain/plan-rules/mock-agents.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
-import { CLIENT_MARK, readStartingTokens } from '../../domain/run/client-mark.ts';
+import { readStartingTokens } from '../../domain/run/client-mark.ts';
 import { describeOrigin, type RunOrigin } from '../../domain/run/origin.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
@@ -24,6 +24,7 @@ import { entryNamed } from '../../skill-kit/bundle/find-entry.ts';
 import type { Stores } from '../../store/stores.ts';
 import { AppError, createEnvironmentError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
+import { readClientMark } from '../runs/client-mark.ts';
 import { openRunsLink } from '../server-link.ts';
 import { loginsTaken } from './agent-logins.ts';
 import type { ContinuedPlan } from './continue-run.ts';
@@ -131,7 +132,7 @@ export async function startRun(
     if (from?.isSamePlan !== true) refuseLongPlan(written, env.temporalConfigured);
     await stores.inspector.refuseSetAside(runId);
     // Another spec, as a fork has, gets no permission of the earlier one.
-    const origin = from === null ? null : await readEarlierMark(from.origin.runId, stores);
+    const origin = from === null ? null : await readClientMark(from.origin.runId, stores);
     const earlier = from?.origin.kind === 'retry' ? origin : null;
     const confined = chooseStarter(starter, earlier);
     const startedBy = listFurtherStarters(confined, starter, origin);
@@ -201,11 +202,6 @@ export function mayHaveStarted(error: unknown): boolean {
 /** Returns the id that is taken; null for another error. */
 export function findTakenId(error: unknown): string | null {
   return error instanceof AppError && error.cause instanceof RunExistsError ? error.cause.runId : null;
-}
-
-/** Reads the permissions that the user gave to the origin of this run. Null: this host has no record of them. */
-async function readEarlierMark(runId: string, { marks }: Stores): Promise<Partial<ClientMark> | null> {
-  return ((await marks.get(runId, CLIENT_MARK)) as Partial<ClientMark> | null | undefined) ?? null;
 }
 
 /**

@@ -116,7 +116,7 @@ test(
 );
 
 test(
-  'of two starts of one id at once, one runs with the mount and the variables of its own folder',
+  'two starts of one id at once give one run, with the mount of its own folder',
   { timeout: 240_000 },
   async () => {
     const folders = ['one', 'two'];
@@ -138,7 +138,7 @@ test(
 );
 
 test(
-  'a run that another client starts under the id of a start has none of its permissions',
+  'a run that another client starts under the id of a start does not get its permissions',
   { timeout: 240_000 },
   async () => {
     await type('up');
