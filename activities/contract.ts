@@ -48,7 +48,7 @@ export interface RunRequest {
    */
   readonly mockAgents?: boolean;
   /**
-   * Proves that the host of the run started it (`domain/run/start-proof.ts`). Absent: the host keeps no permission and
+   * Proves that the host of the run started it (`domain/security/start-proof.ts`). Absent: the host keeps no permission and
    * no variable for the run.
    */
   readonly proof?: string;

@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import { beforeEach, expect, test } from 'vitest';
 import { readStartingTokens } from '../../domain/run/client-mark.ts';
-import { computeStartProof } from '../../domain/run/start-proof.ts';
+import { computeStartProof } from '../../domain/security/start-proof.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
 import type { Stores } from '../../store/stores.ts';
 import type { AdmitRequest } from '../contract.ts';
@@ -45,7 +45,10 @@ test.each([
   ['a copied code with a plan besides', { proof: prove('key of the mark'), plan: {} }],
   ['a copied code with other parameters', { proof: prove('key of the mark'), params: { a: '2' } }],
   ['a copied code without the input', { proof: prove('key of the mark'), input: undefined }],
-  ['a copied code with an origin', { proof: prove('key of the mark'), origin: { runId: 'o', kind: 'fork', from: null } }],
+  [
+    'a copied code with an origin',
+    { proof: prove('key of the mark'), origin: { runId: 'o', kind: 'fork', from: null } },
+  ],
   ['a code of another run', { proof: prove('key of the mark', 'other') }],
 ])('a request proves nothing by %s', async (_, change) => {
   await stores.marks.put('r', 'client', MARK);

@@ -4,7 +4,7 @@
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
-import { computeStartProof, readStartKey } from '../../domain/run/start-proof.ts';
+import { computeStartProof, readStartKey } from '../../domain/security/start-proof.ts';
 import type { AdmitRequest } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
 
@@ -22,7 +22,9 @@ export async function findProvenKey(
   const proof: unknown = request.proof;
   if (typeof proof !== 'string') return null;
   const keys = [readStartKey(await marks.get(runId, CLIENT_MARK)), (await hostVariables.read(runId)).startKey];
-  const proven = keys.find((key) => key !== null && isEqual(proof, computeStartProof(computeCode, key, runId, request)));
+  const proven = keys.find(
+    (key) => key !== null && isEqual(proof, computeStartProof(computeCode, key, runId, request)),
+  );
   return proven === undefined || proven === null ? null : hash(proven);
 }
 

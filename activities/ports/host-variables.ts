@@ -2,7 +2,7 @@
 
 export interface HandedOver {
   readonly variables: Readonly<Record<string, string>>;
-  /** The key of the start that the values are for (`domain/run/start-proof.ts`); null: any run of this id has them. */
+  /** The key of the start that the values are for (`domain/security/start-proof.ts`); null: any run of this id has them. */
   readonly startKey: string | null;
 }
 

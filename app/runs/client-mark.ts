@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import type { ClientMark } from '../../client/runs/client-record.ts';
 import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
-import { readStartKey } from '../../domain/run/start-proof.ts';
+import { readStartKey } from '../../domain/security/start-proof.ts';
 import type { Stores } from '../../store/stores.ts';
 
 /** @returns null: this host has no mark for the run, or the mark is of a start whose id another client took */

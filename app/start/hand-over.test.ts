@@ -27,9 +27,9 @@ it('has the variables in place when the run starts', async () => {
 });
 
 it('takes them back when the run was not started', async () => {
-  await expect(
-    passVariables(variables, 'a-run', TOKEN, () => Promise.reject(new Error('no server'))),
-  ).rejects.toThrow('no server');
+  await expect(passVariables(variables, 'a-run', TOKEN, () => Promise.reject(new Error('no server')))).rejects.toThrow(
+    'no server',
+  );
   expect(await variables.get('a-run')).toEqual({});
 });
 

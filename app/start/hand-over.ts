@@ -3,7 +3,7 @@ import { UnknownStartError } from '../../client/runs/runs.ts';
 
 export interface VariablesOfStart {
   readonly variables: Readonly<Record<string, string>>;
-  /** The key of the start (`domain/run/start-proof.ts`); null: there are no variables. */
+  /** The key of the start (`domain/security/start-proof.ts`); null: there are no variables. */
   readonly startKey: string | null;
 }
 

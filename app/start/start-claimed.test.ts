@@ -4,7 +4,7 @@ import { beforeEach, expect, test } from 'vitest';
 import { createHmac } from 'node:crypto';
 import type { RunRequest } from '../../activities/contract.ts';
 import { RunExistsError, UnknownStartError } from '../../client/runs/runs.ts';
-import { computeStartProof } from '../../domain/run/start-proof.ts';
+import { computeStartProof } from '../../domain/security/start-proof.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
 import { createStartLink, type StartedWorkflow } from '../../test/rig/runs/start-link.ts';
 import type { Stores } from '../../store/stores.ts';

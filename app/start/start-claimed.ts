@@ -5,7 +5,7 @@ import type { RunRequest } from '../../activities/contract.ts';
 import { type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
 import { describeRun, RunExistsError, startRun as startWorkflow, UnknownStartError } from '../../client/runs/runs.ts';
 import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
-import { computeStartProof } from '../../domain/run/start-proof.ts';
+import { computeStartProof } from '../../domain/security/start-proof.ts';
 import type { Stores } from '../../store/stores.ts';
 import { claimRunId } from './claim-run-id.ts';
 import { passVariables } from './hand-over.ts';
@@ -69,7 +69,8 @@ async function startOwn(
     undo = await beforeStart?.();
     const made = await makeRequest();
     if (source !== null) await records.put(runId, SOURCE_RECORD, source);
-    const startKey = mark === null && Object.keys(variables).length === 0 ? null : randomBytes(32).toString('base64url');
+    const startKey =
+      mark === null && Object.keys(variables).length === 0 ? null : randomBytes(32).toString('base64url');
     if (mark !== null) await marks.put(runId, CLIENT_MARK, { ...mark, startKey });
     const request = startKey === null ? made : { ...made, proof: proveStart(startKey, runId, made) };
     await passVariables(hostVariables, runId, { variables, startKey }, () =>

@@ -20,7 +20,14 @@ import { acceptPlan, type CompiledRun, type RepeatedOptions } from './compile-ru
 import { selectHostVariables } from './host-variables.ts';
 import { parsePlaces } from './plan-addresses.ts';
 import { resolveFolders } from './plan-mounts.ts';
-import { type BeforeStart, createExistsError, mayHaveStarted, type StartFrom, startRun, waitUntilAdmitted } from './start-run.ts';
+import {
+  type BeforeStart,
+  createExistsError,
+  mayHaveStarted,
+  type StartFrom,
+  startRun,
+  waitUntilAdmitted,
+} from './start-run.ts';
 import {
   compileSpec,
   refuseRunId,

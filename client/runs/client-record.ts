@@ -18,7 +18,7 @@ export interface ClientMark {
   readonly starter?: MarkedStarter;
   /** The tokens that started the run, or a run that it continues. Absent: none but `starter`. */
   readonly startedBy?: readonly string[];
-  /** The key of the start that wrote the mark (`domain/run/start-proof.ts`). Absent: an earlier build wrote it. */
+  /** The key of the start that wrote the mark (`domain/security/start-proof.ts`). Absent: an earlier build wrote it. */
   readonly startKey?: string;
 }
 

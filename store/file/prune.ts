@@ -152,7 +152,9 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
     const records = join(path, 'records');
     const left = LEFT_BY_CLIENTS.map((name) => join(path, name));
     // Claims of starts that took over from killed ones.
-    const claims = (await names(records)).filter((name) => name.startsWith('start-')).map((name) => join(records, name));
+    const claims = (await names(records))
+      .filter((name) => name.startsWith('start-'))
+      .map((name) => join(records, name));
     const half = [...listHalfFilesIn(path), ...listHalfFilesIn(records)];
     const unpacked = (await names(join(path, 'uploads'))).map((name) => join(path, 'uploads', name));
     // Its admission may have taken checkpoints over.

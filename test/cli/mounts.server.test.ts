@@ -14,7 +14,7 @@ import type { Attack } from '../rig/runs/attacker-workflow.ts';
 import { connectRuns } from '../../client/temporal/connect.ts';
 import type { StackInfo } from '../../client/embedded/stack.ts';
 import { awaitOutcome } from '../../client/runs/runs.ts';
-import { computeStartProof } from '../../domain/run/start-proof.ts';
+import { computeStartProof } from '../../domain/security/start-proof.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { createEmbeddedAddress } from '../../client/temporal/temporal-address.ts';
 
@@ -115,27 +115,23 @@ test(
   },
 );
 
-test(
-  'two starts of one id at once give one run, with the mount of its own folder',
-  { timeout: 240_000 },
-  async () => {
-    const folders = ['one', 'two'];
-    for (const folder of folders) {
-      mkdirSync(join(dir, folder, 'data'), { recursive: true });
-      const text = `kind: workflow\nname: m\nsandbox: { mode: mock, mounts: [{ host: data, guest: /data }] }\nworkflow:\n  steps:\n    - { name: a, run: { program: echo, args: [${folder}] } }\n`;
-      writeFileSync(join(dir, folder, 'm.yaml'), text);
-    }
-    await type('up');
-    for (let round = 0; round < 4; round += 1) {
-      const runId = `at-once-${round}`;
-      const typed = await Promise.all(folders.map((folder) => typeIn(folder, 'run', 'm.yaml', '--run-id', runId)));
-      const winner = typed.findIndex(({ code }) => code === 0);
-      expect(typed[winner]).toMatchObject({ code: 0, stdout: `${folders[winner]}\n` });
-      expect(typed[1 - winner]).toMatchObject({ code: 2, stdout: '' });
-      expect(typed[1 - winner]?.stderr).toContain(`run ${runId} already exists`);
-    }
-  },
-);
+test('two starts of one id at once give one run, with the mount of its own folder', { timeout: 240_000 }, async () => {
+  const folders = ['one', 'two'];
+  for (const folder of folders) {
+    mkdirSync(join(dir, folder, 'data'), { recursive: true });
+    const text = `kind: workflow\nname: m\nsandbox: { mode: mock, mounts: [{ host: data, guest: /data }] }\nworkflow:\n  steps:\n    - { name: a, run: { program: echo, args: [${folder}] } }\n`;
+    writeFileSync(join(dir, folder, 'm.yaml'), text);
+  }
+  await type('up');
+  for (let round = 0; round < 4; round += 1) {
+    const runId = `at-once-${round}`;
+    const typed = await Promise.all(folders.map((folder) => typeIn(folder, 'run', 'm.yaml', '--run-id', runId)));
+    const winner = typed.findIndex(({ code }) => code === 0);
+    expect(typed[winner]).toMatchObject({ code: 0, stdout: `${folders[winner]}\n` });
+    expect(typed[1 - winner]).toMatchObject({ code: 2, stdout: '' });
+    expect(typed[1 - winner]?.stderr).toContain(`run ${runId} already exists`);
+  }
+});
 
 test(
   'a run that another client starts under the id of a start does not get its permissions',
