@@ -353,7 +353,7 @@ function createHostVariables(place: MemoryPlace): HostVariables {
   const read = (runId: string): HandedOver =>
     JSON.parse(place.runs.get(runId)?.variables ?? '{"variables":{},"startKey":null}') as HandedOver;
   return {
-    async put(runId, variables, startKey = undefined) {
+    async put(runId, variables, startKey) {
       place.make(runId).variables = JSON.stringify({ variables, startKey: startKey ?? null });
     },
     get: async (runId) => read(runId).variables,
