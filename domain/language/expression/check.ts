@@ -1,6 +1,8 @@
 /** Checks an expression before a run: its type, the stages and parameters that it reads, and its mistakes. */
 import type { ASTNode } from '@marcbachmann/cel-js';
 import { type ExpressionProblem, isProblem, languageOf, nodesOf, parseExpression } from './language.ts';
+import { findBytes, judgeCondition, judgeText } from './judgements.ts';
+import { checkTriggerExpressions, type CheckTriggerExpressions } from './check-trigger.ts';
 import { suggestBrackets } from './remedies.ts';
 import { suggestNearest, findNearest } from '../text/suggest.ts';
 import { type JudgeType, type TypedValues, findTypeMistake } from './value-types.ts';
@@ -35,6 +37,7 @@ export interface CheckedExpression {
 export interface CheckExpressions {
   readonly condition: typeof checkCondition;
   readonly text: typeof checkText;
+  readonly trigger: CheckTriggerExpressions;
 }
 
 /**
@@ -45,9 +48,7 @@ export function checkCondition(
   source: string,
   values?: TypedValues,
 ): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
-  const judge: JudgeType = (type) =>
-    type === 'bool' || type === 'dyn' ? null : `its value has the type ${type}, but a condition must be a bool`;
-  return checkTyped(source, judge, values);
+  return checkTyped(source, judgeCondition, values);
 }
 
 function checkTyped(
@@ -67,10 +68,11 @@ function checkTyped(
   return problems.length > 0 ? { problems } : checked;
 }
 
-export const checkExpressions: CheckExpressions = { condition: checkCondition, text: checkText };
-
-/** Types whose values have one obvious text. */
-const TEXT_TYPES = /^(?:dyn|string|int|double|bool|list|map)\b/;
+export const checkExpressions: CheckExpressions = {
+  condition: checkCondition,
+  text: checkText,
+  trigger: checkTriggerExpressions,
+};
 
 /**
  * Checks an expression whose value becomes part of a text.
@@ -82,11 +84,7 @@ export function checkText(
   values?: TypedValues,
   ofItem = false,
 ): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
-  const judge: JudgeType = (type) =>
-    TEXT_TYPES.test(type)
-      ? null
-      : `its value has the type ${type}, but a string is needed: convert it with \`string(…)\``;
-  const checked = checkTyped(source, judge, values, ofItem);
+  const checked = checkTyped(source, judgeText, values, ofItem);
   if ('problems' in checked) return checked;
   const problems = checked.stages.flatMap(({ field, start, end }): readonly ExpressionProblem[] =>
     field === 'output' || field === 'json'
@@ -181,10 +179,7 @@ export function checkExpression(
       params.push({ name: field.name, ...node.range });
     }
   }
-  // Bytes use memory that the memory limit of an evaluation does not count.
-  for (const node of nodesOf(parsed.ast))
-    if ((node.op === 'call' && node.args[0] === 'bytes') || (node.op === 'value' && node.args instanceof Uint8Array))
-      problems.push({ message: 'bytes are not supported: compare strings', ...node.range });
+  problems.push(...findBytes(parsed.ast));
   // The run machine must know the names that an expression reads, so a computed name or a whole mapping is a mistake.
   for (const node of nodesOf(parsed.ast)) {
     const whole = selectionOf(node);

@@ -69,6 +69,15 @@ function withItem(environment: Environment): Environment {
   return environment.registerVariable('item', 'dyn').registerVariable('item_index', 'int');
 }
 
+/** The variables of a trigger's expressions: the payload of a delivery, and the headers of its request. */
+export const TRIGGER_VARIABLES = ['input', 'headers'] as const;
+
+/** The language of a trigger's expressions. They decide before a run, so they read neither stages nor parameters. */
+export const triggerLanguage = functions
+  .clone()
+  .registerVariable('input', 'dyn')
+  .registerVariable('headers', 'map<string, string>');
+
 /** @param ofItem  an expression may read `item` and `item_index` */
 export function languageOf(ofItem: boolean): Environment {
   return ofItem ? itemLanguage : language;
