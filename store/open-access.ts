@@ -29,11 +29,12 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
   const { createPostgresTokens } = await import('./postgres/token-store.ts');
   const { createPostgresAudit } = await import('./postgres/audit-log.ts');
   const { createPostgresDeployments } = await import('./postgres/deployment-store.ts');
+  const { createPostgresSecrets } = await import('./postgres/secret-store.ts');
   const database = openDatabase(options);
   return {
     tokens: createPostgresTokens(database),
     audit: createPostgresAudit(database),
-    triggers: { deployments: createPostgresDeployments(database) },
+    triggers: { deployments: createPostgresDeployments(database), secrets: createPostgresSecrets(database) },
     close: () => database.close(),
   };
 }

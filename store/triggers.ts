@@ -115,10 +115,15 @@ export interface DeliveryKeys {
   readonly order: string | null;
 }
 
-export interface SecretRow {
+/** A secret has one value for a deployment, and may have another one for all deployments. */
+export interface SecretId {
+  /** The name of a variable. */
   readonly name: string;
-  /** Deployments that may use it; empty: all. Part of the identity of the secret. */
-  readonly deployments: readonly string[];
+  /** The deployment that may use it. Null: all. */
+  readonly deployment: string | null;
+}
+
+export interface SecretRow extends SecretId {
   /** The id of the key that encrypts its value. */
   readonly keyId: string;
   readonly createdAtMs: number;
@@ -127,6 +132,73 @@ export interface SecretRow {
   readonly previousUntilMs: number | null;
 }
 
+/** A value as it is stored. */
+export interface SealedValue {
+  /** The id of the key that encrypts it. */
+  readonly keyId: string;
+  /** Its nonce, its encrypted bytes and their tag. */
+  readonly bytes: Uint8Array;
+}
+
+export interface SealedSecret extends SecretRow {
+  readonly value: SealedValue;
+  /** The value before the last rotation. Null: no rotation keeps one. */
+  readonly previous: SealedValue | null;
+}
+
+export interface NewSecret extends SecretId {
+  readonly value: SealedValue;
+}
+
+/** The most bytes of a value, as UTF-8. */
+export const MOST_SECRET_BYTES = 64 * 1024;
+/** The bytes that a sealed value has beside its encrypted ones. */
+export const SEAL_BYTES = 28;
+/** The most secrets, each for one deployment or for all. */
+export const MOST_SECRETS = 1_000;
+
+export interface SecretChange {
+  readonly nowMs: number;
+  /** The keys that the caller has. If a stored value has another key, nothing changes. */
+  readonly keyIds: readonly string[];
+}
+
+export type ChangedSecrets =
+  | { readonly kind: 'changed'; readonly rows: readonly SecretRow[] }
+  /** The keys of stored values that the caller does not have. */
+  | { readonly kind: 'foreign-keys'; readonly keyIds: readonly string[] }
+  /** There would be more than `MOST_SECRETS`. */
+  | { readonly kind: 'full' }
+  /** These secrets do not exist. */
+  | { readonly kind: 'absent'; readonly ids: readonly SecretId[] };
+
+/** Values are encrypted before they get here: no store has a key. */
+export interface SecretStore {
+  /** Adds or replaces all of them, or none. The value before is not kept. */
+  put(secrets: readonly NewSecret[], change: SecretChange): Promise<ChangedSecrets>;
+  /** Replaces the values of all of them, or of none, and keeps the values before. */
+  rotate(
+    secrets: readonly NewSecret[],
+    change: SecretChange & { readonly previousUntilMs: number },
+  ): Promise<ChangedSecrets>;
+  /** By name; the one for all deployments is before the others of its name. */
+  list(): Promise<readonly SecretRow[]>;
+  /** Returns those with one of the names that are for this deployment or for all, in the order of `list`. */
+  select(names: readonly string[], deployment: string): Promise<readonly SealedSecret[]>;
+  /** Deletes all of them, or none. */
+  delete(ids: readonly SecretId[]): Promise<ChangedSecrets>;
+  /** Returns some secrets with a value that has another key. */
+  listOfOtherKeys(keyId: string, limit: number): Promise<readonly SealedSecret[]>;
+  /**
+   * Replaces the sealed values of a secret by those of another key. Its times stay.
+   * @returns false if the secret has changed since it was read; then nothing changes
+   */
+  replaceSealed(secret: SealedSecret, sealed: Pick<SealedSecret, 'value' | 'previous'>): Promise<boolean>;
+  /** Deletes the values before a rotation whose time has passed. */
+  dropPrevious(nowMs: number): Promise<void>;
+}
+
 export interface TriggerStore {
   readonly deployments: DeploymentStore;
+  readonly secrets: SecretStore;
 }

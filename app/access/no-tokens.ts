@@ -1,7 +1,8 @@
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { AccessStore } from '../../store/access.ts';
+import type { SecretId } from '../../store/triggers.ts';
 
-/** The store of a state folder without a database: it has no token, no change and no deployment. */
+/** The store of a state folder without a database: it has no token, no change, no deployment and no secret. */
 export const NO_TOKENS: AccessStore = {
   tokens: {
     create: refuse,
@@ -25,9 +26,23 @@ export const NO_TOKENS: AccessStore = {
       delete: () => Promise.resolve(false),
       hasEnabled: () => Promise.resolve(false),
     },
+    secrets: {
+      put: refuse,
+      rotate: (secrets) => Promise.resolve({ kind: 'absent', ids: secrets.map(toId) }),
+      list: () => Promise.resolve([]),
+      select: () => Promise.resolve([]),
+      delete: (ids) => Promise.resolve({ kind: 'absent', ids }),
+      listOfOtherKeys: () => Promise.resolve([]),
+      replaceSealed: () => Promise.resolve(false),
+      dropPrevious: () => Promise.resolve(),
+    },
   },
   close: () => Promise.resolve(),
 };
+
+function toId({ name, deployment }: SecretId): SecretId {
+  return { name, deployment };
+}
 
 function refuse(): Promise<never> {
   return Promise.reject(new CodedError('api/access-unavailable', 'the state folder has no database of tokens'));

@@ -8,6 +8,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { makeEntry, makeToken, testAccess } from '../../test/conformance/access.ts';
 import { testDeployments } from '../../test/conformance/deployments.ts';
+import { testSecrets } from '../../test/conformance/secrets.ts';
 import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
 import { type AccessStore, AUDIT_ROWS, AUDIT_STEP } from '../access.ts';
 import {
@@ -60,6 +61,7 @@ const migrate = (target: AccessTarget, migrationsDir = MIGRATIONS): Promise<read
 const subject = { name: 'in PostgreSQL', open: async () => await open(await server.createDatabase()) };
 testAccess(subject);
 testDeployments(subject);
+testSecrets(subject);
 
 describe('the schema', () => {
   test('services that migrate at once make each change once', { timeout: 60_000 }, async () => {

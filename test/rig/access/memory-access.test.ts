@@ -1,7 +1,9 @@
 import { testAccess } from '../../conformance/access.ts';
 import { testDeployments } from '../../conformance/deployments.ts';
+import { testSecrets } from '../../conformance/secrets.ts';
 import { createMemoryAccess } from './memory-access.ts';
 
 const subject = { name: 'in memory', open: () => Promise.resolve(createMemoryAccess()) };
 testAccess(subject);
 testDeployments(subject);
+testSecrets(subject);

@@ -1,6 +1,7 @@
 /** Tokens, an audit log and triggers in memory, for tests of what uses them. */
 import type { AccessStore, AuditRow, FoundToken, TokenRow } from '../../../store/access.ts';
 import { createMemoryDeployments } from './memory-deployments.ts';
+import { createMemorySecrets } from './memory-secrets.ts';
 
 export function createMemoryAccess(): AccessStore {
   const tokens = new Map<string, FoundToken>();
@@ -52,7 +53,7 @@ export function createMemoryAccess(): AccessStore {
             .slice(0, limit),
         ),
     },
-    triggers: { deployments: createMemoryDeployments() },
+    triggers: { deployments: createMemoryDeployments(), secrets: createMemorySecrets() },
     close: () => Promise.resolve(),
   };
 }
