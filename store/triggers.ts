@@ -1,5 +1,6 @@
 /** The ports of deployments, deliveries and secrets. They are rows of the database that also has the tokens. */
-import type { DeliveryFacts, DeliveryState, Hold } from '../domain/delivery/delivery.ts';
+import type { Decide, Gate, Group } from '../domain/delivery/decision.ts';
+import type { DeliveryFacts, DeliveryKeys, DeliveryState, Hold } from '../domain/delivery/delivery.ts';
 import type { Trigger } from '../domain/delivery/trigger.ts';
 
 export interface DeploymentRow {
@@ -81,9 +82,13 @@ export interface NewDelivery extends DeliveryFacts {
   readonly version: number;
   /** As received. */
   readonly body: Uint8Array;
+  /** Its trigger has `order`: such deliveries of one trigger are accepted one after the other. */
+  readonly isOrdered: boolean;
 }
 
 export interface DeliveryRow extends DeliveryFacts {
+  /** The number of its acceptance: unique, and higher for each later delivery of a trigger with `order`. */
+  readonly seq: number;
   readonly version: number;
   /** SHA-256 of the body, in hex. */
   readonly bodySha256: string;
@@ -95,24 +100,121 @@ export interface DeliveryRow extends DeliveryFacts {
   readonly dueAtMs: number | null;
   /** The keys that its trigger made; null: not decided yet. */
   readonly keys: DeliveryKeys | null;
+  /** The last gate that it has passed. */
+  readonly passed: Gate;
+  /** The deliveries that one run replaces; null: it is in none. */
+  readonly group: Group | null;
+  /** Whether later deliveries with its dedupe key are duplicates of it. */
+  readonly ownsKey: boolean;
   /** The run that it starts or has started. Null: none. */
   readonly runId: string | null;
+  /** Null: no run has started, or it is open. */
+  readonly runEndedAtMs: number | null;
   /** The delivery that replaces it. Null: none. */
   readonly into: string | null;
-  /** The code of a refusal or of the latest failure, and its text for people. Null: none. */
+  /** The code of the reason of its outcome, or of the latest failure, and its text for people. Null: none. */
   readonly code: string | null;
   readonly message: string | null;
-  /** Failed tries to start its run. */
+  /** Failed tries to evaluate it or to start its run. */
   readonly tries: number;
+  /** The time of the latest decision; null: none. */
   readonly decidedAtMs: number | null;
 }
 
-export interface DeliveryKeys {
-  readonly dedupe: string;
-  readonly debounce: string | null;
-  readonly batch: string | null;
-  readonly rate: string | null;
-  readonly order: string | null;
+export interface DeliveryQuery {
+  /** At least 1. */
+  readonly limit: number;
+  /** Only deliveries that were accepted before the one with this number. */
+  readonly before?: number;
+  readonly deployment?: string;
+  readonly trigger?: string;
+  readonly state?: DeliveryState;
+  /** Only deliveries that were accepted at this time or later. */
+  readonly sinceMs?: number;
+}
+
+/** A delivery that a process works on until its lease ends. A delivery that another process has claimed since is lost. */
+export interface Claim {
+  readonly id: string;
+  /** Unique for each process and each call of `claim`. */
+  readonly token: string;
+}
+
+export interface ClaimRequest {
+  readonly token: string;
+  readonly nowMs: number;
+  readonly leaseMs: number;
+  readonly limit: number;
+}
+
+export interface DecideRequest extends Claim {
+  readonly nowMs: number;
+  /** The lease begins again. */
+  readonly leaseMs: number;
+  readonly trigger: Trigger;
+  /** The keys of the delivery. */
+  readonly keys: DeliveryKeys;
+  /** Pure: a lost connection may call it again. */
+  readonly decide: Decide;
+}
+
+/** The result of a try to start the run of a delivery, or to decide it. */
+export type DeliveryResult =
+  /** Also of a run that an earlier try has started. */
+  | { readonly kind: 'started' }
+  /** No further try can help. */
+  | { readonly kind: 'refused'; readonly code: string; readonly message: string }
+  | { readonly kind: 'failed'; readonly code: string; readonly message: string };
+
+export interface DeliveryMember {
+  readonly delivery: DeliveryRow;
+  /** Null: it was deleted. */
+  readonly body: Uint8Array | null;
+}
+
+export interface DeliveryStore {
+  /** Commits a delivery and its body. A delivery with the same id is not added again, and is returned as it is. */
+  accept(delivery: NewDelivery): Promise<{ readonly delivery: DeliveryRow; readonly isNew: boolean }>;
+  find(id: string): Promise<DeliveryRow | null>;
+  /** Null: there is no such delivery, or its body is deleted. */
+  readBody(id: string): Promise<Uint8Array | null>;
+  /** The latest first, by `seq`. */
+  list(query: DeliveryQuery): Promise<readonly DeliveryRow[]>;
+  /** Claims open deliveries that are due and that no process has claimed, in the order of acceptance. */
+  claim(request: ClaimRequest): Promise<readonly DeliveryRow[]>;
+  /**
+   * Reads the facts, calls `decide` and writes its decision, all in one transaction. Decisions for one deployment
+   * follow each other. A delivery whose decision is to start keeps its claim; any other loses it.
+   * @returns the delivery after the decision; null: the claim is lost, or the delivery has its outcome
+   */
+  decide(request: DecideRequest): Promise<DeliveryRow | null>;
+  /**
+   * Records the result and ends the claim. After a failed try the delivery waits for the next one, or is `failed`.
+   * @returns null: the claim is lost, or the delivery has its outcome
+   */
+  record(claim: Claim, result: DeliveryResult, nowMs: number): Promise<DeliveryRow | null>;
+  /** Ends a claim without a change, so that any process can claim the delivery at once. */
+  release(claim: Claim): Promise<void>;
+  /** The deliveries of a batch, in the order of acceptance; for any other delivery only itself. */
+  listMembers(id: string): Promise<readonly DeliveryMember[]>;
+  /** Deliveries whose run has started and has no recorded end, by `seq`. @param after  only higher numbers */
+  listOpenRuns(limit: number, after?: number): Promise<readonly DeliveryRow[]>;
+  /** Records that the runs of deliveries have ended. Deliveries that wait for room become due. */
+  recordRunEnds(ids: readonly string[], nowMs: number): Promise<void>;
+  /**
+   * Deletes bodies of deliveries that have their outcome and were accepted `PAYLOAD_KEPT_MS` ago, and rows after
+   * `DELIVERY_KEPT_MS`.
+   * @returns the number of deleted bodies
+   */
+  sweep(nowMs: number): Promise<number>;
+  /** Whether a delivery is open that no pause holds. */
+  hasOpen(): Promise<boolean>;
+  /** The time at which the next delivery is due that no process has claimed; null: none is open. */
+  findNextDue(nowMs: number): Promise<number | null>;
+  /** Tells all processes that a delivery may be due. A call may be lost, and several calls may be one. */
+  wake(): void;
+  /** @returns ends the calls of `onWake` */
+  listen(onWake: () => void): Promise<() => Promise<void>>;
 }
 
 /** A secret has one value for a deployment, and may have another one for all deployments. */

@@ -7,7 +7,7 @@
  * - `starting`: decided; its run starts under an id that follows from the delivery's
  * - `started`: its run has started
  * - `deduplicated`: another delivery has its key; `into` names it
- * - `filtered`: `when` does not hold, or a rate drops it
+ * - `filtered`: `when` does not hold, or a rate or a pause drops it; `code` says which
  * - `merged`: the run of another delivery has its payload; `into` names it
  * - `refused`: its run cannot start; `code` and `message` say why
  * - `failed`: tries to start its run failed; it has no further one
@@ -66,12 +66,27 @@ export interface DeliveryFacts {
   readonly params: Readonly<Record<string, string>>;
 }
 
+/** The keys that a trigger made of a delivery. Each has at most `MOST_KEY_BYTES`. Null: its trigger has no such key. */
+export interface DeliveryKeys {
+  /** Null: it is no duplicate, because a person replays it. */
+  readonly dedupe: string | null;
+  readonly debounce: string | null;
+  readonly batch: string | null;
+  readonly rate: string | null;
+  readonly order: string | null;
+}
+
+/** UTF-8 bytes. A longer key is replaced by its hash. */
+export const MOST_KEY_BYTES = 256;
+
 /** The most bytes of a payload. */
 export const MOST_PAYLOAD_BYTES = 1024 * 1024;
 /** The most open runs of a deployment; further deliveries are held. */
 export const MOST_OPEN_RUNS = 100;
 /** How long payloads are kept. */
 export const PAYLOAD_KEPT_MS = 7 * 24 * 60 * 60_000;
+/** How long deliveries with an outcome are kept. */
+export const DELIVERY_KEPT_MS = 90 * 24 * 60 * 60_000;
 
 /** The trigger of deliveries that `voidbox trigger` makes. No entry of `on:` has this name. */
 export const API_TRIGGER = 'api';
