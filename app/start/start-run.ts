@@ -26,6 +26,7 @@ import { AppError, createEnvironmentError, createUsageError } from '../app-error
 import type { Machine } from '../machine.ts';
 import { readClientMark } from '../runs/client-mark.ts';
 import { openRunsLink } from '../server-link.ts';
+import { refuseLostUploads } from '../uploads/lost-uploads.ts';
 import { loginsTaken } from './agent-logins.ts';
 import type { ContinuedPlan } from './continue-run.ts';
 import type { MountPlace } from './load-spec.ts';
@@ -135,6 +136,7 @@ export async function startRun(
     const origin = from === null ? null : await readClientMark(from.origin.runId, stores);
     const earlier = from?.origin.kind === 'retry' ? origin : null;
     const confined = chooseStarter(starter, earlier);
+    if (from !== null) refuseLostUploads(plan, env.stateDir, from.origin.runId);
     const startedBy = listFurtherStarters(confined, starter, origin);
     const allow = [...new Set([...allowMounts, ...(earlier?.allow ?? [])])];
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.

@@ -372,6 +372,20 @@ describe('uploads', () => {
     expect((await prune(dir, options({ olderThanMs: 0 }))).runs).toEqual(['other']);
     expect(existsSync(folder)).toBe(true);
     await stores.events.append('retry', [{ ...finishedEvent(), atMs: nowMs - HOUR_MS }]);
+    // The retry can be retried as long as it stays.
+    expect((await prune(dir, options({ keepLast: 1 }))).runs).toEqual([]);
+    expect(existsSync(folder)).toBe(true);
     expect((await prune(dir, options({ olderThanMs: 0 }))).runs.toSorted()).toEqual(['done', 'retry']);
+  });
+
+  test('stay as long as a run of the owner may mount them, also one that is not admitted yet', async () => {
+    for (const runId of ['one', 'two']) await finishedRun(runId, HOUR_MS);
+    const [one, two] = ['one', 'two'].map((runId) => join(findRunUploads(dir, runId), 'f'));
+    // A retry of the first run has no event yet. The first run is itself a retry of the second one.
+    await stores.marks.put('starting', 'client', { baseDir: '/specs', allow: ['/specs', one] });
+    await stores.marks.put('one', 'client', { baseDir: two });
+    expect((await prune(dir, options({ olderThanMs: 0 }))).runs).toEqual([]);
+    await stores.marks.drop('starting', 'client');
+    expect((await prune(dir, options({ olderThanMs: 0 }))).runs.toSorted()).toEqual(['one', 'two']);
   });
 });

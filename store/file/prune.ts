@@ -10,26 +10,22 @@ import { join } from 'node:path';
 import type { PruneOptions, PruneReport } from '../../activities/ports/run-pruner.ts';
 import { ARTIFACT_GRACE_MS, NAMING_MS } from '../prune-times.ts';
 import { artifactPath, partialDir, restoreFromTrash, trashPath } from './artifact-store.ts';
-import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { readAllRuns } from '../every-run.ts';
+import { leaveOutBorrowed } from './borrowed-uploads.ts';
 import { createFileRunIndex } from './run-index.ts';
 import { artifactsDir, damagedDir, createStoreFailure } from './layout.ts';
 import { errnoOf } from '../../files/errno.ts';
 import { listHalfFilesIn } from '../half-files.ts';
-import { findRunUploads, findCheckpointsIn, makePrivateDir, runDir, runsDir } from '../state-folder.ts';
+import { findCheckpointsIn, makePrivateDir, runDir, runsDir } from '../state-folder.ts';
 import { UPLOAD_LIMITS } from '../uploads.ts';
 import { sweepUploads } from './uploads.ts';
-import { readRecord } from './run-records.ts';
 import { listRunFolders } from './run-folder.ts';
 
 /** @throws CodedError `store/io` */
 export async function prune(stateDir: string, options: PruneOptions): Promise<PruneReport> {
   try {
     const survey = await surveyRuns(stateDir);
-    const borrowed = findBorrowedUploads(stateDir, survey.open);
-    const runs = selectRunsToRemove(survey, options).filter(
-      (runId) => !borrowed.some((folder) => folder.startsWith(`${findRunUploads(stateDir, runId)}/`)),
-    );
+    const runs = await leaveOutBorrowed(stateDir, selectRunsToRemove(survey, options));
     const removed: { runId: string; sizeBytes: number }[] = [];
     for (const runId of runs) {
       const sizeBytes = await sizeOf(runDir(stateDir, runId));
@@ -47,7 +43,6 @@ export async function prune(stateDir: string, options: PruneOptions): Promise<Pr
 interface Survey {
   /** In the order of their end. */
   readonly finished: readonly { readonly runId: string; readonly atMs: number }[];
-  readonly open: readonly string[];
   /** When the open runs began. */
   readonly openSinceMs: readonly number[];
   readonly damaged: readonly string[];
@@ -55,34 +50,18 @@ interface Survey {
 
 async function surveyRuns(stateDir: string): Promise<Survey> {
   const finished: { runId: string; atMs: number }[] = [];
-  const open: string[] = [];
   const openSinceMs: number[] = [];
   const damaged: string[] = [];
   for await (const { runId, label, state, startedAtMs, endedAtMs } of readAllRuns(createFileRunIndex(stateDir))) {
     if (runId === null || state === 'damaged') damaged.push(label);
     else if (endedAtMs !== null) finished.push({ runId, atMs: endedAtMs });
     else {
-      open.push(runId);
       // A run without events begins now.
       if (startedAtMs !== null) openSinceMs.push(startedAtMs);
     }
   }
   finished.sort((a, b) => a.atMs - b.atMs || (a.runId < b.runId ? -1 : 1));
-  return { finished, open, openSinceMs, damaged };
-}
-
-/** Returns the folders of uploads that open runs use: a retry mounts the uploads of the run that it repeats. */
-function findBorrowedUploads(stateDir: string, open: readonly string[]): readonly string[] {
-  return open.flatMap((runId) => {
-    try {
-      const mark = readRecord(stateDir, runId, 'client') as { readonly baseDir?: unknown } | null;
-      return typeof mark?.baseDir === 'string' ? [mark.baseDir] : [];
-    } catch (error) {
-      // A run with a damaged mark mounts nothing.
-      if (isCodedError(error) && error.code === 'store/damaged') return [];
-      throw error;
-    }
-  });
+  return { finished, openSinceMs, damaged };
 }
 
 /**
