@@ -21,7 +21,7 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { checkoutProblems, describeProblems, platformProblems, thisMachine } from './checkout-needs.mjs';
 import { withFileLock } from './file-lock.mjs';
-import { describeFailures, parseCargoFailures, REPORT_FILE, runAll } from './test-report.mjs';
+import { describeFailures, parseCargoFailures, REPORT_FILE, runAll, SHARED_FOLDER } from './test-report.mjs';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Folders of the product itself; tests and benchmarks are compiled only for `check` and `bench`. */
@@ -429,6 +429,7 @@ async function runGroup(group, rest, reportFile, isBeside) {
   const code = await run(process.execPath, [vitest, 'run', ...projects, ...reporters, ...rest], {
     ...process.env,
     [REPORT_FILE]: reportFile,
+    [SHARED_FOLDER]: dirname(reportFile),
   });
   return { code };
 }

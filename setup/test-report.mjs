@@ -10,6 +10,8 @@ import { stripVTControlCharacters } from 'node:util';
 
 /** The variable that names the file which the reporter appends to. */
 export const REPORT_FILE = 'VOIDBOX_TEST_REPORT_FILE';
+/** The variable that names a folder which all groups of one `npm test` have, for what is too costly to make in each group. */
+export const SHARED_FOLDER = 'VOIDBOX_TEST_SHARED_FOLDER';
 /** The time limit of all groups on two cores, because CI waits for them before each change lands. */
 export const BUDGET_MS = 30 * 60_000;
 const SLOWEST_FILES = 10;
