@@ -14,8 +14,18 @@ import { leaveFinishedRuns } from './finished-runs.ts';
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
 const SPEC =
   'api_version: v1\nkind: workflow\nname: light\nworkflow:\n  output_step: a\n  steps:\n    - { name: a, run: { program: echo, args: [hi] } }\n';
-/** Packages of Temporal are CommonJS, so this cache contains each module of them that is loaded. */
-const RECORDER = `process.on('exit', () => require('node:fs').writeFileSync(process.env.LOADED_FILE, Object.keys(require.cache).join('\\n')));\n`;
+/** Packages of Temporal are CommonJS, so Node's cache contains each module of them that is loaded. Files of a bundle are scripts. */
+const RECORDER = `const vm = require('node:vm');
+const scripts = [];
+vm.Script = class extends vm.Script {
+  constructor(source, options) {
+    super(source, options);
+    scripts.push(options.filename);
+  }
+};
+process.on('exit', () => require('node:fs').writeFileSync(process.env.LOADED_FILE, [...Object.keys(require.cache), ...scripts].join('\\n')));\n`;
+/** The client of Temporal, in the bundle of the command line. */
+const CLIENT = 'the client of Temporal';
 
 let dir: string;
 beforeAll(async () => {
@@ -28,10 +38,18 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 /** Names of the packages that `voidbox ...args` has loaded; `load-cached` loads the command line itself. */
 async function packagesOf(...args: readonly string[]): Promise<ReadonlySet<string>> {
+  return await packagesWith({}, ...args);
+}
+
+async function packagesWith(
+  variables: Readonly<Record<string, string>>,
+  ...args: readonly string[]
+): Promise<ReadonlySet<string>> {
   const loaded = join(dir, 'loaded.txt');
   rmSync(loaded, { force: true });
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), LOADED_FILE: loaded };
   for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete env[name];
+  Object.assign(env, variables);
   await new Promise<void>((resolve) => {
     execFile(
       process.execPath,
@@ -42,7 +60,10 @@ async function packagesOf(...args: readonly string[]): Promise<ReadonlySet<strin
   });
   const names = readFileSync(loaded, 'utf8')
     .split('\n')
-    .flatMap((path) => /.*\/(?:node_modules|dist|bin)\/((?:@[^/]+\/)?[^/.]+)(?:\/|\.cjs$)/.exec(path)?.[1] ?? []);
+    .flatMap((path) => {
+      if (path.includes('/dist/cli-bundle/')) return /\/temporal-[^/-]+\.cjs$/.test(path) ? [CLIENT] : [];
+      return /.*\/(?:node_modules|dist|bin)\/((?:@[^/]+\/)?[^/.]+)(?:\/|\.cjs$)/.exec(path)?.[1] ?? [];
+    });
   return new Set(names);
 }
 
@@ -79,7 +100,14 @@ describe('packages that commands load', () => {
   ])('%s loads nothing of Temporal or PostgreSQL', async (typed) => {
     const packages = await packagesOf(...typed.split(' '));
     expect(packages).toContain('load-cached');
-    expect([...packages].filter((name) => /^@temporalio\/|^pg\b/.test(name))).toEqual([]);
+    expect([...packages].filter((name) => name === CLIENT || /^@temporalio\/|^pg\b/.test(name))).toEqual([]);
+  });
+
+  test('a command that asks a server loads the client from the bundle, and no package of Temporal', async () => {
+    // No server listens there: the command reports this after it has loaded its client.
+    const packages = await packagesWith({ TEMPORAL_ADDRESS: '127.0.0.1:1' }, 'runs');
+    expect(packages).toContain(CLIENT);
+    expect([...packages].filter((name) => /^@temporalio\/|^@grpc\//.test(name))).toEqual([]);
   });
 
   test.each([
