@@ -52,11 +52,11 @@ export const API_CODES = {
     'Follow the message; `/openapi.json` describes each route.',
   ),
   'api/unsupported-body': defineRequestCode(
-    'The body of the request is not JSON by its `Content-Type`, or it has a `Content-Encoding`.',
+    'The body of the request is not JSON by its `Content-Type`, or it has a `Content-Encoding`. A webhook also takes forms and plain text, in UTF-8.',
     'Send the body as it is, with `Content-Type: application/json`.',
   ),
   'api/too-large': defineRequestCode(
-    'The request is larger than the API accepts: 4 MiB and 100 levels of JSON, 16 KiB of headers, 2 GiB of an upload.',
+    'The request is larger than the API accepts: 4 MiB and 100 levels of JSON, 16 KiB of headers, 2 GiB of an upload, 1 MiB of an event.',
     'Send less; large files belong in uploads or in a mount.',
   ),
   'api/too-slow': defineRequestCode(
@@ -80,7 +80,7 @@ export const API_CODES = {
     'Use a token with the scope and the run; `voidbox token list` on the machine of the API shows both. If a question is refused, the message names who may answer it.',
   ),
   'api/too-many-requests': defineRequestCode(
-    'A token sent more than 50 requests a second, or an address more than 50 requests a second without a valid token.',
+    'A token sent more than 50 requests a second, or an address more than 50 requests a second without a valid token or without the proof of a webhook.',
     'Wait for the seconds in `Retry-After`, and try again.',
   ),
   'api/no-such-token': defineRequestCode('No token has the name.', 'List the tokens: voidbox token list'),
@@ -91,6 +91,30 @@ export const API_CODES = {
   'api/access-unavailable': defineRequestCode(
     'The database of tokens and of the audit log does not answer. Runs continue.',
     'Try again. `voidbox ps` shows the state of the service.',
+  ),
+  'api/no-hook': defineRequestCode(
+    'No enabled deployment has a webhook with the name of the path. A deleted one has the same answer.',
+    'Compare the URL with `voidbox deployment show NAME`.',
+  ),
+  'api/no-deployment': defineRequestCode(
+    'No deployment has the name, or it was deleted.',
+    'List the deployments: voidbox deployments',
+  ),
+  'api/hook-method': defineRequestCode(
+    'The path of a webhook was requested with another method than POST.',
+    'Send the event with POST.',
+  ),
+  'api/hook-unproven': defineRequestCode(
+    'The request does not prove its sender: its signature or token is missing, wrong, repeated or too old. The answer does not say which.',
+    'Compare the secrets of the sender and of the deployment, and the clocks. `logs/api.log` in the state folder says why, at most once a minute for each webhook.',
+  ),
+  'api/hook-failed': defineRequestCode(
+    'The webhook answers with the output of its run, and the run has failed, or its output has more than 1 MiB.',
+    'Read the run: voidbox status RUN. The same event starts no second run.',
+  ),
+  'api/busy': defineRequestCode(
+    'The bodies of webhooks that arrive now would have more than 64 MiB together, or 16 MiB of one address.',
+    'Send the request again after the seconds in `Retry-After`.',
   ),
   'api/messages-full': defineRequestCode(
     'A session of messages would have more than 16 MiB, or there would be more than 1,000 sessions.',

@@ -1,0 +1,56 @@
+/** Accepts a delivery of any source: its row is committed before its sender gets an answer. */
+import { randomBytes } from 'node:crypto';
+import type { DeliveryFacts } from '../../domain/delivery/delivery.ts';
+import {
+  DELIVERY_ID_RANDOM_BYTES,
+  followDeliveryId,
+  formatDeliveryId,
+  type LastDeliveryId,
+} from '../../domain/delivery/delivery-id.ts';
+import type { DeliveryStore, NewDelivery } from '../../store/triggers.ts';
+
+/** The facts that a source knows about an event. Without an id, it gets one. */
+export type ReceivedEvent = Pick<
+  NewDelivery,
+  'deployment' | 'version' | 'trigger' | 'isOrdered' | 'contentType' | 'body'
+> &
+  Partial<Omit<DeliveryFacts, 'acceptedAtMs'>>;
+
+export interface AcceptTools {
+  readonly deliveries: Pick<DeliveryStore, 'accept'>;
+  readonly nowMs: () => number;
+  /** Tells the service that a delivery waits. It never throws. */
+  readonly wake: () => void;
+}
+
+const NOTHING = {
+  senderId: null,
+  headers: {},
+  traceparent: null,
+  cloudEvent: null,
+  replayOf: null,
+  notBeforeMs: null,
+  expiresAtMs: null,
+  params: {},
+} as const satisfies Partial<DeliveryFacts>;
+
+/**
+ * Commits the row and the payload of a delivery.
+ * @returns the id of the delivery
+ * @throws CodedError `api/access-unavailable`, `host/disk-full`
+ */
+export async function acceptDelivery(event: ReceivedEvent, { deliveries, nowMs, wake }: AcceptTools): Promise<string> {
+  const acceptedAtMs = nowMs();
+  const id = event.id ?? createDeliveryId(acceptedAtMs);
+  await deliveries.accept({ ...NOTHING, ...event, id, acceptedAtMs });
+  wake();
+  return id;
+}
+
+let last: LastDeliveryId | null = null;
+
+/** Makes an id that no other delivery has. Ids of one process sort by the order of their making. */
+export function createDeliveryId(nowMs: number): string {
+  last = followDeliveryId(last, nowMs, BigInt(`0x${randomBytes(DELIVERY_ID_RANDOM_BYTES).toString('hex')}`));
+  return formatDeliveryId(last);
+}
