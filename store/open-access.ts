@@ -30,11 +30,16 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
   const { createPostgresAudit } = await import('./postgres/audit-log.ts');
   const { createPostgresDeployments } = await import('./postgres/deployment-store.ts');
   const { createPostgresSecrets } = await import('./postgres/secret-store.ts');
+  const { createPostgresDeliveries } = await import('./postgres/delivery-store.ts');
   const database = openDatabase(options);
   return {
     tokens: createPostgresTokens(database),
     audit: createPostgresAudit(database),
-    triggers: { deployments: createPostgresDeployments(database), secrets: createPostgresSecrets(database) },
+    triggers: {
+      deployments: createPostgresDeployments(database),
+      deliveries: createPostgresDeliveries(database, options.target),
+      secrets: createPostgresSecrets(database),
+    },
     close: () => database.close(),
   };
 }

@@ -1,7 +1,10 @@
 /** The ports of deployments, deliveries and secrets. They are rows of the database that also has the tokens. */
-import type { Decide, Gate, Group } from '../domain/delivery/decision.ts';
-import type { DeliveryFacts, DeliveryKeys, DeliveryState, Hold } from '../domain/delivery/delivery.ts';
+import type { Decider } from '../domain/delivery/decision.ts';
+import type { DeliveryFacts, DeliveryKeys, DeliveryState } from '../domain/delivery/delivery.ts';
+import type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
 import type { Trigger } from '../domain/delivery/trigger.ts';
+
+export type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
 
 export interface DeploymentRow {
   readonly name: string;
@@ -86,41 +89,6 @@ export interface NewDelivery extends DeliveryFacts {
   readonly isOrdered: boolean;
 }
 
-export interface DeliveryRow extends DeliveryFacts {
-  /** The number of its acceptance: unique, and higher for each later delivery of a trigger with `order`. */
-  readonly seq: number;
-  readonly version: number;
-  /** SHA-256 of the body, in hex. */
-  readonly bodySha256: string;
-  readonly bodyBytes: number;
-  readonly state: DeliveryState;
-  /** Null: it does not wait. */
-  readonly hold: Hold | null;
-  /** The service looks at an open delivery again at this time. Null: it has its outcome. */
-  readonly dueAtMs: number | null;
-  /** The keys that its trigger made; null: not decided yet. */
-  readonly keys: DeliveryKeys | null;
-  /** The last gate that it has passed. */
-  readonly passed: Gate;
-  /** The deliveries that one run replaces; null: it is in none. */
-  readonly group: Group | null;
-  /** Whether later deliveries with its dedupe key are duplicates of it. */
-  readonly ownsKey: boolean;
-  /** The run that it starts or has started. Null: none. */
-  readonly runId: string | null;
-  /** Null: no run has started, or it is open. */
-  readonly runEndedAtMs: number | null;
-  /** The delivery that replaces it. Null: none. */
-  readonly into: string | null;
-  /** The code of the reason of its outcome, or of the latest failure, and its text for people. Null: none. */
-  readonly code: string | null;
-  readonly message: string | null;
-  /** Failed tries to evaluate it or to start its run. */
-  readonly tries: number;
-  /** The time of the latest decision; null: none. */
-  readonly decidedAtMs: number | null;
-}
-
 export interface DeliveryQuery {
   /** At least 1. */
   readonly limit: number;
@@ -155,16 +123,8 @@ export interface DecideRequest extends Claim {
   /** The keys of the delivery. */
   readonly keys: DeliveryKeys;
   /** Pure: a lost connection may call it again. */
-  readonly decide: Decide;
+  readonly decide: Decider;
 }
-
-/** The result of a try to start the run of a delivery, or to decide it. */
-export type DeliveryResult =
-  /** Also of a run that an earlier try has started. */
-  | { readonly kind: 'started' }
-  /** No further try can help. */
-  | { readonly kind: 'refused'; readonly code: string; readonly message: string }
-  | { readonly kind: 'failed'; readonly code: string; readonly message: string };
 
 export interface DeliveryMember {
   readonly delivery: DeliveryRow;
@@ -195,7 +155,10 @@ export interface DeliveryStore {
   record(claim: Claim, result: DeliveryResult, nowMs: number): Promise<DeliveryRow | null>;
   /** Ends a claim without a change, so that any process can claim the delivery at once. */
   release(claim: Claim): Promise<void>;
-  /** The deliveries of a batch, in the order of acceptance; for any other delivery only itself. */
+  /**
+   * The delivery itself and those that were merged into it, in the order of acceptance. Only for a batch: other groups
+   * have no limit of size.
+   */
   listMembers(id: string): Promise<readonly DeliveryMember[]>;
   /** Deliveries whose run has started and has no recorded end, by `seq`. @param after  only higher numbers */
   listOpenRuns(limit: number, after?: number): Promise<readonly DeliveryRow[]>;
@@ -207,6 +170,8 @@ export interface DeliveryStore {
    * @returns the number of deleted bodies
    */
   sweep(nowMs: number): Promise<number>;
+  /** Makes the deliveries due that the pause of a deployment holds. */
+  releasePaused(deployment: string, nowMs: number): Promise<void>;
   /** Whether a delivery is open that no pause holds. */
   hasOpen(): Promise<boolean>;
   /** The time at which the next delivery is due that no process has claimed; null: none is open. */
@@ -303,4 +268,5 @@ export interface SecretStore {
 export interface TriggerStore {
   readonly deployments: DeploymentStore;
   readonly secrets: SecretStore;
+  readonly deliveries: DeliveryStore;
 }

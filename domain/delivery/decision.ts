@@ -1,4 +1,5 @@
 /** The facts that a decision about a delivery needs, and the decision, as data. */
+import type { ErrorCode } from '../errors/codes.ts';
 import type { DeliveryFacts, DeliveryKeys, Hold } from './delivery.ts';
 import type { Trigger } from './trigger.ts';
 
@@ -73,8 +74,8 @@ export type Next =
   | { readonly kind: 'hold'; readonly hold: Hold; readonly dueAtMs: number }
   | { readonly kind: 'deduplicate'; readonly into: string }
   | { readonly kind: 'merge'; readonly into: string }
-  | { readonly kind: 'filter'; readonly code: string; readonly message: string }
-  | { readonly kind: 'refuse'; readonly code: string; readonly message: string };
+  | { readonly kind: 'filter'; readonly code: ErrorCode; readonly message: string }
+  | { readonly kind: 'refuse'; readonly code: ErrorCode; readonly message: string };
 
 /** Another delivery that waits for a group. It is merged into the decided delivery, or it waits on. */
 export type LeaderChange =
@@ -95,7 +96,7 @@ export interface Decision {
 }
 
 /** @param nowMs  the time of the decision */
-export type Decide = (delivery: DecidedDelivery, facts: StoreFacts, nowMs: number) => Decision;
+export type Decider = (delivery: DecidedDelivery, facts: StoreFacts, nowMs: number) => Decision;
 
 /** The evaluated expressions of a trigger for one delivery. */
 export interface Evaluation {

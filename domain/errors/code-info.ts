@@ -14,11 +14,12 @@ export type Retry = 'temporal' | 'new-vm' | 'never';
  * - `world`: something outside broke.
  * - `command`: a command of the command line could not do what was typed.
  * - `request`: the HTTP API could not do what was requested.
+ * - `delivery`: the event of a trigger started no run.
  *
  * `retry` is the only place that sets which program tries again.
  */
 export interface ErrorCodeInfo {
-  readonly kind: 'author' | 'outcome' | 'world' | 'command' | 'request';
+  readonly kind: 'author' | 'outcome' | 'world' | 'command' | 'request' | 'delivery';
   readonly retry: Retry;
   readonly summary: string;
   readonly remedy: string;

@@ -3,6 +3,7 @@ import { API_CODES } from './api-codes.ts';
 import { CLI_CODES } from './cli-codes.ts';
 import type { ErrorCodeInfo } from './code-info.ts';
 import { SPEC_CODES } from './spec-codes.ts';
+import { TRIGGER_CODES } from './trigger-codes.ts';
 import { WORKSPACE_CODES } from './workspace-codes.ts';
 
 /**
@@ -623,6 +624,7 @@ export const ERROR_CODES = {
     remedy: 'Pass large data as files, such as named outputs or mounts.',
   },
   ...CLI_CODES,
+  ...TRIGGER_CODES,
   ...API_CODES,
 } as const satisfies Record<string, ErrorCodeInfo>;
 

@@ -28,6 +28,11 @@ const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: st
     title: 'Errors of the HTTP API',
     text: 'The API refused a request; no run ends with one of these. [The HTTP API](api-http.md#errors) lists the status codes.',
   },
+  {
+    kind: 'delivery',
+    title: 'Why a delivery starts no run',
+    text: 'A trigger accepted an event, and no run starts for it. `voidbox delivery show` prints the code. [Deliveries](deliveries.md) explains the states.',
+  },
 ];
 
 const AGAIN: Readonly<Record<Retry, string>> = {

@@ -9,6 +9,7 @@ import { findPackageRoot } from '../../setup/package-root.ts';
 import { makeEntry, makeToken, testAccess } from '../../test/conformance/access.ts';
 import { testDeployments } from '../../test/conformance/deployments.ts';
 import { testSecrets } from '../../test/conformance/secrets.ts';
+import { testDeliveries } from '../../test/conformance/deliveries.ts';
 import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
 import { type AccessStore, AUDIT_ROWS, AUDIT_STEP } from '../access.ts';
 import {
@@ -62,6 +63,7 @@ const subject = { name: 'in PostgreSQL', open: async () => await open(await serv
 testAccess(subject);
 testDeployments(subject);
 testSecrets(subject);
+testDeliveries(subject);
 
 describe('the schema', () => {
   test('services that migrate at once make each change once', { timeout: 60_000 }, async () => {

@@ -1,9 +1,11 @@
 import { testAccess } from '../../conformance/access.ts';
 import { testDeployments } from '../../conformance/deployments.ts';
 import { testSecrets } from '../../conformance/secrets.ts';
+import { testDeliveries } from '../../conformance/deliveries.ts';
 import { createMemoryAccess } from './memory-access.ts';
 
 const subject = { name: 'in memory', open: () => Promise.resolve(createMemoryAccess()) };
 testAccess(subject);
 testDeployments(subject);
 testSecrets(subject);
+testDeliveries(subject);

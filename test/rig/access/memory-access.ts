@@ -1,7 +1,6 @@
 /** Tokens, an audit log and triggers in memory, for tests of what uses them. */
 import type { AccessStore, AuditRow, FoundToken, TokenRow } from '../../../store/access.ts';
-import { createMemoryDeployments } from './memory-deployments.ts';
-import { createMemorySecrets } from './memory-secrets.ts';
+import { createMemoryTriggers } from './memory-triggers.ts';
 
 export function createMemoryAccess(): AccessStore {
   const tokens = new Map<string, FoundToken>();
@@ -53,7 +52,7 @@ export function createMemoryAccess(): AccessStore {
             .slice(0, limit),
         ),
     },
-    triggers: { deployments: createMemoryDeployments(), secrets: createMemorySecrets() },
+    triggers: createMemoryTriggers(),
     close: () => Promise.resolve(),
   };
 }

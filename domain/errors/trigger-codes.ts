@@ -1,0 +1,61 @@
+import type { ErrorCodeInfo } from './code-info.ts';
+
+/** Why a delivery started no run. */
+export const TRIGGER_CODES = {
+  'trigger/no-match': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The `when` of the trigger does not hold for the delivery.',
+    remedy:
+      'If it should start a run, change `when`, test it with `voidbox delivery explain`, deploy again and replay the delivery.',
+  },
+  'trigger/paused': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The deployment was paused with `drop` when the delivery was decided.',
+    remedy: 'Resume the deployment and replay the delivery: `voidbox delivery replay ID`.',
+  },
+  'trigger/rate-limited': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The rate of the trigger was used up, and its `on_limit` is `drop`.',
+    remedy: 'Raise `rate.limit`, or write `on_limit: hold`. Then replay the delivery.',
+  },
+  'trigger/expired': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The time to live of the delivery was over before its run could start.',
+    remedy: 'Send it again with a longer time to live.',
+  },
+  'trigger/deployment-deleted': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The deployment was deleted before the run of the delivery could start.',
+    remedy: 'Deploy the spec again and send the event again.',
+  },
+  'trigger/unknown': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The version that the delivery was accepted for has no trigger of this name.',
+    remedy: 'Use a name that `voidbox deployment show` lists.',
+  },
+  'trigger/bad-payload': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'An expression of the trigger reads the payload, which is not valid text, JSON or form data.',
+    remedy: 'Correct the sender: it must send UTF-8 with the content type of its data.',
+  },
+  'trigger/bad-expression': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'An expression of the trigger has no value for this delivery; the message names the key and the reason.',
+    remedy:
+      'Correct the expression, for example with `has(…)` before a key that may be absent. Test it with `voidbox delivery explain`, deploy again and replay the delivery.',
+  },
+  'trigger/payload-deleted': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The payload of the delivery is deleted, because payloads are kept for 7 days.',
+    remedy: 'Send the event again.',
+  },
+} as const satisfies Record<string, ErrorCodeInfo>;

@@ -1,0 +1,267 @@
+import { createHash } from 'node:crypto';
+import type { Decision } from '../../domain/delivery/decision.ts';
+import { DELIVERY_KEPT_MS, type DeliveryKeys, PAYLOAD_KEPT_MS } from '../../domain/delivery/delivery.ts';
+import { applyDecision, applyResult, createRow } from '../../domain/delivery/row-changes.ts';
+import type { Claim, DeliveryMember, DeliveryQuery, DeliveryRow, DeliveryStore, NewDelivery } from '../triggers.ts';
+import type { AccessTarget, Database, SendQuery } from './database.ts';
+import { lockDeployment, readFacts, wakeOthers, writeBucket } from './delivery-facts.ts';
+import {
+  DELIVERY_COLUMNS,
+  insertDelivery,
+  readDelivery,
+  type StoredDelivery,
+  updateDelivery,
+} from './delivery-rows.ts';
+import { createDeliveryWaker } from './delivery-waker.ts';
+import { toStoredText } from './stored-text.ts';
+
+/** The first part of the advisory locks of acceptances. */
+const ACCEPT_LOCKS = 861_152;
+/** The most rows that one statement of a sweep changes. */
+const SWEEP_ROWS = 1_000;
+
+export function createPostgresDeliveries(database: Database, target: AccessTarget): DeliveryStore {
+  const read: SendQuery = (text, values) => database.send(text, values, true);
+  const select = async (text: string, values: readonly unknown[]): Promise<readonly DeliveryRow[]> =>
+    (await read(text, values)).map((row) => readDelivery(row as StoredDelivery));
+  return {
+    accept: async (delivery) => await acceptDelivery(database, delivery),
+    find: async (id) => await findDelivery(read, id),
+    async readBody(id) {
+      const [row] = await read('SELECT body FROM voidbox.deliveries WHERE id = $1', [toStoredText(id)]);
+      return (row as { readonly body: Uint8Array | null } | undefined)?.body ?? null;
+    },
+    list: async (query) => (await listDeliveries(read, query)).map(readDelivery),
+    claim: async ({ token, nowMs, leaseMs, limit }) =>
+      // A second try of a lost answer finds other deliveries; the first ones wait for the end of their lease.
+      (
+        await select(
+          `WITH free AS (
+             SELECT seq FROM voidbox.deliveries
+              WHERE due_at_ms IS NOT NULL AND (due_at_ms <= $2 OR state = 'accepted')
+                AND (lease_until_ms IS NULL OR lease_until_ms <= $2 OR lease_until_ms > $2 + $3)
+              ORDER BY seq LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)
+           UPDATE voidbox.deliveries SET claim = $1, lease_until_ms = $2 + $3
+             WHERE seq IN (SELECT seq FROM free) RETURNING ${DELIVERY_COLUMNS}`,
+          [toStoredText(token), nowMs, leaseMs, limit],
+        )
+      ).toSorted((one, other) => one.seq - other.seq),
+    decide: async ({ nowMs, leaseMs, keys, decide, ...claim }) =>
+      await database.transact(async (send) => {
+        const pause = await lockDeployment(send, claim.id);
+        const row = await findClaimed(send, claim);
+        if (row === null) return null;
+        const decision = decide(row, { ...(await readFacts(send, row, keys)), ...pause }, nowMs);
+        return await writeDecision(send, row, decision, { keys, nowMs, leaseMs });
+      }, true),
+    record: async (claim, result, nowMs) =>
+      await database.transact(async (send) => {
+        await lockDeployment(send, claim.id);
+        const row = await findClaimed(send, claim);
+        if (row === null) return null;
+        const changed = applyResult(row, result, nowMs);
+        await updateDelivery(send, changed, null);
+        await wakeOthers(send, changed, changed.dueAtMs === null, nowMs);
+        return changed;
+      }, true),
+    release: async ({ id, token }) =>
+      void (await read(
+        'UPDATE voidbox.deliveries SET claim = NULL, lease_until_ms = NULL WHERE id = $1 AND claim = $2',
+        [toStoredText(id), toStoredText(token)],
+      )),
+    listMembers: async (id) => await listMembers(read, id),
+    listOpenRuns: async (limit, after = 0) =>
+      await select(
+        `SELECT ${DELIVERY_COLUMNS} FROM voidbox.deliveries
+          WHERE state = 'started' AND run_ended_at_ms IS NULL AND seq > $2 ORDER BY seq LIMIT $1`,
+        [limit, after],
+      ),
+    async recordRunEnds(ids, nowMs) {
+      for (const id of ids) await recordRunEnd(database, id, nowMs);
+    },
+    sweep: async (nowMs) => await sweepDeliveries(read, nowMs),
+    releasePaused: async (deployment, nowMs) =>
+      void (await read(
+        `UPDATE voidbox.deliveries SET due_at_ms = least(due_at_ms, $2) WHERE deployment = $1 AND hold = 'paused'`,
+        [toStoredText(deployment), nowMs],
+      )),
+    async hasOpen() {
+      const [row] = await read(
+        `SELECT EXISTS (SELECT FROM voidbox.deliveries
+                         WHERE due_at_ms IS NOT NULL AND hold IS DISTINCT FROM 'paused') AS found`,
+        [],
+      );
+      return (row as { readonly found: boolean }).found;
+    },
+    async findNextDue(nowMs) {
+      const [row] = await read(
+        `SELECT min(CASE WHEN lease_until_ms > $1 THEN lease_until_ms ELSE due_at_ms END) AS at_ms
+           FROM voidbox.deliveries WHERE due_at_ms IS NOT NULL`,
+        [nowMs],
+      );
+      const { at_ms: atMs } = row as { readonly at_ms: string | null };
+      return atMs === null ? null : Number(atMs);
+    },
+    ...createDeliveryWaker(database, target),
+  };
+}
+
+async function acceptDelivery(database: Database, delivery: NewDelivery): ReturnType<DeliveryStore['accept']> {
+  const { body, isOrdered, ...facts } = delivery;
+  const bodySha256 = createHash('sha256').update(body).digest('hex');
+  const { seq: _seq, ...row } = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, 0);
+  const insert = (send: SendQuery): Promise<StoredDelivery | null> => insertDelivery(send, row, body);
+  const send: SendQuery = (text, values) => database.send(text, values, true);
+  // Numbers are given before a commit, so an acceptance that commits late would be before one that is decided.
+  const added = isOrdered
+    ? await database.transact(async (locked) => {
+        await locked('SELECT pg_advisory_xact_lock($1::int, hashtext($2))', [
+          ACCEPT_LOCKS,
+          JSON.stringify([delivery.deployment, delivery.trigger]),
+        ]);
+        return await insert(locked);
+      }, true)
+    : await insert(send);
+  if (added !== null) return { delivery: readDelivery(added), isNew: true };
+  const known = await findDelivery(send, delivery.id);
+  // A sweep deletes only rows that are months old.
+  if (known === null) throw new Error(`the delivery ${delivery.id} was deleted while it was accepted again`);
+  return { delivery: known, isNew: false };
+}
+
+async function findDelivery(send: SendQuery, id: string): Promise<DeliveryRow | null> {
+  const [row] = await send(`SELECT ${DELIVERY_COLUMNS} FROM voidbox.deliveries WHERE id = $1`, [toStoredText(id)]);
+  return row === undefined ? null : readDelivery(row as StoredDelivery);
+}
+
+async function findClaimed(send: SendQuery, { id, token }: Claim): Promise<DeliveryRow | null> {
+  const [row] = await send(
+    `SELECT ${DELIVERY_COLUMNS} FROM voidbox.deliveries
+      WHERE id = $1 AND claim = $2 AND due_at_ms IS NOT NULL FOR NO KEY UPDATE`,
+    [toStoredText(id), toStoredText(token)],
+  );
+  return row === undefined ? null : readDelivery(row as StoredDelivery);
+}
+
+async function listDeliveries(
+  send: SendQuery,
+  { limit, before, deployment, trigger, state, sinceMs }: DeliveryQuery,
+): Promise<readonly StoredDelivery[]> {
+  const wanted: readonly (readonly [string, unknown])[] = [
+    ['seq <', before],
+    ['deployment =', deployment === undefined ? undefined : toStoredText(deployment)],
+    ['trigger =', trigger === undefined ? undefined : toStoredText(trigger)],
+    ['state =', state],
+    ['accepted_at_ms >=', sinceMs],
+  ];
+  const given = wanted.filter(([, value]) => value !== undefined);
+  const where = given.map(([condition], index) => `${condition} $${index + 2}`);
+  return (await send(
+    `SELECT ${DELIVERY_COLUMNS} FROM voidbox.deliveries
+     ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`} ORDER BY seq DESC LIMIT $1`,
+    [limit, ...given.map(([, value]) => value)],
+  )) as readonly StoredDelivery[];
+}
+
+interface Written {
+  readonly keys: DeliveryKeys;
+  readonly nowMs: number;
+  readonly leaseMs: number;
+}
+
+async function writeDecision(
+  send: SendQuery,
+  row: DeliveryRow,
+  decision: Decision,
+  { keys, nowMs, leaseMs }: Written,
+): Promise<DeliveryRow> {
+  const { leader, bucketFullAtMs, closesGroup } = decision;
+  const changed = applyDecision(row, decision, keys, nowMs);
+  await updateDelivery(send, changed, changed.state === 'starting' ? nowMs + leaseMs : null);
+  if (leader?.kind === 'wait')
+    await send(
+      `UPDATE voidbox.deliveries SET due_at_ms = $2, group_first_at_ms = $3, group_last_at_ms = $4,
+              group_count = $5, group_bytes = $6 WHERE id = $1 AND due_at_ms IS NOT NULL`,
+      [
+        toStoredText(leader.id),
+        leader.dueAtMs,
+        leader.group.firstAtMs,
+        leader.group.lastAtMs,
+        leader.group.count,
+        leader.group.sizeBytes,
+      ],
+    );
+  if (leader?.kind === 'merge')
+    await send(
+      `UPDATE voidbox.deliveries SET state = 'merged', into_id = $2, hold = NULL, due_at_ms = NULL,
+              decided_at_ms = $3, claim = NULL, lease_until_ms = NULL WHERE id = $1 AND due_at_ms IS NOT NULL`,
+      [toStoredText(leader.id), toStoredText(row.id), nowMs],
+    );
+  if (closesGroup)
+    await send(
+      `UPDATE voidbox.deliveries SET into_id = $2 WHERE group_id = $1 AND state = 'merged' AND into_id <> $2`,
+      [toStoredText(changed.group!.id), toStoredText(row.id)],
+    );
+  if (bucketFullAtMs !== null) await writeBucket(send, row, keys, bucketFullAtMs);
+  await wakeOthers(send, changed, changed.dueAtMs === null || leader?.kind === 'merge', nowMs);
+  return changed;
+}
+
+async function recordRunEnd(database: Database, id: string, nowMs: number): Promise<void> {
+  await database.transact(async (send) => {
+    await lockDeployment(send, id);
+    const [ended] = await send(
+      `UPDATE voidbox.deliveries SET run_ended_at_ms = $2
+        WHERE id = $1 AND state = 'started' AND run_ended_at_ms IS NULL RETURNING ${DELIVERY_COLUMNS}`,
+      [toStoredText(id), nowMs],
+    );
+    if (ended !== undefined) await wakeOthers(send, readDelivery(ended as StoredDelivery), true, nowMs);
+  }, true);
+}
+
+async function listMembers(send: SendQuery, id: string): Promise<readonly DeliveryMember[]> {
+  const rows = await send(
+    `SELECT ${DELIVERY_COLUMNS}, body FROM voidbox.deliveries
+      WHERE id = $1
+         OR (group_id = (SELECT group_id FROM voidbox.deliveries WHERE id = $1) AND state = 'merged' AND into_id = $1)
+      ORDER BY seq`,
+    [toStoredText(id)],
+  );
+  return rows.map((row) => ({
+    delivery: readDelivery(row as StoredDelivery),
+    body: (row as { readonly body: Uint8Array | null }).body,
+  }));
+}
+
+/** Several small statements, so that none locks many rows. */
+async function sweepDeliveries(send: SendQuery, nowMs: number): Promise<number> {
+  const repeat = async (text: string, values: readonly unknown[]): Promise<number> => {
+    for (let total = 0; ;) {
+      const { length } = await send(text, values);
+      total += length;
+      if (length < SWEEP_ROWS) return total;
+    }
+  };
+  const bodies = await repeat(
+    `UPDATE voidbox.deliveries SET body = NULL WHERE seq IN (
+       SELECT seq FROM voidbox.deliveries
+        WHERE body IS NOT NULL AND due_at_ms IS NULL AND accepted_at_ms <= $1
+        ORDER BY accepted_at_ms LIMIT ${SWEEP_ROWS} FOR UPDATE SKIP LOCKED) RETURNING 1`,
+    [nowMs - PAYLOAD_KEPT_MS],
+  );
+  await repeat(
+    `DELETE FROM voidbox.deliveries WHERE seq IN (
+       SELECT seq FROM voidbox.deliveries
+        WHERE accepted_at_ms <= $1 AND due_at_ms IS NULL AND NOT (state = 'started' AND run_ended_at_ms IS NULL)
+        ORDER BY accepted_at_ms LIMIT ${SWEEP_ROWS} FOR UPDATE SKIP LOCKED) RETURNING 1`,
+    [nowMs - DELIVERY_KEPT_MS],
+  );
+  // A bucket with all its tokens is equal to none.
+  await repeat(
+    `DELETE FROM voidbox.buckets WHERE (deployment, trigger, key) IN (
+       SELECT deployment, trigger, key FROM voidbox.buckets
+        WHERE full_at_ms <= $1 LIMIT ${SWEEP_ROWS} FOR UPDATE SKIP LOCKED) RETURNING 1`,
+    [nowMs - DELIVERY_KEPT_MS],
+  );
+  return bodies;
+}
