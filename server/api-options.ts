@@ -1,4 +1,5 @@
 import type { OpenAccess } from '../app/access/access-opener.ts';
+import type { ReadHookSecrets } from '../app/hooks/receive-hook.ts';
 import type { Machine } from '../app/machine.ts';
 import type { FoundToken } from '../store/access.ts';
 import type { SessionControl } from '../app/sessions/session-control.ts';
@@ -18,8 +19,15 @@ export interface ApiOptions {
   readonly version: string;
   /** Opens the tokens and the audit log at the first call. */
   readonly access: OpenAccess;
+  /** How webhooks find their secrets, and whom they tell of a new delivery. Absent: they have no secret. */
+  readonly hooks?: HookServices;
   /** The token of Void-Box's daemon, which is in no database. Absent: no such token. */
   readonly daemon?: FoundToken | null;
   readonly limits: ApiLimits;
   readonly log: (line: string) => void;
+}
+
+export interface HookServices {
+  readonly readSecrets: ReadHookSecrets;
+  readonly wake: () => void;
 }

@@ -4,6 +4,7 @@ import type { HonoRequest, MiddlewareHandler } from 'hono';
 import { isOwner } from './access/caller.ts';
 import { createAccessCheck } from './access/check-access.ts';
 import { TooManyRequests } from './access/too-many-requests.ts';
+import { HookBusy } from './hook-body.ts';
 import type { ApiOptions } from './api-options.ts';
 import { hideFolders } from './hide-folders.ts';
 import { checkBody } from './json-body.ts';
@@ -15,12 +16,14 @@ import { addBlobRoutes } from './routes/blobs.ts';
 import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
 import { addOpenWorkRoutes } from './routes/open-work.ts';
+import { addHookRoutes } from './routes/hooks.ts';
 import { addForkRoute } from './routes/fork.ts';
 import { addRetryRoute } from './routes/retry.ts';
 import { addSessionRoutes } from './routes/sessions.ts';
 import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
 import { addStoredRoutes } from './routes/stored.ts';
+import { addTriggerRoutes } from './routes/trigger.ts';
 import { addTokenRoutes } from './routes/tokens.ts';
 import { openSessionMessages } from '../store/open-messages.ts';
 import { isVoidBoxPath, toVoidBoxResponse } from './void-box/errors.ts';
@@ -85,7 +88,9 @@ export function createApi(options: ApiOptions): Api {
   addOpenWorkRoutes(routes, options);
   addSessionRoutes(routes, options);
   addTokenRoutes(routes, options);
+  addTriggerRoutes(routes, options);
   api.route(ROOT, routes);
+  addHookRoutes(api, options);
   api.route(VOID_BOX_ROOT, createVoidBoxRoutes({ ...options, messages }));
   api.doc31('/openapi.json', {
     openapi: '3.1.0',
@@ -95,7 +100,7 @@ export function createApi(options: ApiOptions): Api {
 }
 
 function answerWithProblem(error: unknown, problem: Problem, { method, path }: HonoRequest): Response {
-  const headers = describeRefusal(error, problem.status);
+  const headers = describeRefusal(error, problem);
   return isVoidBoxPath(path)
     ? toVoidBoxResponse(error, problem, { method, path, headers })
     : toProblemResponse(problem, headers);
@@ -108,7 +113,9 @@ const endUnreadBody: MiddlewareHandler = async (context, next) => {
 };
 
 /** Returns the headers that tell a client how to repeat its request. */
-function describeRefusal(error: unknown, status: number): Readonly<Record<string, string>> {
-  if (error instanceof TooManyRequests) return { 'retry-after': String(error.retryAfterSeconds) };
-  return status === 401 ? { 'www-authenticate': 'Bearer realm="voidbox"' } : {};
+function describeRefusal(error: unknown, { status, code }: Problem): Readonly<Record<string, string>> {
+  if (error instanceof TooManyRequests || error instanceof HookBusy)
+    return { 'retry-after': String(error.retryAfterSeconds) };
+  const scheme = code === 'api/hook-unproven' ? 'Webhook' : 'Bearer';
+  return status === 401 ? { 'www-authenticate': `${scheme} realm="voidbox"` } : {};
 }

@@ -142,6 +142,10 @@ const SURROGATES: readonly (readonly [string, string, object])[] = [
   ['/api/v1/runs/actions', 'filter', { action: 'cancel', filter: { name: LONE } }],
   ['/api/v1/sessions', 'params', { skill: 'a', session: 'a', params: { [LONE]: 'a' } }],
   ['/api/v1/sessions/first/advance', 'output', { step: 'ask', turn: 1, output: LONE }],
+  ['/api/v1/deployments/none/runs', 'input', { input: LONE }],
+  ['/api/v1/deployments/none/runs', 'params', { params: { a: LONE } }],
+  ['/api/v1/deployments/none/runs', 'a name of params', { params: { [LONE]: 'a' } }],
+  ['/api/v1/deployments/none/triggers/none/send', 'contentType', { bodies: ['e30='], contentType: LONE }],
   ['/api/v1/tokens', 'name', { name: LONE, scopes: ['read'] }],
   ['/api/v1/tokens', 'runs', { name: 'a', scopes: ['read'], runs: [LONE] }],
   ['/api/v1/tokens', 'groups', { name: 'a', scopes: ['read'], groups: [LONE] }],
@@ -154,6 +158,8 @@ const SURROGATES: readonly (readonly [string, string, object])[] = [
 ];
 /** They read no text of a body. */
 const WITHOUT_TEXTS: readonly string[] = [
+  // Its body is bytes.
+  '/hooks/:deployment/:name',
   '/api/v1/runs/:runId/cancel',
   '/api/v1/sessions/:session/cancel',
   '/api/v1/tokens/:name/revoke',

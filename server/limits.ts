@@ -16,6 +16,13 @@ export interface ApiLimits {
   readonly tcpConnections: number;
   /** Requests of one token; also requests of one address without a valid token. */
   readonly requestsPerSecond: number;
+  /** Requests of webhooks of one address without a right proof. */
+  readonly unprovenPerSecond: number;
+  /** Bodies of webhooks that are in memory at the same time, in bytes: of one address, and all. */
+  readonly hookBytesOfAddress: number;
+  readonly hookBytes: number;
+  /** Senders of webhooks that wait for their runs at the same time. */
+  readonly hookWaits: number;
   /** How often the tokens of open requests are checked. */
   readonly checkTokensEveryMs: number;
   /** The time in which a client of TLS ends its handshake. */
@@ -37,6 +44,10 @@ export const API_LIMITS: ApiLimits = {
   uploadPauseMs: 30_000,
   connections: 1_000,
   requestsPerSecond: 50,
+  unprovenPerSecond: 50,
+  hookBytesOfAddress: 16 * 1024 * 1024,
+  hookBytes: 64 * 1024 * 1024,
+  hookWaits: 200,
   checkTokensEveryMs: 1_000,
   tcpConnections: 900,
   handshakeMs: 10_000,

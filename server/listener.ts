@@ -17,7 +17,11 @@ export interface Connection {
 
 /** The bindings of a request; tests give the connection itself. */
 export interface Bindings {
-  readonly incoming?: { readonly socket: Socket };
+  readonly incoming?: {
+    readonly socket: Socket;
+    /** Every value of each header. */
+    readonly headersDistinct?: Readonly<Record<string, readonly string[] | undefined>>;
+  };
   readonly outgoing?: { readonly destroyed: boolean; once(event: 'close', callback: () => void): unknown };
   readonly connection?: Connection;
 }

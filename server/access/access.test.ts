@@ -128,8 +128,10 @@ describe('routes', () => {
 
   test.each(ROUTES.filter(({ wanted }) => wanted === 'public'))(
     'a request needs no token for $route',
-    async ({ path }) => {
-      expect((await send(path)).status).toBe(200);
+    async ({ method, path }) => {
+      // No deployment has the name of the path.
+      const expected = path.startsWith('/hooks/') ? 404 : 200;
+      expect((await send(path, { method, headers: { 'content-type': 'application/json' } })).status).toBe(expected);
     },
   );
 

@@ -59,3 +59,13 @@ test('the key that was used least recently is forgotten beyond the limit', () =>
   expect(send(1, 'a')).toEqual([200]);
   expect(send(1, 'b')).toEqual([null]);
 });
+
+test('a key that only asks costs nothing, and a charged one waits for what it owes', () => {
+  const { rates, pass } = openRig();
+  expect(Array.from({ length: 9 }, () => rates.findWait('a'))).toEqual(Array.from({ length: 9 }, () => null));
+  for (let sent = 0; sent < 7; sent += 1) rates.charge('a');
+  expect(rates.findWait('a')).toBe(600);
+  expect(rates.findWait('b')).toBeNull();
+  pass(600);
+  expect(rates.findWait('a')).toBeNull();
+});

@@ -4,8 +4,12 @@ import type { Scope } from '../../domain/access/scopes.ts';
 /** `public`: a request over TCP needs no token. */
 export type RouteAccess = Scope | 'public';
 
+const HOOK_PATH = '/hooks/:deployment/:name';
+
 const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAccess>([
   ['GET /api/v1/health', 'public'],
+  // Its request proves its sender.
+  [`POST ${HOOK_PATH}`, 'public'],
   ['GET /openapi.json', 'read'],
   ['GET /api/v1/version', 'read'],
   ['GET /api/v1/runs', 'read'],
@@ -42,6 +46,9 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/sessions/:session/result', 'run'],
   ['POST /api/v1/sessions/:session/advance', 'run'],
   ['POST /api/v1/sessions/:session/cancel', 'run'],
+  ['POST /api/v1/deployments/:deployment/runs', 'run'],
+  // The service signs with a secret of the deployment, so its caller can say anything that the sender could.
+  ['POST /api/v1/deployments/:deployment/triggers/:trigger/send', 'admin'],
   ['GET /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens/:name/revoke', 'admin'],
@@ -68,6 +75,8 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
  * @returns null for a route without a row
  */
 export function findRouteAccess(method: string, path: string): RouteAccess | null {
+  // Another method gets its answer without a token, too.
+  if (path === HOOK_PATH) return 'public';
   const known = ROUTE_ACCESS.get(`${method} ${path}`);
   // A HEAD request has the answer of GET, without its body.
   return known ?? (method === 'HEAD' ? ROUTE_ACCESS.get(`GET ${path}`) : undefined) ?? null;

@@ -1,0 +1,184 @@
+/** Webhooks: requests of strangers, whose proof is their only right. */
+import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import type { Context } from 'hono';
+import { readContentType } from '../../app/hooks/content-type.ts';
+import { answerMeta, mayBeMeta } from '../../app/hooks/challenge.ts';
+import { awaitHookAnswer } from '../../app/hooks/await-answer.ts';
+import { findHook, type FoundHook } from '../../app/hooks/find-hook.ts';
+import type { HookHeaders } from '../../app/hooks/hook-request.ts';
+import { type HookOutcome, receiveHook } from '../../app/hooks/receive-hook.ts';
+import { createRefusalLog } from '../../app/hooks/refusal-log.ts';
+import { createRateLimits } from '../access/rate-limits.ts';
+import { TooManyRequests } from '../access/too-many-requests.ts';
+import type { ApiOptions } from '../api-options.ts';
+import { toSenderKey } from '../hook-address.ts';
+import { createHookMemory, useHookBody } from '../hook-body.ts';
+import { type Bindings, getClientAddress } from '../listener.ts';
+import { createProblem, createRequestError, toProblemResponse } from '../problems.ts';
+import { describeJson, PROBLEM } from './answers.ts';
+import { readSegment } from './run-id.ts';
+
+/** The segments of `/hooks/DEPLOYMENT/NAME`. */
+const [DEPLOYMENT_SEGMENT, NAME_SEGMENT] = [2, 3];
+const MOST_SENDERS = 10_000;
+
+const HookPath = z.object({
+  deployment: z.string().openapi({ param: { name: 'deployment', in: 'path' } }),
+  name: z.string().openapi({ param: { name: 'name', in: 'path' }, description: 'The name of the trigger.' }),
+});
+
+const AcceptedSchema = z
+  .object({
+    delivery: z.string().openapi({ description: 'The id of the delivery, whose row is committed.' }),
+    state: z.string().optional().openapi({ description: 'If the sender waited: the state of the delivery.' }),
+  })
+  .openapi('AcceptedEvent');
+
+const RECEIVE = createRoute({
+  method: 'post',
+  path: '/hooks/{deployment}/{name}',
+  summary: 'Accepts an event of a sender that proves itself; needs no token',
+  request: { params: HookPath },
+  responses: {
+    200: { description: 'The output of the run, if the trigger has `respond`; or the answer to a challenge.' },
+    202: describeJson('The event is accepted.', AcceptedSchema),
+    ...PROBLEM,
+  },
+});
+
+export function addHookRoutes(routes: OpenAPIHono, options: ApiOptions): void {
+  const receiver = createReceiver(options);
+  routes.openapi(RECEIVE, (async (context: Context) => await receiver.receive(context)) as never);
+  routes.all('/hooks/:deployment/:name', async (context) => await receiver.answerOther(context));
+}
+
+interface Receiver {
+  receive(context: Context): Promise<Response>;
+  /** Answers a request that is no POST. */
+  answerOther(context: Context): Promise<Response>;
+}
+
+function createReceiver({ access, machine, hooks, limits, log }: ApiOptions): Receiver {
+  const readMs = (): number => machine.now().getTime();
+  const rates = createRateLimits({
+    requestsPerSecond: limits.unprovenPerSecond,
+    mostKeys: MOST_SENDERS,
+    nowMs: readMs,
+  });
+  const memory = createHookMemory(limits);
+  const logRefusal = createRefusalLog({ log, nowMs: readMs });
+  const openTriggers = async () => (await access('find')).triggers;
+  const { readSecrets = () => Promise.resolve([]), wake = () => undefined } = hooks ?? {};
+  let waits = 0;
+
+  /** Every request without a right proof counts, however it ends. */
+  const countUnproven = async (
+    context: Context,
+    serve: (sender: string | null, prove: () => void) => Promise<Response>,
+  ): Promise<Response> => {
+    const address = getClientAddress(context);
+    const sender = address === null ? null : toSenderKey(address);
+    const waitMs = sender === null ? null : rates.findWait(sender);
+    if (waitMs !== null) throw new TooManyRequests(waitMs);
+    let isProven = false;
+    try {
+      return await serve(sender, () => void (isProven = true));
+    } finally {
+      if (!isProven && sender !== null) rates.charge(sender);
+    }
+  };
+
+  const find = async (context: Context): Promise<FoundHook> => {
+    const { deployments } = await openTriggers();
+    const [deployment, name] = [DEPLOYMENT_SEGMENT, NAME_SEGMENT].map((at) => readSegment(context, at, 'a name'));
+    const hook = await findHook({ deployment: deployment!, name: name! }, deployments);
+    if (hook === null) throw createRequestError('api/no-hook', 'there is no webhook with this path');
+    return hook;
+  };
+
+  const answer = async (hook: FoundHook, outcome: HookOutcome, context: Context): Promise<Response> => {
+    if (outcome.kind === 'challenge') return context.text(outcome.answer);
+    if (outcome.kind === 'refused') {
+      logRefusal(hook, outcome.refusal);
+      throw createRequestError('api/hook-unproven', 'the request does not prove its sender');
+    }
+    const { delivery } = outcome;
+    const { respond } = hook.source;
+    // A sender that would wait beyond the limit gets its answer at once.
+    if (respond === null || waits >= limits.hookWaits) return context.json({ delivery }, 202);
+    waits += 1;
+    try {
+      const { deliveries } = await openTriggers();
+      const wait = { deliveries, signal: context.req.raw.signal };
+      const found = await awaitHookAnswer(delivery, respond, wait, machine);
+      if (found.kind === 'open') return context.json({ delivery, state: found.state }, 202);
+      if (found.kind === 'failed') throw createRequestError('api/hook-failed', `${found.runId}: ${found.reason}`);
+      return new Response(Buffer.from(found.bytes), {
+        status: respond.status,
+        headers: { 'content-type': found.contentType, 'content-disposition': 'attachment' },
+      });
+    } finally {
+      waits -= 1;
+    }
+  };
+
+  return {
+    receive: async (context) =>
+      await countUnproven(context, async (sender, prove) => {
+        const hook = await find(context);
+        const contentType = requireType(context);
+        const { deliveries } = await openTriggers();
+        const { raw } = context.req;
+        const reading = { announced: context.req.header('content-length'), address: sender, memory };
+        const outcome = await useHookBody(raw.body, reading, async (body) => {
+          const request = { headers: readHeaders(context), body, contentType, nowMs: readMs() };
+          const onVerified = hook.source.verify.scheme === 'none' ? () => undefined : prove;
+          return await receiveHook(hook, request, { deliveries, readSecrets, wake, nowMs: readMs, onVerified });
+        });
+        return await answer(hook, outcome, context);
+      }),
+    answerOther: async (context) =>
+      await countUnproven(context, async (_sender, prove) => {
+        const { method } = context.req;
+        const mode = method === 'GET' ? context.req.query('hub.mode') : undefined;
+        const hook = mode === undefined ? null : await find(context);
+        const verify = hook?.source.verify;
+        if (hook === null || verify === undefined || verify.scheme === 'none' || !mayBeMeta(verify))
+          return toProblemResponse(createProblem('api/hook-method', `a webhook takes POST, and not ${method}`), {
+            allow: 'POST',
+          });
+        const [token = null, challenge = null] = [
+          context.req.query('hub.verify_token'),
+          context.req.query('hub.challenge'),
+        ];
+        const secrets = await readSecrets(hook.deployment, verify.secret);
+        const text = answerMeta({ mode: mode ?? null, token, challenge }, secrets);
+        if (text === null) {
+          logRefusal(hook, secrets.length === 0 ? 'no-secret' : 'wrong');
+          throw createRequestError('api/hook-unproven', 'the request does not prove its sender');
+        }
+        prove();
+        return context.text(text);
+      }),
+  };
+}
+
+/** @throws AppError `api/unsupported-body` */
+function requireType({ req }: Context): string {
+  if (req.header('content-encoding') !== undefined)
+    throw createRequestError('api/unsupported-body', 'an event has no `Content-Encoding`');
+  const type = readContentType(req.header('content-type') ?? null);
+  if (type === null)
+    throw createRequestError(
+      'api/unsupported-body',
+      'the `Content-Type` of an event is JSON, `application/x-www-form-urlencoded` or `text/plain`, in UTF-8',
+    );
+  return type;
+}
+
+/** Node keeps every value of a header. A request of a test has only the joined ones. */
+function readHeaders({ env, req }: Context): HookHeaders {
+  const distinct = (env as Bindings | undefined)?.incoming?.headersDistinct;
+  if (distinct === undefined) return new Map([...req.raw.headers].map(([name, value]) => [name, [value]]));
+  return new Map(Object.entries(distinct).map(([name, values]) => [name, values ?? []]));
+}
