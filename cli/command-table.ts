@@ -1,4 +1,5 @@
 import type { CommandEntry, CommandFamily, CommandGroup } from './command-entry.ts';
+import { DELIVERY_COMMANDS } from './delivery-commands.ts';
 import { SERVICE_COMMANDS } from './service-commands.ts';
 
 /** Every command, in the order of the help. A command's file is imported when it is typed and not before. */
@@ -342,6 +343,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
           },
         ],
       },
+      ...DELIVERY_COMMANDS,
       ...SERVICE_COMMANDS,
       {
         name: 'worker',

@@ -1,0 +1,109 @@
+import { resolve } from 'node:path';
+import { InvalidArgumentError } from 'commander';
+import { askTokenService } from '../../../app/access/token-service.ts';
+import { createUsageError } from '../../../app/app-error.ts';
+import { MOST_PAYLOAD_BYTES } from '../../../domain/delivery/delivery.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { readNamedFile } from '../../../files/named-file.ts';
+import { defineCommand } from '../../command.ts';
+import type { CliContext } from '../../context.ts';
+import { parseSent } from '../../deliveries/answers.ts';
+import { EXIT } from '../../exit-code.ts';
+import { countOf } from '../../typed-count.ts';
+
+/** The most events of one request. */
+const MOST_EVENTS = 100;
+
+interface Options {
+  readonly body?: readonly string[];
+  readonly header?: Readonly<Record<string, string>>;
+  readonly event?: string;
+  readonly times?: number;
+  readonly reorder?: true;
+  readonly json?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  help: {
+    common: ['--body', '--event', '--times', '--reorder'],
+    examples: [
+      ['voidbox delivery send review pull-request --body event.json --event pull_request', 'as GitHub sends it'],
+      [
+        'voidbox delivery send review pull-request --body event.json --times 2',
+        'twice with one id, as GitHub repeats it',
+      ],
+      ['voidbox delivery send review pull-request --body 1.json --body 2.json --reorder', 'the second event first'],
+    ],
+    notes: [
+      [
+        'Signatures',
+        'The service signs with the secret of the trigger, and verifies the event as if its sender had sent it. So the command needs a token with the scope admin on another machine, and no secret.',
+      ],
+    ],
+    exitCodes: [
+      ['0', 'each event is accepted'],
+      ['1', 'an event was refused'],
+      ['2', 'an option has a mistake, or there is no such webhook'],
+      ['3', 'environment: the service or its database does not answer'],
+    ],
+  },
+  configure: (command) => {
+    command
+      .argument('<deployment>', 'the name of the deployment')
+      .argument('<trigger>', 'the name of a webhook in its `on:`')
+      .option('--body <file>', 'the payload of an event, - for standard input; repeatable', addText)
+      .option('--header <name:value>', 'a header beside those of the sender, which it replaces; repeatable', addHeader)
+      .option('--event <name>', 'the name of the event, for GitHub and GitLab')
+      .option('--times <number>', `send each event this often, with the same id; at most ${MOST_EVENTS}`, countOf(3))
+      .option('--reorder', 'send the last event first');
+  },
+  async execute([deployment = '', trigger = ''], options, context) {
+    const { body = [], header = {}, event, times = 1, reorder = false, json } = options;
+    if (body.length === 0) throw createUsageError('an event needs a payload', 'Name its file: --body FILE');
+    if (body.length * times > MOST_EVENTS)
+      throw createUsageError(`${body.length * times} events are more than ${MOST_EVENTS}`, 'Send fewer: --times');
+    const { 'content-type': contentType = 'application/json', ...headers } = header;
+    const bodies: string[] = [];
+    for (const file of body) bodies.push(Buffer.from(await readBody(file, context)).toString('base64'));
+    const answer = await askTokenService(context, {
+      method: 'POST',
+      path: ['deployments', deployment, 'triggers', trigger, 'send'],
+      body: { json: { bodies, contentType, headers, times, reorder, ...(event === undefined ? {} : { event }) } },
+      onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
+    });
+    const sent = parseSent(answer);
+    if (json === true) await context.stdout.write(`${JSON.stringify({ sent })}\n`);
+    else
+      for (const { body: at, delivery, refusal } of sent) {
+        const outcome = refusal === null ? (delivery ?? 'a challenge, which was answered') : `refused: ${refusal}`;
+        await context.stdout.write(`${sanitizeLine(body[at] ?? '')}  ${sanitizeLine(outcome)}\n`);
+      }
+    return sent.every(({ refusal }) => refusal === null) ? EXIT.success : EXIT.runFailed;
+  },
+});
+
+async function readBody(file: string, context: CliContext): Promise<Uint8Array> {
+  const bytes = file === '-' ? await context.readStdin() : readFile(file, context);
+  if (bytes.byteLength <= MOST_PAYLOAD_BYTES) return bytes;
+  throw createUsageError(
+    `the payload \`${file}\` has ${bytes.byteLength} bytes, at most ${MOST_PAYLOAD_BYTES} are allowed`,
+  );
+}
+
+function readFile(file: string, { cwd }: CliContext): Uint8Array {
+  try {
+    return readNamedFile(resolve(cwd, file), MOST_PAYLOAD_BYTES);
+  } catch (error) {
+    throw createUsageError(`cannot read the payload \`${file}\`: ${(error as Error).message}`);
+  }
+}
+
+function addText(text: string, before: readonly string[] = []): readonly string[] {
+  return [...before, text];
+}
+
+function addHeader(text: string, before: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
+  const [, name, value] = /^([\w-]{1,64}):\s*([\x20-\x7e]{0,1024})$/.exec(text) ?? [];
+  if (name === undefined) throw new InvalidArgumentError('It must be NAME:VALUE in ASCII.');
+  return { ...before, [name.toLowerCase()]: value! };
+}
