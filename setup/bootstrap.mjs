@@ -42,6 +42,7 @@ const PRODUCT = [
   'client-api',
   'setup',
   'client',
+  'conditions',
   'workers',
   'app',
   'server',
@@ -50,7 +51,7 @@ const PRODUCT = [
   'skill-kit',
 ];
 /** The folders in the workflow bundle. */
-const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];
+const BUNDLED = ['domain', 'activities', 'workflows', 'conditions', 'workers'];
 const PROGRAM_BUNDLES = [
   join(ROOT, 'dist', 'cli-bundle', 'main.cjs'),
   join(ROOT, 'dist', 'worker-bundle', 'serve-worker.cjs'),

@@ -62,7 +62,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'skill-kit/cli/skill-call.ts': 'the script that runs',
   'skill-kit/prompt/reference-loader.ts': 'references of a skill whose code runs in the same process',
   'store/': 'the state folder of the user',
-  'workers/conditions/threads.ts': '/proc',
+  'conditions/threads.ts': '/proc',
   'workers/embedded/folder-socket.ts': 'the state folder of the user',
   'workers/embedded/postgres/embedded-postgres.ts': '/proc',
   'workers/embedded/postgres/postgres-files.ts': 'the state folder of the user; data of the server by open-file.ts',

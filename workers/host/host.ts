@@ -27,7 +27,7 @@ import { announceResumed, cleanUp, type JanitorOptions } from './janitor.ts';
 import { leasesAtStart } from './leases-at-start.ts';
 import { textOf, type Log } from '../log.ts';
 import { createOpenRuns, type OpenRuns } from './open-runs.ts';
-import { createConditionThreads } from '../conditions/threads.ts';
+import { createConditionThreads } from '../../conditions/threads.ts';
 import { isPortClosed } from './port-probe.ts';
 import { createAgentSkillFetcher } from '../skills/fetch-skill.ts';
 import { createPreparedSandboxes } from './prepared-sandboxes.ts';

@@ -45,10 +45,10 @@ export function evaluateCondition(source: string, values: ConditionValues): Cond
   if ('problems' in checked) return { problem: checked.problems.map(({ message }) => message).join('; ') };
   const read = readValues(values, stagesReadAsJson([checked]));
   if ('problem' in read) return { problem: read.problem };
-  const answer = valueIn(source, read);
+  const answer = computeValue(source, read);
   if ('problem' in answer) return { problem: answer.problem };
   if (typeof answer.value === 'boolean') return { holds: answer.value };
-  return { problem: `its value is ${typeNameOf(answer.value)}; a condition must be true or false` };
+  return { problem: `its value is ${describeType(answer.value)}; a condition must be true or false` };
 }
 
 /** One text for each source, or a problem with the index of its source. */
@@ -72,8 +72,8 @@ export function evaluateTexts(sources: readonly string[], values: ConditionValue
       ),
     };
   for (const [index, source] of sources.entries()) {
-    const answer = valueIn(source, read, ofItem);
-    const text = 'problem' in answer ? answer : textOf(answer.value, answer.doubles);
+    const answer = computeValue(source, read, languageOf(ofItem));
+    const text = 'problem' in answer ? answer : writeText(answer.value, answer.doubles);
     if ('problem' in text) return { problem: text.problem, source: index };
     texts.push(text.text);
   }
@@ -87,14 +87,14 @@ function stagesReadAsJson(checked: readonly CheckedExpression[]): ReadonlySet<st
 }
 
 /** The values that expressions read, built when the first expression needs them. */
-interface Variables {
+export interface Variables {
   readonly forSelection: () => Values;
   /** @throws NotComputable */
   readonly forComputing: () => Values;
   readonly doubles: PrintedDoubles;
 }
 
-type Values = Readonly<Record<string, unknown>>;
+export type Values = Readonly<Record<string, unknown>>;
 
 /** `stage` is the stage whose output is not JSON; if empty, the item is not JSON. */
 function readValues(
@@ -165,8 +165,12 @@ type Computation = { readonly value: unknown; readonly doubles: PrintedDoubles }
 /** A selected number is a `PrintedNumber`, which keeps its own digits. */
 const NO_DOUBLES: PrintedDoubles = new Map();
 
-function valueIn(source: string, { forSelection, forComputing, doubles }: Variables, ofItem = false): Computation {
-  const parsed = parseExpression(source, languageOf(ofItem));
+export function computeValue(
+  source: string,
+  { forSelection, forComputing, doubles }: Variables,
+  language: ReturnType<typeof languageOf> = languageOf(false),
+): Computation {
+  const parsed = parseExpression(source, language);
   if (isProblem(parsed)) return { problem: parsed.message };
   try {
     if (isMadeOfSelections(parsed.ast)) return { value: parsed.run(forSelection()), doubles: NO_DOUBLES };
@@ -181,7 +185,10 @@ function valueIn(source: string, { forSelection, forComputing, doubles }: Variab
 }
 
 /** Returns the text of a value: texts, numbers and booleans as they are, lists and mappings as JSON. */
-function textOf(value: unknown, doubles: PrintedDoubles): { readonly text: string } | { readonly problem: string } {
+export function writeText(
+  value: unknown,
+  doubles: PrintedDoubles,
+): { readonly text: string } | { readonly problem: string } {
   if (value === null) return { problem: 'its value is null, which is not a text' };
   let text: string | null;
   try {
@@ -239,7 +246,7 @@ function valueOf(value: ConditionValue): unknown {
   return typeof value === 'number' && Number.isSafeInteger(value) ? BigInt(value) : value;
 }
 
-function typeNameOf(value: unknown): string {
+export function describeType(value: unknown): string {
   if (value === null) return 'null';
   if (value instanceof Map) return 'a mapping';
   if (Array.isArray(value)) return 'a list';

@@ -15,7 +15,7 @@ import { hostTaskQueue } from '../../../workflows/messages.ts';
 import type { WorkflowBundle } from '../../../workers/bundle.ts';
 import { parentOf } from '../../../client/temporal/workflow-run.ts';
 import { connectRuns, type RunsConnection } from '../../../client/temporal/connect.ts';
-import { createConditionThreads } from '../../../workers/conditions/threads.ts';
+import { createConditionThreads } from '../../../conditions/threads.ts';
 import { createLog, type Log } from '../../../workers/log.ts';
 import { ensureSearchAttributes } from '../../../workers/search-attributes.ts';
 import { checkPlan, compileSpec } from '../../../workers/spec-check.ts';

@@ -1,7 +1,7 @@
 /** The thread that conditions are evaluated in, from `dist/`: what authors and guests may do to it, and that it is ended. */
 import { afterEach, expect, test } from 'vitest';
-import type { ConditionValues } from '../../domain/language/expression/evaluate.ts';
-import { EXPRESSION_LIMITS } from '../../domain/language/expression/limits.ts';
+import type { ConditionValues } from '../domain/language/expression/evaluate.ts';
+import { EXPRESSION_LIMITS } from '../domain/language/expression/limits.ts';
 import { type ConditionThreads, createConditionThreads } from './threads.ts';
 
 let threads: ConditionThreads;

@@ -6,18 +6,21 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import type { CheckOutput } from '../../activities/ports/output-check.ts';
-import type { EvaluateCondition, EvaluateTexts } from '../../activities/ports/conditions.ts';
-import type { ConditionAnswer, TextsAnswer } from '../../domain/language/expression/evaluate.ts';
-import { EXPRESSION_LIMITS } from '../../domain/language/expression/limits.ts';
-import { OUTPUT_SCHEMA_LIMITS, type OutputAnswer } from '../../domain/language/schema/output-schema.ts';
-import { findPackageRoot } from '../../setup/package-root.ts';
+import type { CheckOutput } from '../activities/ports/output-check.ts';
+import type { EvaluateCondition, EvaluateTexts } from '../activities/ports/conditions.ts';
+import type { ConditionAnswer, TextsAnswer } from '../domain/language/expression/evaluate.ts';
+import type { TriggerAnswer, TriggerQuestion } from '../domain/language/expression/evaluate-trigger.ts';
+import { EXPRESSION_LIMITS } from '../domain/language/expression/limits.ts';
+import { OUTPUT_SCHEMA_LIMITS, type OutputAnswer } from '../domain/language/schema/output-schema.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import type { Question } from './thread.ts';
 
 export interface ConditionThreads {
   readonly evaluate: EvaluateCondition;
   readonly evaluateTexts: EvaluateTexts;
   readonly checkOutput: CheckOutput;
+  /** Evaluates the expressions of a trigger; a limit that they exceed is a problem of `when`. */
+  readonly evaluateTrigger: (question: TriggerQuestion) => Promise<TriggerAnswer>;
   close(): Promise<void>;
 }
 
@@ -27,7 +30,7 @@ const STARVED_AFTER_MS = 20_000;
 const IDLE_MS = 10_000;
 const PROBLEM_CHARACTERS = 1_024;
 
-type Answer = ConditionAnswer | TextsAnswer | OutputAnswer;
+type Answer = ConditionAnswer | TextsAnswer | OutputAnswer | TriggerAnswer;
 
 /** A thread for conditions and one for outputs: what an output costs delays no condition. */
 export function createConditionThreads({ idleMs = IDLE_MS }: { readonly idleMs?: number } = {}): ConditionThreads {
@@ -40,12 +43,19 @@ export function createConditionThreads({ idleMs = IDLE_MS }: { readonly idleMs?:
       // A limit applies to all sources together, so report it for the first one.
       return 'problem' in answer ? { ...answer, source: answer.source ?? 0 } : answer;
     },
+    async evaluateTrigger(question) {
+      const answer = (await conditions.ask(question)) as TriggerAnswer;
+      // A limit applies to all expressions together.
+      return 'problem' in answer ? { ...LIMIT_OF_ALL, ...answer } : answer;
+    },
     checkOutput: (schema, text) => outputs.ask({ schema, text }) as Promise<OutputAnswer>,
     async close() {
       await Promise.all([conditions.close(), outputs.close()]);
     },
   };
 }
+
+const LIMIT_OF_ALL = { where: 'when', isPayload: false } as const;
 
 interface Queue {
   ask(question: Question): Promise<Answer>;
@@ -106,7 +116,7 @@ class Thread {
 
   static async start(): Promise<Thread> {
     // Also in tests, which run from sources: the thread is started by Node alone.
-    const worker = new Worker(join(findPackageRoot(), 'dist/workers/conditions/thread.js'), {
+    const worker = new Worker(join(findPackageRoot(), 'dist/conditions/thread.js'), {
       resourceLimits: { maxOldGenerationSizeMb: EXPRESSION_LIMITS.memoryMib, maxYoungGenerationSizeMb: 16 },
       // The thread gets the texts that it needs, but no variables of this process.
       env: {},
