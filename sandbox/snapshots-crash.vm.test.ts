@@ -162,6 +162,17 @@ it('a flipped bit in a state that QEMU refuses costs a boot, and the reason is n
   copySnapshot(spare, join(dir, key));
 });
 
+it('a flipped bit that only the hash of the state shows costs a boot, and the snapshot is deleted by name', async () => {
+  const flip = (bytes: Buffer): void => void (bytes[bytes.length >> 1]! ^= 1);
+  changeInside(join(dir, key), 'state', flip, { keepsHash: true });
+  const vm = await launch();
+  const startNote = expect.stringContaining(`snapshot ${key} was deleted: its state has the SHA-256 `) as string;
+  expect(vm.facts).toMatchObject({ start: 'cold', startNote });
+  await expectWorks(vm);
+  await expect.poll(() => listSnapshots(dir)).toEqual([key]);
+  copySnapshot(spare, join(dir, key));
+});
+
 it('a cache that is read-only gives its snapshots, and a VM that finds none boots and names the reason', async () => {
   const readOnly = join(folder, 'read-only');
   mkdirSync(readOnly, { mode: 0o700 });

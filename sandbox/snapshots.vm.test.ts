@@ -10,8 +10,6 @@ import {
   readlinkSync,
   rmSync,
   statSync,
-  utimesSync,
-  writeFileSync,
   writeSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,6 +21,7 @@ import { readHostFacts } from '../native/index.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { limit, request, textOf } from '../test/conformance/sandbox/behaviour.ts';
+import { changeInside } from '../test/rig/vms/snapshot-folder.ts';
 import { SmallDisk } from '../test/rig/vms/small-disk.ts';
 import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 
@@ -222,19 +221,7 @@ it('VMs of a snapshot share its memory as long as one of them lives, whichever i
 
 it('a snapshot that QEMU cannot read costs a boot each time, and is deleted after the second', async () => {
   const [key] = listSnapshots();
-  const state = join(folder, 'snapshots', key!, 'state');
-  const before = statSync(state, { bigint: true });
-  const bytes = readFileSync(state);
-  bytes.fill(0xff, 0, 4096);
-  writeFileSync(state, bytes);
-  // Only a hash of the whole file would find the damage, and each start would wait for it.
-  utimesSync(state, Number(before.atimeNs) / 1e9, Number(before.mtimeNs) / 1e9);
-  const record = join(folder, 'snapshots', key!, 'snapshot.json');
-  const text = readFileSync(record, 'utf8');
-  writeFileSync(
-    record,
-    text.replace(/"stateMtimeNs":\d+/, `"stateMtimeNs":${statSync(state, { bigint: true }).mtimeNs}`),
-  );
+  changeInside(join(folder, 'snapshots', key!), 'state', (bytes) => bytes.fill(0xff, 0, 4096));
   for (let attempt = 1; attempt <= 2; attempt++) {
     const vm = await launch();
     expect(vm.facts).toMatchObject({ start: 'cold', startNote: expect.stringContaining(`snapshot ${key}`) });

@@ -19,6 +19,8 @@ export interface SnapshotRecord {
   readonly stateBytes: number;
   /** Nanoseconds since the epoch, rounded as JavaScript rounds them. */
   readonly stateMtimeNs: number;
+  /** The SHA-256 of the state; null: the record does not contain it. */
+  readonly stateSha256: string | null;
   /** The bytes that `memory` has on the disk, a file with holes; 0: the state contains the memory. */
   readonly memoryBytes: number;
   readonly memoryMtimeNs: number;
@@ -38,7 +40,7 @@ export function parseSnapshotRecord(text: string): SnapshotRecord | { readonly p
   const rootDiskBytes = parts['rootDiskBytes'] ?? null;
   const memoryBytes = record['memoryBytes'] ?? 0;
   const memoryMtimeNs = record['memoryMtimeNs'] ?? 0;
-  const { key, memoryMib, stateBytes, stateMtimeNs, createdAtMs } = record;
+  const { key, memoryMib, stateBytes, stateMtimeNs, sha256, createdAtMs } = record;
   const { hostBoot } = parts;
   const mountNamespace = record['mountNamespace'] ?? null;
   const wrong = Object.entries({
@@ -67,6 +69,7 @@ export function parseSnapshotRecord(text: string): SnapshotRecord | { readonly p
     hasMounts: args.some((each) => each.startsWith('virtio-9p')),
     stateBytes: stateBytes as number,
     stateMtimeNs: stateMtimeNs as number,
+    stateSha256: typeof sha256 === 'string' ? sha256 : null,
     memoryBytes: memoryBytes as number,
     memoryMtimeNs: memoryMtimeNs as number,
     createdAtMs: createdAtMs as number,

@@ -110,6 +110,15 @@ test.each<[string, string, (own: string) => void]>([
   ['a short state', 'its state has 9 bytes, expected 10', (own) => truncateSync(join(own, 'state'), 9)],
   ['no state', 'its state is missing', (own) => rmSync(join(own, 'state'))],
   [
+    'a state of another hash',
+    `its state has the SHA-256 84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882, expected ${'c'.repeat(64)}`,
+    (own) => {
+      const path = join(own, 'snapshot.json');
+      const text = readFileSync(path, 'utf8');
+      writeFileSync(path, text.replace(/(?<="sha256":")[0-9a-f]+/, 'c'.repeat(64)));
+    },
+  ],
+  [
     'a state that was written later',
     'its state was changed after it was made',
     (own) => utimesSync(join(own, 'state'), 1, 1),

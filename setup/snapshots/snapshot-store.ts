@@ -2,6 +2,7 @@
  * Reads the folder of snapshots of booted guests, and deletes from it. Only keepers write to it. Its content counts as
  * hostile: each file is opened without following a link, and only if no other user could change it.
  */
+import { createHash } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
 import { lstat, open, opendir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -51,6 +52,8 @@ const PARTIAL = '.new-';
 const ABANDONED_AFTER_MS = 3_600_000;
 const MAX_ENTRIES = 1_000;
 const MAX_RECORD_BYTES = 64 << 10;
+/** As the keeper has it: a start reads the whole state. */
+const MAX_STATE_BYTES = 16 << 20;
 const MAX_FILES = 16;
 const BLOCK_BYTES = 512;
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
@@ -145,9 +148,9 @@ async function readParts(
   if (!found.isDirectory()) return { problem: 'it is not a folder' };
   const foreign = explainForeign(found);
   if (foreign !== null) return { problem: `its folder: ${foreign}` };
-  const text = await readOwnFile(join(folder, 'snapshot.json'), 'snapshot.json');
-  if (typeof text !== 'string') return text;
-  const record = parseSnapshotRecord(text);
+  const text = await readOwnFile(join(folder, 'snapshot.json'), 'snapshot.json', MAX_RECORD_BYTES);
+  if ('problem' in text) return text;
+  const record = parseSnapshotRecord(text.toString('utf8'));
   if ('problem' in record) return record;
   if (record.key !== name) return { problem: 'its snapshot.json is of another key' };
   const problem = await findStateProblem(folder, record);
@@ -155,10 +158,14 @@ async function readParts(
 }
 
 async function findStateProblem(folder: string, record: SnapshotRecord): Promise<string | null> {
-  const { stateBytes, stateMtimeNs, memoryMib, memoryBytes, memoryMtimeNs } = record;
+  const { stateBytes, stateMtimeNs, stateSha256, memoryMib, memoryBytes, memoryMtimeNs } = record;
   const state = await findChange(folder, 'state', stateBytes, stateMtimeNs);
-  if (state !== null || memoryBytes === 0) return state;
-  return await findChange(folder, 'memory', memoryMib * 1_048_576, memoryMtimeNs);
+  if (state !== null) return state;
+  const bytes = await readOwnFile(join(folder, 'state'), 'state', MAX_STATE_BYTES);
+  if ('problem' in bytes) return bytes.problem;
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
+  if (sha256 !== stateSha256) return `its state has the SHA-256 ${sha256}, expected ${stateSha256}`;
+  return memoryBytes === 0 ? null : await findChange(folder, 'memory', memoryMib * 1_048_576, memoryMtimeNs);
 }
 
 /** @returns how the file differs from the one that the keeper wrote */
@@ -172,7 +179,7 @@ async function findChange(folder: string, name: string, bytes: number, mtimeNs: 
   return Number(found.mtimeNs) === mtimeNs ? null : `its ${name} was changed after it was made`;
 }
 
-async function readOwnFile(path: string, name: string): Promise<string | Damage> {
+async function readOwnFile(path: string, name: string, maxBytes: number): Promise<Buffer | Damage> {
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(path, flags).catch((error: unknown) => (error as NodeJS.ErrnoException).code ?? 'an error');
   if (typeof file === 'string')
@@ -189,11 +196,11 @@ async function readOwnFile(path: string, name: string): Promise<string | Damage>
     if (!found.isFile()) return { problem: `its ${name} is not a file` };
     const foreign = explainForeign(found);
     if (foreign !== null) return { problem: `its ${name}: ${foreign}` };
-    if (found.size > MAX_RECORD_BYTES)
-      return { problem: `its ${name} has ${found.size} bytes; at most ${MAX_RECORD_BYTES} are allowed` };
+    if (found.size > maxBytes)
+      return { problem: `its ${name} has ${found.size} bytes; at most ${maxBytes} are allowed` };
     const bytes = Buffer.alloc(found.size);
     const { bytesRead } = await file.read(bytes, 0, found.size, 0);
-    return bytes.toString('utf8', 0, bytesRead);
+    return bytes.subarray(0, bytesRead);
   } finally {
     await file.close();
   }

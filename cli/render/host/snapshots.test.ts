@@ -24,6 +24,7 @@ const RECORD: SnapshotRecord = {
   hasMounts: true,
   stateBytes: 10,
   stateMtimeNs: 1,
+  stateSha256: 'c'.repeat(64),
   memoryBytes: 0,
   memoryMtimeNs: 0,
   createdAtMs: NOW_MS - 7_200_000,

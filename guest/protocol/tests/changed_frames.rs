@@ -46,3 +46,68 @@ fn every_changed_bit_of_a_frame_before_the_session_is_refused_or_decodes() {
         assert!(refused > 5 * 8, "{name}: {refused} changes are refused");
     }
 }
+
+const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Random numbers that each run of the test repeats (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.below(256)).unwrap()
+    }
+}
+
+/// Changes a frame in one to three places: bits, bytes, pieces, and its header by that of another frame.
+fn change(bytes: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
+    for _ in 0..=dice.below(3) {
+        let at = dice.below(bytes.len());
+        match dice.below(6) {
+            0 => bytes[at] ^= 1 << dice.below(8),
+            1 => bytes[at] = dice.byte(),
+            2 => bytes.insert(at, dice.byte()),
+            3 => bytes.truncate(at.max(1)),
+            4 => {
+                let end = bytes.len().min(at + 1 + dice.below(30));
+                let piece = bytes[at..end].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            _ => {
+                let end = bytes.len().min(5);
+                bytes.splice(..end, other[..5].iter().copied());
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_with_random_changes_are_refused_or_decode_to_a_message_that_encodes_again() {
+    let mut dice = Dice(SEED);
+    let names = ["waiting", "start", "hello"];
+    let mut refused = 0;
+    const ROUNDS: usize = 6_000;
+    for round in 0..ROUNDS {
+        let name = names[round % names.len()];
+        let other = pinned(names[dice.below(names.len())]);
+        let mut bytes = pinned(name);
+        change(&mut bytes, &other, &mut dice);
+        let changed = bytes.clone();
+        let outcome = std::panic::catch_unwind(move || decodes(name, &changed));
+        let Ok(is_decoded) = outcome else {
+            panic!("seed {SEED:#x}, round {round}: {name} {bytes:02x?}");
+        };
+        refused += usize::from(!is_decoded);
+    }
+    // Both must occur, or the changes are too harmless or too coarse.
+    assert!(
+        refused > ROUNDS / 2 && refused < ROUNDS,
+        "seed {SEED:#x}: {refused} of {ROUNDS} are refused"
+    );
+}

@@ -1,4 +1,5 @@
 /** Leaves snapshots of booted guests as keepers write them. */
+import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -36,7 +37,8 @@ export function leaveSnapshot(
   const own = join(dir, key);
   mkdirSync(own, { mode: 0o700 });
   const write = (name: string, content: string): void => writeFileSync(join(own, name), content, { mode: 0o600 });
-  write('state', '0123456789');
+  const state = '0123456789';
+  write('state', state);
   if (hasMemory) {
     write('memory', 'm'.repeat(4_096));
     truncateSync(join(own, 'memory'), memoryMib * 1_048_576);
@@ -63,7 +65,7 @@ export function leaveSnapshot(
     tscKhz: 1,
     memoryMib,
     stateBytes: 10,
-    sha256: 'c'.repeat(64),
+    sha256: createHash('sha256').update(state).digest('hex'),
     createdAtMs: Date.now(),
     ...(hasMemory ? { memoryBytes: 4_096, memorySha256: 'd'.repeat(64) } : {}),
   };

@@ -1,7 +1,7 @@
 /** A folder of snapshots in a test: its content, and the processes of VMs that make or read a snapshot. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -47,12 +47,25 @@ export function copySnapshot(from: string, to: string): void {
   execFileSync('cp', ['-a', from, to]);
 }
 
-/** Changes bytes of a file of a snapshot, and lets the record have the file's new time, so that no check finds the change. */
-export function changeInside(snapshot: string, file: string, change: (bytes: Buffer) => void): void {
+/**
+ * Changes bytes of a file of a snapshot, and keeps its time. The record gets the new hash of a state, so that no check
+ * finds the change, unless `keepsHash`.
+ */
+export function changeInside(
+  snapshot: string,
+  file: string,
+  change: (bytes: Buffer) => void,
+  { keepsHash = false }: { readonly keepsHash?: boolean } = {},
+): void {
   const script = 'cat > "$1"; touch -r "$2" "$1"';
   const path = join(snapshot, file);
   const bytes = readFileSync(path);
   change(bytes);
+  if (file === 'state' && !keepsHash) {
+    const record = join(snapshot, 'snapshot.json');
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    writeFileSync(record, readFileSync(record, 'utf8').replace(/"sha256":"[^"]*"/, `"sha256":"${sha256}"`));
+  }
   execFileSync('cp', ['-p', path, join(snapshot, 'time')]);
   execFileSync('sh', ['-c', script, 'sh', path, join(snapshot, 'time')], { input: bytes });
   rmSync(join(snapshot, 'time'));

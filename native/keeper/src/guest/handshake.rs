@@ -464,15 +464,16 @@ mod tests {
     async fn frames_with_random_changes_end_in_a_session_or_in_an_error() {
         let frames = frames_of_a_guest();
         let (good, answer) = (frames[..3].concat(), &frames[3]);
-        let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+        const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut state = SEED;
         let mut below = |limit: usize| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            usize::try_from(seed % limit as u64).unwrap()
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % limit as u64).unwrap()
         };
         let (mut sessions, mut errors) = (0, 0);
-        for _ in 0..1_500 {
+        for round in 0..1_500 {
             let mut bytes = good.clone();
             for _ in 0..=below(3) {
                 let at = below(bytes.len());
@@ -492,7 +493,8 @@ mod tests {
                 Ok(()) => sessions += 1,
                 Err(error) => {
                     errors += 1;
-                    assert!(!error.to_string().is_empty());
+                    let text = error.to_string();
+                    assert!(!text.is_empty(), "seed {SEED:#x}, round {round}");
                 }
             }
         }

@@ -86,7 +86,8 @@ fn find(folder: &Path, bytes: u64) -> Option<File> {
     None
 }
 
-/// Whether a keeper that lives holds the memory of the snapshot in `folder`. Changes nothing.
+/// Whether a keeper that lives holds the memory of the snapshot in `folder`, or a keeper of another pid namespace may
+/// hold it. Changes nothing.
 pub fn is_held(folder: &Path, bytes: u64) -> bool {
     let Ok(entries) = fs::read_dir(folder.join(HOLDERS)) else {
         return false;

@@ -1,17 +1,18 @@
 //! The folder of snapshots: one folder for each key, complete or absent.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::holders;
 #[cfg(test)]
 use super::key::example_parts;
-use super::key::{Key, KeyParts};
+use super::key::{Key, KeyParts, hex};
 use crate::config::SnapshotSettings;
 use crate::run_dir::try_lock_file;
 
@@ -24,6 +25,8 @@ const USED: &str = "used";
 const FAILED: &str = "failed";
 /// The limit of `snapshot.json`.
 const MAX_RECORD_BYTES: u64 = 64 << 10;
+/// The limit of `state`, which a start reads whole. QEMU writes less than 1 MiB for the devices of a VM.
+const MAX_STATE_BYTES: u64 = 16 << 20;
 /// The room that stays free for others beside a new snapshot.
 const SPARE_BYTES: u64 = 1 << 30;
 
@@ -40,6 +43,7 @@ pub struct Record {
     pub memory_mib: u32,
     pub state_bytes: u64,
     pub state_mtime_ns: i64,
+    /// The hash of the state, which each start compares.
     pub sha256: String,
     /// The pages that are not zero. The file is as large as the guest's memory, with holes.
     pub memory_bytes: u64,
@@ -77,7 +81,8 @@ pub struct Store {
 /// A snapshot from which a VM can start.
 #[derive(Debug)]
 pub struct Found {
-    pub state: File,
+    /// The state with the hash that the record names. A later change of its file reaches no VM.
+    pub state: Vec<u8>,
     pub record: Record,
     memory: File,
     folder: PathBuf,
@@ -323,6 +328,7 @@ impl Making {
         if !self.has_partial() {
             return Err(io::Error::other("its folder was deleted"));
         }
+        check_state_size(record.state_bytes)?;
         record.state_mtime_ns = self.finish(STATE, record.state_bytes)?;
         record.memory_mtime_ns = self.finish(MEMORY, record.guest_bytes())?;
         let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
@@ -363,7 +369,7 @@ fn open_checked(folder: &Path, key: &Key) -> io::Result<Found> {
     if let Some(difference) = key.parts.difference(&record.parts) {
         return Err(io::Error::other(format!("its {difference}")));
     }
-    let state = open_unchanged(folder, STATE, record.state_bytes, record.state_mtime_ns)?;
+    let state = read_state(folder, &record)?;
     let memory = open_unchanged(folder, MEMORY, record.guest_bytes(), record.memory_mtime_ns)?;
     Ok(Found {
         state,
@@ -371,6 +377,32 @@ fn open_checked(folder: &Path, key: &Key) -> io::Result<Found> {
         memory,
         folder: folder.to_owned(),
     })
+}
+
+/// Reads the state, and compares its hash. A state that only its hash distinguishes from the right one could become a
+/// guest that runs and is wrong.
+fn read_state(folder: &Path, record: &Record) -> io::Result<Vec<u8>> {
+    check_state_size(record.state_bytes)?;
+    let file = open_unchanged(folder, STATE, record.state_bytes, record.state_mtime_ns)?;
+    let mut state = Vec::new();
+    file.take(record.state_bytes).read_to_end(&mut state)?;
+    let found = hex(&Sha256::digest(&state));
+    if found != record.sha256 {
+        return Err(io::Error::other(format!(
+            "its {STATE} has the SHA-256 {found}, expected {:?}",
+            record.sha256
+        )));
+    }
+    Ok(state)
+}
+
+fn check_state_size(bytes: u64) -> io::Result<()> {
+    if bytes > MAX_STATE_BYTES {
+        return Err(io::Error::other(format!(
+            "its {STATE} has {bytes} bytes; at most {MAX_STATE_BYTES} are allowed"
+        )));
+    }
+    Ok(())
 }
 
 fn open_unchanged(folder: &Path, name: &str, bytes: u64, changed_ns: i64) -> io::Result<File> {
@@ -393,7 +425,7 @@ fn open_unchanged(folder: &Path, name: &str, bytes: u64, changed_ns: i64) -> io:
 fn read_record(folder: &Path) -> io::Result<Record> {
     let file = open_own(&folder.join(RECORD))?;
     let mut text = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(file, MAX_RECORD_BYTES), &mut text)?;
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
     serde_json::from_slice(&text)
         .map_err(|error| io::Error::other(format!("its {RECORD} does not parse: {error}")))
 }
@@ -446,6 +478,8 @@ fn free_bytes(dir: &Path) -> io::Result<u64> {
     Ok(found.f_bavail * found.f_frsize)
 }
 
+#[cfg(test)]
+mod changed_state;
 #[cfg(test)]
 mod killed;
 #[cfg(test)]

@@ -142,7 +142,7 @@ async fn prepare_copy(found: Found, key: String, trusted: bool) -> io::Result<Pr
         },
         files: SnapshotFiles {
             memory: Some(Rc::new(memory)),
-            state: Some(Reading::start(state, record.state_bytes)?),
+            state: Some(Reading::start(state)?),
         },
         saving: None,
         snapshot_key: Some(key),
