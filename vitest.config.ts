@@ -1,7 +1,7 @@
 /**
  * Tests are grouped by what they touch, which their file names say: `x.test.ts` nothing but files, `x.process.test.ts`
  * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs. `x.isolated.test.ts` is a pure test
- * that needs a process of its own. `x.agents.test.ts` is the lane of `npm run test:agents`: VMs with command lines of agents that each user downloads, against a model that plays a script.
+ * that needs a process of its own. `x.agents.test.ts` is the lane of `npm run test:agents`: VMs with command lines of agents that each user downloads, against a model that plays a script. `x.clock.test.ts` is the lane of `npm run test:clock`: VMs whose clock is followed for minutes.
  */
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
@@ -9,7 +9,9 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const NOT_TESTS = ['**/node_modules/**', '**/dist/**', '**/target/**'];
 const every = (suffix: string): string[] => [`**/*.${suffix}`];
-const IN_GROUPS = ['isolated', 'process', 'server', 'vm', 'agents'].flatMap((group) => every(`${group}.test.ts`));
+const IN_GROUPS = ['isolated', 'process', 'server', 'vm', 'agents', 'clock'].flatMap((group) =>
+  every(`${group}.test.ts`),
+);
 
 /** One for each CPU; vitest would leave one of them idle, which is half of a machine with two. */
 const WORKERS = availableParallelism();
@@ -204,6 +206,19 @@ export default defineConfig({
           // A command line takes half a minute to start on an emulated CPU, and a test has up to four of them; alone it takes up to 90 s.
           testTimeout: 480_000,
           hookTimeout: 480_000,
+        },
+      },
+      {
+        test: {
+          name: 'clock',
+          expect: EXPECT,
+          include: every('clock.test.ts'),
+          exclude: NOT_TESTS,
+          maxWorkers: 1,
+          sequence: { groupOrder: 6 },
+          globalSetup: ['test/rig/servers/host-pieces.setup.ts'],
+          testTimeout: 900_000,
+          hookTimeout: 120_000,
         },
       },
     ],

@@ -10,6 +10,7 @@ import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { follow, limit, run, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, SMALL_VM, type RealHost } from '../test/conformance/sandbox/real-host.ts';
+import { PRINT_TIME } from '../test/rig/vms/guest-clock.ts';
 import { SmallDisk } from '../test/rig/vms/small-disk.ts';
 
 const DISK_MIB = 200;
@@ -17,8 +18,6 @@ const DISK_MIB = 200;
 const FULL_MS = 6_000;
 const STOOD_STILL_MS = 3_000;
 const TOLERANCE_MS = 1_000;
-/** Prints the time in milliseconds, because `date` of busybox prints only whole seconds. */
-const LOOK = `adjtimex | awk '/tv_sec/ {s = $2} /tv_usec/ {printf "%d%03d\\n", s, $2 / 1000}'`;
 const KEY = { runId: 'clock', scope: 'guest', instance: [], generation: 0 };
 
 interface Sample {
@@ -32,7 +31,7 @@ interface Sample {
 
 async function sample(sandbox: Sandbox): Promise<Sample> {
   const fromMs = Date.now();
-  const text = await textOf(sandbox, script(`${LOOK}; cut -d ' ' -f 1 /proc/uptime`));
+  const text = await textOf(sandbox, script(`${PRINT_TIME}; cut -d ' ' -f 1 /proc/uptime`));
   const toMs = Date.now();
   const [time, uptime] = text.split('\n');
   return { timeMs: Number(time), uptimeMs: Number(uptime) * 1_000, fromMs, toMs };
@@ -71,7 +70,9 @@ describe('the guest’s clock', () => {
     async () => {
       const before = await sample(sandbox);
       expectRight(before);
-      const running = follow(await sandbox.exec(script(`until [ -e end ]; do sleep 0.1; done; ${LOOK}`), limit()));
+      const running = follow(
+        await sandbox.exec(script(`until [ -e end ]; do sleep 0.1; done; ${PRINT_TIME}`), limit()),
+      );
       disk.fill();
       await sleep(FULL_MS);
       disk.makeRoom();

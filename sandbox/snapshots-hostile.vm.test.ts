@@ -21,7 +21,8 @@ import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { limit, request, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, SMALL_VM, type RealHost } from '../test/conformance/sandbox/real-host.ts';
-import { changeInside, hashOf, listSnapshots, namesIn, soon } from '../test/rig/vms/snapshot-folder.ts';
+import { expectRightClock, followClock } from '../test/rig/vms/guest-clock.ts';
+import { changeInside, hashOf, listSnapshots, makeOlder, namesIn, soon } from '../test/rig/vms/snapshot-folder.ts';
 
 const VM: LaunchSpec = { ...SMALL_VM, memoryMib: 160 };
 const HOUR_S = 3_600;
@@ -177,6 +178,7 @@ it('a copy is the guest of its snapshot with the time of the host, also if the s
       }
     });
   expect(marks).toBeGreaterThan(0);
+  makeOlder(join(dir, key), HOUR_S * 1_000);
 
   const launchedAtMs = Date.now();
   const copy = await launch();
@@ -193,6 +195,7 @@ it('a copy is the guest of its snapshot with the time of the host, also if the s
   expect(machine.nowS).toBeGreaterThanOrEqual(Math.floor(askedAtMs / 1000) - 1);
   expect(machine.nowS).toBeLessThanOrEqual(answeredAtMs / 1000 + 1);
   expect(machine.hostname).toBe('voidbox');
+  expectRightClock(await followClock(copy, { lastsMs: 6_000, everyMs: 500 }));
   await copy.stop();
 });
 

@@ -62,8 +62,8 @@ const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
 const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
 /** The projects of vitest.config.ts in a group; every other group is one project of the same name. */
 const PROJECTS = /** @type {Record<string, string[]>} */ ({ pure: ['pure', 'isolated'], vm: ['vm', 'vm-alone'] });
-/** Groups that run only when they are named, because they download programs that a user may not want. */
-const NAMED_GROUPS = ['agents'];
+/** Groups that run only when they are named: one downloads programs that a user may not want, the other takes minutes. */
+const NAMED_GROUPS = ['agents', 'clock'];
 /** Groups that need compiled tests, benchmarks and examples: `static` checks their types, the others start examples. */
 const NEEDS_ALL = new Set(['static', 'vm', 'agents']);
 /** The groups of `npm run check`, which need neither a server nor a VM. */

@@ -10,7 +10,7 @@ import { pathsOf } from './imports.ts';
 
 const ROOT = findPackageRoot();
 
-const PURE = /(?<!\.(?:isolated|process|server|vm|agents))\.test\.ts$/;
+const PURE = /(?<!\.(?:isolated|process|server|vm|agents|clock))\.test\.ts$/;
 const TEST = /\.test\.ts$/;
 
 const REFUSED: readonly (readonly [form: RegExp, reason: string])[] = [

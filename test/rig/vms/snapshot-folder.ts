@@ -71,6 +71,16 @@ export function changeInside(
   rmSync(join(snapshot, 'time'));
 }
 
+/** Lets the record of a snapshot say that it was made this long before. */
+export function makeOlder(snapshot: string, byMs: number): void {
+  const record = join(snapshot, 'snapshot.json');
+  const text = readFileSync(record, 'utf8');
+  writeFileSync(
+    record,
+    text.replace(/(?<="createdAtMs":)\d+/, (atMs) => String(Number(atMs) - byMs)),
+  );
+}
+
 /** The keepers below a folder of VMs that are alive. */
 export function keepersIn(vmsDir: string): readonly number[] {
   return namesIn(vmsDir).flatMap((name) => {
