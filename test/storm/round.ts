@@ -1,10 +1,10 @@
 /** One round of a storm: two runs, blows while they run, then a check of all that they left. */
-import { mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CliResult, type Rig, type RunningCli, until } from '../e2e/rig.ts';
 import type { SmallDisk } from '../rig/vms/small-disk.ts';
-import { listSnapshots } from '../rig/vms/snapshot-folder.ts';
+import { changeInside, listSnapshots } from '../rig/vms/snapshot-folder.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
 import { brokenArtifacts, fileLeftovers, folderFindings, unfinishedFolderFindings } from './leftovers.ts';
 import type { Phases } from './phases.ts';
@@ -171,15 +171,23 @@ function damageSnapshot(dir: string, damage: Damage): string {
   const snapshot = join(dir, key);
   try {
     if (damage === 'delete') rmSync(snapshot, { recursive: true });
+    else if (damage === 'flip') changeInside(snapshot, 'state', flipBit, { keepsHash: true });
     else {
       const file = join(snapshot, damage === 'cut' ? 'state' : 'snapshot.json');
       truncateSync(file, Math.floor(statSync(file).size / 2));
     }
   } catch (error) {
     // A keeper has deleted it, too.
-    if (!['ENOENT', 'ENOTEMPTY'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+    const isGone =
+      ['ENOENT', 'ENOTEMPTY'].includes((error as NodeJS.ErrnoException).code ?? '') || !existsSync(snapshot);
+    if (!isGone) throw error;
   }
   return describeDamage(damage);
+}
+
+function flipBit(bytes: Buffer): void {
+  const at = bytes.length >> 1;
+  bytes[at] = bytes[at]! ^ 1;
 }
 
 /** The other blows of the strike hit processes on a full disk. */

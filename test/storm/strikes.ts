@@ -24,8 +24,11 @@ export interface Blow {
   readonly which: number;
 }
 
-/** `cut` removes the second half of a snapshot's state, `spoil` the second half of its record. */
-export const DAMAGES = ['delete', 'cut', 'spoil'] as const;
+/**
+ * `cut` removes the second half of a snapshot's state, `spoil` the second half of its record. `flip` changes a bit of the
+ * state, and keeps its time.
+ */
+export const DAMAGES = ['delete', 'cut', 'spoil', 'flip'] as const;
 export type Damage = (typeof DAMAGES)[number];
 
 export interface Strike {
