@@ -16,12 +16,14 @@ import { CANCELLED, createAdmitted } from '../test/rig/runs/asked-machine.ts';
 import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
 import { createStartLink, type StartedWorkflow } from '../test/rig/runs/start-link.ts';
 import { createTestMachine } from '../test/rig/runs/test-machine.ts';
+import { createMemorySessions } from '../test/rig/skills/memory-session-control.ts';
 import { type Client, createClient } from './client.ts';
 import { ApiError } from './errors.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'voidbox-client-'));
 const env = readEnvironment({ VOIDBOX_STATE_DIR: join(dir, 'state'), VOIDBOX_CACHE_DIR: join(dir, 'cache') });
 let stores: Stores;
+const sessions = createMemorySessions(['first']);
 
 beforeAll(async () => {
   await leaveFinishedRuns(env.stateDir);
@@ -42,6 +44,7 @@ function connectTo(used: Stores, started: StartedWorkflow[] = []): Client {
       machine: createTestMachine(used, { env, stackLink: () => Promise.resolve(link) }),
       uploads: openUploads(env),
       access: refuseAccess,
+      openSessions: () => Promise.resolve(sessions),
       version: '1.2.3',
       limits: { ...API_LIMITS, heartbeatMs: 20 },
       log: () => undefined,
@@ -90,6 +93,49 @@ test('a client asks whether the service answers, can start runs, and which versi
   expect(await client.health()).toEqual({ status: 'ok' });
   expect(await client.version()).toEqual({ version: '1.2.3', api: 'v1' });
   expect(typeof (await client.ready()).isReady).toBe('boolean');
+});
+
+async function collect<T>(items: AsyncIterable<T>): Promise<readonly T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+test('a client reads the log of a run by its filters, and follows it', async () => {
+  const { runs } = connectTo(stores);
+  const all = await collect(runs.logs('sales-good'));
+  expect(all.length).toBeGreaterThan(2);
+  expect(await collect(runs.followLogs('sales-good'))).toEqual(all);
+  expect(await collect(runs.logs('sales-good', { tail: 1 }))).toEqual(all.slice(-1));
+  expect((await collect(runs.logs('sales-good', { outputOnly: true }))).length).toBeLessThan(all.length);
+  expect((await collect(runs.logs('sales-good', { timestamps: true, tail: 1 })))[0]).toMatch(/^20\d\d-/);
+  expect(await failureOf(runs.logs('sales-good', { stage: 'none' }).next())).toBeInstanceOf(ApiError);
+});
+
+test('a client acts on many runs, and lists questions and kept VMs', async () => {
+  const client = connectTo(stores);
+  const { results } = await client.runs.act({ action: 'cancel', runs: ['sales-good'], dryRun: true });
+  expect(results).toMatchObject([{ runId: 'sales-good' }]);
+  expect(await failureOf(client.runs.act({ action: 'cancel' }))).toMatchObject({ code: 'api/invalid-request' });
+  expect(await client.questions()).toEqual({ questions: [], hasMore: false });
+  expect(await client.vms.list()).toEqual({ vms: [] });
+  expect(await failureOf(client.vms.end({ runId: 'sales-good', stage: 'check' }))).toMatchObject({ fault: 'usage' });
+});
+
+test('a client starts, answers, reads, lists and cancels sessions', async () => {
+  const client = connectTo(stores).sessions;
+  expect(await client.start({ skill: 'greeter', session: 'second' })).toMatchObject({ result: { kind: 'prompt' } });
+  expect(await failureOf(client.start({ skill: 'greeter', session: 'second' }))).toMatchObject({
+    code: 'api/session-exists',
+  });
+  expect(await client.advance('second', { step: 'ask', turn: 1, output: 'x' })).toMatchObject({ result: { turn: 2 } });
+  expect(await client.result('second')).toMatchObject({ session: 'second', result: { turn: 2 } });
+  expect(await client.get('second')).toMatchObject({ session: 'second', status: expect.any(String) as string });
+  expect((await client.list({ state: 'open', limit: 1 })).sessions).toHaveLength(1);
+  expect(await client.list({ waiting: true })).toMatchObject({ hasMore: false });
+  expect(await collect(client.history('second'))).toMatchObject([{ step: 'ask', turn: 1 }]);
+  expect(await client.cancel('second')).toEqual({ session: 'second', wasOpen: true, hasEnded: true });
+  expect(await failureOf(client.get('none'))).toMatchObject({ code: 'api/no-session', status: 404 });
 });
 
 test('a client follows an open run until its end, and gets each event once', async () => {

@@ -2,13 +2,18 @@
 import { Connection } from './connection.ts';
 import { ApiError } from './errors.ts';
 import { CLIENT_LIMITS, type ClientLimits } from './limits.ts';
-import type { Blob, Health, Readiness, Version } from './openapi.ts';
+import type { Blob, Health, Questions, Readiness, RetainedVm, RetainedVms, Version } from './openapi.ts';
 import { type CallOptions, type ClientOptions, readTarget } from './options.ts';
 import { createRunCalls, type RunCalls } from './runs.ts';
+import { createSessionCalls, type SessionCalls } from './sessions.ts';
 
 export interface Client {
   readonly runs: RunCalls;
   readonly blobs: BlobCalls;
+  readonly sessions: SessionCalls;
+  readonly vms: VmCalls;
+  /** Lists the questions of open runs that wait for an answer; at most 1,000. `runs.answer` answers one. */
+  questions(options?: CallOptions): Promise<Questions>;
   /** Whether the service answers. It needs no token. */
   health(options?: CallOptions): Promise<Health>;
   /** Whether runs can start now, and what is missing. */
@@ -19,6 +24,13 @@ export interface Client {
 export interface BlobCalls {
   /** Uploads bytes, such as a tar for `uploads` of a start. The service gets nothing that it already has. */
   put(bytes: Uint8Array, options?: CallOptions): Promise<Blob>;
+}
+
+/** VMs that failed stages have kept. */
+export interface VmCalls {
+  list(options?: CallOptions): Promise<RetainedVms>;
+  /** Ends a VM. Sent twice, the second call finds no VM, so it is sent once. */
+  end(vm: { readonly runId: string; readonly stage: string }, options?: CallOptions): Promise<RetainedVm>;
 }
 
 /**
@@ -38,6 +50,13 @@ export function openClient(options: ClientOptions, limits: ClientLimits): Client
   return {
     runs: createRunCalls(connection),
     blobs: { put: (bytes, { signal } = {}) => putBlob(connection, bytes, signal) },
+    sessions: createSessionCalls(connection),
+    vms: {
+      list: readInfo('vms'),
+      end: async ({ runId, stage }, { signal } = {}) =>
+        (await connection.call({ method: 'DELETE', path: ['vms', runId, stage], signal })).value as RetainedVm,
+    },
+    questions: readInfo('questions'),
     health: readInfo('health'),
     ready: async ({ signal } = {}) => await readReadiness(connection, signal),
     version: readInfo('version'),

@@ -6,7 +6,7 @@ import type { Target } from './options.ts';
 import { parseObject, readRefusal } from './problem.ts';
 
 export interface ServiceRequest {
-  readonly method?: 'GET' | 'HEAD' | 'POST' | 'PUT';
+  readonly method?: 'DELETE' | 'GET' | 'HEAD' | 'POST' | 'PUT';
   /** The parts of the path below `/api/v1`, each any text. */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | number | undefined>>;

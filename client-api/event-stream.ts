@@ -4,6 +4,8 @@ import { ForeignAnswerError } from './errors.ts';
 export interface StreamedEvent {
   /** `message` if the stream does not name the event. */
   readonly event: string;
+  /** The last `id` of the stream; empty: it has sent none. */
+  readonly id: string;
   readonly data: string;
 }
 
@@ -11,7 +13,7 @@ export interface StreamedEvent {
  * Yields each line without its end. A last line without an end is left out: the connection broke within it.
  * @throws ForeignAnswerError for a line of more than `mostCharacters`
  */
-async function* readLines(bytes: AsyncIterable<Uint8Array>, mostCharacters: number): AsyncGenerator<string> {
+export async function* readLines(bytes: AsyncIterable<Uint8Array>, mostCharacters: number): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';
   for await (const chunk of bytes) {
@@ -37,11 +39,12 @@ export async function* readStreamedEvents(
   mostCharacters: number,
 ): AsyncGenerator<StreamedEvent> {
   let event = 'message';
+  let id = '';
   let data: string[] = [];
   let characters = 0;
   for await (const line of readLines(bytes, mostCharacters)) {
     if (line === '') {
-      if (data.length > 0) yield { event, data: data.join('\n') };
+      if (data.length > 0) yield { event, id, data: data.join('\n') };
       event = 'message';
       data = [];
       characters = 0;
@@ -51,6 +54,7 @@ export async function* readStreamedEvents(
     const field = colon === -1 ? line : line.slice(0, colon);
     const value = colon === -1 ? '' : line.slice(line[colon + 1] === ' ' ? colon + 2 : colon + 1);
     if (field === 'event') event = value;
+    if (field === 'id') id = value;
     if (field !== 'data') continue;
     // An empty line takes room too.
     characters += value.length + 1;

@@ -1,19 +1,22 @@
-/** Follows the events of a run. A stream that breaks is opened again after the last event. */
+/** Follows the events or the log of a run. A stream that breaks is opened again after the last event. */
 import type { RunEvent } from '../domain/run/event.ts';
 import { pause } from './bounded-wait.ts';
 import { type Connection, readPause, shortenByChance } from './connection.ts';
 import { ApiError, ForeignAnswerError, type VoidboxError } from './errors.ts';
-import { readStreamedEvents } from './event-stream.ts';
+import { readStreamedEvents, type StreamedEvent } from './event-stream.ts';
 import type { CallOptions } from './options.ts';
 import { parseObject, parseProblem } from './problem.ts';
 
-export interface FollowOptions extends CallOptions {
+export interface TroubleOptions extends CallOptions {
+  /** Is called before each pause after a connection that failed. The follower then tries again. */
+  readonly onTrouble?: (error: VoidboxError) => void;
+}
+
+export interface FollowOptions extends TroubleOptions {
   /** Only events after this `seq`; by default all. */
   readonly after?: number;
   /** False: without the output of stages. */
   readonly output?: boolean;
-  /** Is called before each pause after a connection that failed. The follower then tries again. */
-  readonly onTrouble?: (error: VoidboxError) => void;
 }
 
 /** The end of a run that was followed. */
@@ -34,19 +37,51 @@ interface Progress {
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5_000;
 
+/** A stream that a follower reads. */
+export interface FollowedStream<T> {
+  readonly runId: string;
+  /** The last part of its path below the run. */
+  readonly part: 'events' | 'logs';
+  /** @param last  the `seq` of the last event that was read */
+  readonly makeQuery: (last: number) => Readonly<Record<string, string | number | undefined>>;
+  /** @throws ForeignAnswerError */
+  readonly read: (event: StreamedEvent, connection: Connection) => { readonly seq: number; readonly value: T };
+  /** Several messages may have the `seq` of one event. */
+  readonly sharesSeq: boolean;
+}
+
 /** @returns the end of the run, after its last event */
 export async function* followRun(
   connection: Connection,
   runId: string,
-  options: FollowOptions,
+  { after = 0, output = true, ...options }: FollowOptions,
 ): AsyncGenerator<RunEvent, RunEnd, undefined> {
-  const { after = 0, signal, onTrouble } = options;
   if (!Number.isSafeInteger(after) || after < 0) throw new TypeError('`after` is not the `seq` of an event.');
+  const stream: FollowedStream<RunEvent> = {
+    runId,
+    part: 'events',
+    // The query is for a proxy that drops the header.
+    makeQuery: (last) => ({ ...(last === 0 ? {} : { after: last }), ...(output ? {} : { output: 'false' }) }),
+    read: ({ data }) => {
+      const value = parseEvent(data, connection);
+      return { seq: value.seq, value };
+    },
+    sharesSeq: false,
+  };
+  return yield* followStream(connection, stream, { ...options, after });
+}
+
+/** @returns the end of the run, after its last message */
+export async function* followStream<T>(
+  connection: Connection,
+  stream: FollowedStream<T>,
+  { after = 0, signal, onTrouble }: TroubleOptions & { readonly after?: number },
+): AsyncGenerator<T, RunEnd, undefined> {
   const startedAtMs = performance.now();
   const progress: Progress = { last: after, failed: 0, heardAtMs: startedAtMs };
   for (;;) {
     try {
-      const end = yield* readStream(connection, runId, options, progress);
+      const end = yield* readStream(connection, stream, progress, signal);
       if (end !== null) return end;
       throw new ForeignAnswerError(`${connection.name} ended the stream of events before the end of the run`, 502);
     } catch (error) {
@@ -61,30 +96,30 @@ export async function* followRun(
 }
 
 /** @returns null if the stream ended and the run did not */
-async function* readStream(
+async function* readStream<T>(
   connection: Connection,
-  runId: string,
-  { output = true, signal }: FollowOptions,
+  { runId, part, makeQuery, read, sharesSeq }: FollowedStream<T>,
   progress: Progress,
-): AsyncGenerator<RunEvent, RunEnd | null, undefined> {
+  signal: AbortSignal | undefined,
+): AsyncGenerator<T, RunEnd | null, undefined> {
   const { last } = progress;
   const { bytes } = await connection.send({
-    path: ['runs', runId, 'events'],
-    // The query is for a proxy that drops the header.
-    query: { ...(last === 0 ? {} : { after: last }), ...(output ? {} : { output: 'false' }) },
+    path: ['runs', runId, part],
+    query: makeQuery(last),
     headers: { accept: 'text/event-stream', ...(last === 0 ? {} : { 'last-event-id': String(last) }) },
     signal,
   });
-  for await (const { event, data } of readStreamedEvents(passBytes(bytes, progress), connection.limits.eventBytes)) {
+  for await (const message of readStreamedEvents(passBytes(bytes, progress), connection.limits.eventBytes)) {
+    const { event, data } = message;
     if (event === 'end') return readEnd(data, connection);
     if (event === 'problem') throw readStreamProblem(data, connection);
     if (event !== 'message') continue;
-    const read = parseEvent(data, connection);
+    const { seq, value } = read(message, connection);
     // A stream that begins too early repeats events.
-    if (read.seq <= progress.last) continue;
-    progress.last = read.seq;
+    if (sharesSeq ? seq < last : seq <= progress.last) continue;
+    progress.last = Math.max(seq, progress.last);
     progress.failed = 0;
-    yield read;
+    yield value;
   }
   return null;
 }

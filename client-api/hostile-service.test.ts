@@ -102,6 +102,73 @@ test('each event arrives once over connections that break, end early and repeat 
   expect(troubles).toHaveLength(5);
 });
 
+test('each line of a log arrives once over connections that break, end early and repeat lines', async () => {
+  const lines = (seq: number, ...texts: readonly string[]): string =>
+    `id: ${seq}\n${texts.map((text) => `data: ${text}\n`).join('')}\n`;
+  const { client, requests } = connectTo([
+    stream([lines(3, 'a', 'b'), lines(4, 'lost').slice(0, -1)], 'break'),
+    breakOff,
+    stream([lines(2, 'again'), lines(4, 'c', ''), lines(4, 'without an end')]),
+    stream([lines(5, 'd'), END]),
+  ]);
+  const seen: string[] = [];
+  const options = { tail: 5, grep: 'a b', timestamps: true, outputOnly: true };
+  const log = client.runs.followLogs('r', options);
+  let next = await log.next();
+  for (; next.done !== true; next = await log.next()) seen.push(next.value);
+  expect(seen).toEqual(['a', 'b', 'c', '', 'without an end', 'd']);
+  expect(next.value).toEqual({ state: 'succeeded' });
+  expect(requests.map(({ headers }) => headers['last-event-id'])).toEqual([undefined, '3', '3', '4']);
+  expect(requests[3]!.url).toBe(`${URL_OF_SERVICE}/api/v1/runs/r/logs?grep=a%20b&tail=5&timestamps=true&output=only`);
+});
+
+test.each(['data: a\n\n', 'id: x\ndata: a\n\n', `id: ${'9'.repeat(20)}\ndata: a\n\n`])(
+  'a line of a followed log that cannot be resumed is a foreign answer: %j',
+  async (text) => {
+    const { client } = connectTo([stream([text])], { awayMs: 0 });
+    expect(await failureOf(client.runs.followLogs('r').next())).toBeInstanceOf(ForeignAnswerError);
+  },
+);
+
+test('a log has a limit for its lines, and a history has only steps', async () => {
+  const long = connectTo([() => new Response('x'.repeat(2_000))], { eventBytes: 1_000 }).client;
+  expect(await failureOf(long.runs.logs('r').next())).toBeInstanceOf(ForeignAnswerError);
+  for (const line of ['[]', '{"step":1,"turn":1}', 'no JSON']) {
+    const { client } = connectTo([() => new Response(`${line}\n`)]);
+    expect(await failureOf(client.sessions.history('s').next())).toBeInstanceOf(ForeignAnswerError);
+  }
+});
+
+test('a start of a session and the end of a VM are sent once, an answer of a step and actions with a key again', async () => {
+  const attempt = async (call: (client: ReturnType<typeof openClient>) => Promise<unknown>) => {
+    const { client, requests } = connectTo([breakOff]);
+    expect(await failureOf(call(client))).toBeInstanceOf(ConnectionError);
+    return requests;
+  };
+  expect(await attempt(({ sessions }) => sessions.start({ skill: 'a', session: 's' }))).toHaveLength(1);
+  expect(await attempt(({ vms }) => vms.end({ runId: 'r', stage: 'a' }))).toHaveLength(1);
+  expect(await attempt(({ sessions }) => sessions.advance('s', { step: 'a', turn: 1 }))).toHaveLength(3);
+  const acts = await attempt(({ runs }) => runs.act({ action: 'cancel', runs: ['r'] }));
+  expect(new Set(acts.map(({ headers }) => headers['idempotency-key'])).size).toBe(1);
+  expect(acts).toHaveLength(3);
+});
+
+test('a call about a session waits over several answers, at most its time', async () => {
+  const working = answerJson({ session: 's', result: null }, 202);
+  const done = answerJson({ session: 's', result: { kind: 'done' } });
+  const { client, requests } = connectTo([working, working, done]);
+  expect(await client.sessions.start({ skill: 'a', session: 's' })).toMatchObject({ result: { kind: 'done' } });
+  expect(requests.map(({ method, url }) => `${method} ${url.slice(URL_OF_SERVICE.length)}`)).toEqual([
+    'POST /api/v1/sessions?wait=60',
+    'GET /api/v1/sessions/s/result?wait=60',
+    'GET /api/v1/sessions/s/result?wait=60',
+  ]);
+  const never = connectTo([working]);
+  expect(await never.client.sessions.result('s', { timeoutMs: 0 })).toEqual({ session: 's', result: null });
+  expect(never.requests).toHaveLength(1);
+  await expect(never.client.sessions.result('s', { timeoutMs: -1 })).rejects.toThrow(TypeError);
+});
+
 test('an event may arrive in any pieces and with any ends of lines', async () => {
   const text = `${createEvent(1)}${createEvent(2, 'grüße')}${END}`.replaceAll('\n', '\r\n');
   const { client } = connectTo([stream([...text])]);

@@ -1,5 +1,18 @@
 /** The shapes of requests and answers. Generated from the OpenAPI document: `UPDATE=1 npx vitest run server/client-types`. */
 
+export interface ActionResults {
+  readonly results: readonly {
+    readonly runId: string;
+    readonly outcome: 'done' | 'planned' | 'refused';
+    readonly state: string | null;
+    readonly startedRunId: string | null;
+    readonly code: string | null;
+    readonly detail: string | null;
+  }[];
+  /** The filter has further runs, which are not changed. */
+  readonly hasMore: boolean;
+}
+
 export interface Answer {
   readonly decision: 'approve' | 'reject';
   /** Absent: the only stage of the run that asks. */
@@ -9,6 +22,13 @@ export interface Answer {
   readonly comment?: string | undefined;
   /** The fields that the question has, by name. */
   readonly fields?: Readonly<Record<string, string | number | boolean>> | undefined;
+}
+
+export interface AnswerOfStep {
+  readonly step: string;
+  readonly turn: number;
+  /** The answer; JSON of at most 256 KiB. */
+  readonly output?: unknown;
 }
 
 export interface AnswerReceipt {
@@ -51,6 +71,12 @@ export interface CancelledRun {
   /** `cancelling`: it has not ended yet. */
   readonly state: string;
   readonly wasRunning: boolean;
+}
+
+export interface CancelledSession {
+  readonly session: string;
+  readonly wasOpen: boolean;
+  readonly hasEnded: boolean;
 }
 
 export interface Diagnostic {
@@ -105,6 +131,31 @@ export interface Problem {
   /** Repaired in the request, in the machine or its server, or in the run. */
   readonly fault: 'usage' | 'environment' | 'failed';
   readonly diagnostics?: readonly Diagnostic[] | undefined;
+}
+
+export interface Questions {
+  readonly questions: readonly {
+    readonly runId: string;
+    readonly name: string;
+    /** The stage that an answer names, such as `review[3].ok`. */
+    readonly stage: string;
+    readonly message: string;
+    readonly by: readonly string[];
+    /** False: the token that started the run may not answer. */
+    readonly selfApproval: boolean;
+    readonly fields: readonly {
+      readonly name: string;
+      readonly type: string;
+      readonly required: boolean;
+      readonly description: string;
+      readonly choices: readonly string[];
+    }[];
+    readonly deadlineAt: string | null;
+    readonly onTimeout: string;
+    readonly item?: string | undefined;
+  }[];
+  /** There are more than 1000. */
+  readonly hasMore: boolean;
 }
 
 export interface Readiness {
@@ -184,6 +235,18 @@ export interface Result {
   readonly [field: string]: unknown;
 }
 
+export interface RetainedVm {
+  readonly runId: string;
+  readonly stage: string;
+  readonly memoryMib: number | null;
+  readonly retainedAtMs: number;
+  readonly untilMs: number;
+}
+
+export interface RetainedVms {
+  readonly vms: readonly RetainedVm[];
+}
+
 export interface RetryRun {
   /** The stage from which everything runs again. */
   readonly from?: string | undefined;
@@ -234,10 +297,72 @@ export interface Run {
   readonly [field: string]: unknown;
 }
 
+export interface RunActions {
+  readonly action: 'cancel' | 'retry';
+  /** The whole ids of at most 1000 runs; either these or `filter`. */
+  readonly runs?: readonly string[] | undefined;
+  /** The first 1000 runs of a list, with at least one condition. */
+  readonly filter?: {
+    readonly state?: 'running' | 'succeeded' | 'failed' | 'cancelled' | 'terminated' | 'damaged' | undefined;
+    readonly name?: string | undefined;
+    readonly since?: string | undefined;
+  };
+  /** Changes nothing, and lists what would be changed. */
+  readonly dryRun?: boolean | undefined;
+  /** The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL. */
+  readonly variables?: Readonly<Record<string, string>> | undefined;
+}
+
 export interface RunList {
   readonly runs: readonly Run[];
   /** The `cursor` of the next page; null if no run follows. */
   readonly next: string | null;
+}
+
+/** Has further fields: those of `voidbox session status --json`. */
+export interface Session {
+  readonly session: string;
+  readonly skill: string;
+  readonly version: string;
+  readonly codeHash: string;
+  readonly status: string;
+  readonly turn: number;
+  readonly startedAt: string | null;
+  readonly current: StepResult | null;
+  readonly open: readonly {
+    readonly step: string;
+    readonly turn: number;
+    readonly phase: string;
+  }[];
+  readonly visits: Readonly<Record<string, number>>;
+  readonly blocked: string | null;
+  readonly [field: string]: unknown;
+}
+
+export interface SessionResult {
+  readonly session: string;
+  readonly result: StepResult | null;
+}
+
+export interface Sessions {
+  readonly sessions: readonly {
+    readonly session: string;
+    readonly skill: string | null;
+    readonly state: string;
+    readonly startedAt: string | null;
+    readonly endedAt: string | null;
+    readonly waiting?: readonly {
+      readonly step: string;
+      readonly turn: number;
+      readonly assignee: string | null;
+      readonly dueAt: string | null;
+    }[];
+  }[];
+  readonly unasked?: readonly {
+    readonly session: string;
+    readonly reason: string;
+  }[];
+  readonly hasMore: boolean;
 }
 
 /** Has further fields: those of `voidbox status --json`. */
@@ -284,6 +409,23 @@ export interface StartRun {
   readonly allowGit?: readonly string[] | undefined;
 }
 
+export interface StartSession {
+  /** The name of a step machine that the stack has loaded. */
+  readonly skill: string;
+  /** The id of the session. Use 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", not starting with ".". */
+  readonly session: string;
+  /** The params of the step machine. */
+  readonly params?: unknown;
+  /** The only version that the session accepts. */
+  readonly version?: string | undefined;
+  /** The code that the session accepts: at least 8 digits of its hash. */
+  readonly codeHash?: string | undefined;
+  /** Starts this sub-skill instead. */
+  readonly subskill?: string | undefined;
+  /** The only variables that the run may read, and settings such as VOIDBOX_LLM_MODEL. */
+  readonly variables?: Readonly<Record<string, string>> | undefined;
+}
+
 export interface StartedRerun {
   readonly runId: string;
   readonly diagnostics: readonly Diagnostic[];
@@ -317,6 +459,19 @@ export interface StartedRun {
   readonly run: Result | null;
 }
 
+/** A completed step; has further fields. */
+export interface StepRecord {
+  readonly step: string;
+  readonly turn: number;
+  readonly [field: string]: unknown;
+}
+
+/** Has further fields, by its kind. */
+export interface StepResult {
+  readonly kind: 'prompt' | 'done' | 'waiting' | 'redirect' | 'error';
+  readonly [field: string]: unknown;
+}
+
 export interface Version {
   readonly version: string;
   readonly api: 'v1';
@@ -332,4 +487,31 @@ export interface ListRunsQuery {
   readonly limit?: string | undefined;
   /** `next` of the previous page. */
   readonly cursor?: string | undefined;
+}
+
+export interface ListSessionsQuery {
+  readonly state?: 'open' | 'done' | 'failed' | 'cancelled' | undefined;
+  /** `true`: only open sessions that wait for a person, with the steps. */
+  readonly waiting?: string | undefined;
+  /** The listed sessions; at most 1000, by default 50. */
+  readonly limit?: string | undefined;
+}
+
+export interface ReadLogsQuery {
+  /** `only`: without lines about the states of stages and VMs. */
+  readonly output?: 'true' | 'only' | undefined;
+  /** `true`: the time (UTC) before each line. */
+  readonly timestamps?: string | undefined;
+  /** The shown output of tools of agents; by default `short`: 2 KiB of each call. */
+  readonly tools?: 'none' | 'short' | 'full' | undefined;
+  /** Only this stage, with all its items; or one item, such as `resize[3]` or `resize[3].cut`. */
+  readonly stage?: string | undefined;
+  /** Only output of this stream. */
+  readonly stream?: 'stdout' | 'stderr' | 'both' | undefined;
+  /** As `voidbox logs --since`: an age (90s, 10m, 2h, 1d), a time (2026-11-23T08:00:00Z), or the `seq` of an event. */
+  readonly since?: string | undefined;
+  /** Only lines that contain this text, which is no pattern. */
+  readonly grep?: string | undefined;
+  /** Begins with this many last ones; at most 10000. */
+  readonly tail?: string | undefined;
 }

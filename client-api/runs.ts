@@ -2,7 +2,9 @@
 import type { RunEvent } from '../domain/run/event.ts';
 import type { Answer, Connection, ServiceRequest } from './connection.ts';
 import { type FollowOptions, followRun, type RunEnd } from './follow.ts';
+import { followLog, type FollowLogOptions, type LogOptions, readLog } from './logs.ts';
 import type {
+  ActionResults,
   Answer as RunAnswer,
   AnswerReceipt,
   Artifacts,
@@ -13,6 +15,7 @@ import type {
   RerunPreview,
   RetryRun,
   Run,
+  RunActions,
   RunList,
   StartedRerun,
   StartedRun,
@@ -61,6 +64,12 @@ export interface RunCalls {
    * breaks is opened again after the last event.
    */
   follow(runId: string, options?: FollowOptions): AsyncGenerator<RunEvent, RunEnd, undefined>;
+  /** Yields the lines of the log until now, as `voidbox logs` prints them. */
+  logs(runId: string, options?: LogOptions): AsyncGenerator<string, void, undefined>;
+  /** As `logs`, and follows them as `follow` does. */
+  followLogs(runId: string, options?: FollowLogOptions): AsyncGenerator<string, RunEnd, undefined>;
+  /** Cancels or retries many runs, with one result for each. By default a random key makes it happen once. */
+  act(actions: RunActions, options?: StartOptions): Promise<ActionResults>;
   /** Returns a run with the text of its output, after its end or after `timeoutMs`. */
   result(runId: string, options?: ResultOptions): Promise<Result>;
   get(runId: string, options?: CallOptions): Promise<Run>;
@@ -87,6 +96,8 @@ export interface RunCalls {
 
 /** The service waits at most a minute. */
 const MOST_WAIT_MS = 60_000;
+/** Each of 1,000 retries is a start. */
+const ACTIONS_MS = 600_000;
 
 export function createRunCalls(connection: Connection): RunCalls {
   const call = async <T>(request: ServiceRequest): Promise<T> => (await connection.call(request)).value as T;
@@ -97,6 +108,10 @@ export function createRunCalls(connection: Connection): RunCalls {
   return {
     start: (run, options) => call(createStartRequest(['runs'], run, options)),
     follow: (runId, options = {}) => followRun(connection, runId, options),
+    logs: (runId, options = {}) => readLog(connection, runId, options),
+    followLogs: (runId, options = {}) => followLog(connection, runId, options),
+    act: (actions, options) =>
+      call({ ...createStartRequest(['runs', 'actions'], actions, options), waitMs: ACTIONS_MS }),
     result: readResult,
     get: (runId, { signal } = {}) => call({ path: ['runs', runId], signal }),
     list: ({ signal, state, name, since, limit, cursor } = {}) =>

@@ -14,26 +14,41 @@ import { API_LIMITS } from './limits.ts';
 const FILE = fileURLToPath(new URL('../client-api/openapi.ts', import.meta.url));
 const WANTED = {
   schemas: [
+    'ActionResults',
     'Answer',
+    'AnswerOfStep',
     'AnswerReceipt',
     'Artifacts',
     'Blob',
     'CancelledRun',
+    'CancelledSession',
     'ForkRun',
     'Health',
     'Problem',
+    'Questions',
     'Readiness',
     'Result',
     'RerunPreview',
+    'RetainedVms',
     'RetryRun',
     'Run',
+    'RunActions',
     'RunList',
+    'Session',
+    'SessionResult',
+    'Sessions',
     'StartedRerun',
     'StartedRun',
     'StartRun',
+    'StartSession',
+    'StepRecord',
     'Version',
   ],
-  queries: { ListRunsQuery: '/api/v1/runs' },
+  queries: {
+    ListRunsQuery: '/api/v1/runs',
+    ListSessionsQuery: '/api/v1/sessions',
+    ReadLogsQuery: '/api/v1/runs/{runId}/logs',
+  },
 };
 
 let document: ApiDocument;

@@ -57,7 +57,7 @@ const ResultSchema = z
   .openapi('StepResult', { description: 'Has further fields, by its kind.' });
 
 export const SessionResultSchema = z
-  .object({ session: z.string(), result: ResultSchema.nullable() })
+  .object({ session: z.string(), result: z.union([ResultSchema, z.null()]) })
   .openapi('SessionResult');
 
 export const CancelledSessionSchema = z
@@ -73,7 +73,7 @@ export const SessionSchema = z
     status: z.string(),
     turn: z.number(),
     startedAt: z.string().nullable(),
-    current: ResultSchema.nullable(),
+    current: z.union([ResultSchema, z.null()]),
     open: z.array(z.object({ step: z.string(), turn: z.number(), phase: z.string() })).readonly(),
     visits: z.record(z.string(), z.number()),
     blocked: z.string().nullable(),

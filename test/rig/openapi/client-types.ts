@@ -141,7 +141,7 @@ function writeObject({ properties, required = [], additionalProperties, descript
     const isRequired = required.includes(name);
     const text = writeType(schema, inner);
     const comment = schema.$ref === undefined ? writeComment(schema.description, inner) : '';
-    return `${comment}${inner}readonly ${name}${isRequired ? `: ${text}` : `?: ${text}${text.includes('\n') ? '' : ' | undefined'}`};\n`;
+    return `${comment}${inner}readonly ${name}${isRequired ? `: ${text}` : `?: ${text}${text.includes('\n') || text === 'unknown' ? '' : ' | undefined'}`};\n`;
   });
   const further = /further fields/.test(description ?? '') ? `${inner}readonly [field: string]: unknown;\n` : '';
   return `{\n${fields.join('')}${further}${indent}}`;
