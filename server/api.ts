@@ -13,6 +13,7 @@ import { addActionsRoute } from './routes/actions.ts';
 import { addAnswerRoute } from './routes/answer.ts';
 import { addArtifactRoutes } from './routes/artifacts.ts';
 import { addBlobRoutes } from './routes/blobs.ts';
+import { addDeliveryRoutes } from './routes/deliveries.ts';
 import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
 import { addOpenWorkRoutes } from './routes/open-work.ts';
@@ -89,6 +90,7 @@ export function createApi(options: ApiOptions): Api {
   addSessionRoutes(routes, options);
   addTokenRoutes(routes, options);
   addTriggerRoutes(routes, options);
+  addDeliveryRoutes(routes, options);
   api.route(ROOT, routes);
   addHookRoutes(api, options);
   api.route(VOID_BOX_ROOT, createVoidBoxRoutes({ ...options, messages }));

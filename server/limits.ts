@@ -66,6 +66,8 @@ export const SINCE_CHARACTERS = 64;
 export const MOST_RUNS = 200;
 /** The most stages of a page. */
 export const MOST_STAGES = 200;
+/** The most deliveries of a page. */
+export const MOST_DELIVERIES = 200;
 /** The most tokens of a page. */
 export const MOST_TOKENS = 200;
 /** The most rows of a page of the audit log. */

@@ -53,6 +53,8 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/token-exists': 409,
   'api/access-unavailable': 503,
   'api/no-hook': 404,
+  'api/no-delivery': 404,
+  'api/delivery-open': 409,
   'api/no-deployment': 404,
   'api/hook-method': 405,
   'api/hook-unproven': 401,

@@ -1,5 +1,22 @@
 /** Answers of the API about deliveries. Its process may be of another build, so each answer is checked. */
+import type { DeliveryJson, DeliveryPage, ShownDelivery } from '../../app/deliveries/read-deliveries.ts';
+import type { Replay } from '../../app/deliveries/replay-deliveries.ts';
 import { createForeignError } from '../access/answers.ts';
+
+const DELIVERY_FIELDS = [
+  'id',
+  'deployment',
+  'trigger',
+  'acceptedAtMs',
+  'state',
+  'hold',
+  'runId',
+  'into',
+  'code',
+  'tries',
+];
+const DETAIL_FIELDS = ['senderId', 'headers', 'params', 'keys', 'payload', 'isCut'];
+const REPLAY_FIELDS = ['delivery', 'replay', 'code', 'message'];
 
 export interface TriggeredAnswer {
   readonly delivery: string;
@@ -30,4 +47,29 @@ export function parseSent(answer: unknown): readonly SentAnswer[] {
 
 function isTextOrNull(value: unknown): value is string | null {
   return value === null || typeof value === 'string';
+}
+
+export function parseDeliveries(answer: unknown): DeliveryPage {
+  const { deliveries, next } = (answer ?? {}) as { readonly deliveries?: unknown; readonly next?: unknown };
+  if (!Array.isArray(deliveries) || !deliveries.every((each) => hasFields(each, DELIVERY_FIELDS)))
+    throw createForeignError();
+  return { deliveries: deliveries as readonly DeliveryJson[], next: typeof next === 'number' ? next : null };
+}
+
+export function parseDelivery(answer: unknown): ShownDelivery {
+  if (!hasFields(answer, [...DELIVERY_FIELDS, 'message', 'details'])) throw createForeignError();
+  const { details } = answer as { readonly details: unknown };
+  if (details === null || hasFields(details, DETAIL_FIELDS)) return answer as ShownDelivery;
+  throw createForeignError();
+}
+
+export function parseReplays(answer: unknown): readonly Replay[] {
+  const { replays } = (answer ?? {}) as { readonly replays?: unknown };
+  if (Array.isArray(replays) && replays.every((each) => hasFields(each, REPLAY_FIELDS)))
+    return replays as readonly Replay[];
+  throw createForeignError();
+}
+
+function hasFields(value: unknown, names: readonly string[]): boolean {
+  return typeof value === 'object' && value !== null && names.every((name) => name in value);
 }

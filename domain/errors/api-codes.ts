@@ -100,6 +100,14 @@ export const API_CODES = {
     'No deployment has the name, or it was deleted.',
     'List the deployments: voidbox deployments',
   ),
+  'api/no-delivery': defineRequestCode(
+    'No delivery has the id, or the token may not see its run. Deliveries are kept for 90 days after their outcome.',
+    'List the deliveries: voidbox deliveries',
+  ),
+  'api/delivery-open': defineRequestCode(
+    'A delivery is open, so that its own run may still start. It cannot be replayed.',
+    'Read why it waits: voidbox delivery show ID',
+  ),
   'api/hook-method': defineRequestCode(
     'The path of a webhook was requested with another method than POST.',
     'Send the event with POST.',
