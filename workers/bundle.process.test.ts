@@ -4,7 +4,9 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { builtinModules } from 'node:module';
+import { relative } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { bundleWorkflows } from './bundle.ts';
 
 /** The size of the code without its source map. A commit that raises it says why. */
@@ -48,6 +50,38 @@ test('the bundle imports no module of Node', () => {
       (name) => name !== 'node:assert' && name !== 'assert' && name !== 'node:async_hooks' && name !== 'async_hooks',
     ),
   ).toEqual([]);
+});
+
+test('the modules of workflows are loaded once for all runs of a thread', () => {
+  const [, preloaded] = /^exports\.preloadModules = function preloadModules\(\) \{\n(.*)\n\}$/m.exec(code)!;
+  expect(preloaded).toMatch(/^ *__webpack_require__\(.*"\.\/workflows\/index\.ts"\);$/);
+});
+
+/** Statements of a module that keep a value which a run could change; readonly sets and patterns are constants. */
+const STATE =
+  /^(?:export )?(?:(?:let|var) .*|const \w+\b(?!: Readonly(?:Set|Map))[^=]*= (?:new (?!RegExp\().*|\[\];|\{\};))$/gm;
+
+test('no module of workflows has state of its own, because all runs of a thread share it', () => {
+  const root = findPackageRoot();
+  const own = sources.filter((source) => source.startsWith(root) && !source.includes('node_modules'));
+  const paths = own.filter((source) => source.endsWith('.ts'));
+  expect(paths.length).toBeGreaterThan(100);
+  const found = paths.flatMap((path) =>
+    [...readFileSync(path, 'utf8').matchAll(STATE)].map(([line]) => `${relative(root, path)}: ${line}`),
+  );
+  expect(found.sort()).toEqual([
+    // Each value is calculated from the object that is its key.
+    'domain/pipeline/item-plan.ts: const plans = new WeakMap<MachineStage, MachinePlan>();',
+    'domain/pipeline/plan-index.ts: const cache = new WeakMap<MachinePlan, PlanIndex>();',
+    'domain/step-machine/facts.ts: const known = new WeakMap<SkillDefinition, Map<string | null, SkillFacts>>();',
+  ]);
+  const examples = [
+    'let count = 0;',
+    'const seen = new Set<string>();',
+    'export const log: Log = new Log();',
+    'const all: A[] = [];',
+  ];
+  expect(examples.filter((line) => [...line.matchAll(STATE)].length === 0)).toEqual([]);
 });
 
 test('the bundle is at most a tenth larger than its recorded size', () => {
