@@ -55,6 +55,7 @@ const BUNDLED = ['domain', 'activities', 'workflows', 'conditions', 'workers'];
 const PROGRAM_BUNDLES = [
   join(ROOT, 'dist', 'cli-bundle', 'main.cjs'),
   join(ROOT, 'dist', 'worker-bundle', 'serve-worker.cjs'),
+  join(ROOT, 'dist', 'api-bundle', 'service.cjs'),
 ];
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
@@ -254,7 +255,7 @@ async function compile(projects) {
 }
 
 async function bundlePrograms() {
-  await runOrFail('bundling the command line and the worker', process.execPath, [
+  await runOrFail('bundling the command line, the worker and the API', process.execPath, [
     join(ROOT, 'setup', 'bundle-programs.mjs'),
   ]);
 }

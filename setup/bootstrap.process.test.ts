@@ -59,7 +59,9 @@ beforeEach(() => {
     mkdirSync('dist/cli-bundle', { recursive: true });
     writeFileSync('dist/cli-bundle/main.cjs', '');
     mkdirSync('dist/worker-bundle', { recursive: true });
-    writeFileSync('dist/worker-bundle/serve-worker.cjs', '');`,
+    writeFileSync('dist/worker-bundle/serve-worker.cjs', '');
+    mkdirSync('dist/api-bundle', { recursive: true });
+    writeFileSync('dist/api-bundle/service.cjs', '');`,
   );
   put('package.json', '{ "type": "module" }');
   put(
@@ -110,12 +112,15 @@ describe('bootstrap', () => {
     expect(calls().slice(8)).toEqual(['tsc', 'cli', 'bundle', 'tsc']);
   });
 
-  it.each(['cli-bundle', 'worker-bundle'])('bundles the programs again if %s is missing', async (bundle) => {
-    await bootstrap('build');
-    rmSync(join(checkout, 'dist', bundle), { recursive: true });
-    await bootstrap('build');
-    expect(calls().slice(5)).toEqual(['tsc', 'cli']);
-  });
+  it.each(['cli-bundle', 'worker-bundle', 'api-bundle'])(
+    'bundles the programs again if %s is missing',
+    async (bundle) => {
+      await bootstrap('build');
+      rmSync(join(checkout, 'dist', bundle), { recursive: true });
+      await bootstrap('build');
+      expect(calls().slice(5)).toEqual(['tsc', 'cli']);
+    },
+  );
 
   it('installs again when package-lock.json names something else', async () => {
     await bootstrap('build');

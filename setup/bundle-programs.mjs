@@ -1,7 +1,7 @@
 /**
- * Build step: `node setup/bundle-programs.mjs` writes dist/cli-bundle/ and dist/worker-bundle/, the command line and
- * the worker in few files. Both spend most of their start on loading, and Node loads one CommonJS file much faster than
- * a hundred modules. Lazy imports stay lazy: each is in its own file. Names and lines are kept, so that stack traces
+ * Build step: `node setup/bundle-programs.mjs` writes dist/cli-bundle/, dist/worker-bundle/ and dist/api-bundle/: the
+ * command line, the worker and the HTTP API in few files. They spend most of their start on loading, and Node loads one
+ * CommonJS file much faster than a hundred modules. Lazy imports stay lazy: each is in its own file. Names and lines are kept, so that stack traces
  * are readable.
  */
 import { execFileSync } from 'node:child_process';
@@ -34,8 +34,29 @@ const PROGRAMS = [
     included: ['yaml', 'zod', '@marcbachmann/cel-js', 're2js', 'fzstd'],
     chunks: [],
     warm: (/** @type {string} */ folder) => [
-      [...workerFlags(), join(ROOT, 'setup', 'warm-worker.cjs'), join(folder, 'serve-worker.cjs')],
+      [...workerFlags(), join(ROOT, 'setup', 'warm-exports.cjs'), join(folder, 'serve-worker.cjs')],
     ],
+  },
+  {
+    target: 'api-bundle',
+    input: { service: 'server/service.js' },
+    // Packages that each process of the API loads. It loads those of PostgreSQL when it opens its database.
+    included: [
+      'yaml',
+      'zod',
+      'hono',
+      'hono/route',
+      'hono/http-exception',
+      '@hono/node-server',
+      '@hono/zod-openapi',
+      '@marcbachmann/cel-js',
+      're2js',
+      'fzstd',
+      '@temporalio/client',
+      '@temporalio/envconfig',
+    ],
+    chunks: [],
+    warm: (/** @type {string} */ folder) => [[join(ROOT, 'setup', 'warm-exports.cjs'), join(folder, 'service.cjs')]],
   },
 ];
 

@@ -21,6 +21,7 @@ const FOLDERS = [
   'skill-kit',
   'workers',
   'worker-bundle',
+  'api-bundle',
   'setup',
 ];
 

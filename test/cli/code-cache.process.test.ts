@@ -61,16 +61,30 @@ test('V8 takes every cache of the build', async () => {
   expect(await loadAll(join(bundle, 'main.cjs'))).toEqual(new Set());
 });
 
-test('V8 takes every cache of the worker’s bundle with the flags of a worker, which loads no bundler of skills', async () => {
-  const bundle = join(ROOT, 'dist', 'worker-bundle');
-  expect(existsSync(join(bundle, 'serve-worker.cjs.cache'))).toBe(true);
-  const script = `const { exports, rejected } = require(${JSON.stringify(LOADER)}).loadCached(${JSON.stringify(join(bundle, 'serve-worker.cjs'))});
+/** Returns the exports of a bundle's main file, the refused caches, and the packages that it loads outside of the bundle. */
+async function loadExports(main: string, flags: readonly string[] = []): Promise<unknown> {
+  expect(existsSync(`${main}.cache`)).toBe(true);
+  const script = `const { exports, rejected } = require(${JSON.stringify(LOADER)}).loadCached(${JSON.stringify(main)});
     console.log(JSON.stringify({ exports: Object.keys(exports), rejected, packages: Object.keys(require.cache) }));
     process.exit();`;
-  const { stdout } = await promisify(execFile)(process.execPath, [...workerFlags(), '-e', script]);
+  const { stdout } = await promisify(execFile)(process.execPath, [...flags, '-e', script]);
   const loaded = JSON.parse(stdout) as { readonly packages: readonly string[] };
+  const packages = loaded.packages.flatMap((path) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []);
+  return { ...loaded, packages };
+}
+
+test('V8 takes every cache of the HTTP API’s bundle, which loads nothing outside of it', async () => {
+  expect(await loadExports(join(ROOT, 'dist', 'api-bundle', 'service.cjs'))).toEqual({
+    exports: ['openService'],
+    rejected: [],
+    packages: [],
+  });
+});
+
+test('V8 takes every cache of the worker’s bundle with the flags of a worker, which loads no bundler of skills', async () => {
+  const loaded = await loadExports(join(ROOT, 'dist', 'worker-bundle', 'serve-worker.cjs'), workerFlags());
   expect(loaded).toMatchObject({ exports: ['serveWorker'], rejected: [] });
-  const packages = loaded.packages.map((path) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1]);
+  const { packages } = loaded as { readonly packages: readonly string[] };
   expect(packages).toContain('@temporalio/worker');
   for (const unwanted of ['rolldown', 'yaml', 'zod']) expect(packages).not.toContain(unwanted);
 });

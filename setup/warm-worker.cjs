@@ -1,5 +1,0 @@
-// Build step of bundle-programs.mjs: loads the worker with its flags, and stores V8's compiled code next to each file.
-const { loadCached } = require('../bin/load-cached.cjs');
-
-loadCached(process.argv[2] ?? '').saveCaches();
-process.exit();
