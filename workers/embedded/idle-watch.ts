@@ -3,6 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { textOf, type Log } from '../log.ts';
 
 const IDLE_CHECK_MS = 15_000;
+/** A look loads Temporal's client, a third of a second of a CPU while the first runs of the stack need it. */
+const FIRST_LOOK_MS = 60_000;
 /** The server lists a new schedule or run a moment after its client has the answer. */
 export const SECOND_LOOK_MS = 3_000;
 
@@ -21,7 +23,10 @@ export interface IdleWatch {
  * that cannot be asked keeps its stack: the stack stops only if the server said twice that nothing needs it.
  */
 export function watchIdle({ idleLimitMs, namespace, address, lastUsedMs, log, stop }: IdleWatch): NodeJS.Timeout {
-  let lastNeededMs = Date.now();
+  const everyMs = Math.min(IDLE_CHECK_MS, idleLimitMs);
+  const firstLookAtMs = Date.now() + Math.min(FIRST_LOOK_MS, idleLimitMs);
+  // A run may end before the first look: until then the stack counts as needed.
+  let lastNeededMs = firstLookAtMs - everyMs;
   let isLooking = false;
   const isNeeded = async (): Promise<boolean> => {
     const at = address();
@@ -38,14 +43,11 @@ export function watchIdle({ idleLimitMs, namespace, address, lastUsedMs, log, st
     if (await isNeeded()) lastNeededMs = Date.now();
     if (isOver()) await stop(`no open run and no schedule for ${Math.round(idleLimitMs / 1000)} s`);
   };
-  return setInterval(
-    () => {
-      if (isLooking) return;
-      isLooking = true;
-      void checkIdle()
-        .catch((error: unknown) => log('warning', `could not ask the server what needs the stack: ${textOf(error)}`))
-        .finally(() => (isLooking = false));
-    },
-    Math.min(IDLE_CHECK_MS, idleLimitMs),
-  );
+  return setInterval(() => {
+    if (isLooking || Date.now() < firstLookAtMs) return;
+    isLooking = true;
+    void checkIdle()
+      .catch((error: unknown) => log('warning', `could not ask the server what needs the stack: ${textOf(error)}`))
+      .finally(() => (isLooking = false));
+  }, everyMs);
 }
