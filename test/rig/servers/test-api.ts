@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Machine } from '../../../app/machine.ts';
 import type { SessionControl } from '../../../app/sessions/session-control.ts';
+import type { HookServices } from '../../../server/api-options.ts';
 import { createApi } from '../../../server/api.ts';
 import { serveConnections } from '../../../server/connections.ts';
 import { API_LIMITS, type ApiLimits } from '../../../server/limits.ts';
@@ -32,6 +33,7 @@ export interface TestApiOptions {
   readonly sessions?: SessionControl;
   /** Absent: the owner of the socket asks for no tokens. */
   readonly access?: AccessStore;
+  readonly hooks?: HookServices;
 }
 
 export async function startTestApi({
@@ -40,6 +42,7 @@ export async function startTestApi({
   limits,
   machine,
   access,
+  hooks,
   sessions,
 }: TestApiOptions): Promise<TestApi> {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-test-api-'));
@@ -59,6 +62,7 @@ export async function startTestApi({
     },
     uploads: openUploads(env),
     ...(sessions === undefined ? {} : { openSessions: () => Promise.resolve(sessions) }),
+    ...(hooks === undefined ? {} : { hooks }),
     access: access === undefined ? refuseAccess : () => Promise.resolve(access),
     version: '1.2.3',
     limits: all,

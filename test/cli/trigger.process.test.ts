@@ -1,0 +1,105 @@
+/** Runs of deployments and tried events on the command line, against the HTTP API on a socket. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { AccessStore } from '../../store/access.ts';
+import type { DeliveryRow } from '../../store/triggers.ts';
+import { makeVersion, WEBHOOK } from '../conformance/deployments.ts';
+import { createMemoryAccess } from '../rig/access/memory-access.ts';
+import { MemoryPlace, openMemoryStores } from '../rig/runs/memory-stores.ts';
+import { typeCommand } from '../rig/runs/typed-command.ts';
+import { startTestApi, type TestApi } from '../rig/servers/test-api.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'voidbox-trigger-'));
+const access: AccessStore = createMemoryAccess();
+let api: TestApi;
+
+beforeAll(async () => {
+  await access.triggers.deployments.deploy(makeVersion('review', { triggers: [WEBHOOK] }), { isPaused: false });
+  api = await startTestApi({
+    stateDir: join(dir, 'state'),
+    stores: openMemoryStores(new MemoryPlace()),
+    access,
+    hooks: { readSecrets: () => Promise.resolve(['a secret']), wake: () => undefined },
+  });
+  writeFileSync(join(dir, 'one.json'), '{"n":1}');
+  writeFileSync(join(dir, 'two.json'), '{"n":2}');
+});
+afterAll(async () => {
+  await api.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+async function type(...words: readonly string[]) {
+  const env = { VOIDBOX_SERVER: `unix:${api.socket}`, VOIDBOX_STATE_DIR: join(dir, 'client') };
+  return await typeCommand(words, dir, env);
+}
+
+async function find(id: string): Promise<DeliveryRow> {
+  return (await access.triggers.deliveries.find(id))!;
+}
+
+async function bodyOf(id: string): Promise<string> {
+  return Buffer.from((await access.triggers.deliveries.readBody(id))!).toString();
+}
+
+test('a run of a deployment is a delivery, whose id is the only line of standard output', async () => {
+  const { code, stdout, stderr } = await type(
+    'trigger',
+    'review',
+    '--input',
+    '@one.json',
+    '--param',
+    'n=1',
+    '--param',
+    'm=2',
+  );
+  const id = stdout.trimEnd();
+  expect([code, stdout]).toEqual([0, `${id}\n`]);
+  expect(stderr).toContain(`logs -f review-${id}`);
+  expect(await find(id)).toMatchObject({ deployment: 'review', trigger: 'api', params: { n: '1', m: '2' } });
+  expect(await bodyOf(id)).toBe('{"n":1}');
+});
+
+test('a run has the times that its options name', async () => {
+  const { stdout } = await type('trigger', 'review', '--at', '2027-01-01T06:00:00+01:00', '--ttl', '2h', '--json');
+  const { delivery } = JSON.parse(stdout) as { readonly delivery: string };
+  const at = Date.UTC(2027, 0, 1, 5);
+  expect(await find(delivery)).toMatchObject({ notBeforeMs: at, expiresAtMs: at + 7_200_000 });
+  const later = await find((await type('trigger', 'review', '--after', '90s')).stdout.trimEnd());
+  expect(later.notBeforeMs! - later.acceptedAtMs).toBe(90_000);
+});
+
+test('events are sent as their sender would send them, in another order and again with their ids', async () => {
+  const words = ['--body', 'one.json', '--body', 'two.json', '--times', '2', '--reorder', '--event', 'push', '--json'];
+  const { code, stdout } = await type('delivery', 'send', 'review', 'push', ...words);
+  expect(code).toBe(0);
+  const { sent } = JSON.parse(stdout) as { readonly sent: readonly { readonly delivery: string }[] };
+  const rows = await Promise.all(sent.map(({ delivery }) => find(delivery)));
+  expect(await Promise.all(rows.map(({ id }) => bodyOf(id)))).toEqual(['{"n":2}', '{"n":1}', '{"n":2}', '{"n":1}']);
+  expect(rows.map(({ senderId }) => senderId)).toEqual([0, 1, 0, 1].map((at) => rows[at]!.senderId));
+  expect(rows[0]).toMatchObject({ headers: { 'x-github-event': 'push', 'content-type': 'application/json' } });
+});
+
+test('a refused event names its file and the reason', async () => {
+  const header = ['--header', 'X-Hub-Signature-256: sha256=00'];
+  const { code, stdout } = await type('delivery', 'send', 'review', 'push', '--body', 'one.json', ...header);
+  expect([code, stdout]).toEqual([1, 'one.json  refused: its signature, its id or its time has another form\n']);
+});
+
+test.each([
+  [['trigger', 'none'], 'there is no deployment with this name'],
+  [['trigger', 'review', '--at', 'tomorrow'], 'It must be a time'],
+  [['trigger', 'review', '--at', '2027-01-01T06:00', '--after', '1s'], '--at and --after contradict each other'],
+  [['trigger', 'review', '--ttl', '5'], 'It must be a duration'],
+  [['trigger', 'review', '--input', '@none.json'], 'cannot read the input file `none.json`'],
+  [['delivery', 'send', 'review', 'push'], 'an event needs a payload'],
+  [['delivery', 'send', 'review', 'push', '--body', 'none.json'], 'cannot read the payload `none.json`'],
+  [['delivery', 'send', 'review', 'push', '--body', 'one.json', '--times', '101'], '101 events are more than 100'],
+  [['delivery', 'send', 'review', 'push', '--body', 'one.json', '--header', 'x'], 'It must be NAME:VALUE'],
+  [['delivery', 'send', 'review', 'other', '--body', 'one.json'], 'no webhook with this name'],
+])('a mistake is an error of usage: %j', async (words, message) => {
+  const { code, stderr } = await type(...words);
+  expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+});
