@@ -9,14 +9,41 @@ export interface FoundHook {
   readonly source: WebhookSource;
 }
 
-/** A paused deployment has its webhooks: its deliveries wait, or are dropped when they are decided. */
-export async function findHook(
-  { deployment, name }: { readonly deployment: string; readonly name: string },
-  deployments: Pick<DeploymentStore, 'find' | 'findVersion'>,
-): Promise<FoundHook | null> {
-  const row = await deployments.find(deployment);
-  const version = row === null ? null : await deployments.findVersion(deployment, row.version);
-  const trigger = version?.triggers.find((each) => each.name === name);
-  if (version === null || trigger?.source.kind !== 'webhook') return null;
-  return { deployment, version: version.version, trigger, source: trigger.source };
+/** The versions whose webhooks are remembered; another one then forgets the one that was used least recently. */
+const MOST_VERSIONS = 200;
+
+export type FindHook = (path: { readonly deployment: string; readonly name: string }) => Promise<FoundHook | null>;
+
+/**
+ * A version never changes, so its webhooks are read once. A paused deployment has its webhooks: its deliveries wait, or
+ * are dropped when they are decided.
+ */
+export function createHookFinder(
+  open: () => Promise<Pick<DeploymentStore, 'find' | 'findVersion'>>,
+  mostVersions = MOST_VERSIONS,
+): FindHook {
+  const known = new Map<string, readonly FoundHook[]>();
+  return async ({ deployment, name }) => {
+    const deployments = await open();
+    const row = await deployments.find(deployment);
+    if (row === null) return null;
+    const key = `${row.version} ${deployment}`;
+    const hooks = known.get(key) ?? (await readHooks(deployment, row.version, deployments));
+    // The order of a map is the order of insertion.
+    known.delete(key);
+    known.set(key, hooks);
+    if (known.size > mostVersions) known.delete(known.keys().next().value!);
+    return hooks.find(({ trigger }) => trigger.name === name) ?? null;
+  };
+}
+
+async function readHooks(
+  deployment: string,
+  version: number,
+  deployments: Pick<DeploymentStore, 'findVersion'>,
+): Promise<readonly FoundHook[]> {
+  const { triggers = [] } = (await deployments.findVersion(deployment, version)) ?? {};
+  return triggers.flatMap((trigger) =>
+    trigger.source.kind === 'webhook' ? [{ deployment, version, trigger, source: trigger.source }] : [],
+  );
 }

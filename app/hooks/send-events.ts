@@ -4,7 +4,7 @@ import type { DeploymentStore } from '../../store/triggers.ts';
 import { AppError } from '../app-error.ts';
 import { createDeliveryId } from '../deliveries/accept.ts';
 import { readContentType } from './content-type.ts';
-import { findHook, type FoundHook } from './find-hook.ts';
+import { createHookFinder, type FoundHook } from './find-hook.ts';
 import type { HookHeaders } from './hook-request.ts';
 import { type HookOutcome, type ReceiveTools, receiveHook } from './receive-hook.ts';
 import { REFUSAL_REASONS } from './refusal-log.ts';
@@ -48,7 +48,7 @@ const EVENT_HEADERS: Readonly<Record<string, string>> = { github: 'x-github-even
 /** @throws AppError `api/no-hook`, `api/unsupported-body`, `api/invalid-request`, `api/too-large` */
 export async function sendEvents(request: SendRequest, tools: SendTools): Promise<readonly SentEvent[]> {
   const { deployment, trigger, bodies, times, isReordered } = request;
-  const hook = await findHook({ deployment, name: trigger }, tools.deployments);
+  const hook = await createHookFinder(() => Promise.resolve(tools.deployments))({ deployment, name: trigger });
   if (hook === null) throw new AppError('usage', 'api/no-hook', 'the deployment has no webhook with this name');
   requireSendable(request, hook);
   const { verify } = hook.source;

@@ -4,7 +4,7 @@ import type { Context } from 'hono';
 import { readContentType } from '../../app/hooks/content-type.ts';
 import { answerMeta, mayBeMeta } from '../../app/hooks/challenge.ts';
 import { awaitHookAnswer } from '../../app/hooks/await-answer.ts';
-import { findHook, type FoundHook } from '../../app/hooks/find-hook.ts';
+import { createHookFinder, type FoundHook } from '../../app/hooks/find-hook.ts';
 import type { HookHeaders } from '../../app/hooks/hook-request.ts';
 import { type HookOutcome, receiveHook } from '../../app/hooks/receive-hook.ts';
 import { createRefusalLog } from '../../app/hooks/refusal-log.ts';
@@ -69,6 +69,7 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions): Re
   const logRefusal = createRefusalLog({ log, nowMs: readMs });
   const openTriggers = async () => (await access('find')).triggers;
   const { readSecrets = () => Promise.resolve([]), wake = () => undefined } = hooks ?? {};
+  const findHook = createHookFinder(async () => (await openTriggers()).deployments);
   let waits = 0;
 
   /** Every request without a right proof counts, however it ends. */
@@ -89,9 +90,8 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions): Re
   };
 
   const find = async (context: Context): Promise<FoundHook> => {
-    const { deployments } = await openTriggers();
     const [deployment, name] = [DEPLOYMENT_SEGMENT, NAME_SEGMENT].map((at) => readSegment(context, at, 'a name'));
-    const hook = await findHook({ deployment: deployment!, name: name! }, deployments);
+    const hook = await findHook({ deployment: deployment!, name: name! });
     if (hook === null) throw createRequestError('api/no-hook', 'there is no webhook with this path');
     return hook;
   };
