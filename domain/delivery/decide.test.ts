@@ -230,7 +230,7 @@ test('a replay is no duplicate and waits for no group and no rate', async () => 
   });
   await accept(world, 'a1');
   await settle(world, 0);
-  const keys: DeliveryKeys = { dedupe: null, debounce: 'a', batch: null, rate: '', order: null };
+  const keys: DeliveryKeys = { dedupe: 'a1', debounce: 'a', batch: null, rate: '', order: null };
   const { delivery } = await world.store.accept(
     makeDelivery({ senderId: 'a1', acceptedAtMs: world.nowMs, replayOf: world.accepted[0]!.id }),
   );

@@ -81,7 +81,8 @@ function filter({ evaluation, trigger }: Ask, progress: Progress): Progress | De
 /** A delivery owns its key for a time that begins with its acceptance. Equal keys in this time are duplicates. */
 function deduplicate({ delivery, evaluation, facts, trigger }: Ask, progress: Progress): Progress | Decision {
   if (isAfter(progress.passed, 'none')) return progress;
-  if (evaluation.keys.dedupe === null) return { ...progress, passed: 'dedupe' };
+  // A person replays a delivery although its key has an owner.
+  if (evaluation.keys.dedupe === null || delivery.replayOf !== null) return { ...progress, passed: 'dedupe' };
   const { forMs } = trigger.dedupe;
   const { ownerBefore, ownerAfter } = facts;
   const owner =

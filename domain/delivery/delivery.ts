@@ -68,7 +68,7 @@ export interface DeliveryFacts {
 
 /** The keys that a trigger made of a delivery. Each has at most `MOST_KEY_BYTES`. Null: its trigger has no such key. */
 export interface DeliveryKeys {
-  /** Null: it is no duplicate, because a person replays it. */
+  /** Null: it has no duplicates. */
   readonly dedupe: string | null;
   readonly debounce: string | null;
   readonly batch: string | null;
