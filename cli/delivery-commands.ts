@@ -19,7 +19,7 @@ export const DELIVERY_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
   {
     name: 'delivery',
     usage: 'delivery VERB',
-    summary: 'send, show and replay deliveries',
+    summary: 'send, show, replay and explain deliveries',
     commands: [
       {
         name: 'send',
@@ -41,6 +41,13 @@ export const DELIVERY_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
         summary: 'replay deliveries by id or by a filter',
         isForAnyMachine: true,
         load: () => import('./commands/deliveries/delivery-replay.ts'),
+      },
+      {
+        name: 'explain',
+        usage: 'delivery explain DEPLOYMENT TRIGGER FILE',
+        summary: 'show what a trigger decides about a payload, without a run',
+        isForAnyMachine: true,
+        load: () => import('./commands/deliveries/delivery-explain.ts'),
       },
     ],
   },

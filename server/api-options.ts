@@ -1,5 +1,6 @@
 import type { OpenAccess } from '../app/access/access-opener.ts';
 import type { ReadHookSecrets } from '../app/hooks/receive-hook.ts';
+import type { EvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import type { ReadSecretValues } from '../app/deliveries/read-deliveries.ts';
 import type { Machine } from '../app/machine.ts';
 import type { FoundToken } from '../store/access.ts';
@@ -24,6 +25,8 @@ export interface ApiOptions {
   readonly hooks?: HookServices;
   /** The token of Void-Box's daemon, which is in no database. Absent: no such token. */
   readonly daemon?: FoundToken | null;
+  /** Evaluates the expressions of triggers. Absent: a thread of this process does. */
+  readonly evaluate?: EvaluateDelivery;
   /** Reads secrets of a deployment, which no answer may contain. Absent: no value can be read. */
   readonly readSecretValues?: ReadSecretValues;
   readonly limits: ApiLimits;

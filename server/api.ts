@@ -18,6 +18,7 @@ import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
 import { addOpenWorkRoutes } from './routes/open-work.ts';
 import { addHookRoutes } from './routes/hooks.ts';
+import { addExplainRoute } from './routes/explain.ts';
 import { addForkRoute } from './routes/fork.ts';
 import { addRetryRoute } from './routes/retry.ts';
 import { addSessionRoutes } from './routes/sessions.ts';
@@ -91,6 +92,7 @@ export function createApi(options: ApiOptions): Api {
   addTokenRoutes(routes, options);
   addTriggerRoutes(routes, options);
   addDeliveryRoutes(routes, options);
+  addExplainRoute(routes, options);
   api.route(ROOT, routes);
   addHookRoutes(api, options);
   api.route(VOID_BOX_ROOT, createVoidBoxRoutes({ ...options, messages }));

@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { createToken } from '../app/access/tokens.ts';
 import { createDeliveryId } from '../app/deliveries/accept.ts';
+import type { EvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import type { ReadSecretValues } from '../app/deliveries/read-deliveries.ts';
 import { createDecide } from '../domain/delivery/decide.ts';
 import type { DeliveryKeys } from '../domain/delivery/delivery.ts';
@@ -21,7 +22,7 @@ import { ProblemSchema } from './schemas.ts';
 const NOW_MS = Date.now();
 const KEYS: DeliveryKeys = { dedupe: null, debounce: null, batch: null, rate: null, order: null };
 
-async function openRig(readSecretValues?: ReadSecretValues) {
+async function openRig(readSecretValues?: ReadSecretValues, evaluate?: EvaluateDelivery) {
   const access = createMemoryAccess();
   const { deliveries, deployments } = access.triggers;
   await deployments.deploy(makeVersion('review'), { isPaused: false });
@@ -33,10 +34,11 @@ async function openRig(readSecretValues?: ReadSecretValues) {
     limits: API_LIMITS,
     log: () => undefined,
     ...(readSecretValues === undefined ? {} : { readSecretValues }),
+    ...(evaluate === undefined ? {} : { evaluate }),
   });
   const send = async (method: string, path: string, body?: object, token?: string): Promise<Response> =>
     await api.request(
-      `/api/v1/deliveries${path}`,
+      path.startsWith('/api/') ? path : `/api/v1/deliveries${path}`,
       {
         method,
         headers: {
@@ -239,4 +241,30 @@ test('a token with the scope read replays nothing, and one with other runs sees 
   const own = await createTokenFor(['review-*'], ['run']);
   const replayed = await send('POST', '/replay', { deliveries: [row.id] }, own);
   expect(ReplaysSchema.parse(await replayed.json()).replays[0]!.code).toBeNull();
+});
+
+test('a payload is explained with the headers that expressions may read, and nothing is stored', async () => {
+  const asked: unknown[] = [];
+  const { send, deliveries } = await openRig(undefined, (trigger, delivery, body) => {
+    asked.push([trigger.name, delivery, Buffer.from(body).toString()]);
+    return Promise.resolve({ holds: true, params: { a: 'b' }, input: null, keys: KEYS });
+  });
+  const path = '/api/v1/deployments/review/triggers/push/explain';
+  const body = Buffer.from('{"a":1}').toString('base64');
+  const headers = { 'X-GitHub-Event': 'push', 'x-hub-signature-256': 'sha256=0', cookie: 'a' };
+  const response = await send('POST', path, { body, headers, contentType: 'application/json; charset=utf-8' });
+  expect(await response.json()).toMatchObject({
+    version: 1,
+    evaluation: { params: { a: 'b' } },
+    decision: { kind: 'start' },
+  });
+  const read = { 'x-github-event': 'push', 'content-type': 'application/json; charset=utf-8' };
+  const delivery = { contentType: 'application/json', senderId: null, headers: read };
+  expect(asked).toEqual([['push', delivery, '{"a":1}']]);
+  expect(await deliveries.list({ limit: 9 })).toEqual([]);
+  expect((await readProblem(await send('POST', path, { body, contentType: 'image/png' }))).status).toBe(415);
+  expect((await readProblem(await send('POST', path.replace('push', 'pull'), { body }))).status).toBe(404);
+  expect((await readProblem(await send('POST', path.replace('review', 'web'), { body }))).code).toBe(
+    'api/no-deployment',
+  );
 });

@@ -68,6 +68,7 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
 /** Other codes have the status of their fault. */
 const OTHER_STATUS: ReadonlyMap<string, number> = new Map([
   ['spec/invalid', 422],
+  ['trigger/unknown', 404],
   ['admit/unsupported-work', 422],
   ['cli/variable-invalid', 422],
   ['host/variable-missing', 422],

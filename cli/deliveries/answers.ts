@@ -1,4 +1,5 @@
 /** Answers of the API about deliveries. Its process may be of another build, so each answer is checked. */
+import type { Explanation } from '../../app/deliveries/explain-delivery.ts';
 import type { DeliveryJson, DeliveryPage, ShownDelivery } from '../../app/deliveries/read-deliveries.ts';
 import type { Replay } from '../../app/deliveries/replay-deliveries.ts';
 import { createForeignError } from '../access/answers.ts';
@@ -16,6 +17,7 @@ const DELIVERY_FIELDS = [
   'tries',
 ];
 const DETAIL_FIELDS = ['senderId', 'headers', 'params', 'keys', 'payload', 'isCut'];
+const EXPLANATION_FIELDS = ['deployment', 'trigger', 'version', 'evaluation', 'problem', 'decision', 'rules'];
 const REPLAY_FIELDS = ['delivery', 'replay', 'code', 'message'];
 
 export interface TriggeredAnswer {
@@ -67,6 +69,11 @@ export function parseReplays(answer: unknown): readonly Replay[] {
   const { replays } = (answer ?? {}) as { readonly replays?: unknown };
   if (Array.isArray(replays) && replays.every((each) => hasFields(each, REPLAY_FIELDS)))
     return replays as readonly Replay[];
+  throw createForeignError();
+}
+
+export function parseExplanation(answer: unknown): Explanation {
+  if (hasFields(answer, EXPLANATION_FIELDS)) return answer as Explanation;
   throw createForeignError();
 }
 

@@ -56,6 +56,7 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/deliveries', 'read'],
   ['GET /api/v1/deliveries/:delivery', 'read'],
   ['POST /api/v1/deliveries/replay', 'run'],
+  ['POST /api/v1/deployments/:deployment/triggers/:trigger/explain', 'run'],
   ['GET /v1/health', 'public'],
   ['GET /v1/runs', 'read'],
   ['POST /v1/runs', 'run'],

@@ -64,7 +64,7 @@ export const DeliveryListSchema = z
   })
   .openapi('DeliveryList');
 
-const KeysSchema = z.object({
+export const KeysSchema = z.object({
   dedupe: z.string().nullable(),
   debounce: z.string().nullable(),
   batch: z.string().nullable(),

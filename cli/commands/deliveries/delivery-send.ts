@@ -1,13 +1,9 @@
-import { resolve } from 'node:path';
-import { InvalidArgumentError } from 'commander';
 import { askTokenService } from '../../../app/access/token-service.ts';
 import { createUsageError } from '../../../app/app-error.ts';
-import { MOST_PAYLOAD_BYTES } from '../../../domain/delivery/delivery.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { readNamedFile } from '../../../files/named-file.ts';
 import { defineCommand } from '../../command.ts';
-import type { CliContext } from '../../context.ts';
 import { parseSent } from '../../deliveries/answers.ts';
+import { addHeader, readPayload } from '../../deliveries/typed-event.ts';
 import { EXIT } from '../../exit-code.ts';
 import { countOf } from '../../typed-count.ts';
 
@@ -64,7 +60,7 @@ export const command = defineCommand<Options>({
       throw createUsageError(`${body.length * times} events are more than ${MOST_EVENTS}`, 'Send fewer: --times');
     const { 'content-type': contentType = 'application/json', ...headers } = header;
     const bodies: string[] = [];
-    for (const file of body) bodies.push(Buffer.from(await readBody(file, context)).toString('base64'));
+    for (const file of body) bodies.push(Buffer.from(await readPayload(file, context)).toString('base64'));
     const answer = await askTokenService(context, {
       method: 'POST',
       path: ['deployments', deployment, 'triggers', trigger, 'send'],
@@ -82,28 +78,6 @@ export const command = defineCommand<Options>({
   },
 });
 
-async function readBody(file: string, context: CliContext): Promise<Uint8Array> {
-  const bytes = file === '-' ? await context.readStdin() : readFile(file, context);
-  if (bytes.byteLength <= MOST_PAYLOAD_BYTES) return bytes;
-  throw createUsageError(
-    `the payload \`${file}\` has ${bytes.byteLength} bytes, at most ${MOST_PAYLOAD_BYTES} are allowed`,
-  );
-}
-
-function readFile(file: string, { cwd }: CliContext): Uint8Array {
-  try {
-    return readNamedFile(resolve(cwd, file), MOST_PAYLOAD_BYTES);
-  } catch (error) {
-    throw createUsageError(`cannot read the payload \`${file}\`: ${(error as Error).message}`);
-  }
-}
-
 function addText(text: string, before: readonly string[] = []): readonly string[] {
   return [...before, text];
-}
-
-function addHeader(text: string, before: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
-  const [, name, value] = /^([\w-]{1,64}):\s*([\x20-\x7e]{0,1024})$/.exec(text) ?? [];
-  if (name === undefined) throw new InvalidArgumentError('It must be NAME:VALUE in ASCII.');
-  return { ...before, [name.toLowerCase()]: value! };
 }
