@@ -187,7 +187,7 @@ function isJson(headers: Headers): boolean {
 export function readPause(error: unknown, mayRepeat: boolean): number | null {
   if (error instanceof ApiError && error.status === 429) return error.retryAfterMs ?? 1_000;
   if (!mayRepeat) return null;
-  if (error instanceof ConnectionError) return 0;
+  if (error instanceof ConnectionError) return error.isLasting ? null : 0;
   return error instanceof ForeignAnswerError && AWAY.has(error.status ?? 0) ? 0 : null;
 }
 

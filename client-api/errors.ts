@@ -50,13 +50,18 @@ export class ApiError extends VoidboxError {
 
 /** The connection failed, or the service was silent for too long. The service may have the request. */
 export class ConnectionError extends VoidboxError {
+  /** True if a further try would fail in the same way: the certificate of the service is not accepted. */
+  readonly isLasting: boolean;
+
   constructor(
     detail: string,
     cause?: unknown,
     remedy = 'Check `url`, and that the service runs there: voidbox up --listen HOST:PORT',
+    isLasting = false,
   ) {
     super({ code: 'cli/no-service', status: null, detail, remedy, cause });
     this.name = 'ConnectionError';
+    this.isLasting = isLasting;
   }
 }
 
@@ -75,6 +80,7 @@ export function describeConnection(name: string, error: unknown): ConnectionErro
     `the certificate of ${name} is not accepted: ${reason.message}`,
     error,
     'If the service has a certificate of its own, start Node with NODE_EXTRA_CA_CERTS=FILE. The name in the URL is the one in the certificate.',
+    true,
   );
 }
 

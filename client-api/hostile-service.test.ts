@@ -169,6 +169,18 @@ test('a call about a session waits over several answers, at most its time', asyn
   await expect(never.client.sessions.result('s', { timeoutMs: -1 })).rejects.toThrow(TypeError);
 });
 
+test('a service whose certificate is refused is asked once, also by a follower', async () => {
+  const refuseCertificate = () => {
+    const cause = Object.assign(new Error('self-signed certificate'), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
+    return Promise.reject(new TypeError('fetch failed', { cause }));
+  };
+  const { client, requests } = connectTo([refuseCertificate]);
+  const failure = await failureOf(client.runs.get('r'));
+  expect(failure).toMatchObject({ isLasting: true, detail: expect.stringContaining('is not accepted') as string });
+  expect(await failureOf(follow(client))).toBeInstanceOf(ConnectionError);
+  expect(requests).toHaveLength(2);
+});
+
 test('an event may arrive in any pieces and with any ends of lines', async () => {
   const text = `${createEvent(1)}${createEvent(2, 'grüße')}${END}`.replaceAll('\n', '\r\n');
   const { client } = connectTo([stream([...text])]);

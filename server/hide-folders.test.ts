@@ -6,10 +6,12 @@ import { createToken } from '../app/access/tokens.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { openUploads } from '../store/open-uploads.ts';
 import { createMemoryAccess } from '../test/rig/access/memory-access.ts';
+import { openAsOwner } from '../test/rig/access/owner.ts';
+import { createAdmitted } from '../test/rig/runs/asked-machine.ts';
 import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
 import { createTestMachine } from '../test/rig/runs/test-machine.ts';
 import { createApi } from './api.ts';
-import { hideFolders } from './hide-folders.ts';
+import { hideFolders, hideStateFolder } from './hide-folders.ts';
 import { API_LIMITS } from './limits.ts';
 import { createProblem, type Problem } from './problems.ts';
 import { ProblemSchema } from './schemas.ts';
@@ -41,6 +43,19 @@ test('remedies and diagnostics are cleared too', () => {
   });
   expect(problem.remedy).toBe('Look at data');
   expect(problem.diagnostics).toEqual([{ ...at, message: 'a', remedy: 'b', file: 'c' }]);
+});
+
+test('a record for a token has no path of the state folder, neither in its values nor in its keys', () => {
+  const record = {
+    plan: { scopes: [{ sandbox: { mounts: [{ source: { kind: 'host', path: `${UPLOADS}/data` } }] } }], n: 1 },
+    mounts: { [`${UPLOADS}/data`]: `${UPLOADS}/data`, '/home/ann/x': '/home/ann/x' },
+    left: [null, true, '/home/ann/state'],
+  };
+  expect(hideStateFolder(record, FOLDERS.stateDir)).toEqual({
+    plan: { scopes: [{ sandbox: { mounts: [{ source: { kind: 'host', path: 'data' } }] } }], n: 1 },
+    mounts: { data: 'data', '/home/ann/x': '/home/ann/x' },
+    left: [null, true, '<state folder>'],
+  });
 });
 
 test('the folder `/` as a home changes no path', () => {
@@ -82,4 +97,34 @@ test('a token reads no folder of the owner in the answer to its start', async ()
   } finally {
     rmSync(stateDir, { recursive: true, force: true });
   }
+});
+
+test('a token reads a record without the state folder, and the owner as it is', async () => {
+  const env = readEnvironment({ VOIDBOX_STATE_DIR: '/nowhere/state', VOIDBOX_CACHE_DIR: '/nowhere/cache' });
+  const stores = openMemoryStores(new MemoryPlace());
+  await stores.events.append('made', [createAdmitted()]);
+  const path = `/nowhere/state/runs/made/uploads/0123456789abcdef/spec.yaml`;
+  await stores.records.put('made', 'source', { path, text: `see ${path}`, params: {}, mode: null });
+  const access = createMemoryAccess();
+  const { text } = await createToken(
+    { name: 'ci', scopes: ['read'], runs: [], groups: [], allowGit: [], lifeMs: null },
+    { tokens: access.tokens, nowMs: Date.now() },
+  );
+  const api = createApi({
+    machine: createTestMachine(stores, { env }),
+    uploads: openUploads(env),
+    access: () => Promise.resolve(access),
+    version: '1.2.3',
+    limits: API_LIMITS,
+    log: () => undefined,
+  });
+  const target = '/api/v1/runs/made/records/source';
+  const ofOwner = await openAsOwner(api).request(target);
+  expect(await ofOwner.json()).toMatchObject({ value: { path } });
+  const ofToken = await api.request(
+    target,
+    { headers: { authorization: `Bearer ${text}` } },
+    { connection: { listener: 'tcp', address: '192.0.2.7', end: () => undefined, isFromProxy: false } },
+  );
+  expect(await ofToken.json()).toEqual({ value: { path: 'spec.yaml', text: 'see spec.yaml', params: {}, mode: null } });
 });

@@ -1,4 +1,5 @@
 /** Messages for tokens: they do not show where the files of the owner are. */
+import { createMapping } from '../domain/units/mapping.ts';
 import type { Problem } from './problems.ts';
 
 /** The folder of one start's uploads. The request names the paths that follow. */
@@ -29,6 +30,25 @@ export function hideFolders(problem: Problem, folders: HiddenFolders): Problem {
           })),
         }),
   };
+}
+
+/**
+ * Replaces the state folder in the texts of a record, and in its keys, which may be paths. Other folders stay, because a
+ * spec can name them.
+ */
+export function hideStateFolder(value: unknown, stateDir: string): unknown {
+  if (typeof value === 'string')
+    return value
+      .replaceAll(stateDir, '<state folder>')
+      .replaceAll(UPLOADS, (_path, slash: string) => (slash === '' ? 'the uploads' : ''));
+  if (Array.isArray(value)) return value.map((each) => hideStateFolder(each, stateDir));
+  if (typeof value !== 'object' || value === null) return value;
+  return createMapping(
+    Object.entries(value).map(([key, each]) => [
+      hideStateFolder(key, stateDir) as string,
+      hideStateFolder(each, stateDir),
+    ]),
+  );
 }
 
 function hideIn(text: string, { stateDir, cacheDir, home }: HiddenFolders): string {

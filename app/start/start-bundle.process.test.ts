@@ -69,7 +69,7 @@ async function upload(bytes: Uint8Array): Promise<string> {
   return sha256;
 }
 
-async function start(bundles: Readonly<Record<string, string>>, startLimits: UnpackLimits = START_LIMITS) {
+async function start(bundles: Readonly<Record<string, string>>, startLimits: UnpackLimits = START_LIMITS, unpackMs = 60_000) {
   const link = createStartLink({ has: () => false, start: (workflow) => void started.push(workflow) });
   const env = {
     ...readEnvironment({ VOIDBOX_STATE_DIR: join(dir, 'state'), VOIDBOX_CACHE_DIR: join(dir, 'cache'), HOME: dir }),
@@ -91,7 +91,7 @@ async function start(bundles: Readonly<Record<string, string>>, startLimits: Unp
     allowMounts: [],
     allowGit: [],
   };
-  const tools = { uploads, onProgress: () => undefined, startLimits };
+  const tools = { uploads, onProgress: () => undefined, startLimits, unpackMs };
   const machine = createTestMachine(stores, { env, stackLink: () => Promise.resolve(link) });
   return await startForClient(request, createTokenCaller(), tools, machine);
 }
@@ -123,6 +123,16 @@ test('bundles count among all uploads of the start', async () => {
     code: 'api/upload-refused',
     message: expect.stringContaining('more than 50 bytes') as string,
   });
+});
+
+test('a bundle that git does not read within the time of the start is refused, and nothing of the run is left', async () => {
+  const bundles = { app: await upload(makeBundle()) };
+  await expect(start(bundles, START_LIMITS, 1)).rejects.toMatchObject({
+    code: 'api/upload-refused',
+    message: 'the upload for `app` is not unpacked within the time of the start, 5 minutes',
+  });
+  expect(readdirSync(join(dir, 'state', 'git'))).toEqual([]);
+  expect(readdirSync(join(dir, 'state', 'runs'))).toEqual([]);
 });
 
 test('a bundle beyond its limit is refused before it is read', async () => {

@@ -59,6 +59,8 @@ export interface ClientTools {
   readonly beforeStart?: BeforeStart;
   /** The limits of all uploads of the start together; other limits are for tests. */
   readonly startLimits?: UnpackLimits;
+  /** As in `UnpackTools`. */
+  readonly unpackMs?: number;
 }
 
 /**
@@ -213,7 +215,7 @@ async function prepareIn(
     ...placeUploads(uploads, folder, request.baseDir),
     bundles: placeBundles(bundles, folder, request.baseDir),
   };
-  if (!isTry || plan === null) await unpackAll(folder, places, tools, machine);
+  if (!isTry || plan === null) await unpackAll(nameSender(caller), folder, places, tools, machine);
   const { baseDir } = places;
   const starter: TokenStarter | null =
     caller.kind === 'owner' ? null : { name: caller.token.name, allowGit: caller.token.allowGit, folder };
@@ -234,6 +236,11 @@ async function prepareIn(
   const { compiled, diagnostics } = await acceptRequest(accepting, plan, allowMounts, context);
   const run = { diagnostics, context, allowMounts, starter };
   return fork === null ? { ...run, compiled, from: null } : { ...run, ...fork.settle(compiled, context) };
+}
+
+/** Names of tokens never contain a blank. */
+function nameSender(caller: Caller): string {
+  return caller.kind === 'owner' ? 'the owner' : caller.token.name;
 }
 
 function pickBeforeStart({ beforeStart }: ClientTools): Pick<ClientTools, 'beforeStart'> {

@@ -15,3 +15,23 @@ export function createGate(most: number): <T>(task: () => Promise<T>) => Promise
     }
   };
 }
+
+/**
+ * Runs at most one task of each key at once, and at most this many of all keys. So one key never takes all the room.
+ * Later tasks wait in their order.
+ */
+export function createFairGate(most: number): <T>(key: string, task: () => Promise<T>) => Promise<T> {
+  const enter = createGate(most);
+  const gates = new Map<string, { readonly enter: ReturnType<typeof createGate>; users: number }>();
+  return async (key, task) => {
+    const own = gates.get(key) ?? { enter: createGate(1), users: 0 };
+    gates.set(key, own);
+    own.users += 1;
+    try {
+      return await own.enter(() => enter(task));
+    } finally {
+      own.users -= 1;
+      if (own.users === 0) gates.delete(key);
+    }
+  };
+}

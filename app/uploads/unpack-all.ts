@@ -9,7 +9,7 @@ import { RefusedBundle, unpackBundle } from '../../git/unpack-bundle.ts';
 import type { HeldUpload, UploadStore } from '../../store/uploads.ts';
 import { AppError, createEnvironmentError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { createGate } from './create-gate.ts';
+import { createFairGate } from './create-gate.ts';
 import type { PlacedUpload, UploadPlaces } from './place-uploads.ts';
 import {
   createUnpackTotal,
@@ -24,47 +24,54 @@ export interface UnpackTools {
   readonly uploads: UploadStore;
   /** The limits of all uploads of the start together; other limits are for tests. */
   readonly startLimits?: UnpackLimits;
+  /** The time for all uploads of the start; another one is for tests. */
+  readonly unpackMs?: number;
 }
 
 /** Each start holds a descriptor of each upload and of each folder on the way to a file. */
-const MOST_UNPACKING = 2;
-const unpackInTurn = createGate(MOST_UNPACKING);
+const MOST_UNPACKING = 4;
+const unpackInTurn = createFairGate(MOST_UNPACKING);
+/** The time for all uploads of one start: git alone has minutes for each step of a bundle. */
+export const UNPACK_MS = 5 * 60_000;
 
 /**
+ * @param sender  names the token, or the owner: each unpacks one start at a time
  * @param folder  the folder of the start
  * @throws AppError `api/no-blob`, `api/upload-refused`, `host/not-ready`; CodedError `host/disk-full`
  */
 export async function unpackAll(
+  sender: string,
   folder: string,
   places: UploadPlaces,
   tools: UnpackTools,
   machine: Machine,
 ): Promise<void> {
-  await unpackInTurn(() => unpackHeld(folder, places, tools, machine));
+  await unpackInTurn(sender, () => unpackHeld(folder, places, tools, machine));
 }
 
 /** Opens each upload before the first is unpacked: none of them is deleted in the meantime. */
 async function unpackHeld(
   folder: string,
   { uploads, bundles = [] }: UploadPlaces,
-  { uploads: store, startLimits }: UnpackTools,
+  { uploads: store, startLimits, unpackMs = UNPACK_MS }: UnpackTools,
   { env }: Machine,
 ): Promise<void> {
   const held = new Map<string, HeldUpload>();
   try {
     await holdAll(new Set([...uploads, ...bundles].map(({ sha256 }) => sha256)), held, store);
     const total = createUnpackTotal(startLimits);
+    const signal = AbortSignal.timeout(unpackMs);
     // The first ones, so that no upload of the whole folder has put something in their place.
     for (const bundle of bundles) {
       const upload = held.get(bundle.sha256)!;
       takeBytes(total, upload.sizeBytes, bundle.key);
       store.requireRoom();
       await makeFolders(folder, dirname(bundle.target));
-      await unpackRepository(bundle, upload, env);
+      await unpackRepository(bundle, upload, env, signal);
     }
     for (const { key, sha256, target } of uploads) {
       await makeFolders(folder, target);
-      await unpackUpload(held.get(sha256)!.bytes(), {
+      await unpackUpload(endLate(held.get(sha256)!.bytes(), key, signal), {
         folder: target,
         key,
         limits: UNPACK_LIMITS,
@@ -107,13 +114,40 @@ function takeBytes(total: UnpackTotal, sizeBytes: number, key: string): void {
   throw createBundleRefusal(key, `all uploads of the request have more than ${total.limits.bytes} bytes`);
 }
 
-async function unpackRepository({ key, target }: PlacedUpload, upload: HeldUpload, env: Machine['env']): Promise<void> {
+/** Yields the bytes of an upload until the time of its start has passed. @throws AppError `api/upload-refused` */
+async function* endLate(
+  bytes: AsyncIterable<Uint8Array>,
+  key: string,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  for await (const chunk of bytes) {
+    if (signal.aborted) throw createLateRefusal(key);
+    yield chunk;
+  }
+}
+
+function createLateRefusal(key: string): AppError {
+  return new AppError(
+    'usage',
+    'api/upload-refused',
+    `the upload for \`${sanitizeLine(key.slice(0, 200))}\` is not unpacked within the time of the start, ${UNPACK_MS / 60_000} minutes`,
+    'Send fewer or smaller files and repositories.',
+  );
+}
+
+async function unpackRepository(
+  { key, target }: PlacedUpload,
+  upload: HeldUpload,
+  env: Machine['env'],
+  signal: AbortSignal,
+): Promise<void> {
   if (upload.sizeBytes > BUNDLE_BYTES) throw createBundleRefusal(key, `it has more than ${BUNDLE_BYTES} bytes`);
   const scratch = join(env.stateDir, 'git');
   openScratch(scratch);
   try {
-    await unpackBundle({ path: env.path, home: null, scratch }, upload.bytes(), target);
+    await unpackBundle({ path: env.path, home: null, scratch, signal }, upload.bytes(), target);
   } catch (error) {
+    if (signal.aborted) throw createLateRefusal(key);
     if (error instanceof RefusedBundle) throw createBundleRefusal(key, sanitizeLine(error.message));
     if (!(error instanceof GitError)) throw error;
     throw error.reason === 'missing'

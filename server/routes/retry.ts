@@ -5,6 +5,7 @@ import { type PutFacts, startOncePerKey } from '../../app/start/start-keyed.ts';
 import { MOST_FRESH } from '../../domain/run/origin.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller } from '../access/caller.ts';
+import { hideStateFolder } from '../hide-folders.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { allowAbsence, IdempotencyHeader, RunPath, Text, Texts, Variables } from '../schemas.ts';
 import { readRunLimits, RERUN_RESPONSES, RunLimits } from './rerun-shapes.ts';
@@ -69,7 +70,11 @@ export function addRetryRoute(routes: OpenAPIHono, { machine, uploads, log }: Ap
     };
     const { preview } = context.req.valid('query');
     if (preview === 'true') return context.json(await showRetry(request, caller, machine), 200);
-    if (preview === 'plan') return context.json(await showRetryPlan(request, caller, machine), 200);
+    if (preview === 'plan') {
+      const shown = await showRetryPlan(request, caller, machine);
+      const isOfToken = caller.kind === 'token';
+      return context.json(isOfToken ? (hideStateFolder(shown, machine.env.stateDir) as typeof shown) : shown, 200);
+    }
     const tools = { uploads, onProgress: log, isAwaited: true };
     const { isRepeated, ...started } = await startOncePerKey(
       request,

@@ -5,6 +5,7 @@ import { limitToVisible } from '../../app/access/visible-runs.ts';
 import { hasRun, listRunIds, READ_RECORDS, readRecord, readRunPage } from '../../app/runs/stored-runs.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
+import { hideStateFolder } from '../hide-folders.ts';
 import { MOST_IDS } from '../limits.ts';
 import { createLimit, ListQuery, RunPath } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
@@ -94,6 +95,8 @@ export function addStoredRoutes(routes: OpenAPIHono, { machine }: ApiOptions): v
   routes.openapi(RECORD, async (context) => {
     const runId = await readKnownRunId(context, machine);
     const { record } = context.req.valid('param');
-    return context.json({ value: await readRecord(runId, record, machine) }, 200);
+    const value = await readRecord(runId, record, machine);
+    const isOfToken = getCaller(context).kind === 'token';
+    return context.json({ value: isOfToken ? hideStateFolder(value, machine.env.stateDir) : value }, 200);
   });
 }
