@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { createDaemonToken } from '../app/access/daemon-token.ts';
 import { describeError } from '../app/describe-error.ts';
 import type { ConnectionSource } from '../client/embedded/api-messages.ts';
+import { announceService, type ServedAddresses } from '../client/service/serving.ts';
 import { parseServeOrder, type ServeNews, type ServeSettings } from '../client/service/serve-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { openServeListeners, type ServeListeners } from './serve-listeners.ts';
@@ -21,6 +22,7 @@ const send = (news: ServeNews): Promise<void> =>
 
 let service: Service | null = null;
 let listeners: ServeListeners | null = null;
+let announced: { dispose(): void } | null = null;
 let isStopping = false;
 
 async function serve(settings: ServeSettings): Promise<void> {
@@ -38,7 +40,18 @@ async function serve(settings: ServeSettings): Promise<void> {
   listeners = await openServeListeners({ settings, lockFile: join(env.stateDir, 'serve.lock'), accept, log });
   if (isStopping) return listeners.close();
   const { sockets, listeners: addresses } = listeners;
+  announced = announceIfPossible(env.stateDir, { sockets, listeners: addresses });
   await send({ listening: { sockets, listeners: addresses } });
+}
+
+/** A service without this file works: only `voidbox ps` does not show it. */
+function announceIfPossible(stateDir: string, addresses: ServedAddresses): { dispose(): void } | null {
+  try {
+    return announceService(stateDir, addresses);
+  } catch (error) {
+    log(`\`voidbox ps\` does not show this service: ${(error as Error).message}`);
+    return null;
+  }
 }
 
 async function fail(error: unknown): Promise<never> {
@@ -53,6 +66,7 @@ async function stop(drainMs: number): Promise<void> {
   if (isStopping) return;
   isStopping = true;
   listeners?.close();
+  announced?.dispose();
   await service?.connections.drain(drainMs);
   await service?.close();
   process.exit(0);

@@ -47,6 +47,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'prepared',
   'runs',
   'serve.lock',
+  'serving',
   'sessions',
   'skills',
   'skills.json',

@@ -69,7 +69,11 @@ async function upload(bytes: Uint8Array): Promise<string> {
   return sha256;
 }
 
-async function start(bundles: Readonly<Record<string, string>>, startLimits: UnpackLimits = START_LIMITS, unpackMs = 60_000) {
+async function start(
+  bundles: Readonly<Record<string, string>>,
+  startLimits: UnpackLimits = START_LIMITS,
+  unpackMs = 60_000,
+) {
   const link = createStartLink({ has: () => false, start: (workflow) => void started.push(workflow) });
   const env = {
     ...readEnvironment({ VOIDBOX_STATE_DIR: join(dir, 'state'), VOIDBOX_CACHE_DIR: join(dir, 'cache'), HOME: dir }),

@@ -31,7 +31,7 @@ export interface UnpackTools {
 /** Each start holds a descriptor of each upload and of each folder on the way to a file. */
 const MOST_UNPACKING = 4;
 const unpackInTurn = createFairGate(MOST_UNPACKING);
-/** The time for all uploads of one start: git alone has minutes for each step of a bundle. */
+/** The time for all uploads of one start: git has minutes for each step of a bundle. */
 export const UNPACK_MS = 5 * 60_000;
 
 /**

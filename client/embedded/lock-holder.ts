@@ -22,16 +22,22 @@ export function isLockHolder(stateDir: string, pid: number): boolean {
 
 /** Whether this user started the process as a supervisor. A process that still tries the lock is `voidbox-vm`. */
 function isSupervisor(pid: string): boolean {
+  return isOwnScript(pid, SCRIPT);
+}
+
+/** Whether the process is of this user, and its first argument ends with the path of the script. */
+export function isOwnScript(pid: string, script: string): boolean {
   try {
     if (statSync(`/proc/${pid}`).uid !== process.getuid?.()) return false;
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[1]?.endsWith(SCRIPT) === true;
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[1]?.endsWith(script) === true;
   } catch {
     // The process has ended since then.
     return false;
   }
 }
 
-function hasOpen(pid: string, file: BigIntStats): boolean {
+/** Whether the process has the file open. */
+export function hasOpen(pid: string, file: BigIntStats): boolean {
   try {
     return readdirSync(`/proc/${pid}/fd`).some((fd) => {
       const open = statSafely(`/proc/${pid}/fd/${fd}`);

@@ -76,6 +76,8 @@ test(
     const [listener] = 'listening' in news ? news.listening.listeners : [];
     expect(listener).toMatchObject({ url: `https://127.0.0.1:${listener!.port}`, tls: true, problem: null });
     const { host, port } = listener!;
+    const ps = await typeCommand(['ps', '--json'], dir, { VOIDBOX_STATE_DIR: join(dir, 'state') });
+    expect(JSON.parse(ps.stdout)).toMatchObject({ services: [{ sockets: [socket], listeners: [listener] }] });
     const place = { host, port, ca: readCertificate('first'), servername: 'localhost', path: '/v1/runs' };
     const send = (token: string) => ask({ ...place, headers: { authorization: `Bearer ${token}` } });
     expect([await send(TOKEN), await send(`${TOKEN}0`), await ask(place)]).toEqual([200, 401, 401]);

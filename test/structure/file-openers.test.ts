@@ -37,6 +37,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'app/uploads/unpack-upload.ts': 'makes new files (O_EXCL), with O_NOFOLLOW beneath a folder that it holds',
   'setup/package-version.ts': 'package.json of the package',
   'client/embedded/': 'the state folder of the user, and files of the package',
+  'client/service/serving.ts': 'the state folder of the user',
   'client/vms/this-host.ts': 'the state folder of the user',
   'files/named-file.ts': 'descriptors of the process; other paths by open-file.ts',
   'files/open-file.ts': 'it is the one that opens',

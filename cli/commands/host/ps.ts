@@ -4,6 +4,7 @@ import { readListenState } from '../../../client/embedded/api-listeners.ts';
 import { findApiSocket } from '../../../client/embedded/api-socket.ts';
 import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
 import { readStack, type StackInfo } from '../../../client/embedded/stack.ts';
+import { listServices } from '../../../client/service/serving.ts';
 import { readDiskState } from '../../../client/vms/disk-state.ts';
 import { type ListedVm, listVms } from '../../../client/vms/vm-list.ts';
 import { findStateFormatProblem } from '../../../store/state-format.ts';
@@ -15,6 +16,7 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import { describeDisk, FREE_SPACE, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
+import { renderServices } from '../../render/host/serve.ts';
 import { renderStack } from '../../render/host/stack.ts';
 import { renderTable } from '../../render/text/table.ts';
 import { findCommonRunId } from '../../../app/runs/run-id.ts';
@@ -42,9 +44,10 @@ export const command = defineCommand<Options>({
     const apiSocket = stack === null ? null : findApiSocket(env.stateDir);
     const listen = stack === null ? null : await readListenState(env.stateDir);
     const apiListeners = listen?.listeners ?? [];
+    const services = listServices(env.stateDir);
     if (options.json) {
       await stdout.write(
-        `${JSON.stringify({ stack, apiSocket, apiListeners, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
+        `${JSON.stringify({ stack, apiSocket, apiListeners, services, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
       );
       return EXIT.success;
     }
@@ -61,6 +64,7 @@ export const command = defineCommand<Options>({
             }),
             ...renderSchedules(schedules, context.now().getTime()),
           ];
+    lines.push(...renderServices(services));
     if (problem !== null)
       lines.push(
         '',
