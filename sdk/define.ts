@@ -16,6 +16,7 @@ import { COMPILE_OPTIONS, PIPELINE_OPTIONS, RUN_OPTIONS, WORKFLOW_OPTIONS } from
 import { checkList, checkOptions, keepExact, nameOf, namesOf, secondsOf } from './options.ts';
 import { reportPlace } from './places.ts';
 import { readStepMachine } from './read-skill.ts';
+import { type TriggerOptions, writeTriggers } from './triggers.ts';
 import { createReadSpec } from './read-spec.ts';
 import type { NoParams, Params, RunParams } from './results.ts';
 import { runDefinition, type RunOptions, type RunResult } from './run.ts';
@@ -38,6 +39,8 @@ interface Common<P extends Params> {
   readonly graceMs?: number;
   /** Budget of all agents of the run together. */
   readonly budget?: Budget;
+  /** Events that start runs of a deployment. `voidbox run` ignores them, and so does a definition that uses this one. */
+  readonly on?: readonly TriggerOptions[];
 }
 
 export interface WorkflowOptions<P extends Params = Params, R = unknown> extends Common<P> {
@@ -179,7 +182,7 @@ export function boxSpecs({ stages, aside = [] }: Pick<PipelineOptions, 'stages' 
 
 function definition<P extends Params, R>(
   kind: PlanKind,
-  { name, params, sandbox, llm, secrets, maxParallel, defaults, timeoutMs, graceMs, budget }: Common<P>,
+  { name, params, sandbox, llm, secrets, maxParallel, defaults, timeoutMs, graceMs, budget, on }: Common<P>,
   section: SpecObject,
   stages: readonly SpecObject[],
 ): Definition<P, R> {
@@ -201,7 +204,7 @@ function definition<P extends Params, R>(
     definitions.length === 0
       ? undefined
       : Object.fromEntries(definitions.map((each) => [named(each) as string, written.get(each)!.body]));
-  const spec = { api_version: 'v1', kind, name, ...own, parts, [kind]: section };
+  const spec = { api_version: 'v1', kind, name, ...own, on: writeTriggers(on, of), parts, [kind]: section };
   const source = `${JSON.stringify(spec, (key, value: unknown) => named(withoutNull(keepExact(key, value))), 2)}\n`;
   const made: Definition<P, R> = {
     name,

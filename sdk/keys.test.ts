@@ -17,6 +17,7 @@ import {
   skillBox,
   skillStep,
   step,
+  type TriggerOptions,
   wait,
 } from './index.ts';
 
@@ -87,6 +88,42 @@ const skills = [
   { command: 'c', args: ['x'], env: { LANG: 'C' } },
   { name: 'd', content: 'x' },
 ] as const;
+const HMAC = {
+  header: 'X-Signature',
+  prefix: 'v1=',
+  algorithm: 'sha512',
+  encoding: 'base64',
+  timestamp: 'X-Time',
+} as const;
+const respond = { waitMs: 10_000, status: 201 };
+
+/** @param output  the stage whose output is an answer */
+const on = (output: { readonly name: string }): readonly TriggerOptions[] => [
+  {
+    name: 'hook',
+    webhook: { verify: HMAC, secret: 'TOKEN', respond: { ...respond, output } },
+    when: 'input.ok',
+    params: { rows: 1 },
+    input: '${{ input.text }}',
+    dedupe: { key: '${{ input.id }}', forMs: 60_000 },
+    debounce: { key: 'a', delayMs: 1_000, maxDelayMs: 60_000, take: 'first' },
+    rate: { key: 'a', limit: 1, perMs: 60_000, onLimit: 'drop' },
+    order: { key: 'a' },
+  },
+  {
+    name: 'night',
+    schedule: {
+      cron: ['30 2 * * *'],
+      timezone: 'Europe/Berlin',
+      jitterMs: 0,
+      catchup: 'last',
+      windowMs: 3_600_000,
+      overlap: 'queue',
+    },
+    batch: { key: 'a', size: 2, timeoutMs: 1_000 },
+  },
+  { name: 'often', schedule: { everyMs: 60_000 } },
+];
 const common = {
   llm,
   name: 'all',
@@ -180,6 +217,7 @@ test.each<[PlanKind, () => Definition]>([
           step('clean', ['true'], { finally: true }),
         ],
         output: last,
+        on: on(last),
         checkpoint: 'off',
       });
     },
@@ -209,6 +247,7 @@ test.each<[PlanKind, () => Definition]>([
         ],
         aside: [repair, box('rescue', ['true'], { onFailure: [first] }), box('clean', ['true'], { finally: true })],
         output: last,
+        on: on(last),
       });
     },
   ],

@@ -139,6 +139,7 @@ const DEFINITION = {
   graceMs: true,
   budget: true,
   output: true,
+  on: true,
 } as const;
 
 export const WORKFLOW_OPTIONS = { ...DEFINITION, steps: true, checkpoint: true } as const;
@@ -162,3 +163,37 @@ export const RUN_OPTIONS = {
   onProgress: true,
   onEvent: true,
 } as const;
+
+export const TRIGGER_OPTIONS = {
+  name: true,
+  webhook: true,
+  schedule: true,
+  when: true,
+  params: true,
+  input: true,
+  dedupe: true,
+  debounce: true,
+  batch: true,
+  rate: true,
+  order: true,
+} as const;
+
+export const WEBHOOK_OPTIONS = { verify: true, secret: true, respond: true } as const;
+export const HMAC_OPTIONS = { header: true, prefix: true, algorithm: true, encoding: true, timestamp: true } as const;
+export const RESPOND_OPTIONS = { waitMs: true, output: true, status: true } as const;
+
+export const SCHEDULE_OPTIONS = {
+  cron: true,
+  everyMs: true,
+  timezone: true,
+  jitterMs: true,
+  catchup: true,
+  windowMs: true,
+  overlap: true,
+} as const;
+
+export const DEDUPE_OPTIONS = { key: true, forMs: true } as const;
+export const DEBOUNCE_OPTIONS = { key: true, delayMs: true, maxDelayMs: true, take: true } as const;
+export const BATCH_OPTIONS = { key: true, size: true, timeoutMs: true } as const;
+export const RATE_OPTIONS = { key: true, limit: true, perMs: true, onLimit: true } as const;
+export const ORDER_OPTIONS = { key: true } as const;

@@ -109,6 +109,8 @@ export async function acceptPlan(
     sources: new Map(),
     mountPlaces: new Map(),
     appliedSettings: createUnapplied(),
+    triggers: [],
+    deployProblems: [],
     missingParams: [],
   };
   const { source: _, ...accepted } = await acceptSpec(

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { dirname, extname, relative, resolve } from 'node:path';
 import { findUtf16 } from '../../domain/units/utf8.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { Trigger } from '../../domain/delivery/trigger.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
@@ -33,6 +34,10 @@ export interface LoadedSpec {
   readonly mountPlaces: ReadonlyMap<string, MountPlace>;
   /** The effect of the variables that override settings. */
   readonly appliedSettings: AppliedSettings;
+  /** Empty when a diagnostic is an error. */
+  readonly triggers: readonly Trigger[];
+  /** Mistakes that only a deployment has, as errors; `diagnostics` has them as warnings. */
+  readonly deployProblems: readonly Diagnostic[];
   /** Names of parameters that a run must still give, in the order of the spec; empty without `allowsMissingParams`. */
   readonly missingParams: readonly string[];
 }
@@ -83,7 +88,7 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
   const shown = fromStdin ? STDIN_NAME : shortest(file, relative(context.cwd, path));
   const { loadText } = await import('../../domain/language/load.ts');
   const baseDir = values.baseDir ?? dirname(path);
-  const { plan, diagnostics, mountPlaces, parts, appliedSettings } = await loadText(text, shown, {
+  const { mountPlaces, parts, ...compiled } = await loadText(text, shown, {
     baseDir,
     params,
     readStepMachine: withHint(limitReader(readStepMachine, context), baseDir, context.cwd),
@@ -103,10 +108,8 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
     text,
     sources: new Map([...parts, [shown, text]]),
     baseDir,
-    plan,
-    diagnostics,
     mountPlaces: places,
-    appliedSettings,
+    ...compiled,
     missingParams,
   };
 }

@@ -66,6 +66,9 @@ export interface Respond {
   readonly status: number;
 }
 
+export const TAKES = ['first', 'last'] as const;
+export const RATE_LIMITS = ['hold', 'drop'] as const;
+
 export const CATCHUPS = ['none', 'last', 'all'] as const;
 export const OVERLAPS = ['skip', 'queue', 'cancel_oldest', 'allow'] as const;
 
@@ -103,7 +106,7 @@ export interface Debounce {
   readonly delayMs: number;
   /** The first delivery waits for at most this long. */
   readonly maxDelayMs: number;
-  readonly take: 'first' | 'last';
+  readonly take: (typeof TAKES)[number];
 }
 
 /** Starts one run with a list of payloads as its input. */
@@ -120,7 +123,7 @@ export interface Rate {
   readonly key: string | null;
   readonly limit: number;
   readonly perMs: number;
-  readonly onLimit: 'hold' | 'drop';
+  readonly onLimit: (typeof RATE_LIMITS)[number];
 }
 
 /** Deliveries with equal keys start in the order in which they were accepted. */

@@ -41,7 +41,11 @@ export const SPEC_CODES = {
     'A name has characters or a length that is not allowed.',
     'Use at most 64 characters: letters, digits, `.`, `_` and `-`, starting with a letter or digit.',
   ),
-  'spec/duplicate-name': author('Two steps, boxes or outputs have the same name.', 'Rename one of them.'),
+  'spec/payload-code': author(
+    'A trigger fills a parameter from a payload, and a stage has the parameter in code or in the address of a repository. `voidbox deploy` refuses it; otherwise it is a warning.',
+    'Pass the value as a variable or as an argument of a program that reads it as data.',
+  ),
+  'spec/duplicate-name': author('Two steps, boxes, outputs or triggers have the same name.', 'Rename one of them.'),
   'spec/unknown-step': author('A step names another step that does not exist.', 'Correct the name, or add the step.'),
   'spec/unknown-box': author('A pipeline stage names a box that does not exist.', 'Correct the name, or add the box.'),
   'spec/unknown-output': author(

@@ -1,6 +1,8 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import type { Plan } from '../plan/plan.ts';
+import type { Trigger } from '../delivery/trigger.ts';
 import { type CompileOptions, compilePlan } from './compile/compile.ts';
+import { compileOn } from './compile/trigger/compile-on.ts';
 import { isImagePath } from './compile/vm/sandbox.ts';
 import { isOwnImage } from './grammar/sandbox-table.ts';
 import { agentSkillsOf } from './compile/stage/skill.ts';
@@ -28,6 +30,10 @@ export interface CompiledText {
   readonly parts: ReadonlyMap<string, string>;
   /** The effect of `settings`. */
   readonly appliedSettings: AppliedSettings;
+  /** Empty if the diagnostics contain an error, or the spec has no `on`. */
+  readonly triggers: readonly Trigger[];
+  /** As in `CompiledOn`: errors of `voidbox deploy`. */
+  readonly deployProblems: readonly Diagnostic[];
 }
 
 export interface LoadOptions extends Omit<CompileOptions, 'files'> {
@@ -59,7 +65,9 @@ export async function loadText(
     ({ pipelineStages }) => pipelineStages?.some(({ variant }) => variant === 'loop') === true,
   );
   const expressions =
-    !hasLoop && stages.every((stage) => stage.when === null && textsWithExpressions(stage).length === 0)
+    !hasLoop &&
+    parsed.spec?.on.length === 0 &&
+    stages.every((stage) => stage.when === null && textsWithExpressions(stage).length === 0)
       ? {}
       : { checkExpression: (await import('./expression/check.ts')).checkExpressions };
   const schemas = stages.every(({ outputSchema }) => outputSchema === null)
@@ -80,14 +88,26 @@ function compileParsed(parsed: ReturnType<typeof parseSpec>, options: CompileOpt
       mountPlaces: new Map(),
       parts: new Map(),
       appliedSettings: createUnapplied(),
+      triggers: [],
+      deployProblems: [],
     };
   const compiled = compilePlan(parsed.spec, options);
-  const diagnostics = sortByFile([...parsed.diagnostics, ...compiled.diagnostics]);
-  const plan = diagnostics.some(({ severity }) => severity === 'error') ? null : compiled.plan;
+  const on = compileOn(parsed.spec, compiled.plan, options);
+  const diagnostics = sortByFile([...parsed.diagnostics, ...compiled.diagnostics, ...on.diagnostics]);
+  const hasError = diagnostics.some(({ severity }) => severity === 'error');
+  const plan = hasError ? null : compiled.plan;
   const files = [...(options.files ?? new Map<string, PartFile>()).values()];
   const parts = new Map(files.flatMap((each) => ('text' in each ? [[each.file, each.text] as const] : [])));
   const { appliedSettings } = compiled;
-  return { plan, diagnostics, mountPlaces: mountPlacesOf(parsed.spec, options), parts, appliedSettings };
+  return {
+    plan,
+    diagnostics,
+    mountPlaces: mountPlacesOf(parsed.spec, options),
+    parts,
+    appliedSettings,
+    triggers: hasError ? [] : on.triggers,
+    deployProblems: on.deployProblems,
+  };
 }
 
 function mountPlacesOf(spec: Spec, { baseDir, params }: LoadOptions): ReadonlyMap<string, Position> {

@@ -78,6 +78,17 @@ export function isRefName(ref: string): boolean {
   return REF.test(ref);
 }
 
+/** The characters and parts that no name of a branch or tag has (`git check-ref-format`). */
+const NOT_IN_REFS = /[\s~^:?*[\\\p{Cc}]|\.\.|@\{|\/\/|(?:^|\/)\.|\.lock(?:\/|$)|^[-/]|[/.]$|^@$/u;
+
+/**
+ * Whether a text is a hash, or a name that git allows for a branch or a tag. A value of a run must be one: git reads
+ * more into other texts, such as an option, a range or a search.
+ */
+export function isPlainRef(ref: string): boolean {
+  return ref !== '' && !NOT_IN_REFS.test(ref);
+}
+
 /**
  * Explains why a workspace cannot use this URL; null if it can. A plan is stored and shown, so a URL must not contain a
  * password.

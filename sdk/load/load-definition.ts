@@ -2,6 +2,7 @@
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { Trigger } from '../../domain/delivery/trigger.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
 import { readStepMachine } from '../read-skill.ts';
@@ -47,6 +48,9 @@ export interface LoadedDefinition {
   readonly mountPlaces: ReadonlyMap<string, Place>;
   /** The effects of `settings`. */
   readonly appliedSettings: AppliedSettings;
+  /** As in `CompiledText`. */
+  readonly triggers: readonly Trigger[];
+  readonly deployProblems: readonly Diagnostic[];
 }
 
 /**
@@ -54,28 +58,31 @@ export interface LoadedDefinition {
  * @param entry  full path
  */
 export async function loadDefinition(entry: string, options: LoadDefinitionOptions): Promise<LoadedDefinition> {
-  const { plan, found, mountPlaces, appliedSettings } = await judgeDefinition(entry, options);
+  const { found, deployFound, mountPlaces, ...judged } = await judgeDefinition(entry, options);
   const sources = new Map<string, string>();
-  const named = [...found.map(({ place }) => place.file), ...[...mountPlaces.values()].map(({ file }) => file)];
+  const named = [
+    ...[...found, ...deployFound].map(({ place }) => place.file),
+    ...[...mountPlaces.values()].map(({ file }) => file),
+  ];
   for (const file of new Set(named)) {
     const text = readSource(file);
     if (text !== null) sources.set(options.shown(file), text);
   }
-  const diagnostics = found.map(({ place, ...what }): Diagnostic => ({
+  const toDiagnostic = ({ place, ...what }: PlacedDiagnostic): Diagnostic => ({
     ...what,
     file: options.shown(place.file),
     line: place.line,
     column: place.column,
-  }));
+  });
   const shownPlaces = [...mountPlaces].map(
     ([path, place]) => [path, { ...place, file: options.shown(place.file) }] as const,
   );
   return {
-    plan,
-    diagnostics: sortDiagnostics(diagnostics),
+    ...judged,
+    diagnostics: sortDiagnostics(found.map(toDiagnostic)),
+    deployProblems: sortDiagnostics(deployFound.map(toDiagnostic)),
     sources,
     mountPlaces: new Map(shownPlaces),
-    appliedSettings,
   };
 }
 
@@ -97,8 +104,11 @@ type PlacedDiagnostic = Pick<Diagnostic, 'code' | 'severity' | 'message' | 'reme
 interface Judgement {
   readonly plan: Plan | null;
   readonly found: readonly PlacedDiagnostic[];
+  /** The `deployProblems`. */
+  readonly deployFound: readonly PlacedDiagnostic[];
   readonly mountPlaces: ReadonlyMap<string, Place>;
   readonly appliedSettings: AppliedSettings;
+  readonly triggers: readonly Trigger[];
 }
 
 async function judgeDefinition(entry: string, options: LoadDefinitionOptions): Promise<Judgement> {
@@ -122,15 +132,19 @@ async function judgeDefinition(entry: string, options: LoadDefinitionOptions): P
   const reply: Reply = await runDefinition(code, { cwd: dirname(entry), ...options });
   if (reply.kind === 'unusable')
     return createUnloaded([createUnusableDiagnostic(reply.message, reply.remedy, reply.place)]);
-  const { plan, diagnostics, mountPlaces, appliedSettings } = await loadText(reply.source, entry, {
-    baseDir: options.baseDir ?? dirname(entry),
-    listFiles,
-    params: options.params,
-    ...(options.missingParams === undefined ? {} : { missingParams: options.missingParams }),
-    readStepMachine,
-    readSpec: createReadSpec(options.roots),
-    ...(options.settings === null ? {} : { settings: options.settings }),
-  });
+  const { plan, diagnostics, deployProblems, mountPlaces, appliedSettings, triggers } = await loadText(
+    reply.source,
+    entry,
+    {
+      baseDir: options.baseDir ?? dirname(entry),
+      listFiles,
+      params: options.params,
+      ...(options.missingParams === undefined ? {} : { missingParams: options.missingParams }),
+      readStepMachine,
+      readSpec: createReadSpec(options.roots),
+      ...(options.settings === null ? {} : { settings: options.settings }),
+    },
+  );
   const stageAt = placesInSource(reply.source, reply.stages);
   const placeOf = (position: Position): Place =>
     stageAt(position) ?? reply.place ?? { file: entry, line: 1, column: 1 };
@@ -138,24 +152,33 @@ async function judgeDefinition(entry: string, options: LoadDefinitionOptions): P
     const place = placeOf({ line, column: 1 });
     return `${options.shown(place.file)}:${place.line}:${place.column}`;
   };
-  const found = diagnostics.map(({ code: codeOf, severity, message, remedy, file, line, column }) => ({
+  const toPlaced = ({ code: codeOf, severity, message, remedy, file, line, column }: Diagnostic): PlacedDiagnostic => ({
     code: codeOf,
     severity,
     // A part is a spec: its author has written the keys of the spec.
     ...(file === entry
       ? { ...toSdkWords({ message, remedy }, lineOf), place: placeOf({ line, column }) }
       : { message, remedy, place: { file, line, column } }),
-  }));
+  });
   return {
     plan,
-    found,
+    found: diagnostics.map(toPlaced),
+    deployFound: deployProblems.map(toPlaced),
+    triggers,
     mountPlaces: new Map([...mountPlaces].map(([path, position]) => [path, placeOf(position)])),
     appliedSettings,
   };
 }
 
 function createUnloaded(found: readonly PlacedDiagnostic[]): Judgement {
-  return { plan: null, found, mountPlaces: new Map(), appliedSettings: createUnapplied() };
+  return {
+    plan: null,
+    found,
+    deployFound: [],
+    mountPlaces: new Map(),
+    appliedSettings: createUnapplied(),
+    triggers: [],
+  };
 }
 
 /** Voidbox is not part of the bundle: the package that loads the definition also makes and compiles it. */

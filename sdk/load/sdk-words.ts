@@ -26,6 +26,7 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
   initial_secs: 'initialMs',
   keep_secs: 'keepMs',
   max_cost_usd: 'maxCostUsd',
+  max_delay: 'maxDelayMs',
   max_tokens: 'maxTokens',
   max_turns: 'maxTurns',
   max_attempts: 'maxAttempts',
@@ -48,6 +49,7 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
   stdin_from: 'stdinFrom',
   timeout: 'timeoutMs',
   timeout_secs: 'timeoutMs',
+  wait_secs: 'waitMs',
   workflow: 'defineWorkflow',
 };
 
@@ -57,11 +59,19 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
 const NOT_LISTED = /^(`\w+`.* names the (step|box) ".*"), which does not exist(?:; did you mean ".*"\?)?$/s;
 /** The command in a remedy. */
 const SHELL_COMMAND = /`run: (?!\{)(.*)`/s;
-const IN_SECONDS = /`(?:timeout|grace|backoff|initial|max|keep)_secs`/;
+const IN_SECONDS = /`(?:timeout|grace|backoff|initial|max|keep|wait)_secs`/;
 /** Durations: with units in a spec, in milliseconds in a definition. */
 const DURATION_KEYS = [
   { key: '`timeout` of `approval`', name: '`timeoutMs`', range: DURATIONS.approval },
   { key: '`for` of `wait`', name: '`forMs`', range: DURATIONS.wait },
+  { key: '`for` of `dedupe`', name: '`forMs` of `dedupe`', range: DURATIONS.dedupe },
+  { key: '`delay` of `debounce`', name: '`delayMs` of `debounce`', range: DURATIONS.debounce },
+  { key: '`max_delay` of `debounce`', name: '`maxDelayMs` of `debounce`', range: DURATIONS.debounce },
+  { key: '`timeout` of `batch`', name: '`timeoutMs` of `batch`', range: DURATIONS.batch },
+  { key: '`per` of `rate`', name: '`perMs` of `rate`', range: DURATIONS.rate },
+  { key: '`every` of `schedule`', name: '`everyMs` of `schedule`', range: DURATIONS.interval },
+  { key: '`jitter` of `schedule`', name: '`jitterMs` of `schedule`', range: DURATIONS.jitter },
+  { key: '`window` of `schedule`', name: '`windowMs` of `schedule`', range: DURATIONS.catchupWindow },
 ] as const;
 const MS_PER_SECOND = 1_000;
 

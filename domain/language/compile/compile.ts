@@ -196,6 +196,7 @@ function compileStages(spec: Spec, { conditions, texts, linked }: References, co
       texts: texts[index]!,
       defaults,
       baseDir: options.baseDir,
+      mayLackValues: options.missingParams !== undefined,
       listFiles: options.listFiles,
       readStepMachine: options.readStepMachine ?? null,
       checkSchema: options.checkSchema ?? null,

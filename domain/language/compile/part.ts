@@ -189,6 +189,13 @@ function findUsedSpec(stage: StageSpec, what: string, options: PartOptions, refu
       `\`max_parallel\` of ${quote(uses.value)} has no effect in a part: the run uses \`max_parallel\` of the spec that it starts from`,
       'remove it from the part, or set it in this spec',
     );
+  if (spec.on.length > 0)
+    problems.warning(
+      'spec/unsupported',
+      uses.at,
+      `\`on\` of ${quote(uses.value)} has no effect in a part: only the spec that is deployed has triggers`,
+      'write the triggers in this spec, or remove them from the part',
+    );
   if (parts.total.stages + spec.stages.length > PLAN_LIMITS.stages)
     return refuse(
       `with which the run would have more than ${PLAN_LIMITS.stages} stages`,

@@ -8,6 +8,7 @@ import { parseSpec } from '../read/parse.ts';
 import { createSpecSchema } from './json-schema.ts';
 import { SECTION_KINDS, SPEC } from './spec-table.ts';
 import { isAllowedBeside, type Key, type MappingTable, type ValueType } from './table.ts';
+import { writeDurationMs } from '../../units/duration.ts';
 import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 const ROUNDS = 150;
@@ -36,6 +37,7 @@ function makeMapping({ keys }: MappingTable, kind: PlanKind, random: Random): Re
   const [chosen] = ofGroup.length === 0 ? [undefined] : oneOf(ofGroup, random);
   const said = here.filter(([name, key]) => {
     if (key.group !== undefined) return name === chosen;
+    if (chosen !== undefined && key.excludes?.includes(chosen) === true) return false;
     return isAllowedBeside(key, chosen) && (key.required === true || random(3) === 0);
   });
   const excluded = new Set(said.flatMap(([, key]) => key.excludes ?? []));
@@ -58,7 +60,7 @@ function make(type: ValueType, kind: PlanKind, random: Random): unknown {
     case 'number':
       return oneOf([type.range.min, type.range.max, Math.ceil((type.range.min + type.range.max) / 2)], random);
     case 'duration':
-      return oneOf(['1s', '90m', '1h30m', '366d'], random);
+      return oneOf([type.range.minMs, type.range.minMs + 1_000, type.range.maxMs].map(writeDurationMs), random);
     case 'flag':
       return false;
     case 'json':
@@ -78,7 +80,10 @@ function make(type: ValueType, kind: PlanKind, random: Random): unknown {
       return random(2) === 0 ? oneOf(['npm ci && npm test', true, 7], random) : makeMapping(type.table, kind, random);
     case 'parameters':
       return oneOf([{}, { a: 'x', b: null, c: 7 }, { a: makeMapping(type.table, kind, random) }], random);
+    case 'param-texts':
+      return oneOf([{}, { a: 'x', 'b.c': '${{ input.a }}' }, { a: 7, b: true }], random);
     case 'list':
+      if (type.alone === true && random(2) === 0) return make(type.of, kind, random);
       return some(type.filled === undefined ? 0 : 1, () => make(type.of, kind, random), random);
     case 'stages':
       return some(1, () => makeMapping(type.table, kind, random), random);

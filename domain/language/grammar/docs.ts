@@ -1,4 +1,4 @@
-/** Writes the tables of keys in docs/reference/spec.md and mistaken-keys.md; a test keeps the files equal to them. */
+/** Writes the tables of keys in docs/reference: spec.md, triggers.md and mistaken-keys.md; a test keeps them equal. */
 import { writeDurationMs } from '../../units/duration.ts';
 import { plainKey } from './reader.ts';
 import { AGENT, BUDGET, LLM, SKILLS } from './agent-table.ts';
@@ -11,11 +11,13 @@ import { PART, PIPELINE, SPEC, WORKFLOW } from './spec-table.ts';
 import { WAIT } from './wait-table.ts';
 import { WORKSPACE } from './workspace-table.ts';
 import { STAGE } from './stage-table.ts';
+import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
+import { TRIGGER } from './trigger-table.ts';
 import type { Json } from './json.ts';
 import type { FormsType, Key, MappingTable, ValueType } from './table.ts';
 
-/** The tables that have a section of their own in the docs, by the name in its marker. */
-const SECTIONS: Readonly<Record<string, MappingTable>> = {
+/** The tables that have a section of their own in spec.md, by the name in its marker. */
+const SPEC_SECTIONS: Readonly<Record<string, MappingTable>> = {
   spec: SPEC,
   params: PARAMETER,
   workflow: WORKFLOW,
@@ -32,6 +34,15 @@ const SECTIONS: Readonly<Record<string, MappingTable>> = {
   sandbox: SANDBOX,
 };
 
+/** The same in triggers.md. */
+const TRIGGER_SECTIONS: Readonly<Record<string, MappingTable>> = {
+  trigger: TRIGGER,
+  webhook: WEBHOOK,
+  schedule: SCHEDULE,
+};
+
+const SECTIONS = { ...SPEC_SECTIONS, ...TRIGGER_SECTIONS };
+
 /** The section of the forms of an agent skill. */
 const FORMS = 'skills';
 
@@ -39,19 +50,28 @@ const HEAD = ['| key | value | default | meaning |', '|---|---|---|---|'];
 
 /** Returns the text with all tables of keys rewritten; a table is between `<!-- keys: stage -->` and `<!-- end -->`. */
 export function writeTables(text: string): string {
-  const missing = new Set([...Object.keys(SECTIONS), FORMS]);
+  return writeSections(text, 'spec.md', [...Object.keys(SPEC_SECTIONS), FORMS]);
+}
+
+/** Like `writeTables`, for the keys of triggers. */
+export function writeTriggerTables(text: string): string {
+  return writeSections(text, 'triggers.md', Object.keys(TRIGGER_SECTIONS));
+}
+
+function writeSections(text: string, page: string, names: readonly string[]): string {
+  const missing = new Set(names);
   const written = text.replace(
     /(<!-- keys: (\w+) -->\n)[^]*?(<!-- end -->)/g,
     (_all, begin: string, name: string, end: string) => {
       if (!missing.delete(name))
-        throw new Error(`docs/reference/spec.md has a marker for ${name}, which is not a table or appears twice`);
+        throw new Error(`docs/reference/${page} has a marker for ${name}, which is not a table or appears twice`);
       const rows = name === FORMS ? formRows(SKILLS.of, 'skills[].') : rowsOf(SECTIONS[name]!, '');
       return `${begin}${[...HEAD, ...rows].join('\n')}\n${end}`;
     },
   );
   if (missing.size > 0)
     throw new Error(
-      `docs/reference/spec.md has no place for the keys of ${[...missing].join(', ')}: write <!-- keys: … --> and <!-- end -->`,
+      `docs/reference/${page} has no place for the keys of ${[...missing].join(', ')}: write <!-- keys: … --> and <!-- end -->`,
     );
   return written;
 }
@@ -232,6 +252,8 @@ function valueOf(type: ValueType): string {
       return 'text or mapping';
     case 'named-texts':
       return `mapping of names to ${type.holds}, at most ${type.most}`;
+    case 'param-texts':
+      return `mapping of parameters to texts, at most ${type.most}`;
     case 'list':
       return `list of ${type.items ?? 'mappings'}${type.most === undefined ? '' : `, at most ${type.most}`}`;
     case 'stages':

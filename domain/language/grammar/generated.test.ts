@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { writeMistakes, writeTables } from './docs.ts';
+import { writeMistakes, writeTables, writeTriggerTables } from './docs.ts';
 import { renderSpecSchema } from './json-schema.ts';
 import { RANGES } from './values.ts';
 
@@ -8,6 +8,7 @@ const HINT = 'is stale; UPDATE=1 npx vitest run domain/language/grammar writes i
 
 test.each<[string, (text: string) => string]>([
   ['docs/reference/spec.md', writeTables],
+  ['docs/reference/triggers.md', writeTriggerTables],
   ['docs/reference/mistaken-keys.md', writeMistakes],
   ['docs/spec.schema.json', renderSpecSchema],
 ])('%s is what the tables of the grammar generate', (path, render) => {
@@ -26,6 +27,10 @@ test.each([
   ],
 ])('%s in docs/reference/spec.md is reported', (_what, text, message) => {
   expect(() => writeTables(text)).toThrow(message);
+});
+
+test('a table of triggers without a marker is reported', () => {
+  expect(() => writeTriggerTables('# Triggers\n')).toThrow('no place for the keys of trigger, webhook, schedule');
 });
 
 test('a page without a place for mistaken keys is reported', () => {

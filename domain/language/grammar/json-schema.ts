@@ -47,7 +47,9 @@ export function createSpecSchema(): JsonSchema {
     then: {
       required: SECTION_KINDS.filter((section) => section === kind),
       properties: Object.fromEntries(
-        SECTION_KINDS.filter((section) => section !== kind).map((section) => [section, false]),
+        Object.entries<Key>(SPEC.keys).flatMap(([name, { kinds }]) =>
+          kinds === undefined || kinds.includes(kind) ? [] : [[name, false]],
+        ),
       ),
     },
   }));
@@ -167,6 +169,13 @@ function valueSchema(type: ValueType): JsonSchema {
         propertyNames: { pattern: HOST_LABEL.source, not: { enum: RESERVED_LABELS } },
         additionalProperties: { type: 'string' },
       };
+    case 'param-texts':
+      return {
+        type: 'object',
+        maxProperties: type.most,
+        propertyNames: NAME_SCHEMA,
+        additionalProperties: { type: LENIENT },
+      };
     case 'choice':
       return {
         type: ['string', 'object'],
@@ -191,7 +200,7 @@ function valueSchema(type: ValueType): JsonSchema {
     }
     case 'list':
       return {
-        type: 'array',
+        type: type.alone === true ? ['string', 'array'] : 'array',
         ...(type.filled === undefined ? {} : { minItems: 1 }),
         ...(type.most === undefined ? {} : { maxItems: type.most }),
         items: valueSchema(type.of),

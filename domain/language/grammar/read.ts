@@ -32,6 +32,7 @@ import type {
   ListType,
   MappingTable,
   NamedTextsType,
+  ParamTextsType,
   ParamSpec,
   ParametersType,
   ReadableKeys,
@@ -122,6 +123,8 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
       return readVariables(node, what, problems);
     case 'named-texts':
       return readNamedTexts(type, node, what, problems);
+    case 'param-texts':
+      return readParamTexts(type, node, what, problems);
     case 'choice':
       return readChoice(type, node, what, map, place);
     case 'command':
@@ -131,7 +134,8 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
     case 'list': {
       if (node === null && type.filled !== undefined) return null;
       const item = (index: number): string => `${type.item.replace('#', String(index + 1))} of ${map.what}`;
-      return readList(node, what, problems).flatMap(
+      const isAlone = type.alone === true && node?.kind === 'scalar' && typeof node.value === 'string';
+      return (isAlone ? [node] : readList(node, what, problems)).flatMap(
         (each, index) => readValue(type.of, each, item(index), map, place) ?? [],
       );
     }
@@ -273,6 +277,29 @@ function readNamedTexts(
       return [];
     }
     const text = readPlainText(value, `the ${type.of} ${name} in ${what}`, problems);
+    return text === null ? [] : [{ name, at: keyAt, value: text }];
+  });
+}
+
+function readParamTexts(
+  type: ParamTextsType,
+  node: TreeNode | null,
+  what: string,
+  problems: Problems,
+): readonly EnvSpec[] {
+  const entries = readEntries(node, what, problems);
+  const over = entries[type.most];
+  if (over !== undefined)
+    problems.error(
+      'spec/too-large',
+      over[1].keyAt,
+      `${what} has ${entries.length} entries; it can have at most ${type.most}`,
+      'pass the payload as the input of the run',
+    );
+  return entries.slice(0, type.most).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
+    const written = { kind: 'scalar', at: keyAt, value: name, text: name } as const;
+    if (readName(written, 'the name of a parameter', problems) === null) return [];
+    const text = readText(value, `the parameter ${name} in ${what}`, problems, true);
     return text === null ? [] : [{ name, at: keyAt, value: text }];
   });
 }

@@ -2,7 +2,8 @@ import { AGENT, BUDGET, LLM } from './agent-table.ts';
 import { PARAMETER } from './param-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { BESIDE_RUN, STAGE } from './stage-table.ts';
-import type { Keys, MappingTable } from './table.ts';
+import { ON_KEY } from './trigger-table.ts';
+import type { Key, Keys, MappingTable } from './table.ts';
 import { GRACE_MS } from '../../plan/defaults.ts';
 import { CHECKPOINTS, ON_LIMITS, PLAN_KINDS, type PlanKind } from '../../plan/plan.ts';
 import { DEFAULT_MAX_PARALLEL, RANGES, SCALES, VARIABLE_LIMITS } from './values.ts';
@@ -315,7 +316,7 @@ export const PART = {
     },
   },
   misplaced: {
-    'the top level of the spec': { max_parallel, timeout_secs, grace_secs, budget },
+    'the top level of the spec': { max_parallel, timeout_secs, grace_secs, budget, on: ON_KEY as Key },
     '`pipeline`': PIPELINE.keys,
     '`workflow`': WORKFLOW.keys,
   },
@@ -353,6 +354,7 @@ export const SPEC = {
       example: 'hello',
     },
     ...OF_ALL_KINDS,
+    on: ON_KEY,
     parts: {
       as: 'parts',
       type: { is: 'parts', table: PART },

@@ -77,6 +77,7 @@ export type ValueType =
   | ChoiceType
   | CommandType
   | NamedTextsType
+  | ParamTextsType
   | VariantsType
   | FormsType
   | StagesType
@@ -153,6 +154,8 @@ export interface ListType {
   readonly item: string;
   /** The name of items in the docs, if they are texts. */
   readonly items?: string;
+  /** A text on its own is a list with this item. */
+  readonly alone?: true;
   /** The most items; the compiler checks it. */
   readonly most?: number;
   /** The remedy for an empty list, which is then a mistake. In a Spec, an absent list is null. */
@@ -188,6 +191,12 @@ export interface NamedTextsType {
   readonly holds: string;
   /** The name of one text in messages. */
   readonly of: string;
+  readonly most: number;
+}
+
+/** Names of parameters, each with a text. */
+export interface ParamTextsType {
+  readonly is: 'param-texts';
   readonly most: number;
 }
 
@@ -268,7 +277,7 @@ export type ValueOf<T> = T extends { readonly is: 'text' | 'name' }
           ? JsonSpec<number>
           : T extends { readonly is: 'json' }
             ? JsonSpec
-            : T extends { readonly is: 'variables' | 'named-texts' }
+            : T extends { readonly is: 'variables' | 'named-texts' | 'param-texts' }
               ? readonly EnvSpec[]
               : T extends { readonly is: 'parameters' }
                 ? readonly ParamSpec[]
@@ -323,7 +332,7 @@ type PropertyOf<K> = K extends { readonly as: infer N extends string } ? N : nev
 type TypeOf<K> = K extends { readonly type: infer T } ? T : never;
 
 /** The value of an absent key: an empty list for types with entries or items, otherwise null. */
-type MaybeOf<T> = T extends { readonly is: 'variables' | 'parameters' | 'named-texts' }
+type MaybeOf<T> = T extends { readonly is: 'variables' | 'parameters' | 'named-texts' | 'param-texts' }
   ? ValueOf<T>
   : T extends { readonly is: 'list' }
     ? T extends { readonly filled: object }

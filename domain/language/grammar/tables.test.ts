@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { compileEditorSchema } from '../../../test/rig/skills/editor-schema.ts';
 import { checkExpressions } from '../expression/check.ts';
-import { compileText, type LoadOptions } from '../load.ts';
+import { type CompiledText, compileText, type LoadOptions } from '../load.ts';
 import { parseSpec } from '../read/parse.ts';
 import { checkPlan } from '../check-plan.ts';
 import { createSpecSchema } from './json-schema.ts';
@@ -16,6 +16,8 @@ import { WAIT } from './wait-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { SKILL } from './skill-table.ts';
 import { SPEC } from './spec-table.ts';
+import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
+import { TRIGGER } from './trigger-table.ts';
 import type { Json, JsonType } from './json.ts';
 import { isAllowedBeside, type Key, type MappingTable, type ValueType } from './table.ts';
 import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
@@ -115,7 +117,7 @@ function spotsBelow(
   if (type.is === 'mapping') {
     const { table } = type;
     const isApart =
-      ([SANDBOX, APPROVAL, WAIT, BUDGET, LLM, SKILL] as readonly MappingTable[]).includes(table) ||
+      ([SANDBOX, APPROVAL, WAIT, BUDGET, LLM, SKILL, WEBHOOK, SCHEDULE] as readonly MappingTable[]).includes(table) ||
       table.keys['subfolder'] === WORKSPACE.keys.subfolder;
     // Defaults share the keys of a stage.
     const shared = { docs: inline.docs.replace(/^defaults\./, ''), full: inline.full };
@@ -152,13 +154,10 @@ function spotsBelow(
       : type.of.is === 'mapping'
         ? [['', type.of.table] as const]
         : [];
+  const docsOf = (table: MappingTable): string =>
+    type.of.is === 'forms' ? 'skills[].' : table === TRIGGER ? '' : `${docs}[].`;
   return tables.flatMap(([word, table], index) =>
-    spotsOf(
-      table,
-      kind,
-      { docs: type.of.is === 'forms' ? 'skills[].' : `${docs}[].`, full: `${full}[${word}].` },
-      item(index),
-    ),
+    spotsOf(table, kind, { docs: docsOf(table), full: `${full}[${word}].` }, item(index)),
   );
 }
 
@@ -201,7 +200,9 @@ function otherShape(type: ValueType): Json {
   return type.is === 'json' && !takes(type, 'object') ? { x: 'y' } : [['x']];
 }
 
-const PAGE = readFileSync(new URL('../../../docs/reference/spec.md', import.meta.url), 'utf8');
+const PAGE = ['spec', 'triggers']
+  .map((name) => readFileSync(new URL(`../../../docs/reference/${name}.md`, import.meta.url), 'utf8'))
+  .join('\n');
 
 describe.each(SPOTS)('$title', (spot) => {
   const { kind, key, name } = spot;
@@ -222,7 +223,7 @@ describe.each(SPOTS)('$title', (spot) => {
     expect(validate(spec)).toBe(false);
   });
 
-  test('docs/reference/spec.md lists the key', () => {
+  test('docs/reference lists the key', () => {
     const firstCells = PAGE.split('\n').map((line) => /^\| ([^|]*)\|/.exec(line)?.[1] ?? '');
     expect(firstCells).toContainEqual(expect.stringContaining(`\`${spot.path}\``));
   });
@@ -238,9 +239,9 @@ test.each(SPOTS.filter(({ key }) => key.required === true))(
 );
 
 /** Compiles a spec without `spec/part-unused`, because no stage uses the part whose keys are tested. */
-function compiled(text: string, options: LoadOptions): Pick<ReturnType<typeof compileText>, 'plan' | 'diagnostics'> {
-  const { plan, diagnostics } = compileText(text, 'x.json', options);
-  return { plan, diagnostics: diagnostics.filter(({ code }) => code !== 'spec/part-unused') };
+function compiled(text: string, options: LoadOptions): Pick<CompiledText, 'plan' | 'triggers' | 'diagnostics'> {
+  const { plan, triggers, diagnostics } = compileText(text, 'x.json', options);
+  return { plan, triggers, diagnostics: diagnostics.filter(({ code }) => code !== 'spec/part-unused') };
 }
 
 /** The file that the example of `uses` names. */
@@ -270,11 +271,12 @@ test.each(MISTAKEN)('$title: written as `$word`, it is the only error, and the m
 test.each(SPOTS.filter(({ key }) => key.default !== undefined))(
   '$title: its written default changes nothing',
   (spot) => {
-    const planOf = (spec: Mapping) =>
+    const planOf = (spec: Mapping): Pick<CompiledText, 'plan' | 'triggers' | 'diagnostics'> =>
       compiled(JSON.stringify(spec), { baseDir: '/', params: {}, checkExpression: checkExpressions });
     const written = planOf(specWith(spot, spot.key.default));
     expect(written.diagnostics).toEqual([]);
-    expect(written.plan).toEqual(planOf(specWith(spot, undefined)).plan);
+    const absent = planOf(specWith(spot, undefined));
+    expect([written.plan, written.triggers]).toEqual([absent.plan, absent.triggers]);
   },
 );
 
@@ -312,8 +314,9 @@ describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (sp
 test.each(SPOTS.filter(({ key }) => key.kinds !== undefined))('$title: a spec of the other kind lacks it', (spot) => {
   const other = PLAN_KINDS.find((each) => !spot.key.kinds!.includes(each))!;
   const spec = baseSpec(other);
-  const stages = ((spec[other] as Mapping)[other === 'workflow' ? 'steps' : 'boxes'] as Mapping[])[STAGE_INDEX]!;
-  (spot.path in SPEC.keys ? spec : stages)[spot.name] = spot.key.example;
+  const stages = (): Mapping =>
+    ((spec[other] as Mapping)[other === 'workflow' ? 'steps' : 'boxes'] as Mapping[])[STAGE_INDEX]!;
+  (spot.path in SPEC.keys ? spec : stages())[spot.name] = spot.key.example;
   expect(messagesOf(spec)).toEqual([expect.stringContaining(spot.name)]);
   expect(validate(spec)).toBe(false);
 });

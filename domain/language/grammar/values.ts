@@ -70,6 +70,11 @@ export const RANGES = {
   /** The longest time for which a keeper retains a VM. */
   keepSecs: { min: 1, max: 3_600, integer: false, unit: 'seconds' },
   diskMib: { min: 64, max: 1_048_576, integer: true, unit: 'MiB' },
+  /** The time for which the sender of a webhook waits. */
+  respondSecs: { min: 1, max: 60, integer: false, unit: 'seconds' },
+  successStatus: { min: 200, max: 299, integer: true, unit: 'HTTP status' },
+  batchSize: { min: 2, max: 1_000, integer: true, unit: 'deliveries' },
+  rateLimit: { min: 1, max: 10_000, integer: true, unit: 'runs' },
 } as const satisfies Record<string, NumberRange>;
 
 /** Types of parameters: a run may set `text` to any text; `list` is JSON. */
@@ -86,6 +91,14 @@ export const DURATIONS = {
   approval: { minMs: 1_000, maxMs: 366 * 24 * 3_600_000 },
   /** The same as `PLAN_LIMITS.waitMs`. */
   wait: { minMs: 1_000, maxMs: 400 * 24 * 3_600_000 },
+  dedupe: { minMs: 1_000, maxMs: 30 * 24 * 3_600_000 },
+  /** Payloads are kept for 7 days, so no delivery waits longer for others. */
+  debounce: { minMs: 100, maxMs: 24 * 3_600_000 },
+  batch: { minMs: 100, maxMs: 24 * 3_600_000 },
+  rate: { minMs: 1_000, maxMs: 24 * 3_600_000 },
+  interval: { minMs: 10_000, maxMs: 366 * 24 * 3_600_000 },
+  jitter: { minMs: 0, maxMs: 24 * 3_600_000 },
+  catchupWindow: { minMs: 60_000, maxMs: 366 * 24 * 3_600_000 },
 } as const satisfies Record<string, DurationRange>;
 
 /** The number of plan units in one unit of a spec. */

@@ -73,7 +73,10 @@ function readSpec(root: MapReader, file: string, problems: Problems): Spec | nul
   };
 }
 
-type PartBody = Omit<Spec, 'file' | 'name' | 'maxParallel' | 'timeoutMs' | 'graceMs' | 'budget' | 'parts' | 'gaps'>;
+type PartBody = Omit<
+  Spec,
+  'file' | 'name' | 'maxParallel' | 'timeoutMs' | 'graceMs' | 'budget' | 'on' | 'parts' | 'gaps'
+>;
 
 interface NamedBody {
   readonly name: Spec['name'];
@@ -110,7 +113,18 @@ function partSpecs(bodies: readonly NamedBody[], file: string, problems: Problem
       spec:
         body === null
           ? null
-          : { file, name, maxParallel: null, timeoutMs: null, graceMs: null, budget: null, ...body, parts, gaps },
+          : {
+              file,
+              name,
+              maxParallel: null,
+              timeoutMs: null,
+              graceMs: null,
+              budget: null,
+              on: [],
+              ...body,
+              parts,
+              gaps,
+            },
     });
   return parts;
 }

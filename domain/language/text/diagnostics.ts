@@ -13,7 +13,7 @@ const KEPT_LIMIT = 10 * DIAGNOSTICS_LIMIT;
  * Facts that the text leaves open, because some of it could not be read or names something unknown. That mistake is
  * reported.
  */
-export const GAPS = ['edges', 'order', 'outputs', 'params', 'result', 'secrets'] as const;
+export const GAPS = ['edges', 'order', 'outputs', 'params', 'result', 'secrets', 'trigger-secrets'] as const;
 export type Gap = (typeof GAPS)[number];
 
 /**

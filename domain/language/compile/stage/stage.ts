@@ -40,6 +40,8 @@ export interface StageContext {
   readonly params: ParamValues;
   readonly fill: Filler;
   readonly defaults: StageDefaults;
+  /** True if a parameter may lack its value, and then has a placeholder as its text. */
+  readonly mayLackValues: boolean;
   readonly baseDir: string | null;
   readonly listFiles: ListFiles | undefined;
   readonly problems: Problems;
@@ -102,6 +104,7 @@ export function compileStage(
       giver: links.workspace === null ? null : idOf(links.workspace),
       baseDir: context.baseDir,
       fill,
+      mayLackValues: context.mayLackValues,
       problems,
     }),
     maxOutputBytes: stage.maxOutputBytes ?? defaults.maxOutputBytes,

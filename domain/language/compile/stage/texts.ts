@@ -140,7 +140,10 @@ function nameOfPlace(place: TextPlace, script: Script | null): string {
 }
 
 /** Returns the expression without its text, and its start if that is known. */
-function locateExpression({ at, textAt }: Located<string>, { source, offset }: PlacedExpression): Located<string> {
+export function locateExpression(
+  { at, textAt }: Located<string>,
+  { source, offset }: PlacedExpression,
+): Located<string> {
   if (textAt === undefined) return { value: source, at };
   return { value: source, at, textAt: { line: textAt.line, column: textAt.column + offset } };
 }

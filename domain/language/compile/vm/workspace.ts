@@ -1,9 +1,10 @@
 /** Compiles the git repository in which a stage works. */
 import { WORKSPACE_DEFAULTS } from '../../../plan/defaults.ts';
 import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../../../plan/plan.ts';
-import { findAddressProblem, isRefName, isWorkspaceOutput, mayHaveGit } from '../../../plan/workspace.ts';
+import { findAddressProblem, isPlainRef, isRefName, isWorkspaceOutput, mayHaveGit } from '../../../plan/workspace.ts';
 import { compileGuestPath, compileHostPath } from './sandbox.ts';
 import { contains, ownFolderIn, toRelativePath } from '../../text/paths.ts';
+import { hasStandIn } from '../../read/params.ts';
 import type { Filler } from '../../grammar/placeholders.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { StageSpec } from '../../read/spec.ts';
@@ -20,6 +21,8 @@ interface WorkspaceContext {
   readonly giver: string | null;
   readonly baseDir: string | null;
   readonly fill: Filler;
+  /** True if a parameter may lack its value, and then has a placeholder as its text. */
+  readonly mayLackValues: boolean;
   readonly problems: Problems;
 }
 
@@ -156,10 +159,19 @@ function compileAddress(
   return problems.errorCount() > errorsBefore ? null : { kind: 'url', url: value, ref };
 }
 
-function compileRef({ ref }: WorkspaceSpec, { what, fill, problems }: WorkspaceContext): string | null {
+function compileRef({ ref }: WorkspaceSpec, { what, fill, mayLackValues, problems }: WorkspaceContext): string | null {
   if (ref === null) return null;
   const name = fill(ref);
-  if (!isRefName(name) || name.length > PLAN_LIMITS.referenceCharacters)
+  // A run has not set the value yet.
+  if (mayLackValues && hasStandIn(name)) return name;
+  if (name !== ref.value && !isPlainRef(name))
+    problems.error(
+      'spec/bad-value',
+      ref.at,
+      `\`ref\` of the workspace of ${what} becomes ${quote(name)}, which is no hash and no name of a branch or tag`,
+      'give the parameter a name such as main or v1.2, or a hash; git would read another text as an option or an expression',
+    );
+  else if (!isRefName(name) || name.length > PLAN_LIMITS.referenceCharacters)
     problems.error(
       'spec/bad-value',
       ref.at,

@@ -1,0 +1,155 @@
+/** `on` of a definition: the events that start runs of a deployment. */
+import type { CATCHUPS, HMAC_ALGORITHMS, HMAC_ENCODINGS, NamedScheme, OVERLAPS } from '../domain/delivery/trigger.ts';
+import * as known from './known-options.ts';
+import { checkList, checkOptions, durationOf, nameOf, secondsOf } from './options.ts';
+import type { SpecObject } from './stages/stage.ts';
+
+/**
+ * A text or an expression may contain `${{ … }}` over `input`, the payload, and `headers`. It has a webhook or a
+ * schedule.
+ */
+export interface TriggerOptions {
+  /** Unique in the definition; not `api`. */
+  readonly name: string;
+  readonly webhook?: WebhookOptions;
+  readonly schedule?: ScheduleOptions;
+  /** A delivery starts a run only if this expression holds. Default: each delivery starts one. */
+  readonly when?: string;
+  /** Values for parameters. */
+  readonly params?: Readonly<Record<string, string | number | boolean>>;
+  /** The input of the run. Default: the payload as it was received. */
+  readonly input?: string;
+  readonly dedupe?: { readonly key?: string; readonly forMs?: number };
+  readonly debounce?: {
+    readonly key?: string;
+    readonly delayMs: number;
+    readonly maxDelayMs: number;
+    readonly take?: 'first' | 'last';
+  };
+  readonly batch?: { readonly key?: string; readonly size: number; readonly timeoutMs: number };
+  readonly rate?: {
+    readonly key?: string;
+    readonly limit: number;
+    readonly perMs: number;
+    readonly onLimit?: 'hold' | 'drop';
+  };
+  readonly order?: { readonly key: string };
+}
+
+export interface WebhookOptions {
+  /** The sender whose signature the service checks. `none` accepts every request. */
+  readonly verify: NamedScheme | 'none' | HmacOptions;
+  /** The name of a secret of the deployment; required, except with `none`. */
+  readonly secret?: string;
+  /** The sender waits for the run. */
+  readonly respond?: {
+    /** Default: 25 seconds. */
+    readonly waitMs?: number;
+    /** The stage whose output is the answer. Default: the output of the run. */
+    readonly output?: { readonly name: string };
+    readonly status?: number;
+  };
+}
+
+export interface HmacOptions {
+  /** The header with the signature. */
+  readonly header: string;
+  /** The text before the signature. */
+  readonly prefix?: string;
+  readonly algorithm?: (typeof HMAC_ALGORITHMS)[number];
+  readonly encoding?: (typeof HMAC_ENCODINGS)[number];
+  /** The header with the time in seconds since 1970. */
+  readonly timestamp?: string;
+}
+
+/** It has `cron` or `everyMs`. */
+export interface ScheduleOptions {
+  /** Lines with five fields. */
+  readonly cron?: string | readonly string[];
+  readonly everyMs?: number;
+  /** A name of the IANA database. Default: `UTC`. */
+  readonly timezone?: string;
+  readonly jitterMs?: number;
+  readonly catchup?: (typeof CATCHUPS)[number];
+  readonly windowMs?: number;
+  readonly overlap?: (typeof OVERLAPS)[number];
+}
+
+export function writeTriggers(
+  on: readonly TriggerOptions[] | undefined,
+  of: string,
+): readonly SpecObject[] | undefined {
+  if (on === undefined) return undefined;
+  checkList(`\`on\` ${of}`, on);
+  return on.map((trigger) => writeTrigger(trigger, of));
+}
+
+function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
+  checkOptions(`a trigger ${owner}`, trigger, known.TRIGGER_OPTIONS);
+  const of = `of trigger "${trigger.name}"`;
+  const { name, webhook, schedule, when, params, input, dedupe, debounce, batch, rate, order } = trigger;
+  if (dedupe !== undefined) checkOptions(`dedupe ${of}`, dedupe, known.DEDUPE_OPTIONS);
+  if (debounce !== undefined) checkOptions(`debounce ${of}`, debounce, known.DEBOUNCE_OPTIONS);
+  if (batch !== undefined) checkOptions(`batch ${of}`, batch, known.BATCH_OPTIONS);
+  if (rate !== undefined) checkOptions(`rate ${of}`, rate, known.RATE_OPTIONS);
+  if (order !== undefined) checkOptions(`order ${of}`, order, known.ORDER_OPTIONS);
+  return {
+    name,
+    webhook: writeWebhook(webhook, of),
+    schedule: writeSchedule(schedule, of),
+    when,
+    params,
+    input,
+    dedupe: dedupe && { key: dedupe.key, for: durationOf(`\`dedupe.forMs\` ${of}`, dedupe.forMs) },
+    debounce: debounce && {
+      key: debounce.key,
+      delay: durationOf(`\`debounce.delayMs\` ${of}`, debounce.delayMs),
+      max_delay: durationOf(`\`debounce.maxDelayMs\` ${of}`, debounce.maxDelayMs),
+      take: debounce.take,
+    },
+    batch: batch && {
+      key: batch.key,
+      size: batch.size,
+      timeout: durationOf(`\`batch.timeoutMs\` ${of}`, batch.timeoutMs),
+    },
+    rate: rate && {
+      key: rate.key,
+      limit: rate.limit,
+      per: durationOf(`\`rate.perMs\` ${of}`, rate.perMs),
+      on_limit: rate.onLimit,
+    },
+    order,
+  };
+}
+
+function writeWebhook(webhook: WebhookOptions | undefined, of: string): SpecObject | undefined {
+  if (webhook === undefined) return undefined;
+  checkOptions(`webhook ${of}`, webhook, known.WEBHOOK_OPTIONS);
+  const { verify, secret, respond } = webhook;
+  if (typeof verify === 'object') checkOptions(`verify ${of}`, verify, known.HMAC_OPTIONS);
+  if (respond !== undefined) checkOptions(`respond ${of}`, respond, known.RESPOND_OPTIONS);
+  return {
+    verify,
+    secret,
+    respond: respond && {
+      wait_secs: secondsOf(respond.waitMs),
+      output: respond.output && nameOf(`\`respond.output\` ${of}`, respond.output),
+      status: respond.status,
+    },
+  };
+}
+
+function writeSchedule(schedule: ScheduleOptions | undefined, of: string): SpecObject | undefined {
+  if (schedule === undefined) return undefined;
+  checkOptions(`schedule ${of}`, schedule, known.SCHEDULE_OPTIONS);
+  const { cron, everyMs, timezone, jitterMs, catchup, windowMs, overlap } = schedule;
+  return {
+    cron,
+    every: durationOf(`\`everyMs\` ${of}`, everyMs),
+    timezone,
+    jitter: durationOf(`\`jitterMs\` ${of}`, jitterMs),
+    catchup,
+    window: durationOf(`\`windowMs\` ${of}`, windowMs),
+    overlap,
+  };
+}
