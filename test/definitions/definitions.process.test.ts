@@ -52,6 +52,34 @@ test('types, further files, parameters and mounts of the folder of the definitio
   });
 });
 
+test('triggers of a definition are checked in its own words', async () => {
+  const define = (delayMs: number): string =>
+    `${USES}const report = step('report', ['true']);
+     export default defineWorkflow({
+       name: 'x', steps: [report],
+       on: [
+         { name: 'night', schedule: { cron: '30 2 * * *', timezone: 'Europe/Berlin' } },
+         {
+           name: 'hook',
+           webhook: { verify: 'github', secret: 'HOOK_SECRET', respond: { output: report } },
+           debounce: { delayMs: ${delayMs}, maxDelayMs: 60_000 },
+         },
+       ],
+     });`;
+  expect(await validate('x.ts', define(1_000))).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining(
+      'triggers of a deployment: night (30 2 * * *, Europe/Berlin), hook (webhook, github)\nsecrets of its triggers: HOOK_SECRET\n',
+    ),
+    stderr: '',
+  });
+  const long = await validate('x.ts', define(90_000));
+  expect(long).toMatchObject({ code: 2, stderr: expect.stringContaining('a `maxDelayMs` that is shorter than its') });
+  const short = await validate('x.ts', define(5));
+  expect(short).toMatchObject({ code: 2, stderr: expect.stringContaining('`delayMs` of `debounce`') });
+  expect(short.stderr).toContain('write milliseconds, from 100 to 86400000');
+});
+
 test('files of the folder are listed, of a definition and of a spec', async () => {
   const of = (pattern: string): string =>
     `import { defineWorkflow, files, step } from 'voidbox';

@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest';
+import { checkExpressions } from '../../../domain/language/expression/check.ts';
+import { compileText } from '../../../domain/language/load.ts';
+import { renderTriggers } from './triggers.ts';
+
+function render(on: readonly object[]): string {
+  const spec = { kind: 'workflow', name: 'x', on, workflow: { steps: [{ name: 'a', run: 'true' }] } };
+  return renderTriggers(
+    compileText(JSON.stringify(spec), 'x.json', { baseDir: '/', checkExpression: checkExpressions }).triggers,
+  );
+}
+
+test('a spec without triggers has no line', () => {
+  expect(render([])).toBe('');
+});
+
+test('each trigger is shown with its source, and secrets once', () => {
+  expect(
+    render([
+      { name: 'hook', webhook: { verify: 'github', secret: 'B' } },
+      { name: 'own', webhook: { verify: { header: 'X-Sig' }, secret: 'A' } },
+      { name: 'again', webhook: { verify: 'gitlab', secret: 'B' } },
+      { name: 'open', webhook: { verify: 'none' } },
+      { name: 'night', schedule: { cron: ['30 2 * * *', '0 4 * * *'], timezone: 'Europe/Berlin' } },
+      { name: 'often', schedule: { every: '90m' } },
+    ]),
+  ).toBe(
+    'triggers of a deployment: hook (webhook, github), own (webhook, hmac), again (webhook, gitlab), open (webhook, accepts every request), night (30 2 * * * and 0 4 * * *, Europe/Berlin), often (every 90m)\nsecrets of its triggers: A, B\n',
+  );
+});
