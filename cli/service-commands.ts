@@ -39,6 +39,48 @@ export const SERVICE_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
     ],
   },
   {
+    name: 'secret',
+    usage: 'secret VERB',
+    summary: 'set, rotate, list and remove secrets of deployments',
+    commands: [
+      {
+        name: 'set',
+        usage: 'secret set NAME',
+        summary: 'add or replace a secret; its value is read from standard input',
+        isForAnyMachine: true,
+        load: () => import('./commands/secrets/secret-set.ts'),
+      },
+      {
+        name: 'rotate',
+        usage: 'secret rotate NAME',
+        summary: 'replace a secret; webhooks accept the value before for a time',
+        isForAnyMachine: true,
+        load: () => import('./commands/secrets/secret-rotate.ts'),
+      },
+      {
+        name: 'list',
+        usage: 'secret list',
+        summary: 'list secrets without their values',
+        isForAnyMachine: true,
+        load: () => import('./commands/secrets/secret-list.ts'),
+      },
+      {
+        name: 'rm',
+        usage: 'secret rm NAME',
+        summary: 'remove a secret',
+        isForAnyMachine: true,
+        load: () => import('./commands/secrets/secret-rm.ts'),
+      },
+      {
+        name: 'rekey',
+        usage: 'secret rekey',
+        summary: 'encrypt all secrets with the first key of the key file',
+        isForAnyMachine: true,
+        load: () => import('./commands/secrets/secret-rekey.ts'),
+      },
+    ],
+  },
+  {
     name: 'login',
     usage: 'login URL',
     summary: 'use the runs of another machine; --status shows which',

@@ -8,7 +8,7 @@ import type { ServiceSettings } from '../domain/access/service-settings.ts';
 import { ConnectionError, type ConnectionProblem, isServiceError, readProblem, ServiceError } from './service-error.ts';
 
 export interface ServiceRequest {
-  readonly method?: 'GET' | 'HEAD' | 'POST' | 'PUT';
+  readonly method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
   /** The parts of the path below `/api/v1`, each any text. */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | number | undefined>>;

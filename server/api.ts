@@ -21,6 +21,7 @@ import { addHookRoutes } from './routes/hooks.ts';
 import { addExplainRoute } from './routes/explain.ts';
 import { addForkRoute } from './routes/fork.ts';
 import { addRetryRoute } from './routes/retry.ts';
+import { addSecretRoutes } from './routes/secrets.ts';
 import { addSessionRoutes } from './routes/sessions.ts';
 import { addRunRoutes } from './routes/runs.ts';
 import { addStartRoute } from './routes/start.ts';
@@ -89,6 +90,7 @@ export function createApi(options: ApiOptions): Api {
   addAnswerRoute(routes, options);
   addOpenWorkRoutes(routes, options);
   addSessionRoutes(routes, options);
+  addSecretRoutes(routes, options);
   addTokenRoutes(routes, options);
   addTriggerRoutes(routes, options);
   addDeliveryRoutes(routes, options);

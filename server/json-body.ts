@@ -51,11 +51,16 @@ async function readJson(body: ReadableStream<Uint8Array>, req: HonoRequest, limi
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw createRequestError('api/invalid-request', `the body is not JSON: ${(error as Error).message}`);
+    throw createRequestError('api/invalid-request', `the body is not JSON: ${hideExcerpt((error as Error).message)}`);
   }
   const place = ESCAPED_SURROGATE.test(text) ? findLoneSurrogate(value) : null;
   if (place !== null) throw createRequestError('api/invalid-request', `${place}: it is not Unicode text`);
   return { text, value };
+}
+
+/** The error of a parser quotes the text around the mistake, which may be a part of a secret. */
+function hideExcerpt(message: string): string {
+  return message.replace(/, (?:\.{3})?".*is not valid JSON$/su, '');
 }
 
 /** A body is UTF-8, so only an escape can make half of a character. */

@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { MOST_TOKEN_GROUPS, MOST_TOKEN_LIFE_MS, MOST_TOKEN_REPOSITORIES } from '../app/access/tokens.ts';
 import { MAX_TAIL_LINES } from '../app/lines/log-lines.ts';
 import { MOST_ACTIONS } from '../app/service/act-on-runs.ts';
+import { MOST_PREVIOUS_KEPT_MS, MOST_SECRET_DEPLOYMENTS, PREVIOUS_KEPT_MS } from '../app/secrets/change-secrets.ts';
 import { MOST_QUESTIONS } from '../app/service/open-questions.ts';
 import { KEY_CHARACTERS } from '../app/start/start-keyed.ts';
 import { ADMISSION_MS } from '../app/start/start-run.ts';
@@ -14,6 +15,7 @@ import { MOST_RUN_GLOBS, RUN_GLOB_BYTES } from '../domain/access/run-glob.ts';
 import { TOKEN_NAME_CHARACTERS } from '../domain/access/token-text.ts';
 import { EVENT_LIMITS } from '../domain/run/event-limits.ts';
 import { findPackageRoot } from '../setup/package-root.ts';
+import { MOST_SECRET_BYTES, MOST_SECRETS } from '../store/triggers.ts';
 import { UPLOAD_LIMITS } from '../store/uploads.ts';
 import {
   API_LIMITS,
@@ -54,6 +56,7 @@ test('the page names the limits of the code', () => {
     connections: connections.toLocaleString('en'),
     'connections [over TCP](#over-tcp)': `${API_LIMITS.tcpConnections} of them`,
     'a handshake of TLS': `${API_LIMITS.handshakeMs / 1_000} s`,
+    secrets: `${MOST_SECRETS.toLocaleString('en')}; each ${MOST_SECRET_BYTES / KIB} KiB, and at most ${MOST_SECRET_DEPLOYMENTS} deployments in one request`,
     '`wait`': `${MOST_WAIT_SECONDS} s`,
     '`variables`': `${VARIABLES_BYTES / KIB} KiB`,
     'requests of a token, or of an address without a valid token': `${API_LIMITS.requestsPerSecond} in a second; then 429 with \`Retry-After\``,
@@ -64,7 +67,7 @@ test('the page names the limits of the code', () => {
     'listed questions': MOST_QUESTIONS.toLocaleString('en'),
     'uploads of one start': `${MOST_UPLOADS}`,
     'an `Idempotency-Key`': `${KEY_CHARACTERS} characters`,
-    'a page of runs or tokens': `${MOST_RUNS}`,
+    'a page of runs, tokens or deliveries': `${MOST_RUNS}`,
     'a page of the audit log, or of ids of runs': MOST_IDS.toLocaleString('en'),
     'a page of stages': `${MOST_STAGES}`,
     '`grep`, `stage`, `since` of events and logs': `${GREP_CHARACTERS}, ${STAGE_CHARACTERS.toLocaleString('en')} and ${SINCE_CHARACTERS} characters`,
@@ -86,6 +89,10 @@ test.each([
   ['the wait for a session', `at most ${MOST_WAIT_SECONDS} and by default ${SESSION_WAIT_SECONDS}, is the time`],
   ['the time of an upload', `deleted ${UPLOAD_LIMITS.keptMs / 3_600_000} hours after its last use`],
   ['the size of a page', `at most ${MOST_RUNS} and by default 50`],
+  [
+    'the time of a value before a rotation',
+    `at most ${MOST_PREVIOUS_KEPT_MS / DAY_MS} days and by default ${PREVIOUS_KEPT_MS / 3_600_000} hours`,
+  ],
   ['the size of variables', `at most ${VARIABLES_BYTES / KIB} KiB together`],
 ])('the page names %s', (_what, text) => {
   expect(PAGE).toContain(text);

@@ -62,6 +62,10 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/busy': 503,
   'api/messages-full': 507,
   'api/skill-not-loaded': 409,
+  'api/no-secret': 404,
+  'api/secrets-full': 507,
+  'api/secrets-key': 503,
+  'api/secret-damaged': 503,
   'api/bug': 500,
 };
 

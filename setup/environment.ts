@@ -64,6 +64,8 @@ export interface Environment {
   readonly skills: readonly string[];
   /** `VOIDBOX_SECRETS_FILE`: the variables that a worker of your own Temporal server provides to runs; null: no file. */
   readonly secretsFile: string | null;
+  /** `VOIDBOX_SECRETS_KEY_FILE`: the keys that encrypt secrets of deployments; null: the embedded stack has its own. */
+  readonly secretsKeyFile: string | null;
   /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: the limit for callbacks of skills in one turn; null is the worker's own limit. */
   readonly skillTurnLimitMs: number | null;
   /** The file of the user's login; null: no folder of the user is known. */
@@ -158,6 +160,7 @@ export function readEnvironment(
       .filter((path) => path !== '')
       .map((path) => resolve(path)),
     secretsFile: read('VOIDBOX_SECRETS_FILE') === null ? null : resolve(read('VOIDBOX_SECRETS_FILE')!),
+    secretsKeyFile: read('VOIDBOX_SECRETS_KEY_FILE') === null ? null : resolve(read('VOIDBOX_SECRETS_KEY_FILE')!),
     skillTurnLimitMs: milliseconds('VOIDBOX_SKILL_TURN_LIMIT_MS', read('VOIDBOX_SKILL_TURN_LIMIT_MS')),
     loginFile: findLoginFile(read('XDG_CONFIG_HOME'), home),
     devPackagesFile: join(read('XDG_CONFIG_HOME') ?? join(home, '.config'), 'voidbox', 'dev-packages'),

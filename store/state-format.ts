@@ -46,6 +46,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'postgres',
   'prepared',
   'runs',
+  'secrets.key',
   'serve.lock',
   'serving',
   'sessions',

@@ -1,4 +1,4 @@
-/** Requests to the HTTP API for commands about its tokens: of this machine, or the one that `VOIDBOX_SERVER` or a login names. */
+/** Requests to the HTTP API for commands about its tokens and secrets: of this machine, or the one that `VOIDBOX_SERVER` or a login names. */
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import { ServiceClient } from '../../http/service-client.ts';
 import type { Environment } from '../../setup/environment.ts';
@@ -9,22 +9,22 @@ import { ensureStack } from '../../client/embedded/stack.ts';
 import { createEnvironmentError, createUsageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 
-/** The first token needs PostgreSQL, which is fetched and started then. */
+/** The first token or secret needs PostgreSQL, which is fetched and started then. */
 const ANSWER_MS = 5 * 60_000;
 
 /** @throws AppError, ServiceError */
 export async function askTokenService(
   { env }: Machine,
-  { onProgress, method, createsToken = false, ...request }: TokenServiceRequest,
+  { onProgress, method, makesDatabase = false, ...request }: TokenServiceRequest,
 ): Promise<unknown> {
   const place =
     env.service === null
-      ? await openOwnApi(env, { onProgress, createsToken })
+      ? await openOwnApi(env, { onProgress, makesDatabase })
       : { settings: env.service, close: () => undefined };
   const client = new ServiceClient(place.settings);
   try {
     const asked = { ...request, answerMs: ANSWER_MS };
-    return await (method === 'GET' ? client.readJson(asked) : client.change(asked));
+    return await (method === 'GET' ? client.readJson(asked) : client.change({ ...asked, method }));
   } finally {
     client.close();
     place.close();
@@ -34,15 +34,15 @@ export async function askTokenService(
 /** Starts the embedded stack if it does not run, and opens its Unix socket, whose client is the owner. */
 async function openOwnApi(
   env: Environment,
-  { onProgress, createsToken }: { readonly onProgress: (line: string) => void; readonly createsToken: boolean },
+  { onProgress, makesDatabase }: { readonly onProgress: (line: string) => void; readonly makesDatabase: boolean },
 ): Promise<{ readonly settings: ServiceSettings; close(): void }> {
   if (env.temporalConfigured)
     throw createUsageError(
-      'tokens belong to the embedded stack, but TEMPORAL_* names your own Temporal server',
-      `Unset ${env.temporalVariables.join(', ')}. For the tokens of \`voidbox serve\`, also set VOIDBOX_SERVER=unix: with the path of its socket.`,
+      'tokens and secrets belong to the embedded stack, but TEMPORAL_* names your own Temporal server',
+      `Unset ${env.temporalVariables.join(', ')}. For those of \`voidbox serve\`, also set VOIDBOX_SERVER=unix: with the path of its socket.`,
     );
   // The API gets the piece too, but without a line of progress.
-  if (env.database === null && (createsToken || hasTokenDatabase(env.stateDir)))
+  if (env.database === null && (makesDatabase || hasTokenDatabase(env.stateDir)))
     await resolveDatabasePieces(env, { install: true, onProgress });
   await ensureStack(env, { onProgress });
   const socket = openApiSocket(env.stateDir);
@@ -60,11 +60,11 @@ async function openOwnApi(
 }
 
 export interface TokenServiceRequest {
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: { readonly json: unknown };
-  /** The first token makes the database; other requests find it, or get an empty answer. */
-  readonly createsToken?: boolean;
+  /** The first token or secret makes the database; other requests find it, or get an empty answer. */
+  readonly makesDatabase?: boolean;
   readonly onProgress: (line: string) => void;
 }

@@ -25,12 +25,11 @@ export interface ServeProcess {
 /** @param onLine  called with each line of its log, sanitized */
 export function startServeProcess(
   settings: ServeSettings,
-  { variables }: Pick<Environment, 'variables'>,
+  env: Environment,
   onLine: (line: string) => void,
 ): ServeProcess {
-  const { [DAEMON_TOKEN_VARIABLE]: _secret, ...env } = variables;
   const child = spawn(process.execPath, [...listServeArgs()], {
-    env,
+    env: selectServeVariables(env),
     cwd: '/',
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });
@@ -40,6 +39,24 @@ export function startServeProcess(
   const opened = awaitNews(child, ended);
   send({ serve: settings });
   return { opened, ended, stop: () => send({ stop: true }), kill: () => void child.kill('SIGKILL') };
+}
+
+/** Returns the variables of the process. It works in another folder, so paths that the user has typed are absolute. */
+export function selectServeVariables({
+  variables,
+  stateDir,
+  cacheDir,
+  database,
+  secretsKeyFile,
+}: Environment): Readonly<Record<string, string | undefined>> {
+  const { [DAEMON_TOKEN_VARIABLE]: _secret, ...kept } = variables;
+  return {
+    ...kept,
+    VOIDBOX_STATE_DIR: stateDir,
+    VOIDBOX_CACHE_DIR: cacheDir,
+    ...(database?.kind === 'file' ? { DATABASE_URL_FILE: database.path } : {}),
+    ...(secretsKeyFile === null ? {} : { VOIDBOX_SECRETS_KEY_FILE: secretsKeyFile }),
+  };
 }
 
 function awaitEnd(child: ChildProcess): Promise<string | null> {

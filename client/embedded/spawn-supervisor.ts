@@ -102,6 +102,7 @@ function stackVariables(env: Environment): Record<string, string> {
   }
   // The supervisor works in another folder.
   if (env.database?.kind === 'file') kept['DATABASE_URL_FILE'] = env.database.path;
+  if (env.secretsKeyFile !== null) kept['VOIDBOX_SECRETS_KEY_FILE'] = env.secretsKeyFile;
   // Temporal's server needs a user name, and a uid that the list of users does not contain has no name.
   kept['USER'] ??= `uid-${process.getuid?.()}`;
   return kept;

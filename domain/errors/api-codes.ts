@@ -132,6 +132,22 @@ export const API_CODES = {
     'The spec has a step machine that the embedded stack has not loaded. The API does not restart the stack.',
     'Load it with `voidbox up --skills FOLDER`, or start the spec with `voidbox run`, which loads it.',
   ),
+  'api/no-secret': defineRequestCode(
+    'No secret has the name for the deployment, or for all deployments.',
+    'List the secrets: voidbox secret list',
+  ),
+  'api/secrets-full': defineRequestCode(
+    'There would be more than 1,000 secrets. A value for one deployment counts as a secret of its own.',
+    'Remove secrets that no deployment needs: voidbox secret rm NAME',
+  ),
+  'api/secrets-key': defineRequestCode(
+    'The file with the keys of secrets is missing, lacks the key of a stored value, has another form, or can be read by other users.',
+    'Follow the message. The embedded stack has the file `secrets.key` in its state folder; otherwise VOIDBOX_SECRETS_KEY_FILE names it.',
+  ),
+  'api/secret-damaged': defineRequestCode(
+    'The stored value of a secret is not the one that was encrypted for its name and its deployment.',
+    'Set it again: voidbox secret set NAME',
+  ),
   'api/bug': defineRequestCode(
     'A bug in the API.',
     'Report it with the last lines of `logs/api.log` in the state folder.',

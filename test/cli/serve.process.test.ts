@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { hashToken } from '../../app/access/tokens.ts';
+import { readEnvironment } from '../../setup/environment.ts';
 import { type ServeProcess, startServeProcess } from '../../cli/start/serve-process.ts';
 import type { ServeSettings } from '../../client/service/serve-messages.ts';
 import { openStateFolder } from '../../client/vms/state-folder.ts';
@@ -46,7 +47,7 @@ function start(change: Partial<ServeSettings> = {}): ServeProcess {
     VOIDBOX_STATE_DIR: join(dir, 'state'),
     VOIDBOX_DAEMON_TOKEN: TOKEN,
   };
-  const child = startServeProcess(settings, { variables }, (line) => lines.push(line));
+  const child = startServeProcess(settings, readEnvironment(variables), (line) => lines.push(line));
   onTestFinished(async () => {
     child.kill();
     await child.ended;

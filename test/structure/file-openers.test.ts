@@ -30,6 +30,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'cli/runs/print-result.ts': 'writes to the file that the user names',
   'cli/init/templates.ts': 'templates of the package',
   'app/access/open-access-store.ts': 'the state folder of the user',
+  'app/secrets/secret-keys.ts': 'makes a new file (O_EXCL), and syncs the state folder; keys by open-file.ts',
   'app/control/pack-folder.ts': 'opens with O_NONBLOCK and O_NOFOLLOW beneath a folder that it holds',
   'app/control/send-images.ts': 'opens the image that the user names with O_NONBLOCK and O_NOFOLLOW',
   'app/control/send-repositories.ts': 'the folder of a private repository of Voidbox',

@@ -62,7 +62,7 @@ export const command = defineCommand<Options>({
     const answer = await askTokenService(context, {
       method: 'POST',
       path: ['tokens'],
-      createsToken: true,
+      makesDatabase: true,
       body: { json: { name, scopes: scope, runs, groups, allowGit, ...(lifeMs === undefined ? {} : { lifeMs }) } },
       onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
     });

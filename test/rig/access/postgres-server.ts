@@ -27,8 +27,14 @@ export interface TestPostgres extends TestDatabases {
   stop(): Promise<void>;
 }
 
-/** @param stateDir  absent: a new folder, which is removed at the end */
-export async function startTestPostgres(stateDir?: string): Promise<TestPostgres> {
+/**
+ * @param stateDir  absent: a new folder, which is removed at the end
+ * @param onLine  called with each line of the log of the server
+ */
+export async function startTestPostgres(
+  stateDir?: string,
+  onLine: (line: string) => void = () => undefined,
+): Promise<TestPostgres> {
   const env = readEnvironment();
   const pieces = await resolveDatabasePieces(env, { install: true });
   const { keeper } = await resolveStackPieces(env, { install: true });
@@ -38,7 +44,7 @@ export async function startTestPostgres(stateDir?: string): Promise<TestPostgres
     keeper,
     pieces: () => Promise.resolve(pieces),
     isGone: () => false,
-    onLine: () => undefined,
+    onLine,
     onProblem: () => undefined,
   });
   server.start();

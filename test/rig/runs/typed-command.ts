@@ -1,5 +1,5 @@
 /** The command line within the test's own process: what was typed, and what came of it. */
-import { Writable } from 'node:stream';
+import { Readable, Writable } from 'node:stream';
 import { COMMAND_NAMES } from '../../../cli/command-table.ts';
 import { createContext } from '../../../cli/context.ts';
 import { runCli } from '../../../cli/program.ts';
@@ -11,7 +11,13 @@ export interface Typed {
   readonly stderr: string;
 }
 
-export async function typeCommand(argv: readonly string[], cwd: string, variables: NodeJS.ProcessEnv): Promise<Typed> {
+/** @param input  standard input; absent: that of the test's process */
+export async function typeCommand(
+  argv: readonly string[],
+  cwd: string,
+  variables: NodeJS.ProcessEnv,
+  input?: string | Uint8Array,
+): Promise<Typed> {
   const texts = { stdout: '', stderr: '' };
   const stream = (name: 'stdout' | 'stderr'): NodeJS.WriteStream =>
     new Writable({
@@ -20,7 +26,9 @@ export async function typeCommand(argv: readonly string[], cwd: string, variable
         done();
       },
     }) as unknown as NodeJS.WriteStream;
-  const host = { stdout: stream('stdout'), stderr: stream('stderr'), stdin: process.stdin, cwd: () => cwd };
+  const stdin =
+    input === undefined ? process.stdin : (Readable.from([Buffer.from(input)]) as unknown as NodeJS.ReadStream);
+  const host = { stdout: stream('stdout'), stderr: stream('stderr'), stdin, cwd: () => cwd };
   const context = createContext(readEnvironment(variables), host, COMMAND_NAMES);
   return { code: await runCli(argv, context), ...texts };
 }
