@@ -1,20 +1,16 @@
 /** Webhooks whose senders wait for the run, on the whole API. */
 import { beforeEach, expect, test } from 'vitest';
-import { createDecide } from '../domain/delivery/decide.ts';
-import type { RunOutcome } from '../domain/run/event.ts';
 import type { AccessStore } from '../store/access.ts';
 import { openUploads } from '../store/open-uploads.ts';
 import type { Stores } from '../store/stores.ts';
 import { makeVersion, WEBHOOK } from '../test/conformance/deployments.ts';
 import { createMemoryAccess } from '../test/rig/access/memory-access.ts';
+import { type DeliveredEnd, endNextDelivery } from '../test/rig/runs/end-delivery.ts';
 import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
 import { createTestMachine } from '../test/rig/runs/test-machine.ts';
 import { type Api, createApi } from './api.ts';
 import { API_LIMITS } from './limits.ts';
 import { ProblemSchema } from './schemas.ts';
-
-const LEASE_MS = 60_000;
-const KEYS = { dedupe: null, debounce: null, batch: null, rate: null, order: null };
 
 let access: AccessStore;
 let stores: Stores;
@@ -45,37 +41,13 @@ async function send(signal?: AbortSignal): Promise<Response> {
   return await api.request('/hooks/review/push', signal === undefined ? init : { ...init, signal });
 }
 
-/** Decides about the next delivery as a service does, and starts its run, which then has ended. */
-async function work(holds: boolean, outcome: Partial<RunOutcome> = {}, output: string | null = null): Promise<void> {
-  const { deliveries } = access.triggers;
-  const nowMs = Date.now() + 1_000;
-  const claim = { token: 'a', nowMs, leaseMs: LEASE_MS };
-  const [row] = await deliveries.claim({ ...claim, limit: 1 });
-  if (row === undefined) return void setTimeout(() => void work(holds, outcome, output), 5);
-  const decide = createDecide({ trigger: WEBHOOK, evaluation: { holds, params: {}, input: null, keys: KEYS } });
-  const decided = await deliveries.decide({ ...claim, id: row.id, trigger: WEBHOOK, keys: KEYS, decide });
-  if (decided?.state !== 'starting') return;
-  const ref = output === null ? null : await stores.artifacts.put(chunksOf(output), 'text/html');
-  await stores.events.append(decided.runId!, [
-    {
-      id: 'run/finished',
-      atMs: nowMs,
-      body: {
-        type: 'run-finished',
-        outcome: { state: 'succeeded', failedStage: null, failure: null, output: ref, ...outcome },
-      },
-    },
-  ]);
-  await deliveries.record({ id: row.id, token: 'a' }, { kind: 'started' }, nowMs);
-}
-
-async function* chunksOf(text: string): AsyncGenerator<Uint8Array> {
-  yield await Promise.resolve(Buffer.from(text));
+async function work(holds: boolean, end: DeliveredEnd = {}): Promise<void> {
+  await endNextDelivery({ deliveries: access.triggers.deliveries, stores }, { ...end, holds });
 }
 
 test('the output of the run is the answer, as an attachment that no browser shows', async () => {
   const sent = send();
-  await work(true, {}, '<script>alert(1)</script>');
+  await work(true, { output: '<script>alert(1)</script>' });
   const answer = await sent;
   expect([answer.status, await answer.text()]).toEqual([201, '<script>alert(1)</script>']);
   expect(Object.fromEntries(answer.headers)).toMatchObject({
@@ -88,7 +60,7 @@ test('the output of the run is the answer, as an attachment that no browser show
 
 test('a failed run is the status 500, and names the run', async () => {
   const sent = send();
-  await work(true, { state: 'failed', failedStage: 'a' });
+  await work(true, { state: 'failed' });
   const problem = ProblemSchema.parse(await (await sent).json());
   expect(problem).toMatchObject({
     status: 500,
@@ -116,7 +88,7 @@ test('a sender above the limit of waits gets its answer at once', async () => {
   await new Promise((resolve) => setTimeout(resolve, 20));
   const second = await send();
   expect([second.status, await second.json()]).toEqual([202, { delivery: expect.any(String) }]);
-  await work(true, {}, 'done');
+  await work(true, { output: 'done' });
   expect((await first).status).toBe(201);
 });
 

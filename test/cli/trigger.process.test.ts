@@ -2,24 +2,26 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AccessStore } from '../../store/access.ts';
 import type { DeliveryRow } from '../../store/triggers.ts';
 import { makeVersion, WEBHOOK } from '../conformance/deployments.ts';
 import { createMemoryAccess } from '../rig/access/memory-access.ts';
+import { type DeliveredEnd, endNextDelivery } from '../rig/runs/end-delivery.ts';
 import { MemoryPlace, openMemoryStores } from '../rig/runs/memory-stores.ts';
 import { typeCommand } from '../rig/runs/typed-command.ts';
 import { startTestApi, type TestApi } from '../rig/servers/test-api.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'voidbox-trigger-'));
 const access: AccessStore = createMemoryAccess();
+const stores = openMemoryStores(new MemoryPlace());
 let api: TestApi;
 
 beforeAll(async () => {
   await access.triggers.deployments.deploy(makeVersion('review', { triggers: [WEBHOOK] }), { isPaused: false });
   api = await startTestApi({
     stateDir: join(dir, 'state'),
-    stores: openMemoryStores(new MemoryPlace()),
+    stores,
     access,
     hooks: { readSecrets: () => Promise.resolve(['a secret']), wake: () => undefined },
   });
@@ -69,6 +71,38 @@ test('a run has the times that its options name', async () => {
   expect(await find(delivery)).toMatchObject({ notBeforeMs: at, expiresAtMs: at + 7_200_000 });
   const later = await find((await type('trigger', 'review', '--after', '90s')).stdout.trimEnd());
   expect(later.notBeforeMs! - later.acceptedAtMs).toBe(90_000);
+});
+
+describe('a command that waits', () => {
+  const wait = async (end: DeliveredEnd, ...words: readonly string[]) => {
+    const typed = type('trigger', 'review', '--wait', ...words);
+    const own = endNextDelivery({ deliveries: access.triggers.deliveries, stores }, end);
+    const [printed] = await Promise.all([typed, own]);
+    return printed;
+  };
+
+  // The delivery of an earlier test.
+  beforeAll(() => endNextDelivery({ deliveries: access.triggers.deliveries, stores }, {}));
+
+  test('prints the output of the run', async () => {
+    expect(await wait({ output: 'all is \x1b[31mwell\n' })).toMatchObject({ code: 0, stdout: 'all is well\n' });
+    const { stdout } = await wait({ output: 'x' }, '--json');
+    expect(JSON.parse(stdout)).toMatchObject({ state: 'succeeded', outputText: 'x' });
+  });
+
+  test('fails with the run, or without one', async () => {
+    const failed = await wait({ state: 'failed' });
+    expect([failed.code, failed.stdout, failed.stderr]).toEqual([
+      1,
+      '',
+      expect.stringMatching(/has failed: .*status review-/),
+    ]);
+    const filtered = await wait({ holds: false });
+    expect([filtered.code, filtered.stderr]).toEqual([
+      1,
+      expect.stringContaining('The delivery starts no run: it is filtered'),
+    ]);
+  });
 });
 
 test('events are sent as their sender would send them, in another order and again with their ids', async () => {
