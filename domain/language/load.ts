@@ -66,7 +66,7 @@ export async function loadText(
   );
   const expressions =
     !hasLoop &&
-    parsed.spec?.on.length === 0 &&
+    (parsed.spec?.on ?? []).length === 0 &&
     stages.every((stage) => stage.when === null && textsWithExpressions(stage).length === 0)
       ? {}
       : { checkExpression: (await import('./expression/check.ts')).checkExpressions };

@@ -16,6 +16,7 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
   cached_input: 'cachedInput',
   continue_on_error: 'continueOnError',
   credential_proxy: 'credentialProxy',
+  delay: 'delayMs',
   depends_on: 'dependsOn',
   disk_mb: 'diskMib',
   fail_fast: 'failFast',
