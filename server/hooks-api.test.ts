@@ -1,6 +1,7 @@
 /** The route of webhooks: what each request gets, and what it may cost. */
 import { createHmac } from 'node:crypto';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { AppError } from '../app/app-error.ts';
 import { makeMetaToken } from '../app/hooks/challenge.ts';
 import { isDeliveryId } from '../domain/delivery/delivery-id.ts';
 import type { Trigger, WebhookSource, WebhookVerify } from '../domain/delivery/trigger.ts';
@@ -35,17 +36,19 @@ let api: Api;
 let nowMs: number;
 let logged: string[];
 let woken: number;
+let readSecrets: (name: string) => Promise<readonly string[]>;
 
 beforeEach(async () => {
   access = createMemoryAccess();
   open = () => Promise.resolve(access);
   nowMs = 1_800_000_000_000;
   [logged, woken] = [[], 0];
+  readSecrets = (name) => Promise.resolve(SECRETS[name] ?? []);
   api = createApi({
     machine: createTestMachine(openMemoryStores(new MemoryPlace()), { now: () => new Date(nowMs) }),
     uploads: openUploads({ stateDir: '/nowhere/state' }),
     access: () => open(),
-    hooks: { readSecrets: (_deployment, name) => Promise.resolve(SECRETS[name] ?? []), wake: () => void (woken += 1) },
+    hooks: { readSecrets: (_deployment, name) => readSecrets(name), wake: () => void (woken += 1) },
     version: '1.2.3',
     limits: { ...API_LIMITS, hookBytes: 3 * MIB, hookBytesOfAddress: 2 * MIB },
     log: (line) => logged.push(line),
@@ -244,6 +247,15 @@ describe('a refused request', () => {
   test('waits for the database', async () => {
     open = () => Promise.reject(new CodedError('api/access-unavailable', 'it does not answer'));
     expect(await codeOf(await sendSigned('{}'))).toEqual([503, 'api/access-unavailable']);
+  });
+
+  test('does not learn why the secrets cannot be read, and the owner does', async () => {
+    readSecrets = () => Promise.reject(new AppError('environment', 'api/access-unavailable', 'no key in /home/me/key'));
+    for (const body of ['{}', '[]']) {
+      const answer = await sendSigned(body);
+      expect([answer.status, await answer.text()]).toEqual([503, expect.not.stringContaining('/home/me')]);
+    }
+    expect(logged).toEqual(['secrets of webhooks cannot be read: no key in /home/me/key']);
   });
 
   test('has a path that is not percent-encoded', async () => {

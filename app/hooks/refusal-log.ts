@@ -1,5 +1,8 @@
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { AppError } from '../app-error.ts';
 import type { FoundHook } from './find-hook.ts';
 import type { HookRefusal } from './hook-request.ts';
+import type { ReadHookSecrets } from './receive-hook.ts';
 
 /** A stranger must not fill the log: each webhook has a line at most this often. */
 const LINE_EVERY_MS = 60_000;
@@ -34,5 +37,29 @@ export function createRefusalLog({
     loggedAtMs.set(hook, now);
     if (loggedAtMs.size > MOST_HOOKS) loggedAtMs.delete(loggedAtMs.keys().next().value!);
     log(`the webhook ${hook} refused a request: ${REFUSAL_REASONS[refusal]}`);
+  };
+}
+
+/**
+ * Hides from strangers why secrets cannot be read, such as the path of the file with the key. The log says why, at most
+ * once a minute.
+ * @returns a reader that throws `api/access-unavailable` instead
+ */
+export function hideSecretProblems(
+  read: ReadHookSecrets,
+  { log, nowMs }: { readonly log: (line: string) => void; readonly nowMs: () => number },
+): ReadHookSecrets {
+  let loggedAtMs = -LINE_EVERY_MS;
+  return async (deployment, name) => {
+    try {
+      return await read(deployment, name);
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      if (nowMs() - loggedAtMs >= LINE_EVERY_MS) {
+        loggedAtMs = nowMs();
+        log(`secrets of webhooks cannot be read: ${error.message}`);
+      }
+      throw new CodedError('api/access-unavailable', 'the secrets of webhooks cannot be read');
+    }
   };
 }

@@ -7,7 +7,7 @@ import { awaitHookAnswer } from '../../app/hooks/await-answer.ts';
 import { createHookFinder, type FoundHook } from '../../app/hooks/find-hook.ts';
 import type { HookHeaders } from '../../app/hooks/hook-request.ts';
 import { type HookOutcome, receiveHook } from '../../app/hooks/receive-hook.ts';
-import { createRefusalLog } from '../../app/hooks/refusal-log.ts';
+import { createRefusalLog, hideSecretProblems } from '../../app/hooks/refusal-log.ts';
 import { createRateLimits } from '../access/rate-limits.ts';
 import { TooManyRequests } from '../access/too-many-requests.ts';
 import type { ApiOptions } from '../api-options.ts';
@@ -68,7 +68,8 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions): Re
   const memory = createHookMemory(limits);
   const logRefusal = createRefusalLog({ log, nowMs: readMs });
   const openTriggers = async () => (await access('find')).triggers;
-  const { readSecrets = () => Promise.resolve([]), wake = () => undefined } = hooks ?? {};
+  const { readSecrets: read = () => Promise.resolve([]), wake = () => undefined } = hooks ?? {};
+  const readSecrets = hideSecretProblems(read, { log, nowMs: readMs });
   const findHook = createHookFinder(async () => (await openTriggers()).deployments);
   let waits = 0;
 
