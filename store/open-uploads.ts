@@ -1,8 +1,9 @@
-/** Opens the uploads of a state folder. No other file opens them. */
+/** Opens the uploads and the files of deployments of a state folder. No other file opens them. */
 import { readDiskRoom } from './disk-room.ts';
 import { createFileUploads } from './file/uploads.ts';
+import { createVersionFolders } from './file/version-folders.ts';
 import { requireStateFormat } from './state-format.ts';
-import { UPLOAD_LIMITS, type UploadStore } from './uploads.ts';
+import { UPLOAD_LIMITS, type UploadStore, type VersionFolders } from './uploads.ts';
 
 /**
  * One process opens them: it counts the bytes of uploads that are on their way.
@@ -16,4 +17,10 @@ export function openUploads({ stateDir }: { readonly stateDir: string }): Upload
     now: () => Date.now(),
     readRoom: () => readDiskRoom(stateDir),
   });
+}
+
+/** @throws CodedError `host/state-format` */
+export function openVersionFolders({ stateDir }: { readonly stateDir: string }): VersionFolders {
+  requireStateFormat(stateDir);
+  return createVersionFolders({ stateDir, readRoom: () => readDiskRoom(stateDir) });
 }

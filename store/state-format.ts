@@ -34,6 +34,7 @@ const MOST_TRIES = 5;
  */
 export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'api.sock',
+  'deployments',
   'applies',
   'artifacts',
   'ballast',
@@ -54,6 +55,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'skills.json',
   'stack-ports.json',
   'stack.json',
+  'triggers.json',
   'stack.sock',
   'temporal.db',
   'uploads',

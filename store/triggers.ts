@@ -32,9 +32,14 @@ export interface VersionRow {
   readonly params: Readonly<Record<string, string>>;
   /** The name of the folder with its unpacked files, below that of all versions. */
   readonly folder: string;
-  /** Hashes of tars by the paths that the spec names, and of bundles of repositories. */
-  readonly uploads: Readonly<Record<string, string>>;
+  /** The SHA-256 of the tar with its files; null: the spec names no file. */
+  readonly files: string | null;
+  /** The folder of the spec in `folder`, where relative paths start; empty: `folder` itself. */
+  readonly specDir: string;
+  /** Hashes of bundles by the paths of repositories, as the spec names them from `specDir`. */
   readonly bundles: Readonly<Record<string, string>>;
+  /** The stages of its plan, in order, with hashes of what they do. */
+  readonly stages: readonly DeployedStage[];
   readonly triggers: readonly Trigger[];
   /** Names of the secrets that its plan and its triggers name, sorted. */
   readonly secrets: readonly string[];
@@ -43,6 +48,12 @@ export interface VersionRow {
   /** Repositories of the network, as HOST/PATH, that its runs may fetch. */
   readonly allowGit: readonly string[];
   /** SHA-256 of everything above but times and deployer; equal hashes are equal versions. */
+  readonly hash: string;
+}
+
+export interface DeployedStage {
+  readonly id: string;
+  /** SHA-256 of the stage and of its VM in the plan. */
   readonly hash: string;
 }
 
@@ -71,6 +82,8 @@ export interface DeploymentStore {
   delete(name: string, nowMs: number): Promise<boolean>;
   /** Whether a deployment that is neither paused nor deleted exists. */
   hasEnabled(): Promise<boolean>;
+  /** Whether a version has this folder. */
+  hasFolder(folder: string): Promise<boolean>;
 }
 
 export interface DeployedVersion {

@@ -34,6 +34,20 @@ export interface HeldUpload extends StoredUpload {
   close(): Promise<void>;
 }
 
+/** The folders with the unpacked files of versions of deployments. A row of the database names each. */
+export interface VersionFolders {
+  /** Makes a new, empty folder. @returns its name and its absolute path @throws CodedError `host/disk-full` */
+  make(): Promise<{ readonly name: string; readonly path: string }>;
+  /** Returns the absolute path of a folder that `make` has named. */
+  locate(name: string): string;
+  drop(name: string): Promise<void>;
+  /**
+   * Deletes folders that no version names. A deployment that is in progress has a day.
+   * @param isNamed  whether a version names the folder
+   */
+  sweep(isNamed: (name: string) => Promise<boolean>, nowMs: number): Promise<void>;
+}
+
 /** Every method that names an upload renews its time. */
 export interface UploadStore {
   /** Null: it is not here. */

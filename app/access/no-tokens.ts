@@ -25,6 +25,7 @@ export const NO_TOKENS: AccessStore = {
       enable: () => Promise.resolve(null),
       delete: () => Promise.resolve(false),
       hasEnabled: () => Promise.resolve(false),
+      hasFolder: () => Promise.resolve(false),
     },
     secrets: {
       put: refuse,

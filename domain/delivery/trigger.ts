@@ -3,6 +3,7 @@
  * contain names of secrets instead of values. A key whose value may depend on the delivery is a text with
  * `${{ … }}`: expressions over `input` (the payload) and `headers`.
  */
+import { API_TRIGGER } from './delivery.ts';
 
 export interface Trigger {
   /** Unique in its spec. */
@@ -21,7 +22,12 @@ export interface Trigger {
   readonly order: Order | null;
 }
 
-export type TriggerSource = WebhookSource | ScheduleSource;
+export type TriggerSource = WebhookSource | ScheduleSource | ApiSource;
+
+/** A person or a program asks for a run. Each deployment has this source, which its spec does not name. */
+export interface ApiSource {
+  readonly kind: 'api';
+}
 
 export interface WebhookSource {
   readonly kind: 'webhook';
@@ -138,3 +144,17 @@ export function listTriggerSecrets(triggers: readonly Trigger[]): readonly strin
   );
   return [...new Set(names)].toSorted();
 }
+
+/** The trigger of deliveries that `voidbox trigger` makes. The senders of these state their own parameters. */
+export const API_RULES: Trigger = {
+  name: API_TRIGGER,
+  source: { kind: 'api' },
+  when: null,
+  params: {},
+  input: null,
+  dedupe: { key: null, forMs: DEFAULT_DEDUPE_MS },
+  debounce: null,
+  batch: null,
+  rate: null,
+  order: null,
+};

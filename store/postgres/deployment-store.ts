@@ -116,6 +116,10 @@ export function createPostgresDeployments(database: Database): DeploymentStore {
       );
       return (row as { readonly found: boolean }).found;
     },
+    async hasFolder(folder) {
+      const rows = await database.send('SELECT FROM voidbox.versions WHERE folder = $1', [toStoredText(folder)], true);
+      return rows.length > 0;
+    },
   };
 }
 

@@ -40,8 +40,10 @@ export function makeVersion(deployment: string, changes: Partial<NewVersion> = {
     specName: 'x.yaml',
     params: {},
     folder: `folder-${made}`,
-    uploads: {},
+    files: null,
+    specDir: '',
     bundles: {},
+    stages: [],
     triggers: [WEBHOOK],
     secrets: ['HOOK'],
     allowMounts: [],
@@ -74,7 +76,8 @@ function testVersions(store: () => DeploymentStore): void {
       deployer: 'ci\0\uD800',
       spec: 'a\0b \uD800 \\0 ü😀',
       params: { constructor: '1', region: 'north\n' },
-      uploads: { 'data/\uDC00': 'a'.repeat(64) },
+      bundles: { 'data/\uDC00': 'a'.repeat(64) },
+      stages: [{ id: 'a', hash: 'b' }],
       allowGit: ['example.com/a'],
     });
     const { deployment, version: deployed, isNew } = await store().deploy(version, ACTIVE);
@@ -107,6 +110,13 @@ function testVersions(store: () => DeploymentStore): void {
     await store().enable('review', 1, NOW_MS + 1);
     const { version } = await store().deploy(makeVersion('review', { spec: 'two' }), ACTIVE);
     expect(version.version).toBe(3);
+  });
+
+  test('the folder of a version is known, also after its deployment was deleted', async () => {
+    const { folder } = makeVersion('review');
+    await store().deploy(makeVersion('review', { folder }), ACTIVE);
+    await store().delete('review', NOW_MS);
+    expect([await store().hasFolder(folder), await store().hasFolder('other')]).toEqual([true, false]);
   });
 
   test('versions of one deployment that are deployed at once have different numbers', async () => {

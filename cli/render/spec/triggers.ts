@@ -17,6 +17,7 @@ export function renderTriggers(triggers: readonly Trigger[]): string {
 function describeSource(source: Trigger['source']): string {
   if (source.kind === 'webhook')
     return source.verify.scheme === 'none' ? 'webhook, accepts every request' : `webhook, ${source.verify.scheme}`;
+  if (source.kind === 'api') return 'api';
   if (source.everyMs !== null) return `every ${writeDurationMs(source.everyMs)}`;
   return sanitizeLine(`${source.cron.join(' and ')}, ${source.timezone}`);
 }

@@ -63,6 +63,8 @@ export function createMemoryDeployments(): DeploymentStore {
       if (found !== null) found.isDeleted = true;
       return Promise.resolve(found !== null);
     },
+    hasFolder: (folder) =>
+      Promise.resolve([...kept.values()].some(({ versions }) => versions.some((each) => each.folder === folder))),
     hasEnabled: () => Promise.resolve([...kept.values()].some(({ row, isDeleted }) => !isDeleted && !row.isPaused)),
   };
 }
