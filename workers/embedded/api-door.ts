@@ -18,6 +18,8 @@ import { type ChildCommand, type RestartingProcess, startRestarting } from './re
 export const IDLE_LIMIT_MS = 10 * 60_000;
 export const START_LIMIT_MS = 20_000;
 const STOP_GRACE_MS = 5_000;
+/** A process that is wanted and has failed starts again at the next look. */
+const WANTED_EVERY_MS = 5_000;
 const BACKLOG = 511;
 /** The API answers connections above its own limit. Above this one, a connection is closed without an answer. */
 const MOST_CONNECTIONS = 1_100;
@@ -30,6 +32,10 @@ export interface ApiDoorOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly onLine: (line: string) => void;
   readonly onProblem: (message: string) => void;
+  /** Whether the process runs also without a connection. Absent: it does not. */
+  readonly isWanted?: () => boolean;
+  /** How often it is asked. */
+  readonly wantedEveryMs?: number;
   readonly idleLimitMs?: number;
   readonly startLimitMs?: number;
   readonly mostConnections?: number;
@@ -39,7 +45,7 @@ export interface ApiDoorOptions {
 export interface ApiDoor {
   /** The pid of the API; null while it does not run. */
   pid(): number | null;
-  /** The time of the last connection; now, while a connection is open. */
+  /** The time of the last connection; now, while a connection is open or the process is wanted. */
   lastUsedMs(): number;
   /**
    * Gives a connection over TCP to the API.
@@ -69,7 +75,7 @@ interface ApiProcess {
 
 /** @throws Error if the socket cannot be opened */
 export async function openApiDoor(options: ApiDoorOptions): Promise<ApiDoor> {
-  const { stateDir, onProblem, idleLimitMs = IDLE_LIMIT_MS } = options;
+  const { stateDir, onProblem, idleLimitMs = IDLE_LIMIT_MS, isWanted = () => false } = options;
   let api: ApiProcess | null = null;
   let lastUsedMs = 0;
   const countOpen = (): number => (api === null ? 0 : api.given - api.closed);
@@ -88,9 +94,13 @@ export async function openApiDoor(options: ApiDoorOptions): Promise<ApiDoor> {
     },
     idleLimitMs,
     graceMs: STOP_GRACE_MS,
-    isBusy: () => countOpen() > 0,
+    isBusy: () => countOpen() > 0 || isWanted(),
     onStop: () => (api = null),
   });
+
+  const start = (): void => void (isWanted() ? onDemand.use() : undefined);
+  start();
+  const wanted = setInterval(start, options.wantedEveryMs ?? WANTED_EVERY_MS).unref();
 
   const { mostConnections = MOST_CONNECTIONS, mostTcpConnections = MOST_TCP_CONNECTIONS } = options;
   const isFull = (isTcp: boolean): boolean =>
@@ -131,7 +141,7 @@ export async function openApiDoor(options: ApiDoorOptions): Promise<ApiDoor> {
   });
   return {
     pid: () => onDemand.pid(),
-    lastUsedMs: () => (countOpen() > 0 ? Date.now() : lastUsedMs),
+    lastUsedMs: () => (countOpen() > 0 || isWanted() ? Date.now() : lastUsedMs),
     giveTcp: (connection, findSource) => void give(connection, true, findSource).catch(reportLoss),
     endTcp() {
       const to = api;
@@ -139,6 +149,7 @@ export async function openApiDoor(options: ApiDoorOptions): Promise<ApiDoor> {
       to?.process.send({ close: 'tcp' } satisfies ApiOrder, null).catch(() => undefined);
     },
     async close() {
+      clearInterval(wanted);
       socket.close();
       await onDemand.stop();
     },

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import type { ListenState } from '../../client/embedded/control.ts';
 import { logsDir } from '../../client/embedded/stack-info.ts';
+import { hasEnabledTriggers } from '../../client/embedded/trigger-mark.ts';
 import { listApiArgs } from '../../setup/api-command.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import type { Log } from '../log.ts';
@@ -17,7 +18,7 @@ export interface ApiDoorsOptions {
 }
 
 export interface ApiDoors {
-  /** The time of the last connection; now, while one is open or the stack listens over TCP. */
+  /** The time of the last connection; now, while one is open, the stack listens over TCP or a deployment has triggers. */
   lastUsedMs(): number;
   /** Reads `listen.json` again. */
   applyListen(): void;
@@ -32,6 +33,7 @@ export async function openApiDoors({ stateDir, cacheDir, keeper, log }: ApiDoors
   const onProblem = (message: string): void => log('warning', `API: ${message}`);
   const unix = await openApiDoor({
     stateDir,
+    isWanted: () => hasEnabledTriggers(stateDir),
     command: () => ({
       file: keeper,
       args: ['tie', '--', process.execPath, ...listApiArgs(), ...folders],

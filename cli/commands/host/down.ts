@@ -11,6 +11,8 @@ import { listVms } from '../../../client/vms/vm-list.ts';
 import type { Environment } from '../../../setup/environment.ts';
 import { renderStoppedListeners } from '../../render/host/stack.ts';
 import { renderStoppedSchedules } from '../../render/runs/schedules.ts';
+import { renderStoppedTriggers } from '../../render/host/triggers.ts';
+import { readEnabledTriggers } from '../../../client/embedded/trigger-mark.ts';
 import { keeperOf } from '../../../app/runs/retained-vms.ts';
 import { findCommonRunId } from '../../../app/runs/run-id.ts';
 
@@ -23,12 +25,13 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     // Only a running server can report its schedules.
     const schedules = await readSchedules(env);
     const listen = await readListenState(env.stateDir);
+    const deployments = readEnabledTriggers(env.stateDir);
     const stopped = await stopStack(env);
     const retained = await listRetainedVms(env.stateDir, keeperOf(context));
     for (const vm of retained) await endRetainedVm(vm, keeperOf(context));
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ stopped, releasedVms: retained.length, apiListeners: listen?.listeners ?? [], schedules })}\n`,
+        `${JSON.stringify({ stopped, releasedVms: retained.length, apiListeners: listen?.listeners ?? [], schedules, deployments })}\n`,
       );
       return EXIT.success;
     }
@@ -42,6 +45,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         : 'The embedded stack was not running.',
     ];
     lines.push(...renderStoppedSchedules(schedules, { nowMs: context.now().getTime(), canStart: problem === null }));
+    if (problem === null && stopped) lines.push(...renderStoppedTriggers(deployments));
     if (problem === null) lines.push(...renderStoppedListeners(listen));
     if (retained.length > 0)
       lines.push(

@@ -17,6 +17,8 @@ import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import { describeDisk, FREE_SPACE, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
 import { renderServices } from '../../render/host/serve.ts';
+import { renderTriggers } from '../../render/host/triggers.ts';
+import { readEnabledTriggers } from '../../../client/embedded/trigger-mark.ts';
 import { renderStack } from '../../render/host/stack.ts';
 import { renderTable } from '../../render/text/table.ts';
 import { findCommonRunId } from '../../../app/runs/run-id.ts';
@@ -41,13 +43,14 @@ export const command = defineCommand<Options>({
     // In another format the file may have another meaning.
     const allowed = problem === null ? readAllowedMounts(env.stateDir) : [];
     const schedules = await schedulesOf(stack);
+    const deployments = problem === null ? readEnabledTriggers(env.stateDir) : null;
     const apiSocket = stack === null ? null : findApiSocket(env.stateDir);
     const listen = stack === null ? null : await readListenState(env.stateDir);
     const apiListeners = listen?.listeners ?? [];
     const services = listServices(env.stateDir);
     if (options.json) {
       await stdout.write(
-        `${JSON.stringify({ stack, apiSocket, apiListeners, services, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
+        `${JSON.stringify({ stack, apiSocket, apiListeners, services, vms, disk, allowedMounts: allowed, schedules, deployments, stateProblem: problem })}\n`,
       );
       return EXIT.success;
     }
@@ -63,6 +66,7 @@ export const command = defineCommand<Options>({
               listen,
             }),
             ...renderSchedules(schedules, context.now().getTime()),
+            ...(problem === null ? renderTriggers(deployments) : []),
           ];
     lines.push(...renderServices(services));
     if (problem !== null)

@@ -21,6 +21,8 @@ import {
 } from '../../start/listen-options.ts';
 import { resolveSkillFolders } from '../../skills/skill-folders.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
+import { renderTriggers } from '../../render/host/triggers.ts';
+import { readEnabledTriggers } from '../../../client/embedded/trigger-mark.ts';
 import { describeStay, renderStack } from '../../render/host/stack.ts';
 
 interface Options extends ListenOptions {
@@ -79,9 +81,10 @@ export const command = defineCommand<Options>({
     const { findHoldingSchedules } = await import('../../../client/embedded/schedules.ts');
     const schedules = await findHoldingSchedules(stack);
     const apiSocket = findApiSocket(context.env.stateDir);
+    const deployments = readEnabledTriggers(context.env.stateDir);
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ stack, apiSocket, apiListeners: listen.listeners, allowedMounts: allowed, schedules })}\n`,
+        `${JSON.stringify({ stack, apiSocket, apiListeners: listen.listeners, allowedMounts: allowed, schedules, deployments })}\n`,
       );
       return EXIT.success;
     }
@@ -89,6 +92,7 @@ export const command = defineCommand<Options>({
     const lines = [
       ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed, apiSocket, listen }),
       ...renderSchedules(schedules, nowMs),
+      ...renderTriggers(deployments),
       context.advise(describeStay(listen)),
     ];
     await context.stdout.write(`${lines.join('\n')}\n`);
