@@ -2,6 +2,7 @@ import type { OpenAccess } from '../app/access/access-opener.ts';
 import type { ReadHookSecrets } from '../app/hooks/receive-hook.ts';
 import type { EvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import type { ReadSecretValues } from '../app/deliveries/read-deliveries.ts';
+import type { DeployService } from '../app/deployments/deploying.ts';
 import type { Machine } from '../app/machine.ts';
 import type { FoundToken } from '../store/access.ts';
 import type { SessionControl } from '../app/sessions/session-control.ts';
@@ -29,6 +30,10 @@ export interface ApiOptions {
   readonly evaluate?: EvaluateDelivery;
   /** Reads secrets of a deployment, which no answer may contain. Absent: no value can be read. */
   readonly readSecretValues?: ReadSecretValues;
+  /** Makes versions of deployments. Absent: in the state folder, with a process that the service does not end. */
+  readonly deploying?: DeployService;
+  /** Called when deployments have changed. Absent: nothing is called. */
+  readonly onDeployed?: () => Promise<void>;
   readonly limits: ApiLimits;
   readonly log: (line: string) => void;
 }

@@ -12,6 +12,7 @@ import { createProblem, createRequestError, type Problem, toProblem, toProblemRe
 import { addActionsRoute } from './routes/actions.ts';
 import { addAnswerRoute } from './routes/answer.ts';
 import { addArtifactRoutes } from './routes/artifacts.ts';
+import { addDeploymentRoutes } from './routes/deployments.ts';
 import { addBlobRoutes } from './routes/blobs.ts';
 import { addDeliveryRoutes } from './routes/deliveries.ts';
 import { addEventRoutes } from './routes/events.ts';
@@ -95,6 +96,7 @@ export function createApi(options: ApiOptions): Api {
   addTriggerRoutes(routes, options);
   addDeliveryRoutes(routes, options);
   addExplainRoute(routes, options);
+  addDeploymentRoutes(routes, options);
   api.route(ROOT, routes);
   addHookRoutes(api, options);
   api.route(VOID_BOX_ROOT, createVoidBoxRoutes({ ...options, messages }));

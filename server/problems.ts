@@ -92,6 +92,9 @@ const OTHER_STATUS: ReadonlyMap<string, number> = new Map([
   ['cli/command-run', 409],
   ['cli/run-elsewhere', 409],
   ['cli/run-pruned', 410],
+  ['deploy/no-version', 404],
+  ['deploy/secret-missing', 422],
+  ['deploy/too-costly', 422],
 ]);
 
 const FAULT_STATUS: Readonly<Record<Fault, number>> = { usage: 400, environment: 503, failed: 409 };

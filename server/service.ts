@@ -1,6 +1,7 @@
 /** Everything of a process that serves the HTTP API, except the way in which it gets its connections. */
 import type { HttpBindings } from '@hono/node-server';
 import { type AccessOpener, createAccessOpener } from '../app/access/access-opener.ts';
+import { startTriggerService } from '../app/deliveries/trigger-service.ts';
 import { hasTokenDatabase } from '../client/embedded/token-database.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Environment } from '../setup/environment.ts';
@@ -38,7 +39,11 @@ export interface Service {
 export async function openService({ env, readSpecRoot, daemon, onClosed, log }: ServiceOptions): Promise<Service> {
   const machine = createApiMachine(env, log);
   const stores = await machine.stores();
-  const access = openTokens(env, log);
+  // The embedded database belongs to the embedded stack.
+  const hasDatabase = (): boolean =>
+    env.database !== null || (!env.temporalConfigured && hasTokenDatabase(env.stateDir));
+  const access = openTokens(env, { hasDatabase, log });
+  const triggers = startTriggerService({ env, machine, access: access.open, hasDatabase, log });
   const uploads = openUploads(env);
   const messages = openSessionMessages(env);
   const sweep = (): void => {
@@ -54,6 +59,11 @@ export async function openService({ env, readSpecRoot, daemon, onClosed, log }: 
     readSpecRoot,
     daemon,
     access: access.open,
+    hooks: triggers.hooks,
+    evaluate: triggers.evaluate,
+    readSecretValues: triggers.readSecretValues,
+    deploying: triggers.deploying,
+    onDeployed: triggers.onDeployed,
     version: readVersion(),
     limits: API_LIMITS,
     log,
@@ -69,15 +79,19 @@ export async function openService({ env, readSpecRoot, daemon, onClosed, log }: 
     async close() {
       clearInterval(timer);
       connections.close();
+      // Its work uses the stores.
+      await triggers.close();
       await Promise.all([stores.close(), access.close()]);
     },
   };
 }
 
-function openTokens(env: Environment, log: (line: string) => void): AccessOpener {
+function openTokens(
+  env: Environment,
+  { hasDatabase, log }: { readonly hasDatabase: () => boolean; readonly log: (line: string) => void },
+): AccessOpener {
   return createAccessOpener({
-    // The embedded database belongs to the embedded stack.
-    hasDatabase: () => env.database !== null || (!env.temporalConfigured && hasTokenDatabase(env.stateDir)),
+    hasDatabase,
     openStore: async (use) => {
       if (env.temporalConfigured && env.database === null)
         throw new CodedError(

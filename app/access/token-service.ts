@@ -1,4 +1,4 @@
-/** Requests to the HTTP API for commands about its tokens and secrets: of this machine, or the one that `VOIDBOX_SERVER` or a login names. */
+/** Requests to the HTTP API for commands about its rows: of this machine, or the one that `VOIDBOX_SERVER` or a login names. */
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import { ServiceClient } from '../../http/service-client.ts';
 import type { Environment } from '../../setup/environment.ts';
@@ -17,14 +17,28 @@ export async function askTokenService(
   { env }: Machine,
   { onProgress, method, makesDatabase = false, ...request }: TokenServiceRequest,
 ): Promise<unknown> {
+  return await withService({ env }, { onProgress, makesDatabase }, async (client) => {
+    const asked = { ...request, answerMs: ANSWER_MS };
+    return await (method === 'GET' ? client.readJson(asked) : client.change({ ...asked, method }));
+  });
+}
+
+/**
+ * Calls `use` with a client of the service.
+ * @throws AppError, ServiceError
+ */
+export async function withService<T>(
+  { env }: Pick<Machine, 'env'>,
+  { onProgress, makesDatabase }: { readonly onProgress: (line: string) => void; readonly makesDatabase: boolean },
+  use: (client: ServiceClient) => Promise<T>,
+): Promise<T> {
   const place =
     env.service === null
       ? await openOwnApi(env, { onProgress, makesDatabase })
       : { settings: env.service, close: () => undefined };
   const client = new ServiceClient(place.settings);
   try {
-    const asked = { ...request, answerMs: ANSWER_MS };
-    return await (method === 'GET' ? client.readJson(asked) : client.change({ ...asked, method }));
+    return await use(client);
   } finally {
     client.close();
     place.close();
@@ -38,7 +52,7 @@ async function openOwnApi(
 ): Promise<{ readonly settings: ServiceSettings; close(): void }> {
   if (env.temporalConfigured)
     throw createUsageError(
-      'tokens and secrets belong to the embedded stack, but TEMPORAL_* names your own Temporal server',
+      'tokens, secrets and deployments belong to the embedded stack, but TEMPORAL_* names your own Temporal server',
       `Unset ${env.temporalVariables.join(', ')}. For those of \`voidbox serve\`, also set VOIDBOX_SERVER=unix: with the path of its socket.`,
     );
   // The API gets the piece too, but without a line of progress.

@@ -30,11 +30,22 @@ export interface PackedFolder {
   readonly sizeBytes: number;
 }
 
+/** Decides about each entry by its path in the folder. A folder that is not packed is not read. */
+export type PackFilter = (path: string) => boolean;
+
+function packAll(): boolean {
+  return true;
+}
+
 /** Reads the whole folder for its hash, so that a folder which the service has is not sent. @throws AppError */
-export async function measureFolder(path: string, limits: PackLimits = PACK_LIMITS): Promise<PackedFolder> {
+export async function measureFolder(
+  path: string,
+  limits: PackLimits = PACK_LIMITS,
+  isPacked: PackFilter = packAll,
+): Promise<PackedFolder> {
   const hash = createHash('sha256');
   let sizeBytes = 0;
-  for await (const piece of generateTar(path, limits)) {
+  for await (const piece of generateTar(path, limits, isPacked)) {
     hash.update(piece);
     sizeBytes += piece.byteLength;
   }
@@ -46,8 +57,12 @@ export async function measureFolder(path: string, limits: PackLimits = PACK_LIMI
  * of the folder, sockets, pipes and devices are left out, as in a mount of this machine.
  * @throws AppError `cli/mount-refused`, `cli/mount-missing`
  */
-export async function* generateTar(path: string, limits: PackLimits = PACK_LIMITS): AsyncGenerator<Uint8Array> {
-  const pack: Pack = { folder: path, limits, entries: 0, bytes: 0 };
+export async function* generateTar(
+  path: string,
+  limits: PackLimits = PACK_LIMITS,
+  isPacked: PackFilter = packAll,
+): AsyncGenerator<Uint8Array> {
+  const pack: Pack = { folder: path, limits, isPacked, entries: 0, bytes: 0 };
   const handle = await tryReading(pack, '', () => open(path, FOLDER_FLAGS));
   try {
     yield* packEntries(pack, handle!, '');
@@ -61,6 +76,7 @@ export async function* generateTar(path: string, limits: PackLimits = PACK_LIMIT
 interface Pack {
   readonly folder: string;
   readonly limits: PackLimits;
+  readonly isPacked: PackFilter;
   entries: number;
   bytes: number;
 }
@@ -82,6 +98,8 @@ async function* packEntry(
   entry: Dirent<Buffer>,
   path: string,
 ): AsyncGenerator<Uint8Array> {
+  // A filter names files by their text.
+  if (!pack.isPacked(Buffer.from(path, 'latin1').toString())) return;
   if (cleanPath(path) === null)
     throw createRefusal(pack, `${quotePath(path)} is nested too deeply, or its path is too long`);
   const at = Buffer.concat([Buffer.from(`/proc/self/fd/${folder.fd}/`), entry.name]);

@@ -27,11 +27,11 @@ export function createEvaluateDelivery(threads: Pick<ConditionThreads, 'evaluate
     }
     const { keys } = answer;
     const own = delivery.senderId ?? createHash('sha256').update(body).digest('hex');
-    const shortenKey = (key: string | null): string | null => (key === null ? null : limitKey(key));
+    const shortenKey = (key: string | null): string | null => (key === null ? null : shortenLongKey(key));
     return {
       ...answer,
       keys: {
-        dedupe: limitKey(keys.dedupe ?? own),
+        dedupe: shortenLongKey(keys.dedupe ?? own),
         debounce: shortenKey(keys.debounce),
         batch: shortenKey(keys.batch),
         rate: shortenKey(keys.rate),
@@ -86,7 +86,7 @@ function writeForm(text: string): string {
   return `{${entries.join(',')}}`;
 }
 
-function limitKey(key: string): string {
+function shortenLongKey(key: string): string {
   if (Buffer.byteLength(key) <= MOST_KEY_BYTES) return key;
   return `sha256:${createHash('sha256').update(key).digest('hex')}`;
 }

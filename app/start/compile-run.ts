@@ -31,6 +31,10 @@ export interface CompiledRun {
   readonly baseDir: string;
   readonly places: LoadedSpec['mountPlaces'];
   readonly source: SourceRecord;
+  /** Empty for a plan of a client. */
+  readonly triggers: LoadedSpec['triggers'];
+  /** Errors only for a deployment. */
+  readonly deployProblems: LoadedSpec['deployProblems'];
 }
 
 /** The options that a fork takes of the earlier run. */
@@ -122,10 +126,11 @@ export async function acceptPlan(
 }
 
 async function acceptSpec(
-  { file, path, text, plan: loadedPlan, baseDir, diagnostics, sources, mountPlaces, appliedSettings }: LoadedSpec,
+  loaded: LoadedSpec,
   { params, settings, mode, mock, mockAgents, images: { given, allow }, settlePlan, onNotice }: CompileOptions,
   context: Machine,
 ): Promise<CompiledRun> {
+  const { file, path, text, plan: loadedPlan, baseDir, diagnostics, sources, mountPlaces, appliedSettings } = loaded;
   await onNotice({ kind: 'diagnostics', diagnostics, sources, isRefused: loadedPlan === null });
   if (loadedPlan === null) throw new AppError('usage', 'spec/invalid', `\`${file}\` is not a spec that can run`);
   if (settings !== null) await onNotice({ kind: 'settings', settings, applied: appliedSettings });
@@ -153,6 +158,8 @@ async function acceptSpec(
     images,
     baseDir,
     places: mountPlaces,
+    triggers: loaded.triggers,
+    deployProblems: loaded.deployProblems,
     source: { path, text: isKept ? text : null, params, mode, ...(settings === null ? {} : { settings }) },
   };
 }

@@ -1,10 +1,11 @@
 import { existsSync } from 'node:fs';
-import { dirname, extname, relative, resolve } from 'node:path';
+import { dirname, extname, join, relative, resolve } from 'node:path';
 import { findUtf16 } from '../../domain/units/utf8.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Trigger } from '../../domain/delivery/trigger.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
+import type { ListFiles } from '../../domain/language/read/file-pattern.ts';
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 import { listFiles } from '../../sdk/list-files.ts';
 import { readStepMachine } from '../../sdk/read-skill.ts';
@@ -53,6 +54,8 @@ export interface SpecValues {
   readonly allowsMissingParams?: boolean;
   /** The folder where relative paths start, absolute. Absent: the folder of the spec. */
   readonly baseDir?: string;
+  /** Called with the absolute path of each file besides the spec that decides the plan. Absent: nothing is called. */
+  readonly onRead?: (path: string) => void;
 }
 
 /** `FILE:LINE:COLUMN: ` of the path in the spec; empty if the place is unknown. */
@@ -92,12 +95,15 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
     baseDir,
     params,
     readStepMachine: withHint(limitReader(readStepMachine, context), baseDir, context.cwd),
-    readSpec: withHint(
-      limitReader(createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context)), context),
-      baseDir,
-      context.cwd,
+    readSpec: withReport(
+      withHint(
+        limitReader(createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context)), context),
+        baseDir,
+        context.cwd,
+      ),
+      values.onRead,
     ),
-    listFiles,
+    listFiles: withListReport(values.onRead),
     ...(allowsMissingParams === true ? { missingParams } : {}),
     ...(settings === null ? {} : { settings }),
   });
@@ -127,6 +133,21 @@ function withHint<T extends object>(
     if (fromCwd === null) return found;
     const problem = `${String(found.problem)}; it is only below the working directory: ${fromCwd} (${baseDirHint(cwd)})`;
     return { problem };
+  };
+}
+
+function withReport<T>(read: (path: string) => T, onRead: SpecValues['onRead']): (path: string) => T {
+  return (path) => {
+    onRead?.(path);
+    return read(path);
+  };
+}
+
+function withListReport(onRead: SpecValues['onRead']): ListFiles {
+  return (folder, pattern) => {
+    const found = listFiles(folder, pattern);
+    if ('files' in found) for (const file of found.files) onRead?.(join(folder, file));
+    return found;
   };
 }
 

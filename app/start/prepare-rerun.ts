@@ -176,6 +176,8 @@ async function compileAsWritten(
       images: [],
       baseDir: baseDir ?? context.cwd,
       places: new Map(),
+      triggers: [],
+      deployProblems: [],
       source,
     };
   if (source === null)

@@ -153,6 +153,7 @@ export async function compileSpec(
     mockAgents,
     settlePlan,
     repeated,
+    allowsMissingParams = false,
   }: Pick<SpecRequest, 'params' | 'variables' | 'mock' | 'mockAgents'> & SettlePlan,
   allow: readonly string[],
   context: Machine,
@@ -166,6 +167,7 @@ export async function compileSpec(
     mock: () => mock,
     mockAgents,
     ...repeated,
+    allowsMissingParams,
     allow,
     images: { given: {}, allow },
     ...(settlePlan === undefined ? {} : { settlePlan }),
@@ -181,6 +183,8 @@ export async function compileSpec(
 type SettlePlan = Pick<Parameters<typeof compileRun>[1], 'settlePlan'> & {
   /** The options of the earlier run, for a fork: they replace `mock` and `mockAgents`. Absent: the run is no fork. */
   readonly repeated?: RepeatedOptions;
+  /** As in `SpecValues`. */
+  readonly allowsMissingParams?: boolean;
 };
 
 /** @throws AppError `api/invalid-request` */

@@ -239,7 +239,7 @@ async function prepareIn(
 }
 
 /** Names of tokens never contain a blank. */
-function nameSender(caller: Caller): string {
+export function nameSender(caller: Caller): string {
   return caller.kind === 'owner' ? 'the owner' : caller.token.name;
 }
 

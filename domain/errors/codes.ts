@@ -1,6 +1,7 @@
 import { AGENT_CODES } from './agent-codes.ts';
 import { API_CODES } from './api-codes.ts';
 import { CLI_CODES } from './cli-codes.ts';
+import { DEPLOY_CODES } from './deploy-codes.ts';
 import type { ErrorCodeInfo } from './code-info.ts';
 import { SPEC_CODES } from './spec-codes.ts';
 import { TRIGGER_CODES } from './trigger-codes.ts';
@@ -12,6 +13,7 @@ import { WORKSPACE_CODES } from './workspace-codes.ts';
  */
 export const ERROR_CODES = {
   ...SPEC_CODES,
+  ...DEPLOY_CODES,
   'stage/exit-nonzero': {
     kind: 'outcome',
     retry: 'never',

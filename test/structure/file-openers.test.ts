@@ -64,6 +64,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'skill-kit/cli/skill-call.ts': 'the script that runs',
   'skill-kit/prompt/reference-loader.ts': 'references of a skill whose code runs in the same process',
   'store/': 'the state folder of the user',
+  'app/deployments/version-compiler.ts': '/proc',
   'conditions/threads.ts': '/proc',
   'workers/embedded/folder-socket.ts': 'the state folder of the user',
   'workers/embedded/postgres/embedded-postgres.ts': '/proc',

@@ -51,7 +51,7 @@ export function evaluateTrigger({ trigger, payload, headers }: TriggerQuestion):
     text === null || text === undefined ? null : fill(text, where);
   try {
     const keys = { dedupe: null, debounce: null, batch: null, rate: null, order: null };
-    if (!holds(trigger.when, variables)) return { holds: false, params: {}, input: null, keys };
+    if (!checkCondition(trigger.when, variables)) return { holds: false, params: {}, input: null, keys };
     return {
       holds: true,
       params: Object.fromEntries(
@@ -73,7 +73,7 @@ export function evaluateTrigger({ trigger, payload, headers }: TriggerQuestion):
   }
 }
 
-function holds(when: string | null, variables: Variables): boolean {
+function checkCondition(when: string | null, variables: Variables): boolean {
   if (when === null) return true;
   const { value } = compute(when, 'when', variables);
   if (typeof value === 'boolean') return value;

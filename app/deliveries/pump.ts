@@ -1,0 +1,202 @@
+/**
+ * Decides about deliveries and starts their runs, until it is closed. Several processes may do this at once, and each
+ * may die at any time: a claim ends after a time, and another process continues.
+ */
+import { randomUUID } from 'node:crypto';
+import { createDecide } from '../../domain/delivery/decide.ts';
+import { API_TRIGGER } from '../../domain/delivery/delivery.ts';
+import { API_RULES, type Trigger } from '../../domain/delivery/trigger.ts';
+import { cutText } from '../../domain/units/cut-text.ts';
+import type {
+  Claim,
+  DeliveryMember,
+  DeliveryResult,
+  DeliveryRow,
+  TriggerStore,
+  VersionRow,
+} from '../../store/triggers.ts';
+import type { EvaluateDelivery } from './evaluate-delivery.ts';
+import { joinPayloads } from './join-payloads.ts';
+
+/** A delivery whose run starts. */
+export interface ReadyDelivery {
+  readonly delivery: DeliveryRow;
+  readonly version: VersionRow;
+  readonly params: Readonly<Record<string, string>>;
+  readonly input: Uint8Array;
+}
+
+export interface PumpOptions {
+  /** Null: there is no database yet. */
+  readonly openTriggers: () => Promise<TriggerStore | null>;
+  readonly evaluate: EvaluateDelivery;
+  readonly start: (ready: ReadyDelivery) => Promise<DeliveryResult>;
+  readonly nowMs: () => number;
+  readonly log: (line: string) => void;
+  /** Called when no delivery is due any more. */
+  readonly onIdle: (triggers: TriggerStore) => Promise<void>;
+  /** Other limits are for tests. */
+  readonly limits?: Readonly<Record<keyof typeof PUMP_LIMITS, number>>;
+}
+
+export const PUMP_LIMITS = {
+  /** Deliveries that a process works on at once. */
+  atOnce: 8,
+  /** A process that does not end its work in this time is taken for dead. */
+  leaseMs: 120_000,
+  /** The pause between two looks, if no call of `wake` ends it. */
+  idleMs: 5_000,
+  /** The pause after a failure of the database. */
+  failureMs: 2_000,
+} as const;
+
+export interface Pump {
+  /** A delivery may be due. */
+  wake(): void;
+  /** Ends when the work in progress has ended. */
+  close(): Promise<void>;
+}
+
+export function startPump(options: PumpOptions): Pump {
+  const { openTriggers, nowMs, log, limits = PUMP_LIMITS } = options;
+  let isClosed = false;
+  let isWoken = true;
+  // A process before this one may have died before it could call `onIdle`.
+  let wasBusy = true;
+  let endWait: () => void = () => undefined;
+  const wake = (): void => {
+    isWoken = true;
+    endWait();
+  };
+  const waitForWake = async (pauseMs: number): Promise<void> => {
+    if (isWoken || isClosed) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, pauseMs);
+      endWait = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  };
+  const claimAndWork = async (): Promise<number> => {
+    const triggers = await openTriggers();
+    if (triggers === null) return limits.idleMs;
+    const { leaseMs, atOnce: limit } = limits;
+    const token = randomUUID();
+    const claimed = await triggers.deliveries.claim({ token, nowMs: nowMs(), leaseMs, limit });
+    await Promise.all(
+      claimed.map((delivery) => processDelivery(delivery, { id: delivery.id, token }, { triggers, options })),
+    );
+    if (claimed.length > 0) {
+      wasBusy = true;
+      return 0;
+    }
+    if (wasBusy) await options.onIdle(triggers);
+    wasBusy = false;
+    const dueAtMs = await triggers.deliveries.findNextDue(nowMs());
+    return dueAtMs === null ? limits.idleMs : Math.max(0, Math.min(limits.idleMs, dueAtMs - nowMs()));
+  };
+  const run = async (): Promise<void> => {
+    while (!isClosed) {
+      isWoken = false;
+      const pauseMs = await claimAndWork().catch((error: Error) => {
+        log(`deliveries: ${error.message}`);
+        return limits.failureMs;
+      });
+      if (pauseMs > 0) await waitForWake(pauseMs);
+    }
+  };
+  const running = run();
+  return {
+    wake,
+    async close() {
+      isClosed = true;
+      endWait();
+      await running;
+    },
+  };
+}
+
+interface Work {
+  readonly triggers: TriggerStore;
+  readonly options: PumpOptions;
+}
+
+/** Never rejects: a failure is the result of this try. */
+async function processDelivery(delivery: DeliveryRow, claim: Claim, { triggers, options }: Work): Promise<void> {
+  const { nowMs, log } = options;
+  try {
+    const result = await decideAndStart(delivery, claim, { triggers, options });
+    if (result !== null) await triggers.deliveries.record(claim, result, nowMs());
+  } catch (error) {
+    const { message } = error as Error;
+    log(`delivery ${delivery.id}: ${message}`);
+    // If the database does not answer, the claim ends after its lease.
+    const failed = { kind: 'failed', code: 'api/bug', message: cutText(message) } as const;
+    await triggers.deliveries.record(claim, failed, nowMs()).catch(() => undefined);
+  }
+}
+
+/** @returns null: the delivery has no run that starts now */
+async function decideAndStart(
+  delivery: DeliveryRow,
+  claim: Claim,
+  { triggers, options }: Work,
+): Promise<DeliveryResult | null> {
+  const { deployments, deliveries } = triggers;
+  const version = await deployments.findVersion(delivery.deployment, delivery.version);
+  const trigger = version === null ? null : findTrigger(version, delivery.trigger);
+  if (version === null || trigger === null)
+    return refuse('trigger/unknown', `version ${delivery.version} has no trigger ${delivery.trigger}`);
+  const body = await deliveries.readBody(delivery.id);
+  if (body === null) return refuse('trigger/payload-deleted', 'payloads are kept for 7 days');
+  const evaluation = await options.evaluate(trigger, delivery, body);
+  if ('code' in evaluation) return refuse(evaluation.code, evaluation.message);
+  const decided = await deliveries.decide({
+    ...claim,
+    nowMs: options.nowMs(),
+    leaseMs: (options.limits ?? PUMP_LIMITS).leaseMs,
+    trigger,
+    keys: evaluation.keys,
+    decide: createDecide({ trigger, evaluation }),
+  });
+  if (decided === null || decided.state !== 'starting') return null;
+  const params = { ...evaluation.params, ...delivery.params };
+  if (trigger.batch === null) {
+    const input = evaluation.input === null ? body : Buffer.from(evaluation.input);
+    return await options.start({ delivery: decided, version, params, input });
+  }
+  const members = await deliveries.listMembers(delivery.id);
+  const inputs = await evaluateMembers(members, trigger, options.evaluate);
+  return inputs === null
+    ? refuse('trigger/payload-deleted', 'payloads are kept for 7 days')
+    : await options.start({ delivery: decided, version, params, input: joinPayloads(inputs) });
+}
+
+function findTrigger({ triggers }: VersionRow, name: string): Trigger | null {
+  return name === API_TRIGGER ? API_RULES : (triggers.find((trigger) => trigger.name === name) ?? null);
+}
+
+/** Returns the input of each delivery of a batch; null: a payload is deleted. */
+async function evaluateMembers(
+  members: readonly DeliveryMember[],
+  trigger: Trigger,
+  evaluate: EvaluateDelivery,
+): Promise<Parameters<typeof joinPayloads>[0] | null> {
+  const inputs: { bytes: Uint8Array; contentType: string }[] = [];
+  for (const { delivery, body } of members) {
+    if (body === null) return null;
+    const evaluation = trigger.input === null ? null : await evaluate(trigger, delivery, body);
+    const input = evaluation === null || 'code' in evaluation ? null : evaluation.input;
+    inputs.push(
+      input === null
+        ? { bytes: body, contentType: delivery.contentType }
+        : { bytes: Buffer.from(input), contentType: 'application/json' },
+    );
+  }
+  return inputs;
+}
+
+function refuse(code: string, message: string): DeliveryResult {
+  return { kind: 'refused', code, message };
+}

@@ -1,0 +1,98 @@
+/** The part of a service that starts the runs of deployments: accepted deliveries are decided, and their runs start. */
+import { createConditionThreads } from '../../conditions/threads.ts';
+import { hasEnabledTriggers } from '../../client/embedded/trigger-mark.ts';
+import type { Environment } from '../../setup/environment.ts';
+import type { TriggerStore } from '../../store/triggers.ts';
+import type { OpenAccess } from '../access/access-opener.ts';
+import { createDeploying, type DeployService } from '../deployments/deploying.ts';
+import { markTriggers } from '../deployments/mark-triggers.ts';
+import { startDelivered } from '../deployments/start-delivered.ts';
+import type { ReadHookSecrets } from '../hooks/receive-hook.ts';
+import type { Machine } from '../machine.ts';
+import { readWebhookSecrets } from '../secrets/read-secrets.ts';
+import { findSecretKeyFile } from '../secrets/secret-keys.ts';
+import { createEvaluateDelivery, type EvaluateDelivery } from './evaluate-delivery.ts';
+import { startPump } from './pump.ts';
+import type { ReadSecretValues } from './read-deliveries.ts';
+import { watchRuns } from './watch-runs.ts';
+
+const SWEEP_EVERY_MS = 60 * 60_000;
+
+export interface TriggerServiceOptions {
+  readonly env: Environment;
+  readonly machine: Machine;
+  readonly access: OpenAccess;
+  /** Whether a database exists. Without one, no deployment exists. */
+  readonly hasDatabase: () => boolean;
+  readonly log: (line: string) => void;
+}
+
+export interface TriggerService {
+  readonly deploying: DeployService;
+  readonly evaluate: EvaluateDelivery;
+  readonly readSecretValues: ReadSecretValues;
+  readonly hooks: { readonly readSecrets: ReadHookSecrets; readonly wake: () => void };
+  /** Deployments have changed. */
+  readonly onDeployed: () => Promise<void>;
+  close(): Promise<void>;
+}
+
+export function startTriggerService({ env, machine, access, hasDatabase, log }: TriggerServiceOptions): TriggerService {
+  const deploying = createDeploying(env, access);
+  const threads = createConditionThreads();
+  // Requests of the owner that concern no deployment do not start the embedded database.
+  let isUsed = env.database !== null;
+  const openTriggers = async (): Promise<TriggerStore | null> => {
+    if (!hasDatabase() || !(isUsed || hasEnabledTriggers(env.stateDir))) return null;
+    return (await access('find')).triggers;
+  };
+  const mark = async (triggers: TriggerStore): Promise<void> => await markTriggers(env.stateDir, triggers);
+  const evaluate = createEvaluateDelivery(threads);
+  const pump = startPump({
+    openTriggers,
+    evaluate,
+    start: async (ready) => await startDelivered(ready, { ...deploying.open(), onProgress: log }, machine),
+    nowMs: () => machine.now().getTime(),
+    onIdle: mark,
+    log,
+  });
+  const wake = (): void => {
+    isUsed = true;
+    pump.wake();
+  };
+  const runs = watchRuns({ openTriggers, machine, onEnded: pump.wake, log });
+  const sweep = async (): Promise<void> => {
+    const triggers = await openTriggers();
+    if (triggers === null) return;
+    const nowMs = machine.now().getTime();
+    await triggers.deliveries.sweep(nowMs);
+    await deploying.open().folders.sweep((name) => triggers.deployments.hasFolder(name), nowMs);
+  };
+  const sweepLoudly = (): void => void sweep().catch((error: Error) => log(`deliveries: ${error.message}`));
+  const timer = setInterval(sweepLoudly, SWEEP_EVERY_MS).unref();
+  return {
+    deploying,
+    evaluate,
+    readSecretValues: async (deployment, names) => await deploying.open().readSecrets(deployment, names),
+    hooks: {
+      wake,
+      readSecrets: async (deployment, name) => {
+        const { secrets } = (await access('find')).triggers;
+        const place = { secrets, keyFile: findSecretKeyFile(env), nowMs: machine.now().getTime() };
+        return await readWebhookSecrets(deployment, name, place);
+      },
+    },
+    async onDeployed() {
+      isUsed = true;
+      const triggers = await openTriggers();
+      if (triggers !== null) await mark(triggers);
+      pump.wake();
+    },
+    async close() {
+      clearInterval(timer);
+      await Promise.all([pump.close(), runs.close()]);
+      deploying.close();
+      await threads.close();
+    },
+  };
+}

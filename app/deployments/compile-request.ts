@@ -1,0 +1,48 @@
+/** The requests and answers of the process that compiles deployments. They are JSON. */
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { Trigger } from '../../domain/delivery/trigger.ts';
+import type { PlanWire } from '../../domain/plan/wire.ts';
+import type { KnownImage } from '../../setup/images/images.ts';
+import type { CompiledRun } from '../start/compile-run.ts';
+
+export interface CompileRequest {
+  readonly spec: string;
+  /** The name of the spec in diagnostics. */
+  readonly specName: string;
+  /** The absolute path of the folder with the files of the version. No other file is read. */
+  readonly folder: string;
+  /** The folder of the spec in it. */
+  readonly specDir: string;
+  /** Hashes by paths of repositories, as in `VersionRow`. */
+  readonly bundles: Readonly<Record<string, string>>;
+  readonly params: Readonly<Record<string, string>>;
+  /** Parameters may lack, because triggers give them: the version is deployed. */
+  readonly isDeployed: boolean;
+  /** Folders of this host that the owner allowed, absolute. */
+  readonly allowMounts: readonly string[];
+  readonly allowGit: readonly string[];
+}
+
+/** A plan that was compiled, in its wire form. */
+export interface CompiledVersion {
+  readonly kind: 'compiled';
+  readonly plan: PlanWire;
+  readonly written: PlanWire;
+  readonly images: readonly KnownImage[];
+  readonly places: readonly (readonly [
+    string,
+    { readonly file: string; readonly line: number; readonly column: number },
+  ])[];
+  readonly source: CompiledRun['source'];
+  readonly triggers: readonly Trigger[];
+  /** Mistakes that only a deployment may not have. */
+  readonly deployProblems: readonly Diagnostic[];
+  /** Warnings. */
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+export type CompileAnswer =
+  | CompiledVersion
+  /** Mistakes of the spec, all of them. */
+  | { readonly kind: 'mistakes'; readonly diagnostics: readonly Diagnostic[] }
+  | { readonly kind: 'refused'; readonly code: string; readonly message: string; readonly remedy: string | null };

@@ -1,0 +1,282 @@
+/** Versions of deployments up to the start of their runs: the process that compiles is real, the server is not. */
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { RunRequest } from '../../activities/contract.ts';
+import type { ClientMark } from '../../client/runs/client-record.ts';
+import { readEnvironment } from '../../setup/environment.ts';
+import type { AccessStore } from '../../store/access.ts';
+import { openStores } from '../../store/open-stores.ts';
+import { openUploads, openVersionFolders } from '../../store/open-uploads.ts';
+import type { Stores } from '../../store/stores.ts';
+import type { VersionRow } from '../../store/triggers.ts';
+import { type TarItem, writeTar } from '../../tar/write.ts';
+import { createMemoryAccess } from '../../test/rig/access/memory-access.ts';
+import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
+import { createStartLink, type StartedWorkflow } from '../../test/rig/runs/start-link.ts';
+import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
+import type { Caller } from '../access/authenticate.ts';
+import type { Machine } from '../machine.ts';
+import { deploy, type DeployRequest, type DeployTools } from './deploy.ts';
+import { startDelivered } from './start-delivered.ts';
+import { COMPILE_LIMITS, createVersionCompiler, type VersionCompiler } from './version-compiler.ts';
+
+const OWNER: Caller = { kind: 'owner' };
+const PUSH = 'on: [{ name: push, webhook: { verify: github, secret: HOOK } }]\n';
+const step = (text: string): string => `workflow: { steps: [{ name: a, ${text} }] }\n`;
+const SPEC = `kind: workflow\nname: review\nparams: { number: "0" }\nsandbox: { mode: mock, isolation: none }\n`;
+
+let dir: string;
+let env: ReturnType<typeof readEnvironment>;
+let stores: Stores;
+let machine: Machine;
+let access: AccessStore;
+let tools: DeployTools;
+let known: Set<string>;
+let started: StartedWorkflow[];
+let compiler: VersionCompiler;
+
+beforeAll(() => {
+  dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-deploy-')));
+  env = readEnvironment({
+    PATH: process.env['PATH'],
+    VOIDBOX_STATE_DIR: join(dir, 'state'),
+    VOIDBOX_CACHE_DIR: join(dir, 'cache'),
+  });
+  compiler = createVersionCompiler({ env });
+});
+afterAll(() => {
+  compiler.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+beforeEach(async () => {
+  stores = await openStores(env);
+  started = [];
+  const link = createStartLink({
+    has: (id) => started.some(({ workflowId }) => workflowId === id),
+    start: (each) => started.push(each),
+  });
+  machine = createTestMachine(stores, { env, stackLink: () => Promise.resolve(link) });
+  access = createMemoryAccess();
+  known = new Set(['HOOK', 'API_TOKEN']);
+  tools = {
+    triggers: access.triggers,
+    folders: openVersionFolders(env),
+    uploads: openUploads(env),
+    compiler,
+    listMissingSecrets: (_, names) => Promise.resolve(names.filter((name) => !known.has(name))),
+  };
+});
+afterEach(async () => {
+  await stores.close();
+  rmSync(join(dir, 'state'), { recursive: true, force: true });
+});
+
+async function upload(...items: readonly TarItem[]): Promise<string> {
+  const parts: Uint8Array[] = [];
+  for await (const part of writeTar(items)) parts.push(part);
+  const sha256 = createHash('sha256').update(Buffer.concat(parts)).digest('hex');
+  async function* bytes() {
+    yield* parts;
+  }
+  await tools.uploads.put(sha256, bytes(), null);
+  return sha256;
+}
+
+async function deploySpec(spec: string, change: Partial<DeployRequest> = {}, caller = OWNER) {
+  const request: DeployRequest = {
+    name: null,
+    spec,
+    specName: 'review.yaml',
+    files: null,
+    specDir: '',
+    bundles: {},
+    params: {},
+    isPaused: false,
+    isDry: false,
+    allowMounts: [],
+    allowGit: [],
+    ...change,
+  };
+  return await deploy(request, caller, tools, machine);
+}
+
+const listFolders = (): readonly string[] => {
+  try {
+    return readdirSync(join(dir, 'state/deployments'));
+  } catch {
+    return [];
+  }
+};
+const findVersion = async (version: number): Promise<VersionRow> =>
+  (await access.triggers.deployments.findVersion('review', version))!;
+
+describe('a deployment', () => {
+  test('keeps the files of its version, its triggers and the names of its secrets', async () => {
+    const files = await upload({ kind: 'file', path: 'data/x', mode: 0o644, body: Buffer.from('hello') });
+    const mounts = 'sandbox: { mode: mock, isolation: none, mounts: [{ host: data, guest: /data }] }';
+    const spec = SPEC.replace(/sandbox: .*/, mounts) + PUSH + step('run: ls, secrets: [API_TOKEN]');
+    const deployed = await deploySpec(spec, { files }, createTokenCaller({ name: 'ci' }));
+    expect(deployed).toMatchObject({ name: 'review', version: 1, isNew: true, isPaused: false });
+    expect(deployed.triggers.map(({ name, source }) => [name, source.kind])).toEqual([['push', 'webhook']]);
+    expect(deployed.secrets).toEqual(['API_TOKEN', 'HOOK']);
+    const version = await findVersion(1);
+    expect(version).toMatchObject({ spec, files, deployer: 'ci' });
+    expect(listFolders()).toEqual([version.folder]);
+    expect(readFileSync(join(dir, 'state/deployments', version.folder, 'data/x'), 'utf8')).toBe('hello');
+  });
+
+  test('is not changed by an equal version or by a dry run, which leave no folder', async () => {
+    const spec = SPEC + PUSH + step('run: ls');
+    await deploySpec(spec);
+    expect(await deploySpec(spec)).toMatchObject({ version: 1, isNew: false });
+    const dry = await deploySpec(SPEC + PUSH + step('run: pwd'), { isDry: true });
+    expect(dry).toMatchObject({ version: null, isNew: true, changes: { stages: { changed: ['a'] } } });
+    expect(await access.triggers.deployments.listVersions('review', 9)).toHaveLength(1);
+    expect(listFolders()).toHaveLength(1);
+  });
+
+  test('with a mistake is refused with its place, and leaves nothing', async () => {
+    await expect(deploySpec(`${SPEC}${step('rum: ls')}`)).rejects.toMatchObject({
+      code: 'spec/invalid',
+      diagnostics: [expect.objectContaining({ file: 'review.yaml', line: 5, message: expect.stringContaining('rum') })],
+    });
+    expect(listFolders()).toEqual([]);
+    expect(await access.triggers.deployments.find('review')).toBeNull();
+  });
+
+  test('names the secrets that it may not use', async () => {
+    known.delete('API_TOKEN');
+    await expect(deploySpec(SPEC + PUSH + step('run: ls, secrets: [API_TOKEN]'))).rejects.toMatchObject({
+      code: 'deploy/secret-missing',
+      message: expect.stringContaining('API_TOKEN'),
+      remedy: expect.stringContaining('voidbox secret set API_TOKEN --deployment review'),
+    });
+  });
+
+  const vm = (keys: string): string => SPEC.replace(/sandbox: .*/, `sandbox: { mode: mock, isolation: none, ${keys} }`);
+  test.each([
+    ['a folder of the host', vm('mounts: [{ host: /etc, guest: /data }]') + step('run: ls')],
+    ['a folder above its files', vm('mounts: [{ host: .., guest: /data }]') + step('run: ls')],
+    ['a writable folder', vm('mounts: [{ host: ., guest: /data, mode: rw }]') + step('run: ls')],
+    [
+      'a URL that it does not allow',
+      SPEC.replace(/sandbox: .*\n/, '') + step('run: ls, workspace: { git: "https://example.com/app" }'),
+    ],
+  ])('may not have %s', async (_what, spec) => {
+    await expect(deploySpec(spec)).rejects.toMatchObject({ code: 'admit/mount-refused' });
+    expect(listFolders()).toEqual([]);
+  });
+
+  test('that a token makes names no folder of the host, and the owner may name one', async () => {
+    mkdirSync(join(dir, 'shared'), { recursive: true });
+    const allowMounts = [join(dir, 'shared')];
+    const spec = vm(`mounts: [{ host: ${allowMounts[0]}, guest: /data }]`) + step('run: ls');
+    await expect(deploySpec(spec, { allowMounts }, createTokenCaller({}))).rejects.toMatchObject({
+      code: 'admit/mount-refused',
+      message: expect.stringContaining('a token deploys'),
+    });
+    expect(await deploySpec(spec, { allowMounts })).toMatchObject({ version: 1 });
+  });
+
+  test.each([
+    [{ name: '../x' }, '`name`'],
+    [{ name: 'x'.repeat(64) }, 'more than 63'],
+    [{ specDir: '../..' }, '`specDir`'],
+    [{ specDir: '/etc' }, '`specDir`'],
+    [{ files: 'f'.repeat(64) }, 'there is no upload'],
+    [{ allowMounts: ['relative'] }, '`allowMounts`'],
+  ])('is refused with the request %j', async (change, text) => {
+    await expect(deploySpec(SPEC + step('run: ls'), change)).rejects.toThrow(text);
+    expect(listFolders()).toEqual([]);
+  });
+});
+
+describe('the run of a delivery', () => {
+  const start = async (params: Readonly<Record<string, string>> = {}, input = '{"n":18446744073709551615}') =>
+    await startDelivered(
+      {
+        delivery: { id: '01KB', deployment: 'review' },
+        version: await findVersion(1),
+        params,
+        input: Buffer.from(input),
+      },
+      {
+        ...tools,
+        readSecrets: (_, names) => Promise.resolve(Object.fromEntries(names.map((name) => [name, `value of ${name}`]))),
+        onProgress: () => undefined,
+      },
+      machine,
+    );
+  const request = (): RunRequest => started[0]!.args[0];
+
+  test('is compiled with the parameters of the delivery, and has secrets, an input and a mark', async () => {
+    await deploySpec(
+      `${SPEC}${PUSH}${step('run: { program: echo, args: ["${{ params.number }}"] }, secrets: [API_TOKEN]')}`,
+      {},
+      createTokenCaller({ name: 'ci' }),
+    );
+    expect(await start({ number: '--help; $(id)' })).toEqual({ kind: 'started' });
+    expect(started.map(({ workflowId }) => workflowId)).toEqual(['review-01KB']);
+    expect(JSON.stringify(request().plan)).toContain('--help; $(id)');
+    expect(request().input).toEqual({ kind: 'inline', text: '{"n":18446744073709551615}' });
+    expect(await stores.hostVariables.get('review-01KB')).toEqual({ API_TOKEN: 'value of API_TOKEN' });
+    const mark = (await stores.marks.get('review-01KB', 'client')) as ClientMark;
+    expect(mark.starter).toEqual({ kind: 'deployment', name: 'review', version: 1, delivery: '01KB', deployer: 'ci' });
+    expect(mark.startedBy).toBeUndefined();
+  });
+
+  test('that has started before is the same run', async () => {
+    await deploySpec(SPEC + PUSH + step('run: ls'));
+    expect([await start(), await start()]).toEqual([{ kind: 'started' }, { kind: 'started' }]);
+    expect(started).toHaveLength(1);
+  });
+
+  test('with a parameter that does not exist is refused, and a server that does not answer is a failed try', async () => {
+    await deploySpec(SPEC + PUSH + step('run: ls'));
+    expect(await start({ other: '1' })).toMatchObject({ kind: 'refused', code: 'spec/invalid' });
+    machine = { ...machine, stackLink: () => Promise.resolve(null) };
+    expect(await start()).toMatchObject({ kind: 'failed', code: 'cli/no-server' });
+  });
+});
+
+describe('the process that compiles', () => {
+  const request = {
+    spec: SPEC + step('run: ls'),
+    specName: 'x',
+    folder: '/nowhere',
+    specDir: '',
+    bundles: {},
+    params: {},
+    isDeployed: false,
+    allowMounts: [],
+    allowGit: [],
+  };
+
+  test('ends after its time, and the next request gets a new one', async () => {
+    const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, answerMs: 1 } });
+    await expect(own.compile(request)).rejects.toMatchObject({
+      code: 'deploy/too-costly',
+      message: expect.stringContaining('0.001 s'),
+    });
+    own.close();
+    expect((await compiler.compile(request)).kind).toBe('compiled');
+  });
+
+  test('ends with the limit of its memory', async () => {
+    const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, memoryMib: 12 } });
+    await expect(own.compile(request)).rejects.toMatchObject({
+      code: 'deploy/too-costly',
+      message: expect.stringContaining('12 MiB'),
+    });
+    own.close();
+  });
+
+  test('gets no variable of the service', async () => {
+    const spec = SPEC.replace('params: { number: "0" }\n', '') + step('run: ls, env: { A: "${HOME}" }');
+    const answer = await compiler.compile({ ...request, spec });
+    expect(JSON.stringify(answer)).not.toContain(process.env['HOME']);
+  });
+});

@@ -1,0 +1,42 @@
+/** The tools of one service that makes versions of deployments and starts their runs. */
+import type { Environment } from '../../setup/environment.ts';
+import { openVersionFolders } from '../../store/open-uploads.ts';
+import type { OpenAccess } from '../access/access-opener.ts';
+import { findMissingSecrets, readSecrets } from '../secrets/read-secrets.ts';
+import { findSecretKeyFile } from '../secrets/secret-keys.ts';
+import type { DeployTools } from './deploy.ts';
+import { createVersionCompiler } from './version-compiler.ts';
+
+export interface DeployingTools extends Omit<DeployTools, 'triggers' | 'uploads'> {
+  /** Returns the values of the secrets that the deployment may use, by name. */
+  readonly readSecrets: (deployment: string, names: readonly string[]) => Promise<Readonly<Record<string, string>>>;
+}
+
+export interface DeployService {
+  /** Returns the tools, which it opens at the first call. */
+  open(): DeployingTools;
+  close(): void;
+}
+
+export function createDeploying(env: Environment, access: OpenAccess): DeployService {
+  let tools: DeployingTools | null = null;
+  return {
+    open: () => (tools ??= openTools(env, access)),
+    close: () => tools?.compiler.close(),
+  };
+}
+
+function openTools(env: Environment, access: OpenAccess): DeployingTools {
+  const openSecrets = async () => (await access('find')).triggers.secrets;
+  return {
+    folders: openVersionFolders(env),
+    compiler: createVersionCompiler({ env }),
+    listMissingSecrets: async (deployment, names) =>
+      await findMissingSecrets(deployment, names, { secrets: await openSecrets() }),
+    async readSecrets(deployment, names) {
+      const place = { secrets: await openSecrets(), keyFile: findSecretKeyFile(env), nowMs: Date.now() };
+      // `startRun` names the missing ones.
+      return (await readSecrets(deployment, names, place)).values;
+    },
+  };
+}

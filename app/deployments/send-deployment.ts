@@ -1,0 +1,107 @@
+/** Sends a spec and its files to a service, which makes a version of a deployment. */
+import { basename, relative } from 'node:path';
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import { contains } from '../../domain/language/text/paths.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import type { ServiceClient } from '../../http/service-client.ts';
+import { createUsageError } from '../app-error.ts';
+import { generateTar, measureFolder, PACK_LIMITS } from '../control/pack-folder.ts';
+import { listRepositories, requireRepositories, sendRepositories } from '../control/send-repositories.ts';
+import { sendBlob } from '../control/send-uploads.ts';
+import type { Machine } from '../machine.ts';
+import { type LoadedSpec, loadSpec } from '../start/load-spec.ts';
+import { resolveFolders } from '../start/plan-mounts.ts';
+import { collectFiles } from './collect-files.ts';
+
+export interface DeployOptions {
+  /** The path of the spec. */
+  readonly file: string;
+  readonly name: string | null;
+  readonly params: Readonly<Record<string, string>>;
+  readonly isPaused: boolean;
+  readonly isDry: boolean;
+  /** Folders of the service's machine, from the working folder. */
+  readonly allowMounts: readonly string[];
+  readonly allowGit: readonly string[];
+}
+
+export interface SendTools {
+  readonly client: ServiceClient;
+  readonly context: Machine;
+  readonly onProgress: (line: string) => void;
+  /** Called with what is wrong with the spec, and with the texts by the names that diagnostics use. */
+  readonly onDiagnostics: (diagnostics: readonly Diagnostic[], sources: LoadedSpec['sources']) => Promise<void>;
+}
+
+/** Compiling in the service has its own limit; unpacking files may take longer. */
+const DEPLOY_MS = 10 * 60_000;
+
+/** @returns the answer of the service @throws AppError, ServiceError */
+export async function sendDeployment(options: DeployOptions, tools: SendTools): Promise<unknown> {
+  const { file, params, name, isPaused, isDry, allowGit } = options;
+  const { client, context, onProgress } = tools;
+  const allowed = resolveFolders(options.allowMounts, context.cwd);
+  const read: string[] = [];
+  const loaded = await loadSpec(
+    file,
+    { params, settings: null, allow: allowed, allowsMissingParams: true, onRead: (path) => read.push(path) },
+    context,
+  );
+  await tools.onDiagnostics(loaded.diagnostics, loaded.sources);
+  const { plan, text, baseDir } = loaded;
+  if (text === null)
+    throw createUsageError(
+      `\`${file}\` is a program, and a deployment compiles its spec for each delivery`,
+      'Write the spec as YAML: voidbox inspect FILE shows the plan of the program.',
+    );
+  if (plan === null) throw createUsageError(`\`${file}\` is not a spec that can be deployed`);
+  const files = collectFiles(plan, read, { baseDir, allowed });
+  const repositories = listRepositories(plan);
+  await requireRepositories(repositories, { baseDir, allow: allowed }, context);
+  const sent = files.hasFiles ? await sendFiles(files, tools) : null;
+  const bundles = await sendBundles(plan, { baseDir, root: files.root, allowed }, tools);
+  const json = {
+    spec: text,
+    // The folder of the user is no part of a version.
+    specName: loaded.path === null ? 'spec' : basename(loaded.path),
+    files: sent,
+    specDir: files.specDir,
+    bundles,
+    params,
+    isPaused,
+    isDry,
+    allowMounts: allowed,
+    allowGit,
+    ...(name === null ? {} : { name }),
+  };
+  onProgress(isDry ? 'comparing the versions' : 'deploying');
+  return await client.change({ path: ['deployments'], body: { json }, answerMs: DEPLOY_MS });
+}
+
+async function sendFiles({ root, isPacked }: ReturnType<typeof collectFiles>, tools: SendTools): Promise<string> {
+  const measure = async () => ({
+    ...(await measureFolder(root, PACK_LIMITS, isPacked)),
+    open: () => generateTar(root, PACK_LIMITS, isPacked),
+  });
+  return await sendBlob(root, measure, tools);
+}
+
+interface Places {
+  readonly baseDir: string;
+  readonly root: string;
+  readonly allowed: readonly string[];
+}
+
+/** Names repositories as the service finds them: from the folder of the spec, or by their absolute path. */
+async function sendBundles(
+  plan: Plan,
+  { baseDir, root, allowed }: Places,
+  tools: SendTools,
+): Promise<Readonly<Record<string, string>>> {
+  const repositories = listRepositories(plan);
+  const sent = await sendRepositories(repositories, { baseDir, allow: allowed }, tools);
+  const isRelative = (path: string): boolean => contains(root, path) || contains(path, root);
+  return Object.fromEntries(
+    Object.entries(sent).map(([path, sha256]) => [isRelative(path) ? relative(baseDir, path) || '.' : path, sha256]),
+  );
+}

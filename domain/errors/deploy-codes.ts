@@ -1,0 +1,24 @@
+import type { ErrorCodeInfo } from './code-info.ts';
+
+/** Codes of deployments. No stage ends with one. Part of `ERROR_CODES`. */
+export const DEPLOY_CODES = {
+  'deploy/no-version': defineDeployCode(
+    'The deployment has no version with this number, or none before the enabled one.',
+    'List its versions with `voidbox deployment show NAME`.',
+  ),
+  'deploy/secret-missing': defineDeployCode(
+    'The spec or its triggers name secrets that the deployment may not use, or that do not exist.',
+    'Set each of them: voidbox secret set NAME --deployment DEPLOYMENT',
+  ),
+  'deploy/too-costly': defineDeployCode(
+    'The spec could not be compiled within the limits: 20 seconds, 256 MiB of memory and 120 seconds of CPU.',
+    'Make the spec smaller, or split it. The parameters of a delivery count too.',
+  ),
+} as const satisfies Record<string, ErrorCodeInfo>;
+
+function defineDeployCode(
+  summary: string,
+  remedy: string,
+): ErrorCodeInfo & { readonly kind: 'request'; readonly retry: 'never' } {
+  return { kind: 'request', retry: 'never', summary, remedy };
+}
