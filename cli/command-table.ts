@@ -1,6 +1,7 @@
 import type { CommandEntry, CommandFamily, CommandGroup } from './command-entry.ts';
 import { DELIVERY_COMMANDS } from './delivery-commands.ts';
 import { SERVICE_COMMANDS } from './service-commands.ts';
+import { DEPLOYMENT_COMMANDS } from './deployment-commands.ts';
 
 /** Every command, in the order of the help. A command's file is imported when it is typed and not before. */
 export const COMMAND_GROUPS: readonly CommandGroup[] = [
@@ -344,6 +345,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         ],
       },
       ...DELIVERY_COMMANDS,
+      ...DEPLOYMENT_COMMANDS,
       ...SERVICE_COMMANDS,
       {
         name: 'worker',
