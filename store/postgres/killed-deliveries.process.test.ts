@@ -1,0 +1,150 @@
+/** Deliveries in PostgreSQL whose processes are killed at random moments. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { rolldown } from 'rolldown';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { isOpenDelivery } from '../../domain/delivery/delivery.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
+import { makeDelivery } from '../../test/conformance/deliveries.ts';
+import { makeVersion } from '../../test/conformance/deployments.ts';
+import { KILLED_TRIGGERS } from '../../test/rig/access/killed-triggers.ts';
+import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
+import type { AccessStore } from '../access.ts';
+import { MIGRATIONS_FOLDER, openAccess } from '../open-access.ts';
+import type { DeliveryRow } from '../triggers.ts';
+
+const MIGRATIONS = join(findPackageRoot(), ...MIGRATIONS_FOLDER);
+const LEASE_MS = 400;
+const PROCESSES = 2;
+const DELIVERIES = 96;
+const MOST_KILLS = 24;
+const LIMIT_MS = 90_000;
+
+let server: TestPostgres;
+let folder: string;
+let program: string;
+
+interface Running {
+  readonly child: ChildProcess;
+  /** The steps that it has done. */
+  steps: number;
+}
+
+const processes = new Set<Running>();
+
+beforeAll(async () => {
+  server = await startTestPostgres();
+  folder = mkdtempSync(join(tmpdir(), 'voidbox-killed-deliveries-'));
+  program = join(folder, 'program.mjs');
+  const input = fileURLToPath(new URL('../../test/rig/access/delivery-process.ts', import.meta.url));
+  const bundle = await rolldown({
+    input,
+    platform: 'node',
+    // The process does not migrate, and the client has no native part.
+    external: ['node-pg-migrate', 'pg-native'],
+    resolve: { extensionAlias: { '.js': ['.ts', '.js'] } },
+  });
+  await bundle.write({ file: program, format: 'esm', codeSplitting: false });
+  await bundle.close();
+}, 300_000);
+
+afterAll(async () => {
+  for (const { child } of processes) child.kill('SIGKILL');
+  await server.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function startProcess(place: string, runsDir: string): Promise<Running> {
+  const settings = JSON.stringify({ place, migrationsDir: MIGRATIONS, runsDir, leaseMs: LEASE_MS });
+  const child = spawn(process.execPath, [program, settings], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const running: Running = { child, steps: 0 };
+  processes.add(running);
+  child.stdout!.on('data', (bytes: Buffer) => (running.steps += bytes.toString().split('\n').length - 1));
+  await once(child.stdout!, 'data');
+  return running;
+}
+
+async function killProcess(running: Running): Promise<void> {
+  const ended = once(running.child, 'exit');
+  running.child.kill('SIGKILL');
+  await ended;
+  processes.delete(running);
+}
+
+async function acceptAll({ triggers }: AccessStore): Promise<void> {
+  for (let index = 0; index < DELIVERIES; index += 1) {
+    const { name, order } = KILLED_TRIGGERS[index % KILLED_TRIGGERS.length]!;
+    // Each fifth is sent twice.
+    const senderId = `${'ab'.charAt(Math.floor(index / 4) % 2)}${index % 5 === 4 ? index - 4 : index}-${name}`;
+    const isOrdered = order !== null;
+    await triggers.deliveries.accept(makeDelivery({ trigger: name, senderId, isOrdered, acceptedAtMs: Date.now() }));
+    if (index % 3 === 0) await sleep(15);
+  }
+}
+
+test('each delivery has one outcome and each key one run, in order, although processes are killed', async () => {
+  const target = await server.createDatabase();
+  const access = await openAccess({
+    target,
+    migrationsDir: MIGRATIONS,
+    migrate: true,
+    recover: () => Promise.resolve(),
+    retryForMs: 0,
+    warn: () => undefined,
+  });
+  const { deliveries, deployments } = access.triggers;
+  await deployments.deploy(makeVersion('review'), { isPaused: false });
+  const runsDir = join(folder, 'runs');
+  mkdirSync(runsDir);
+  // The address has a descriptor of this process.
+  const place = target.place.replaceAll('self', String(process.pid));
+  const running = await Promise.all(Array.from({ length: PROCESSES }, () => startProcess(place, runsDir)));
+  let isAccepted = false;
+  const accepting = acceptAll(access).then(() => (isAccepted = true));
+  let kills = 0;
+  for (; kills < MOST_KILLS; kills += 1) {
+    const at = kills % PROCESSES;
+    const steps = running[at]!.steps + 1 + Math.floor(Math.random() * 12);
+    const isOver = async (): Promise<boolean> => isAccepted && (await deliveries.findNextDue(Date.now())) === null;
+    while (running[at]!.steps < steps && !(await isOver())) await sleep(1);
+    if (await isOver()) break;
+    await killProcess(running[at]!);
+    running[at] = await startProcess(place, runsDir);
+  }
+  await accepting;
+  expect(kills).toBeGreaterThan(5);
+  const until = Date.now() + LIMIT_MS;
+  while ((await deliveries.findNextDue(Date.now())) !== null && Date.now() < until) await sleep(50);
+  const rows = (await deliveries.list({ limit: 999 })).toReversed();
+  await Promise.all(running.map(killProcess));
+  await access.close();
+  expect(rows).toHaveLength(DELIVERIES);
+  expect(rows.filter(({ state }) => isOpenDelivery(state))).toEqual([]);
+  checkRuns(rows, runsDir);
+}, 180_000);
+
+function checkRuns(rows: readonly DeliveryRow[], runsDir: string): void {
+  const started = rows.filter(({ state }) => state === 'started');
+  expect(readdirSync(runsDir).toSorted()).toEqual(started.map(({ runId }) => runId!).toSorted());
+  for (const senderId of new Set(rows.map((row) => row.senderId))) {
+    const states = rows.filter((row) => row.senderId === senderId).map(({ state }) => state);
+    expect([senderId, states.filter((state) => state !== 'deduplicated')]).toEqual([
+      senderId,
+      [expect.stringMatching(/^(?:started|merged)$/)],
+    ]);
+  }
+  const ids = new Set(started.map(({ id }) => id));
+  for (const { into } of rows.filter(({ state }) => state === 'merged')) expect(ids).toContain(into);
+  const readStart = ({ runId }: DeliveryRow): bigint => statSync(join(runsDir, runId!), { bigint: true }).mtimeNs;
+  for (const group of ['a', 'b']) {
+    const inOrder = started.filter(({ trigger, senderId }) => trigger === 'ordered' && senderId!.startsWith(group));
+    expect(inOrder.length).toBeGreaterThan(5);
+    const times = inOrder.map(readStart);
+    expect(times).toEqual(times.toSorted((one, other) => (one < other ? -1 : 1)));
+  }
+}
