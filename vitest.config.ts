@@ -92,6 +92,17 @@ const SETUP_FILES = ['test/rig/fast-node-starts.ts', 'test/rig/no-login.ts'];
 /** The largest specs need 2 s of a CPU, and at a load of 14 a test gets a tenth of one. */
 const PURE_LIMITS = { testTimeout: 30_000, hookTimeout: 30_000 };
 
+/** Each file has servers of its own, and waits for them more than it computes: it needs less than half a CPU. */
+const SERVER_WORKERS = 4;
+const SERVER_SETUP = ['test/rig/servers/host-pieces.setup.ts', 'test/rig/servers/workflow-bundle.setup.ts'];
+const SERVER_LIMITS = { testTimeout: 120_000, hookTimeout: 120_000 };
+
+/**
+ * Files with a server and a worker in the test's own process. All load the SDK of Temporal, which takes a second of a CPU,
+ * so they share processes as pure tests do.
+ */
+const IN_ONE_PROCESS = ['test/runs/*.server.test.ts'];
+
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const placeOf = ({ moduleId }: TestSpecification): number => {
@@ -155,14 +166,26 @@ export default defineConfig({
           setupFiles: SETUP_FILES,
           expect: EXPECT,
           include: every('server.test.ts'),
-          exclude: NOT_TESTS,
-          // Each file has servers of its own, and waits for them more than it computes: it needs less than half a CPU.
-          maxWorkers: 4,
+          exclude: [...NOT_TESTS, ...IN_ONE_PROCESS],
+          maxWorkers: SERVER_WORKERS,
           // Groups with limits of their own take turns, so that files of any groups can be named in one call.
           sequence: { groupOrder: 2 },
-          globalSetup: ['test/rig/servers/host-pieces.setup.ts', 'test/rig/servers/workflow-bundle.setup.ts'],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          globalSetup: SERVER_SETUP,
+          ...SERVER_LIMITS,
+        },
+      },
+      {
+        test: {
+          name: 'server-runs',
+          setupFiles: SETUP_FILES,
+          expect: EXPECT,
+          include: IN_ONE_PROCESS,
+          exclude: NOT_TESTS,
+          maxWorkers: SERVER_WORKERS,
+          isolate: false,
+          sequence: { groupOrder: 2 },
+          globalSetup: SERVER_SETUP,
+          ...SERVER_LIMITS,
         },
       },
       {

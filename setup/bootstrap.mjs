@@ -62,7 +62,11 @@ const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
 /** The groups, beginning with the one that fails soonest. vitest runs all of them except `static` and `rust`. */
 const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
 /** The projects of vitest.config.ts in a group; every other group is one project of the same name. */
-const PROJECTS = /** @type {Record<string, string[]>} */ ({ pure: ['pure', 'isolated'], vm: ['vm', 'vm-alone'] });
+const PROJECTS = /** @type {Record<string, string[]>} */ ({
+  pure: ['pure', 'isolated'],
+  server: ['server', 'server-runs'],
+  vm: ['vm', 'vm-alone'],
+});
 /** Groups that run only when they are named: one downloads programs that a user may not want, the other takes minutes. */
 const NAMED_GROUPS = ['agents', 'clock'];
 /** Groups that need compiled tests, benchmarks and examples: `static` checks their types, the others start examples. */

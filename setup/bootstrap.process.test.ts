@@ -260,7 +260,7 @@ describe('npm test and npm run check', () => {
       'vitest run --project=pure --project=isolated',
       'vitest run --project=process',
       'cargo test --workspace',
-      'vitest run --project=server',
+      'vitest run --project=server --project=server-runs',
       'vitest run --project=vm --project=vm-alone',
     ]);
   });
@@ -294,7 +294,7 @@ describe('npm test and npm run check', () => {
       'vitest run --project=pure --project=isolated',
       'vitest run --project=process',
       'cargo test',
-      'vitest run --project=server',
+      'vitest run --project=server --project=server-runs',
       'vitest run --project=vm --project=vm-alone',
     ]);
     const atEnd = stderr.slice(stderr.indexOf('time by group:')).replaceAll(/^\[.*?\] /gm, '');

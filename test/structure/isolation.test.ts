@@ -1,5 +1,5 @@
 /**
- * Pure tests share processes, and the modules that are loaded in them: a state that one file leaves changes the next.
+ * Pure tests and those of test/runs/ share processes, and the modules that are loaded in them: a state that one file leaves changes the next.
  * So each of them restores what it changes, or has a process of its own, as an `.isolated.test.ts`.
  */
 import { readFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { pathsOf } from './imports.ts';
 
 const ROOT = findPackageRoot();
 
-const PURE = /(?<!\.(?:isolated|process|server|vm|agents|clock))\.test\.ts$/;
+const SHARING = /(?<!\.(?:isolated|process|server|vm|agents|clock))\.test\.ts$|^test\/runs\/[^/]+\.server\.test\.ts$/;
 const TEST = /\.test\.ts$/;
 
 const REFUSED: readonly (readonly [form: RegExp, reason: string])[] = [
@@ -40,7 +40,7 @@ const RESTORED: readonly (readonly [change: RegExp, restore: RegExp])[] = [
 const REGISTRATION = /^(?:(?:before|after)(?:Each|All)|onTestFinished|describe|test|it)(?:\.\w+)*\(/gm;
 
 function refusedIn(path: string, source: string): readonly string[] {
-  if (PURE.test(path)) {
+  if (SHARING.test(path)) {
     const refused = REFUSED.flatMap(([form, reason]) =>
       [...source.matchAll(form)].map(([found]) => `${path}: ${found}: ${reason}`),
     );
@@ -55,9 +55,9 @@ function refusedIn(path: string, source: string): readonly string[] {
   );
 }
 
-test('no pure test leaves a state to the next file of its process', () => {
+test('no file leaves a state to the next file of its process', () => {
   const sources = pathsOf(ROOT).filter((path) => path.endsWith('.ts') && path !== 'test/structure/isolation.test.ts');
-  expect(sources.filter((path) => PURE.test(path)).length).toBeGreaterThan(300);
+  expect(sources.filter((path) => SHARING.test(path)).length).toBeGreaterThan(300);
   expect(sources.flatMap((path) => refusedIn(path, readFileSync(join(ROOT, path), 'utf8')))).toEqual([]);
 });
 
@@ -76,6 +76,7 @@ test.each([
   ['a.test.ts', 'vi.useFakeTimers();'],
   ['a.test.ts', 'vi.useFakeTimers();\nvi.useRealTimers();'],
   ['a.test.ts', "afterEach(() => clean());\nvi.stubEnv('HOME', dir);\nvi.unstubAllEnvs();"],
+  ['test/runs/a.server.test.ts', 'process.chdir(dir);'],
   ['test/rig/a.ts', 'afterEach(() => void warnings.splice(0));'],
   ['test/rig/a.ts', 'describe.each([1])(name, run);'],
 ])('what is left to other files is found: %s %s', (path, source) => {
@@ -85,6 +86,7 @@ test.each([
 test.each([
   ['a.isolated.test.ts', "vi.mock('node:fs');"],
   ['a.process.test.ts', 'process.umask(0o22);'],
+  ['test/cli/a.server.test.ts', 'process.umask(0o22);'],
   ['a.test.ts', 'beforeEach(() => void vi.useFakeTimers());\nafterEach(() => void vi.useRealTimers());'],
   ['a.test.ts', "vi.stubEnv('HOME', dir);\nonTestFinished(() => void vi.unstubAllEnvs());"],
   ['test/rig/a.ts', 'export function useServer() {\n  afterEach(stop);\n}'],

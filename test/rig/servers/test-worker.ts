@@ -41,6 +41,17 @@ export interface TestStack {
 
 const HOST_ID = 'test-host';
 
+/** The log of the stack that was started last. */
+let latestLog: Log = () => undefined;
+let isInstalled = false;
+
+/** A process has one runtime of the SDK. After its end, the SDK makes the next one with the same options. */
+function installRuntimeOnce(log: Log): void {
+  latestLog = log;
+  if (!isInstalled) installRuntime((...line) => latestLog(...line));
+  isInstalled = true;
+}
+
 /**
  * `temporalCli` is a path or a name on PATH, `serverFlags` are of `temporal server start-dev`.
  * @param otherStores  null: files below the state folder
@@ -52,7 +63,7 @@ export async function startTestStack(
   serverFlags: readonly string[] = [],
   otherStores: Stores | null = null,
 ): Promise<TestStack> {
-  installRuntime(log);
+  installRuntimeOnce(log);
   const server = await startTestServer(temporalCli, serverFlags);
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-state-'));
   const target = createEmbeddedAddress(server.address);
