@@ -89,4 +89,6 @@ export interface AnswerSource {
   /** A token proved that it sent the answer. Absent: `by` is a claim. */
   readonly verified?: true;
   readonly comment?: string;
+  /** The time that the receipt and the output of the answer have. Absent: that of the event. */
+  readonly atMs?: number;
 }

@@ -6,6 +6,8 @@ import type { RunState } from './state.ts';
 export interface MachineRunEvent {
   readonly id: string;
   readonly body: RunEventBody;
+  /** When it happened, in milliseconds since the epoch. Absent: at this transition. */
+  readonly atMs?: number;
 }
 
 export interface Transition {

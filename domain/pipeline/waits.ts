@@ -30,6 +30,7 @@ export function noteAnswer(draft: Draft, stage: number, answer: Answer | null): 
   const fields = answer?.outcome === 'failed' ? answer.fields : undefined;
   draft.events.push({
     id: EVENT_ID.attempt(execKey, 'answered'),
+    ...(answer?.atMs === undefined ? {} : { atMs: answer.atMs }),
     body: {
       type: 'stage-answered',
       stage: draft.plan.stages[stage]!.id,

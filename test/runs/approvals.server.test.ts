@@ -121,6 +121,8 @@ test('an approval is asked, answered by its fields, and its answer is the output
     timedOut: false,
   });
   expect(receipt.comment).not.toContain('\u001b');
+  const { atMs } = (await stack.eventsOf('approved')).find(({ body }) => body.type === 'stage-answered')!;
+  expect(new Date(atMs).toISOString()).toBe(receipt.at);
   expect(bodyOf(await stack.eventsOf('approved'), 'stage-answered')).toMatchObject({
     outcome: 'succeeded',
     by: 'ada',

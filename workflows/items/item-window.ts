@@ -226,8 +226,8 @@ export class ItemWindow {
    * a result.
    */
   #note({ instance }: OpenItem, { events }: Transition): void {
-    const atMs = Date.now();
-    for (const { body } of events) {
+    const nowMs = Date.now();
+    for (const { body, atMs = nowMs } of events) {
       const what = NOTED[body.type as keyof typeof NOTED];
       if (what === undefined || !('execKey' in body)) continue;
       const execKey = formatAttempt({ stage: body.stage, instance, attempt: attemptOf(body.execKey) });

@@ -146,6 +146,7 @@ export class Questions {
       const answer = {
         ...source,
         ...showProof(receipt),
+        atMs,
         outcome: 'succeeded',
         outputs: { output, outputs: {} },
       } as const;

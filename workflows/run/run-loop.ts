@@ -202,7 +202,7 @@ export class RunLoop {
   #execute(step: Transition): CommandOf<'finish'> | null {
     this.#state = step.state;
     const atMs = Date.now();
-    this.#outbox.push(...step.events.map((event) => ({ ...event, atMs })));
+    this.#outbox.push(...step.events.map((event) => ({ atMs, ...event })));
     for (const command of step.commands) {
       switch (command.type) {
         case 'run-stage':
