@@ -26,7 +26,10 @@ async function openRig(readSecretValues?: ReadSecretValues, evaluate?: EvaluateD
   const access = createMemoryAccess();
   const { deliveries, deployments } = access.triggers;
   await deployments.deploy(makeVersion('review'), { isPaused: false });
+  let wakes = 0;
+  const hooks = { readSecrets: () => Promise.resolve([]), wake: () => void (wakes += 1) };
   const api = createApi({
+    hooks,
     machine: createTestMachine(openMemoryStores(new MemoryPlace())),
     uploads: openUploads({ stateDir: '/nowhere/state' }),
     access: () => Promise.resolve(access),
@@ -74,7 +77,7 @@ async function openRig(readSecretValues?: ReadSecretValues, evaluate?: EvaluateD
     };
     return (await createToken(request, { tokens: access.tokens, nowMs: Date.now() })).text;
   };
-  return { send, accept, filterOut, deliveries, deployments, createTokenFor };
+  return { send, accept, filterOut, deliveries, deployments, createTokenFor, countWakes: () => wakes };
 }
 
 const readList = async (response: Response) => DeliveryListSchema.parse(await response.json());
@@ -156,7 +159,7 @@ test('a delivery that does not exist and one of another token have the same answ
 });
 
 test('a replay is a new delivery of the enabled version with the same payload', async () => {
-  const { send, accept, filterOut, deliveries, deployments } = await openRig();
+  const { send, accept, filterOut, deliveries, deployments, countWakes } = await openRig();
   const body = Buffer.from([0, 255, 1]);
   const row = await accept({ body, headers: { 'x-event': 'push' }, expiresAtMs: NOW_MS + 5 });
   await filterOut(row);
@@ -164,6 +167,7 @@ test('a replay is a new delivery of the enabled version with the same payload', 
   const response = await send('POST', '/replay', { deliveries: [row.id] });
   const { replays } = ReplaysSchema.parse(await response.json());
   expect(replays).toEqual([{ delivery: row.id, replay: expect.any(String), code: null, message: null }]);
+  expect(countWakes()).toBe(1);
   const replay = (await deliveries.find(replays[0]!.replay!))!;
   expect(replay).toMatchObject({ replayOf: row.id, version: 2, headers: { 'x-event': 'push' }, expiresAtMs: null });
   expect(Buffer.from((await deliveries.readBody(replay.id))!)).toEqual(body);

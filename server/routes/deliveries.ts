@@ -42,7 +42,7 @@ const REPLAY = createRoute({
 
 export function addDeliveryRoutes(
   routes: OpenAPIHono,
-  { access, machine, readSecretValues = refuseSecrets }: ApiOptions,
+  { access, machine, hooks, readSecretValues = refuseSecrets }: ApiOptions,
 ): void {
   const openTriggers = async () => (await access('find')).triggers;
   routes.openapi(LIST, async (context) => {
@@ -69,7 +69,11 @@ export function addDeliveryRoutes(
       triggers,
       caller: getCaller(context),
       nowMs: () => machine.now().getTime(),
-      wake: () => triggers.deliveries.wake(),
+      // The pump of this process, then those of other services.
+      wake: () => {
+        hooks?.wake();
+        triggers.deliveries.wake();
+      },
     };
     return context.json({ replays: await replayDeliveries(readRequest(ids, filter, isDry), tools) }, 200);
   });
