@@ -149,6 +149,22 @@ test('a batch starts one run with a list of payloads', async () => {
   expect(states.toSorted()).toEqual(['merged', 'started']);
 });
 
+test('a debounce takes the latest delivery, although its expressions are evaluated first', async () => {
+  await deployTriggers({ ...WEBHOOK, debounce: { key: null, delayMs: 50, maxDelayMs: 500, take: 'last' } });
+  evaluate = async (trigger, delivery, body) => {
+    const pauseMs = 30 - 10 * Number(Buffer.from(body).toString());
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    return await evaluateInPlace(trigger, delivery, body);
+  };
+  const ids = [await send('1'), await send('2'), await send('3')];
+  begin();
+  await expect.poll(async () => (await triggers.deliveries.find(ids[2]!))?.state).toBe('held');
+  nowMs += 50;
+  pump!.wake();
+  await awaitState(ids[2]!, 'started');
+  expect(started.map(({ delivery }) => delivery.id)).toEqual([ids[2]]);
+});
+
 test('a delivery of the api trigger sets its own parameters', async () => {
   await deployTriggers();
   begin();

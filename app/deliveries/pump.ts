@@ -84,8 +84,13 @@ export function startPump(options: PumpOptions): Pump {
     const { leaseMs, atOnce: limit } = limits;
     const token = randomUUID();
     const claimed = await triggers.deliveries.claim({ token, nowMs: nowMs(), leaseMs, limit });
+    const takeTurn = createTurns();
     await Promise.all(
-      claimed.map((delivery) => processDelivery(delivery, { id: delivery.id, token }, { triggers, options })),
+      claimed.map(async (delivery) => {
+        const turn = takeTurn(delivery);
+        await processDelivery(delivery, { id: delivery.id, token }, { triggers, options, turn });
+        turn.end();
+      }),
     );
     if (claimed.length > 0) {
       wasBusy = true;
@@ -120,13 +125,34 @@ export function startPump(options: PumpOptions): Pump {
 interface Work {
   readonly triggers: TriggerStore;
   readonly options: PumpOptions;
+  readonly turn: Turn;
+}
+
+/** The place of a delivery among those of its trigger that were claimed with it. */
+interface Turn {
+  /** Ends when each earlier one is decided, or has failed. */
+  readonly before: Promise<void>;
+  end(): void;
+}
+
+/** Expressions are evaluated at once, but groups, rates and orders need decisions in the order of acceptance. */
+function createTurns(): (delivery: DeliveryRow) => Turn {
+  const latest = new Map<string, Promise<void>>();
+  return ({ deployment, trigger }) => {
+    const key = JSON.stringify([deployment, trigger]);
+    const before = latest.get(key) ?? Promise.resolve();
+    let end: () => void = () => undefined;
+    latest.set(key, new Promise((resolve) => (end = resolve)));
+    return { before, end };
+  };
 }
 
 /** Never rejects: a failure is the result of this try. */
-async function processDelivery(delivery: DeliveryRow, claim: Claim, { triggers, options }: Work): Promise<void> {
+async function processDelivery(delivery: DeliveryRow, claim: Claim, work: Work): Promise<void> {
+  const { triggers, options } = work;
   const { nowMs, log } = options;
   try {
-    const result = await decideAndStart(delivery, claim, { triggers, options });
+    const result = await decideAndStart(delivery, claim, work);
     if (result !== null) await triggers.deliveries.record(claim, result, nowMs());
   } catch (error) {
     const { message } = error as Error;
@@ -141,7 +167,7 @@ async function processDelivery(delivery: DeliveryRow, claim: Claim, { triggers, 
 async function decideAndStart(
   delivery: DeliveryRow,
   claim: Claim,
-  { triggers, options }: Work,
+  { triggers, options, turn }: Work,
 ): Promise<DeliveryResult | null> {
   const { deployments, deliveries } = triggers;
   const version = await deployments.findVersion(delivery.deployment, delivery.version);
@@ -152,6 +178,7 @@ async function decideAndStart(
   if (body === null) return refuse('trigger/payload-deleted', 'payloads are kept for 7 days');
   const evaluation = await options.evaluate(trigger, delivery, body);
   if ('code' in evaluation) return refuse(evaluation.code, evaluation.message);
+  await turn.before;
   const decided = await deliveries.decide({
     ...claim,
     nowMs: options.nowMs(),
@@ -160,6 +187,7 @@ async function decideAndStart(
     keys: evaluation.keys,
     decide: createDecide({ trigger, evaluation }),
   });
+  turn.end();
   if (decided === null || decided.state !== 'starting') return null;
   const params = { ...evaluation.params, ...delivery.params };
   if (trigger.batch === null) {

@@ -135,6 +135,7 @@ describe.each(TRIGGERS)('with %s', (_what, change) => {
     expect(rows).toHaveLength(world.accepted.length);
     checkRuns(world, rows);
     checkKeys(world, rows);
+    checkLeaders(world, rows);
     if (world.trigger.order !== null) checkOrder(world, rows);
   });
 });
@@ -165,6 +166,25 @@ function checkKeys({ trigger }: World, rows: readonly DeliveryRow[]): void {
   for (const state of targetsOf('merged')) expect(['started', 'failed']).toContain(state);
   for (const state of targetsOf('deduplicated')) expect(['started', 'merged', 'failed', 'filtered']).toContain(state);
 }
+
+/** The first delivery of a group starts its run, or the latest one, in whichever order they were decided. */
+function checkLeaders({ trigger }: World, rows: readonly DeliveryRow[]): void {
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const takesLast = trigger.debounce?.take === 'last';
+  const merged = rows.filter(({ state }) => state === 'merged');
+  for (const { into, seq } of merged) expect(byId.get(into!)!.seq > seq).toBe(takesLast);
+}
+
+test('a delivery that is decided late joins no group that began long after it', async () => {
+  const world = makeWorld(11, { debounce: { key: 'x', delayMs: 1_000, maxDelayMs: 5_000, take: 'last' } });
+  await accept(world, 'a1');
+  // Its process has died.
+  await world.store.claim({ token: 'dead', nowMs: world.nowMs, leaseMs: 1_500, limit: 1 });
+  world.nowMs += 1_000;
+  await accept(world, 'a2');
+  const rows = await settle(world, 0);
+  expect(rows.map(({ state }) => state)).toEqual(['started', 'started']);
+});
 
 function checkOrder({ runs }: World, rows: readonly DeliveryRow[]): void {
   const order = [...runs];

@@ -117,15 +117,17 @@ function waitForGroup(ask: Ask, progress: Progress): Progress | Decision {
   return closeGroup(ask, { ...progress, group: makeGroup(delivery) }, rule);
 }
 
+/** A delivery that is decided late may be older than the group, and then has to reach it. */
 function isOpenFor(rule: GroupRule, { group }: Leader, delivery: DecidedDelivery): boolean {
-  return delivery.acceptedAtMs < rule.findEnd(group) && rule.hasRoom(group, delivery);
+  const isReached = group.firstAtMs < rule.findEnd(makeGroup(delivery));
+  return isReached && delivery.acceptedAtMs < rule.findEnd(group) && rule.hasRoom(group, delivery);
 }
 
 function join({ delivery, nowMs }: Ask, progress: Progress, rule: GroupRule, leader: Leader): Decision {
   const group = joinGroup(leader.group, delivery);
   const dueAtMs = rule.isFull(group) ? nowMs : rule.findEnd(group);
   const { id } = leader;
-  if (rule.leader === 'first') {
+  if ((rule.leader === 'first') !== leader.isLater) {
     const change: LeaderChange = { kind: 'wait', id, group, dueAtMs };
     return makeDecision({ ...progress, group, leader: change }, { kind: 'merge', into: id });
   }

@@ -28,6 +28,8 @@ export interface Group {
 /** An open delivery with the same key of debounce or batch, which waits for further ones. */
 export interface Leader {
   readonly id: string;
+  /** Whether it was accepted after the delivery that is decided: deliveries are not always decided in their order. */
+  readonly isLater: boolean;
   readonly group: Group;
 }
 

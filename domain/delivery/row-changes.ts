@@ -85,8 +85,8 @@ export const NO_FACTS: StoreFacts = {
   isBehindRoom: false,
 };
 
-export function toLeader({ id, group }: DeliveryRow): Leader | null {
-  return group === null ? null : { id, group };
+export function toLeader({ id, group, seq }: DeliveryRow, decided: Pick<DeliveryRow, 'seq'>): Leader | null {
+  return group === null ? null : { id, group, isLater: seq > decided.seq };
 }
 
 /** A store reads the facts of these gates only. */

@@ -73,7 +73,8 @@ async function readLeader(
 ): Promise<Pick<StoreFacts, 'leader' | 'firstUndecidedAtMs'>> {
   const of = [toStoredText(deployment), toStoredText(trigger), seq];
   const [leader] = await send(
-    `SELECT id, group_id, group_first_at_ms, group_last_at_ms, group_count, group_bytes FROM voidbox.deliveries
+    `SELECT id, seq > $3 AS is_later, group_id, group_first_at_ms, group_last_at_ms, group_count, group_bytes
+       FROM voidbox.deliveries
       WHERE due_at_ms IS NOT NULL AND group_id IS NOT NULL AND passed = 'dedupe' AND deployment = $1 AND trigger = $2
         AND coalesce(debounce_key, batch_key) = $4 AND seq <> $3
       ORDER BY seq DESC LIMIT 1`,
@@ -87,13 +88,15 @@ async function readLeader(
   );
   const { at_ms: atMs } = first as { readonly at_ms: string | null };
   return {
-    leader: leader === undefined ? null : readLeaderRow(leader as StoredDelivery),
+    leader: leader === undefined ? null : readLeaderRow(leader as StoredLeader),
     firstUndecidedAtMs: atMs === null ? null : Number(atMs),
   };
 }
 
-function readLeaderRow(row: StoredDelivery): Leader {
-  return { id: fromStoredText(row.id), group: readGroup(row)! };
+type StoredLeader = StoredDelivery & { readonly is_later: boolean };
+
+function readLeaderRow(row: StoredLeader): Leader {
+  return { id: fromStoredText(row.id), group: readGroup(row)!, isLater: row.is_later };
 }
 
 async function readBucket(

@@ -168,7 +168,7 @@ class Memory {
         ownerAfter: owners.filter(({ seq }) => seq > mine.seq).toSorted(byTime)[0] ?? null,
       }),
       ...(needs.group && {
-        leader: leaders.length === 0 ? null : toLeader(leaders.at(-1)!),
+        leader: leaders.length === 0 ? null : toLeader(leaders.at(-1)!, mine),
         firstUndecidedAtMs: ungrouped.toSorted(byTime)[0]?.acceptedAtMs ?? null,
       }),
       ...(needs.bucket && { bucketFullAtMs: this.#buckets.get(nameBucket(mine, keys)) ?? null }),
