@@ -70,8 +70,8 @@ async function send(method: string, path: string, { body, token, text }: Sent = 
   return { status: response.status, answer: JSON.parse(answer) as Record<string, unknown> };
 }
 
-async function createAdmin(): Promise<string> {
-  const request = { name: 'root', scopes: ['admin'] as const, runs: [], groups: [], allowGit: [], lifeMs: 60_000 };
+async function createAdmin(runs: readonly string[] = []): Promise<string> {
+  const request = { name: 'root', scopes: ['admin'] as const, runs, groups: [], allowGit: [], lifeMs: 60_000 };
   return (await createToken(request, { tokens: access.tokens, nowMs: Date.now() })).text;
 }
 
@@ -145,6 +145,31 @@ describe('an owner', () => {
 });
 
 describe('a token with the scope `admin`', () => {
+  test('and patterns of runs sees and changes only secrets of deployments that it may see', async () => {
+    const token = await createAdmin(['web-*']);
+    for (const deployments of [[], ['api'], ['web']])
+      await send('PUT', '/KEY', { body: { value: CANARY, deployments } });
+    const body = { value: CANARY };
+    for (const [method, path, sent] of [
+      ['PUT', '/KEY', body],
+      ['PUT', '/KEY', { ...body, deployments: ['web', 'api'] }],
+      ['POST', '/KEY/rotate', { ...body, deployments: ['api'] }],
+      ['DELETE', '/KEY?deployments=api', undefined],
+      ['DELETE', '/KEY', undefined],
+    ] as const)
+      expect(await send(method, path, { token, body: sent })).toMatchObject({
+        status: 403,
+        answer: { code: 'api/not-allowed' },
+      });
+    expect((await send('GET', '', { token })).answer).toMatchObject({
+      secrets: [
+        { name: 'KEY', deployment: null },
+        { name: 'KEY', deployment: 'web' },
+      ],
+    });
+    expect((await send('DELETE', '/KEY?deployments=web', { token })).status).toBe(200);
+  });
+
   test('changes secrets, and the audit log has each change without a name and a value', async () => {
     const token = await createAdmin();
     await send('PUT', '/SECRET_OF_WEB', { token, body: { value: CANARY, deployments: ['web'] } });

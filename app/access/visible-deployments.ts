@@ -22,3 +22,18 @@ export function requireDeployment(caller: Caller, name: string): void {
     'Use a token whose --runs pattern matches the ids of its runs, such as NAME-*.',
   );
 }
+
+/**
+ * @param deployments  those whose secrets a caller changes; empty: the value for all
+ * @throws AppError `api/not-allowed`
+ */
+export function requireSecretsOf(caller: Caller, deployments: readonly string[]): void {
+  for (const name of deployments) requireDeployment(caller, name);
+  if (deployments.length > 0 || caller.kind === 'owner' || caller.token.runs.length === 0) return;
+  throw new AppError(
+    'usage',
+    'api/not-allowed',
+    `the token ${caller.token.name} may not see every run, and a secret for all deployments may be in each`,
+    'Name the deployments of the secret, or use a token without --runs.',
+  );
+}

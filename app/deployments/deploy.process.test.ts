@@ -170,6 +170,14 @@ describe('a deployment', () => {
     expect(listFolders()).toEqual([]);
   });
 
+  test('is made only by a token that may see its runs', async () => {
+    const spec = SPEC + step('run: ls');
+    const caller = createTokenCaller({ scopes: ['admin'], runs: ['other-*'] });
+    await expect(deploySpec(spec, {}, caller)).rejects.toMatchObject({ code: 'api/not-allowed' });
+    await expect(deploySpec(spec, { isDry: true }, caller)).rejects.toMatchObject({ code: 'api/not-allowed' });
+    expect(await deploySpec(spec, { name: 'other' }, caller)).toMatchObject({ name: 'other', version: 1 });
+  });
+
   test('that a token makes names no folder of the host, and the owner may name one', async () => {
     mkdirSync(join(dir, 'shared'), { recursive: true });
     const allowMounts = [join(dir, 'shared')];

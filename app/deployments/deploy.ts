@@ -13,6 +13,7 @@ import type { DeployedStage, DeploymentRow, TriggerStore, VersionRow } from '../
 import type { UploadStore, VersionFolders } from '../../store/uploads.ts';
 import { AppError } from '../app-error.ts';
 import type { Caller } from '../access/authenticate.ts';
+import { requireDeployment } from '../access/visible-deployments.ts';
 import type { Machine } from '../machine.ts';
 import { parsePlaces } from '../start/plan-addresses.ts';
 import { resolveFolders } from '../start/plan-mounts.ts';
@@ -140,6 +141,7 @@ async function makeVersion(
   const plan = fromWire(compiled.plan);
   const name = request.name ?? plan.name;
   refuseName(name);
+  requireDeployment(caller, name);
   await settleForStarter(plan, {
     deployment: { name, version: 0, delivery: '', deployer: null },
     folder: folder.path,

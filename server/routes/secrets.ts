@@ -11,6 +11,7 @@ import {
 } from '../../app/secrets/change-secrets.ts';
 import { type RekeyedSecrets, encryptAgain } from '../../app/secrets/encrypt-again.ts';
 import { findSecretKeyFile } from '../../app/secrets/secret-keys.ts';
+import { mayCallerSeeDeployment, requireSecretsOf } from '../../app/access/visible-deployments.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { describeJson, PROBLEM } from './answers.ts';
@@ -112,22 +113,30 @@ export function addSecretRoutes(routes: OpenAPIHono, { access, machine }: ApiOpt
     secrets: (await access('find')).triggers.secrets,
     nowMs: machine.now().getTime(),
   });
-  routes.openapi(LIST, async (context) => context.json({ secrets: await listSecrets(await openKeyless()) }, 200));
+  routes.openapi(LIST, async (context) => {
+    const caller = getCaller(context);
+    const rows = await listSecrets(await openKeyless());
+    const secrets = rows.filter(({ deployment }) => deployment === null || mayCallerSeeDeployment(caller, deployment));
+    return context.json({ secrets }, 200);
+  });
   routes.openapi(REKEY, async (context) => context.json(await encryptAgain(await open()), 200));
   routes.openapi(SET, async (context) => {
     const target = { ...context.req.valid('param'), ...context.req.valid('json') };
+    requireSecretsOf(getCaller(context), target.deployments);
     // Only the owner may make the database.
     const place = await open(getCaller(context).kind === 'owner' ? 'make' : 'find');
     return context.json({ secrets: await setSecret(target, place) }, 200);
   });
   routes.openapi(ROTATE, async (context) => {
     const target = { ...context.req.valid('param'), ...context.req.valid('json') };
+    requireSecretsOf(getCaller(context), target.deployments);
     return context.json({ secrets: await rotateSecret(target, await open()) }, 200);
   });
   routes.openapi(REMOVE, async (context) => {
     const { name } = context.req.valid('param');
     const named = context.req.valid('query').deployments;
     const target = { name, deployments: named === undefined ? [] : named.split(',') };
+    requireSecretsOf(getCaller(context), target.deployments);
     return context.json({ secrets: await removeSecret(target, await openKeyless()) }, 200);
   });
 }
