@@ -55,7 +55,18 @@ export const command = defineCommand<Options>({
     if (page.deliveries.length === 0) await stderr.write('There is no such delivery.\n');
     else await stdout.write(`${renderDeliveries(page.deliveries, layout).join('\n')}\n`);
     if (page.next !== null)
-      await stderr.write(context.advise(`Earlier ones: voidbox deliveries --before ${page.next}\n`));
+      await stderr.write(context.advise(`Earlier ones: ${writeNext(options, page.next, nowMs)}\n`));
     return EXIT.success;
   },
 });
+
+/** Returns the command for the next page, with the same filters. */
+function writeNext(
+  { deployment, trigger, state, since, limit }: Options,
+  before: string | number,
+  nowMs: number,
+): string {
+  const filters = Object.entries({ deployment, trigger, state, since: formatSince(since, nowMs), limit });
+  const words = filters.flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${value}`]));
+  return ['voidbox deliveries', ...words, `--before ${before}`].join(' ');
+}
