@@ -150,7 +150,7 @@ async function makeVersion(
   });
   const secrets = [...new Set([...plan.hostVariables, ...listTriggerSecrets(compiled.triggers)])].toSorted();
   const missing = await tools.listMissingSecrets(name, secrets);
-  if (missing.length > 0) throw createMissingError(name, missing);
+  if (missing.length > 0) throw createMissingError(name, missing, plan);
   const facts = {
     deployment: name,
     spec,
@@ -243,13 +243,16 @@ function computeHash(facts: object): string {
   return createHash('sha256').update(toCanonicalJson(facts)).digest('hex');
 }
 
-function createMissingError(name: string, missing: readonly string[]): AppError {
+function createMissingError(name: string, missing: readonly string[], { stages }: Plan): AppError {
   const [first] = missing;
+  const isOne = missing.length === 1;
+  const hasAgent = stages.some(({ work }) => work.kind === 'agent');
+  const aboutLogins = hasAgent ? '. A login of a person ends within hours, so agents of deployments use API keys.' : '';
   return new AppError(
     'usage',
     'deploy/secret-missing',
-    `the deployment ${name} may use no secret ${missing.join(', ')}`,
-    `Set ${missing.length === 1 ? 'it' : 'each of them'}: voidbox secret set ${first} --deployment ${name}. A login of a person ends within hours, so deployments use API keys.`,
+    `the deployment ${name} has no ${isOne ? 'secret' : 'secrets'} ${missing.join(', ')}`,
+    `Set ${isOne ? 'it' : 'each of them'}: voidbox secret set ${first} --deployment ${name}${aboutLogins}`,
   );
 }
 
