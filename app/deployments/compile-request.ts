@@ -16,6 +16,8 @@ export interface CompileRequest {
   /** Hashes by paths of repositories, as in `VersionRow`. */
   readonly bundles: Readonly<Record<string, string>>;
   readonly params: Readonly<Record<string, string>>;
+  /** The parameters with which the version was deployed, and its repositories were sent. */
+  readonly deployedParams: Readonly<Record<string, string>>;
   /** Parameters may lack, because triggers give them: the version is deployed. */
   readonly isDeployed: boolean;
   /** Folders of this host that the owner allowed, absolute. */

@@ -6,8 +6,10 @@ import { join } from 'node:path';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
-import { contains } from '../../domain/language/text/paths.ts';
+import { shorten } from '../../domain/units/quote.ts';
+import { contains, resolveFrom } from '../../domain/language/text/paths.ts';
 import type { Environment } from '../../setup/environment.ts';
+import { AppError } from '../app-error.ts';
 import { describeError } from '../describe-error.ts';
 import type { Machine } from '../machine.ts';
 import { compileSpec, SpecRefusal } from '../start/start-spec.ts';
@@ -32,11 +34,13 @@ export async function compileVersion(request: CompileRequest, env: Environment):
 }
 
 async function compile(request: CompileRequest, env: Environment): Promise<CompileAnswer> {
-  const { spec, folder, params, allowMounts, allowGit } = request;
+  const { spec, folder, params, deployedParams, isDeployed, allowMounts, allowGit } = request;
   const places = placeVersion(request);
   const machine = createCompileMachine(env, spec, places.baseDir, folder);
   const limits = { deployment: NO_DELIVERY, folder, allow: allowMounts, allowGit };
+  let sent: readonly SentRepository[] = [];
   const settlePlan = (written: Plan): Plan => {
+    sent = listSent(written, places);
     const moved = movePlan(written, places);
     refuseForStarter(moved, limits);
     return moved;
@@ -47,9 +51,14 @@ async function compile(request: CompileRequest, env: Environment): Promise<Compi
     mock: null,
     mockAgents: false,
     settlePlan,
-    allowsMissingParams: request.isDeployed,
+    allowsMissingParams: isDeployed,
   };
   const { compiled, diagnostics } = await compileSpec(options, [], machine);
+  const asked = sent;
+  if (!isDeployed && asked.some(({ ref }) => ref !== null)) {
+    await compileSpec({ ...options, params: deployedParams, allowsMissingParams: true }, [], machine);
+    refuseOtherRefs(asked, sent);
+  }
   return {
     kind: 'compiled',
     plan: toWire(compiled.plan),
@@ -61,6 +70,39 @@ async function compile(request: CompileRequest, env: Environment): Promise<Compi
     deployProblems: replaceFileNames(compiled.deployProblems, request),
     diagnostics: replaceFileNames(diagnostics, request),
   };
+}
+
+interface SentRepository {
+  readonly stage: string;
+  readonly path: string;
+  readonly ref: string | null;
+}
+
+/** Returns the workspaces whose repository was sent, with the commits that the plan asks for. */
+function listSent({ stages }: Plan, { baseDir, bundles = [] }: UploadPlaces): readonly SentRepository[] {
+  return stages.flatMap(({ id, workspace }) => {
+    if (workspace?.from.kind !== 'folder') return [];
+    const { source, ref } = workspace.from;
+    const full = resolveFrom(baseDir, source.path);
+    return bundles.some(({ named }) => named === full) ? [{ stage: id, path: source.path, ref }] : [];
+  });
+}
+
+/**
+ * A bundle has one commit, which was chosen at the deployment. Another one would silently be replaced by it.
+ * @throws AppError
+ */
+function refuseOtherRefs(asked: readonly SentRepository[], deployed: readonly SentRepository[]): void {
+  for (const { stage, path, ref } of asked) {
+    const sent = deployed.find((each) => each.stage === stage && each.path === path);
+    if (sent === undefined || sent.ref === ref) continue;
+    throw new AppError(
+      'usage',
+      'cli/not-remote',
+      `stage ${stage} works in \`${shorten(ref ?? '')}\` of its repository, and the deployment has only ${sent.ref === null ? 'the commit of its time' : `\`${shorten(sent.ref)}\``}`,
+      'Write the URL of the repository in `git`, and allow it: voidbox deploy FILE --allow-git HOST/PATH',
+    );
+  }
 }
 
 /** Only its presence counts: it chooses the words of refusals. */

@@ -258,10 +258,28 @@ describe('the process that compiles', () => {
     specDir: '',
     bundles: {},
     params: {},
+    deployedParams: {},
     isDeployed: false,
     allowMounts: [],
     allowGit: [],
   };
+
+  test('refuses another commit of a repository than the one that was sent', async () => {
+    const spec =
+      SPEC.replace('number: "0"', 'sha: main').replace(/sandbox: .*\n/, '') +
+      step('run: ls, workspace: { git: ., ref: "${{ params.sha }}" }');
+    const sent = { ...request, spec, bundles: { '.': '0'.repeat(64) } };
+    expect(await compiler.compile({ ...sent, params: { sha: 'main' } })).toMatchObject({ kind: 'compiled' });
+    expect(await compiler.compile({ ...sent, params: { sha: 'other' } })).toMatchObject({
+      kind: 'refused',
+      code: 'cli/not-remote',
+      message: 'stage a works in `other` of its repository, and the deployment has only `main`',
+    });
+    const deployedParams = { sha: 'other' };
+    expect(await compiler.compile({ ...sent, params: { sha: 'other' }, deployedParams })).toMatchObject({
+      kind: 'compiled',
+    });
+  });
 
   test('ends after its time, and the next request gets a new one', async () => {
     const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, answerMs: 1 } });

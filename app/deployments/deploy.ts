@@ -136,7 +136,9 @@ async function makeVersion(
     machine,
   );
   const asked = { spec, specName, folder: folder.path, specDir, bundles, params, allowMounts, allowGit };
-  const compiled = requireCompiled(await tools.compiler.compile({ ...asked, isDeployed: true }));
+  const compiled = requireCompiled(
+    await tools.compiler.compile({ ...asked, deployedParams: params, isDeployed: true }),
+  );
   if (compiled.deployProblems.length > 0) throw new SpecRefusal(compiled.deployProblems);
   const plan = fromWire(compiled.plan);
   const name = request.name ?? plan.name;

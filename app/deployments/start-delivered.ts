@@ -53,7 +53,12 @@ async function start(
   const folder = folders.locate(version.folder);
   const places = { spec, specName, folder, specDir, bundles, allowMounts, allowGit };
   const compiled = requireCompiled(
-    await compiler.compile({ ...places, params: { ...version.params, ...params }, isDeployed: false }),
+    await compiler.compile({
+      ...places,
+      params: { ...version.params, ...params },
+      deployedParams: version.params,
+      isDeployed: false,
+    }),
   );
   const plan = fromWire(compiled.plan);
   const secrets = await readSecrets(deployment, plan.hostVariables);
