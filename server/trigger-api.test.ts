@@ -208,6 +208,12 @@ describe('events that try a webhook out', () => {
     expect((await codeOf(await post(`${path}/send`, { bodies: ['e30='], ...body })))[1]).toBe(code);
   });
 
+  test('need a token that may see the deployment', async () => {
+    const sent = await post('review/triggers/github/send', { bodies: ['e30='] }, { runs: ['other-*'] });
+    expect(await codeOf(sent)).toEqual([403, 'api/not-allowed']);
+    expect(await access.triggers.deliveries.list({ limit: 9 })).toEqual([]);
+  });
+
   test('need the scope `admin`', async () => {
     const response = await post('review/triggers/github/send', { bodies: ['e30='] }, { scope: 'run' });
     expect(await codeOf(response)).toEqual([403, 'api/not-allowed']);

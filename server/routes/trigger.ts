@@ -1,5 +1,6 @@
 /** Events that a person or a program sends with a token: a run of a deployment, and events that try a webhook out. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import { requireDeployment } from '../../app/access/visible-deployments.ts';
 import { startTriggered } from '../../app/deliveries/trigger-deployment.ts';
 import { MOST_SENT_EVENTS, sendEvents } from '../../app/hooks/send-events.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
@@ -132,6 +133,7 @@ export function addTriggerRoutes(routes: OpenAPIHono, { access, hooks, machine }
       event,
       isReordered: reorder,
     };
+    requireDeployment(getCaller(context), request.deployment);
     return context.json({ sent: await sendEvents(request, { ...(await openTools()), readSecrets }) }, 200);
   });
 }
