@@ -25,6 +25,11 @@ export interface Machine {
    */
   stackLink?(): Promise<ServerLink | null>;
   /**
+   * Returns the values of secrets of a deployment, by name, for runs that repeat one of its runs. Absent: the process has
+   * no database of secrets.
+   */
+  readDeploymentSecrets?(deployment: string, names: readonly string[]): Promise<Readonly<Record<string, string>>>;
+  /**
    * Warns the person of a problem that limits the answer, such as a server that does not respond. One line, already
    * sanitized.
    */

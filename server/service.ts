@@ -4,6 +4,7 @@ import { type AccessOpener, createAccessOpener } from '../app/access/access-open
 import { startTriggerService } from '../app/deliveries/trigger-service.ts';
 import { hasTokenDatabase } from '../client/embedded/token-database.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
+import type { Machine } from '../app/machine.ts';
 import type { Environment } from '../setup/environment.ts';
 import { readVersion } from '../setup/package-version.ts';
 import type { FoundToken } from '../store/access.ts';
@@ -37,7 +38,10 @@ export interface Service {
 
 /** @throws CodedError `host/state-format` for a state folder of another format, which no request could use */
 export async function openService({ env, readSpecRoot, daemon, onClosed, log }: ServiceOptions): Promise<Service> {
-  const machine = createApiMachine(env, log);
+  const machine: Machine = {
+    ...createApiMachine(env, log),
+    readDeploymentSecrets: async (...asked) => await triggers.readSecretValues(...asked),
+  };
   const stores = await machine.stores();
   // The embedded database belongs to the embedded stack.
   const hasDatabase = (): boolean =>

@@ -45,6 +45,14 @@ export async function withService<T>(
   }
 }
 
+/**
+ * Returns the service of this machine, whose client is the owner. Its connection stays open until the process ends.
+ * @throws AppError
+ */
+export async function openOwnService(env: Environment, onProgress: (line: string) => void): Promise<ServiceSettings> {
+  return (await openOwnApi(env, { onProgress, makesDatabase: false })).settings;
+}
+
 /** Starts the embedded stack if it does not run, and opens its Unix socket, whose client is the owner. */
 async function openOwnApi(
   env: Environment,

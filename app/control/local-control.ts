@@ -5,7 +5,8 @@ import { toContinuedJson } from '../json/continued-json.ts';
 import { toOriginJson } from '../json/origin-json.ts';
 import type { Machine } from '../machine.ts';
 import { openRunsLink } from '../server-link.ts';
-import type { CancelRequest, ConnectedRun, Follower, RunControl } from './run-control.ts';
+import type { CancelRequest, ConnectedRun, Follower, Rerun, RunControl } from './run-control.ts';
+import type { RerunRequest } from '../start/prepare-rerun.ts';
 import type { StartRequest } from '../start/start-run.ts';
 import { isElsewhere } from '../runs/run-elsewhere.ts';
 
@@ -13,12 +14,15 @@ export function createLocalControl(context: Machine): RunControl {
   return {
     start: (request, onProgress) => start(request, context, onProgress),
     async prepare(request) {
+      const deployed = request.file === null ? await prepareDeployed(request, context) : null;
+      if (deployed !== null) return deployed;
       const { prepareRerun } = await import('../start/prepare-rerun.ts');
       const { compiled, plan, origin, reuse, continued, isSamePlan, confinedTo } = await prepareRerun(request, context);
       return {
         plan: compiled.plan,
         shown: { ...toOriginJson({ origin, reuse }), ...toContinuedJson(continued) },
         confinedTo,
+        isOfDeployment: false,
         start: (taken, onProgress) =>
           start({ ...compiled, ...taken, plan, from: { origin, reuse, continued, isSamePlan } }, context, onProgress),
       };
@@ -39,6 +43,21 @@ export function createLocalControl(context: Machine): RunControl {
       return await answerAsOwner(found, options, context);
     },
   };
+}
+
+/**
+ * Only the service has the secrets of a deployment, so it retries the runs of deliveries.
+ * @returns null for any other run
+ */
+async function prepareDeployed(request: RerunRequest, context: Machine): Promise<Rerun | null> {
+  const { findRunHere } = await import('../runs/run-elsewhere.ts');
+  const runId = await findRunHere('retry', request.earlier, context);
+  const { findTrigger } = await import('../runs/find-trigger.ts');
+  if ((await findTrigger(runId, (await context.stores()).reader)) === null) return null;
+  const { openOwnService } = await import('../access/token-service.ts');
+  const service = await openOwnService(context.env, () => undefined);
+  const { createRemoteControl } = await import('./remote-control.ts');
+  return await createRemoteControl(service, context).prepare(request);
 }
 
 async function start(

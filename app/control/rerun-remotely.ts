@@ -1,6 +1,7 @@
 /** Prepares and starts retries and forks of a service on another machine, which decides what they take over. */
 import { limitPlan } from '../start/run-limits.ts';
 import { compileFrom, readEarlier, type RerunRequest } from '../start/prepare-rerun.ts';
+import { findTrigger } from '../runs/find-trigger.ts';
 import { findRunHere } from '../runs/run-elsewhere.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import type { ServiceClient } from '../../http/service-client.ts';
@@ -51,6 +52,7 @@ async function prepareRetry(runId: string, request: RerunRequest, { client, cont
   return {
     plan: parsePreviewPlan(answer, client.name),
     shown: parsePreview(answer, client.name),
+    isOfDeployment: (await findTrigger(runId, (await context.stores()).reader)) !== null,
     confinedTo: (answer as { readonly isOfOtherToken?: unknown }).isOfOtherToken === false ? undefined : NOWHERE,
     async start(taken, onProgress) {
       if (taken.allowGit.length > 0)
@@ -84,6 +86,7 @@ async function prepareFork(runId: string, request: RerunRequest, { client, conte
     plan: compiled.plan,
     shown: parsePreview(answer, client.name),
     confinedTo: context.confinedTo,
+    isOfDeployment: false,
     async start(taken, onProgress) {
       const tools = { client, context, onProgress };
       const sent = await sendPlan({ ...compiled, ...taken }, tools);

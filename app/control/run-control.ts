@@ -41,6 +41,8 @@ export interface Rerun {
   readonly shown: OriginJson & Partial<ContinuedJson>;
   /** As in `Machine`: set if another person wrote the spec, so it gets no login of the user. */
   readonly confinedTo: string | undefined;
+  /** A delivery of a deployment started the earlier run: the service reads its variables. */
+  readonly isOfDeployment: boolean;
   /** Starts it as `start` does. */
   start(taken: RerunOptions, onProgress: (line: string) => void): Promise<ConnectedRun>;
 }

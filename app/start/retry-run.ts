@@ -13,6 +13,7 @@ import type { Machine } from '../machine.ts';
 import { readClientMark } from '../runs/client-mark.ts';
 import type { CompileNotice } from './compile-run.ts';
 import { selectHostVariables } from './host-variables.ts';
+import { createSecretsError, readConfinedStarter } from './token-rules.ts';
 import { type PreparedRerun, prepareRerun } from './prepare-rerun.ts';
 import type { LimitOptions } from './run-limits.ts';
 import type { PutFacts } from './start-keyed.ts';
@@ -149,13 +150,14 @@ async function startPrepared(
       : null;
   const context = restrictToCaller({ ...machine, confinedTo }, caller, folder);
   try {
+    const variables = await chooseVariables(prepared, request, machine);
     return await startRun(
       {
         ...compiled,
         plan,
         from: { origin, reuse, continued, isSamePlan },
         runId,
-        hostVariables: selectHostVariables(plan, listSettled(plan, reuse), context, request.variables),
+        hostVariables: selectHostVariables(plan, listSettled(plan, reuse), context, variables),
         allowMounts: [],
         allowGit: [],
         input: request.input === null ? null : Buffer.from(request.input),
@@ -170,6 +172,23 @@ async function startPrepared(
     if (folder !== null && !mayHaveStarted(error)) await uploads.dropFolder(folder);
     throw error;
   }
+}
+
+/**
+ * A retry of a deployment's run gets the secrets of the deployment, and no variable of the request: its code may come
+ * from a stranger.
+ * @throws AppError `deploy/secrets-elsewhere`
+ */
+async function chooseVariables(
+  { plan, origin }: PreparedRerun,
+  { variables }: RetryRequest,
+  machine: Machine,
+): Promise<Readonly<Record<string, string>>> {
+  const starter = readConfinedStarter((await readClientMark(origin.runId, await machine.stores())) ?? {});
+  if (starter === null || !('deployment' in starter)) return variables;
+  const { readDeploymentSecrets } = machine;
+  if (readDeploymentSecrets === undefined) throw createSecretsError(origin.runId);
+  return await readDeploymentSecrets(starter.deployment.name, plan.hostVariables);
 }
 
 /** A spec that a token compiles again reads nothing of this machine, also if the owner wrote it. */

@@ -36,7 +36,13 @@ import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { toStream, storeRunInput } from './run-input.ts';
 import { INPUT_RECORD, startClaimed, type UndoStep } from './start-claimed.ts';
-import { type ConfinedStarter, createConfinedMark, readConfinedStarter, settleForStarter } from './token-rules.ts';
+import {
+  type ConfinedStarter,
+  createConfinedMark,
+  readConfinedStarter,
+  settleForStarter,
+  createSecretsError,
+} from './token-rules.ts';
 
 /** How long `waitUntilAdmitted` waits; a worker needs a second or two to start. */
 export const ADMISSION_MS = 10_000;
@@ -142,6 +148,10 @@ export async function startRun(
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
     let mark: ClientMark = confined === null ? { baseDir } : createConfinedMark(confined);
     if (confined !== null) await settleForStarter(plan, confined);
+    // The values of this process are its user's.
+    const isRepeated = confined !== null && confined !== starter && 'deployment' in confined;
+    if (isRepeated && context.readDeploymentSecrets === undefined)
+      throw createSecretsError(from?.origin.runId ?? runId);
     if (!env.temporalConfigured) {
       if (confined === null) {
         await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, env);

@@ -172,3 +172,13 @@ export async function settleForStarter(plan: Plan, limits: Limits): Promise<void
 function createRefusal(message: string, remedy: string): AppError {
   return new AppError('usage', 'admit/mount-refused', message, remedy);
 }
+
+/** Creates the error of a process without secrets that starts a run of a deployment. */
+export function createSecretsError(runId: string): AppError {
+  return new AppError(
+    'usage',
+    'deploy/secrets-elsewhere',
+    `a delivery of a deployment started the run ${sanitizeLine(runId)}, and only its service can read its secrets`,
+    'Retry it through the service: VOIDBOX_SERVER=unix:STATE_FOLDER/api.sock voidbox retry RUN',
+  );
+}

@@ -26,7 +26,7 @@ export async function startFrom(
   if (file === '-' && options.input === '-')
     throw createUsageError('standard input cannot be both the spec and the input');
   const control = await openRunControl(context);
-  const { plan, shown, confinedTo, start } = await control.prepare({
+  const { plan, shown, confinedTo, isOfDeployment, start } = await control.prepare({
     earlier: text,
     file,
     from: options.from ?? null,
@@ -42,7 +42,9 @@ export async function startFrom(
     given: new Set(given),
     firstDisks: new Set(checkpoints.map(({ scope }) => scope)),
   });
-  const taken = await resolveRunOptions(plan, options, { ...context, confinedTo }, settled);
+  // The service of a deployment has the values of its variables.
+  const named = isOfDeployment ? { ...plan, hostVariables: [], stages: [] } : plan;
+  const taken = await resolveRunOptions(named, options, { ...context, confinedTo }, settled);
   if (!json) {
     const { style } = context.stderr;
     const agents = continued === undefined || limits === undefined ? null : { continued, limits };

@@ -10,6 +10,10 @@ export const DEPLOY_CODES = {
     'The spec or its triggers name secrets that the deployment may not use, or that do not exist.',
     'Set each of them: voidbox secret set NAME --deployment DEPLOYMENT',
   ),
+  'deploy/secrets-elsewhere': defineDeployCode(
+    'A process without the secrets of a deployment was to start a run that repeats one of the deployment.',
+    'Retry the run through the service of the deployment, or replay its delivery: voidbox delivery replay ID',
+  ),
   'deploy/too-costly': defineDeployCode(
     'The spec could not be compiled within the limits: 20 seconds, 256 MiB of memory and 120 seconds of CPU.',
     'Make the spec smaller, or split it. The parameters of a delivery count too.',
