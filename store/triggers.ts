@@ -166,6 +166,8 @@ export interface DeliveryStore {
    * @returns null: the claim is lost, or the delivery has its outcome
    */
   record(claim: Claim, result: DeliveryResult, nowMs: number): Promise<DeliveryRow | null>;
+  /** Begins the lease again, for work that takes longer. A claim that is lost changes nothing. */
+  renew(claim: Claim, lease: { readonly nowMs: number; readonly leaseMs: number }): Promise<void>;
   /** Ends a claim without a change, so that any process can claim the delivery at once. */
   release(claim: Claim): Promise<void>;
   /**

@@ -45,6 +45,7 @@ export const NO_TOKENS: AccessStore = {
       claim: () => Promise.resolve([]),
       decide: () => Promise.resolve(null),
       record: () => Promise.resolve(null),
+      renew: () => Promise.resolve(),
       release: () => Promise.resolve(),
       listMembers: () => Promise.resolve([]),
       listOpenRuns: () => Promise.resolve([]),

@@ -1,5 +1,5 @@
 /** The pump over stores in memory: each delivery gets its outcome, whatever fails on the way. */
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { DEFAULT_DEDUPE_MS, type Trigger } from '../../domain/delivery/trigger.ts';
 import { evaluateTrigger } from '../../domain/language/expression/evaluate-trigger.ts';
 import type { DeliveryResult, TriggerStore } from '../../store/triggers.ts';
@@ -9,7 +9,7 @@ import { acceptDelivery } from './accept.ts';
 import { createEvaluateDelivery, type EvaluateDelivery } from './evaluate-delivery.ts';
 import { type Pump, PUMP_LIMITS, type ReadyDelivery, startPump } from './pump.ts';
 
-const LIMITS = { ...PUMP_LIMITS, idleMs: 5, failureMs: 5 };
+const LIMITS = { ...PUMP_LIMITS, idleMs: 5, failureMs: 5, renewMs: 2 };
 const evaluateInPlace = createEvaluateDelivery({
   evaluateTrigger: (question) => Promise.resolve(evaluateTrigger(question)),
 });
@@ -163,6 +163,23 @@ test('a debounce takes the latest delivery, although its expressions are evaluat
   pump!.wake();
   await awaitState(ids[2]!, 'started');
   expect(started.map(({ delivery }) => delivery.id)).toEqual([ids[2]]);
+});
+
+test('a start that takes longer than the lease keeps its claim', async () => {
+  await deployTriggers(WEBHOOK);
+  let end: () => void = () => undefined;
+  result = () => new Promise((resolve) => (end = () => resolve({ kind: 'started' })));
+  begin();
+  const id = await send('1');
+  await expect.poll(() => started.length).toBe(1);
+  for (let looks = 0; looks < 5; looks += 1) {
+    nowMs += LIMITS.leaseMs / 2;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  onTestFinished(() => end());
+  expect(await triggers.deliveries.claim({ token: 'other', nowMs, leaseMs: LIMITS.leaseMs, limit: 9 })).toEqual([]);
+  end();
+  await awaitState(id, 'started');
 });
 
 test('a delivery of the api trigger sets its own parameters', async () => {

@@ -42,8 +42,9 @@ export interface PumpOptions {
 export const PUMP_LIMITS = {
   /** Deliveries that a process works on at once. */
   atOnce: 8,
-  /** A process that does not end its work in this time is taken for dead. */
-  leaseMs: 120_000,
+  /** A process that does not renew its claims for this long is taken for dead. */
+  leaseMs: 15_000,
+  renewMs: 4_000,
   /** The pause between two looks, if no call of `wake` ends it. */
   idleMs: 5_000,
   /** The pause after a failure of the database. */
@@ -150,7 +151,12 @@ function createTurns(): (delivery: DeliveryRow) => Turn {
 /** Never rejects: a failure is the result of this try. */
 async function processDelivery(delivery: DeliveryRow, claim: Claim, work: Work): Promise<void> {
   const { triggers, options } = work;
-  const { nowMs, log } = options;
+  const { nowMs, log, limits = PUMP_LIMITS } = options;
+  // The first start on a machine may fetch what its VMs lack.
+  const renewing = setInterval(() => {
+    const lease = { nowMs: nowMs(), leaseMs: limits.leaseMs };
+    triggers.deliveries.renew(claim, lease).catch(() => undefined);
+  }, limits.renewMs).unref();
   try {
     const result = await decideAndStart(delivery, claim, work);
     if (result !== null) await triggers.deliveries.record(claim, result, nowMs());
@@ -160,6 +166,8 @@ async function processDelivery(delivery: DeliveryRow, claim: Claim, work: Work):
     // If the database does not answer, the claim ends after its lease.
     const failed = { kind: 'failed', code: 'api/bug', message: cutText(message) } as const;
     await triggers.deliveries.record(claim, failed, nowMs()).catch(() => undefined);
+  } finally {
+    clearInterval(renewing);
   }
 }
 

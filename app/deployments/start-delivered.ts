@@ -1,5 +1,5 @@
 /** Starts the run of a delivery. Its id follows from the delivery's, so a second start is the same run. */
-import { RunExistsError } from '../../client/runs/runs.ts';
+import { describeRun } from '../../client/runs/runs.ts';
 import { nameRun } from '../../domain/delivery/deployment-name.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { retryOf } from '../../domain/errors/error-code.ts';
@@ -9,6 +9,7 @@ import type { DeliveryResult, DeliveryRow, VersionRow } from '../../store/trigge
 import { AppError } from '../app-error.ts';
 import { describeError } from '../describe-error.ts';
 import type { Machine } from '../machine.ts';
+import { openRunsLink } from '../server-link.ts';
 import { selectHostVariables } from '../start/host-variables.ts';
 import { findTakenId, startRun } from '../start/start-run.ts';
 import { SpecRefusal } from '../start/start-spec.ts';
@@ -37,11 +38,24 @@ export async function startDelivered(
     await start(request, tools, machine);
     return { kind: 'started' };
   } catch (error) {
-    // An earlier try has started it, and its process died before it changed the row.
     const runId = nameRun(request.delivery.deployment, request.delivery.id);
-    if (findTakenId(error) === runId || error instanceof RunExistsError) return { kind: 'started' };
+    if (findTakenId(error) === runId) return await findEarlierStart(runId, machine);
     return await describeFailure(error);
   }
+}
+
+/** An earlier try has started the run, and its process died before it changed the row. Or a try is under way. */
+async function findEarlierStart(runId: string, machine: Machine): Promise<DeliveryResult> {
+  const { index } = await machine.stores();
+  if (await index.has(runId)) return { kind: 'started' };
+  try {
+    const link = await openRunsLink(machine, { start: true });
+    const found = await link?.briefly((client) => describeRun(client, runId));
+    if (found !== undefined && found.state !== 'missing') return { kind: 'started' };
+  } catch (error) {
+    return await describeFailure(error);
+  }
+  return { kind: 'failed', code: 'api/run-exists', message: `another start of the run ${runId} is under way` };
 }
 
 async function start(

@@ -21,6 +21,8 @@ const IDLE_LIMIT_MS = 60_000;
 const DISK_FULL = '53100';
 /** The server ends, or the connection did. Such a query may succeed when it is sent again. */
 const LOST = /^(?:08|57P0)/;
+/** The server ended its process, and says so: a change that it has made is answered before. */
+const ENDED_PROCESS = /^57P0[123]$/;
 /** Two transactions wait for each other, and the server ended one of them. */
 const ENDED_FOR_OTHERS = /^(?:40001|40P01)$/;
 
@@ -83,7 +85,7 @@ export function openDatabase({ target, recover, retryForMs, statementLimitMs }: 
       client.release(true);
       return error instanceof Undone
         ? { error: error.cause, wasSent: false, isFinal: error.isFinal }
-        : { error, wasSent: !isRefusedWrite(error) };
+        : { error, wasSent: !isUndone(error) };
     }
   };
   const repeat = async <T>(work: (client: pg.PoolClient) => Promise<T>, mayRepeat: boolean): Promise<T> => {
@@ -142,6 +144,8 @@ async function runTransaction<T>(client: pg.PoolClient, run: (send: SendQuery) =
   try {
     await send('BEGIN', []);
     value = await run(send);
+    // The server would answer COMMIT by undoing it, also if the caller has ignored the error.
+    for (const failure of failures) throw failure;
   } catch (error) {
     // The server undoes it also when the connection ends.
     await client.query('ROLLBACK').catch(() => undefined);
@@ -200,11 +204,14 @@ export async function connectClient(target: AccessTarget, limitMs: number): Prom
   }
 }
 
-/** The connection had ended before the query was written, so no server has the whole query. */
-function isRefusedWrite(error: unknown): boolean {
+/**
+ * Whether the server has certainly not made the change: the connection had ended before the query was written, or the
+ * server answered with the end of its process instead of the end of the query.
+ */
+function isUndone(error: unknown): boolean {
   const { syscall, code, message } = error as NodeJS.ErrnoException;
   // The package knows that the connection has ended, and writes nothing.
-  if (message.endsWith('is not queryable')) return true;
+  if (message.endsWith('is not queryable') || ENDED_PROCESS.test(code ?? '')) return true;
   return syscall === 'write' && (code === 'EPIPE' || code === 'ECONNRESET');
 }
 

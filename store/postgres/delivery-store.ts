@@ -64,6 +64,12 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
         await wakeOthers(send, changed, changed.dueAtMs === null, nowMs);
         return changed;
       }, true),
+    renew: async ({ id, token }, { nowMs, leaseMs }) =>
+      void (await read('UPDATE voidbox.deliveries SET lease_until_ms = $3 WHERE id = $1 AND claim = $2', [
+        toStoredText(id),
+        toStoredText(token),
+        nowMs + leaseMs,
+      ])),
     release: async ({ id, token }) =>
       void (await read(
         'UPDATE voidbox.deliveries SET claim = NULL, lease_until_ms = NULL WHERE id = $1 AND claim = $2',

@@ -193,6 +193,17 @@ function testClaims({ store, accept, claim, decide }: Tools): void {
     expect(await claim(NOW_MS + LEASE_MS, 'd')).toEqual([one]);
   });
 
+  test('a lease begins again for the holder of the claim only', async () => {
+    const { id } = await accept();
+    await claim(NOW_MS, 'a');
+    await store().renew({ id, token: 'b' }, { nowMs: NOW_MS + 10 * LEASE_MS, leaseMs: LEASE_MS });
+    await store().renew({ id, token: 'a' }, { nowMs: NOW_MS + 1, leaseMs: LEASE_MS });
+    expect(await claim(NOW_MS + LEASE_MS, 'c')).toEqual([]);
+    expect(await claim(NOW_MS + LEASE_MS + 1, 'c')).toEqual([id]);
+    await store().renew({ id, token: 'a' }, { nowMs: NOW_MS + 10 * LEASE_MS, leaseMs: LEASE_MS });
+    expect(await claim(NOW_MS + 2 * LEASE_MS + 1, 'd')).toEqual([id]);
+  });
+
   test('processes that claim at once share the deliveries', async () => {
     const ids = (await Promise.all(Array.from({ length: 20 }, () => accept()))).map(({ id }) => id);
     const claimed = await Promise.all(Array.from({ length: 5 }, (_, index) => claim(NOW_MS, `p${index}`, 7)));

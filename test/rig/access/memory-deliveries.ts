@@ -78,6 +78,11 @@ export function createMemoryDeliveries(readPause: ReadPause): DeliveryStore {
       memory.wakeOthers(mine.row, nowMs);
       return Promise.resolve(mine.row);
     },
+    renew(claim, { nowMs, leaseMs }) {
+      const mine = memory.findClaimed(claim);
+      if (mine !== null) mine.leaseUntilMs = nowMs + leaseMs;
+      return Promise.resolve();
+    },
     release(claim) {
       const mine = memory.findClaimed(claim);
       if (mine !== null) mine.claim = null;
