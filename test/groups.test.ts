@@ -11,7 +11,17 @@ interface Group {
 
 test('files of any groups can be named in one call', () => {
   const groups = (config.test?.projects ?? []).map((project) => (project as { readonly test: Group }).test);
-  expect(groups.map(({ name }) => name)).toEqual(['pure', 'isolated', 'process', 'server', 'vm', 'vm-alone', 'agents']);
+  expect(groups.map(({ name }) => name)).toEqual([
+    'pure',
+    'isolated',
+    'process',
+    'server',
+    'server-runs',
+    'vm',
+    'vm-alone',
+    'agents',
+    'clock',
+  ]);
   const orderOf = ({ sequence }: Group): number => sequence?.groupOrder ?? 0;
   const workersOf = ({ maxWorkers, fileParallelism }: Group): string => `${maxWorkers} ${fileParallelism}`;
   expect(new Set(groups.map(orderOf)).size).toBeGreaterThan(1);

@@ -52,7 +52,7 @@ export function createLocalControl(context: Machine): RunControl {
 async function prepareDeployed(request: RerunRequest, context: Machine): Promise<Rerun | null> {
   const { findRunHere } = await import('../runs/run-elsewhere.ts');
   const runId = await findRunHere('retry', request.earlier, context);
-  const { findTrigger } = await import('../runs/find-trigger.ts');
+  const { findTrigger } = await import('../deployments/find-trigger.ts');
   if ((await findTrigger(runId, (await context.stores()).reader)) === null) return null;
   const { openOwnService } = await import('../access/token-service.ts');
   const service = await openOwnService(context.env, () => undefined);

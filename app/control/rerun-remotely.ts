@@ -1,7 +1,7 @@
 /** Prepares and starts retries and forks of a service on another machine, which decides what they take over. */
 import { limitPlan } from '../start/run-limits.ts';
 import { compileFrom, readEarlier, type RerunRequest } from '../start/prepare-rerun.ts';
-import { findTrigger } from '../runs/find-trigger.ts';
+import { findTrigger } from '../deployments/find-trigger.ts';
 import { findRunHere } from '../runs/run-elsewhere.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import type { ServiceClient } from '../../http/service-client.ts';

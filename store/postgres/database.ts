@@ -21,7 +21,7 @@ const IDLE_LIMIT_MS = 60_000;
 const DISK_FULL = '53100';
 /** The server ends, or the connection did. Such a query may succeed when it is sent again. */
 const LOST = /^(?:08|57P0)/;
-/** The server ended its process, and says so: a change that it has made is answered before. */
+/** The answer of a process of the server that ends. It would have answered before if it had made the change. */
 const ENDED_PROCESS = /^57P0[123]$/;
 /** Two transactions wait for each other, and the server ended one of them. */
 const ENDED_FOR_OTHERS = /^(?:40001|40P01)$/;

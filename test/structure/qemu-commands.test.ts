@@ -22,8 +22,8 @@ function findSent(source: string): readonly string[] {
 
 function findListed(page: string): readonly string[] {
   const section = page.split('### Commands to QEMU\n')[1]!.split('\n## ')[0]!;
-  const rows = section.split('\n').filter((line) => line.startsWith('| `'));
-  return rows.flatMap((row) => [...row.split('|')[1]!.matchAll(/`([^`]+)`/g)].map(([, command]) => command!));
+  const rows = section.split('\n').filter((line) => line.startsWith('- `'));
+  return rows.flatMap((row) => [...row.split(': ')[0]!.matchAll(/`([^`]+)`/g)].map(([, command]) => command!));
 }
 
 test('the security page lists each command that the keeper sends to QEMU, and no other', () => {

@@ -23,6 +23,7 @@ const CLOCK = 'The product compares times that are at least this far apart.';
 const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>> = {
   'activities/vm/network-log.test.ts': [1, ABSENCE],
   'activities/vm/mounts.test.ts': [1, OVERLAP],
+  'app/deliveries/pump.test.ts': [1, OVERLAP],
   'test/cli/run.server.test.ts': [1, ABSENCE],
   'native/keeper-client.process.test.ts': [1, ABSENCE],
   'setup/pieces/agent-clis.process.test.ts': [1, ABSENCE],
@@ -31,6 +32,7 @@ const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>
   'sandbox/guest-clock.vm.test.ts': [2, AWAY],
   'test/conformance/sandbox/attachment.ts': [2, AWAY],
   'test/conformance/sandbox/commands.ts': [4, OVERLAP],
+  'test/e2e/deployments.vm.test.ts': [1, OVERLAP],
   'test/e2e/disk-full.vm.test.ts': [1, ABSENCE],
   'test/e2e/logins.agents.test.ts': [1, CLOCK],
   'test/e2e/retained-vm.vm.test.ts': [1, ABSENCE],
