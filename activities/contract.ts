@@ -93,6 +93,8 @@ export interface Admission extends Placement {
   readonly input: InlineOrRef | null;
   /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
+  /** The deployment of the delivery that started the run; absent: no delivery did. */
+  readonly deployment?: string;
   /** Selects the commands that the workflow issues (`domain/run/behaviour.ts`). It never changes during a run. */
   readonly behaviour: number;
   /** True if boots of VMs are markers in the run's history. It never changes during a run. */

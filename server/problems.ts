@@ -95,6 +95,7 @@ const OTHER_STATUS: ReadonlyMap<string, number> = new Map([
   ['deploy/no-version', 404],
   ['deploy/secret-missing', 422],
   ['deploy/too-costly', 422],
+  ['deploy/unsupported-trigger', 422],
   ['deploy/secrets-elsewhere', 422],
 ]);
 

@@ -55,6 +55,8 @@ export const SEARCH_ATTRIBUTES = {
   name: 'VoidboxName',
   state: 'VoidboxState',
   host: 'VoidboxHost',
+  /** Only runs of deliveries have it. */
+  deployment: 'VoidboxDeployment',
 } as const;
 
 /** The workflow type of a session of a step machine. Its id is the session id. */

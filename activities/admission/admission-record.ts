@@ -7,7 +7,7 @@ import type { Admission } from '../contract.ts';
 import type { FetchedAgentSkill } from './remote-skills.ts';
 
 /** Record `admission`: a second admission of the same execution returns it. */
-export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
+export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine' | 'deployment'> {
   readonly plan: PlanWire;
   readonly serverId: string;
   /** The execution that was admitted. It stays the same after a reset. */

@@ -540,10 +540,11 @@ describe.each(CONFINED)('a run of a $kind', (confined) => {
   });
 
   test('is admitted with a folder of its files, and a delivery is named', async () => {
-    await admitted({ plan: toWire(mount(stateDir, 'ro')) });
+    const admission = await admitted({ plan: toWire(mount(stateDir, 'ro')) });
     const bodies: RunEventBody[] = [];
     for await (const { body } of deps.reader.read(RUN, 0)) bodies.push(body);
     const named = { deployment: 'review', version: 3, delivery: 'd-1' };
+    expect(admission.deployment).toBe(confined.kind === 'deployment' ? 'review' : undefined);
     expect((bodies[0] as { readonly trigger?: unknown }).trigger).toEqual(
       confined.kind === 'deployment' ? named : undefined,
     );

@@ -91,8 +91,13 @@ async function readAdmission(deps: ActivityDeps, runId: string, executionId: str
     behaviour,
     recordsBoots,
     historyLimit,
+    ...nameDeployment(earlier),
     ...pickGiven(earlier),
   };
+}
+
+function nameDeployment({ trigger }: Pick<AdmissionRecord, 'trigger'>): Pick<Admission, 'deployment'> {
+  return trigger === undefined ? {} : { deployment: trigger.deployment };
 }
 
 function pickGiven({ origin, given }: Pick<Admission, 'origin' | 'given'>): Pick<Admission, 'origin' | 'given'> {
@@ -210,7 +215,12 @@ async function admitRun(given: ActivityDeps, request: AdmitRequest, executionId:
   if (!(await deps.records.create(runId, 'admission', record))) return null;
   await deps.records.put(runId, 'plan', wire);
   await deps.events.append(runId, admissionEvents(deps, record));
-  return { machine: machineOf(wire), ...admission, searchAttributes: deps.searchAttributes };
+  return {
+    machine: machineOf(wire),
+    ...admission,
+    ...nameDeployment(record),
+    searchAttributes: deps.searchAttributes,
+  };
 }
 
 /** Any workflow may have sent the request, so a time that cannot be its start is left out. */

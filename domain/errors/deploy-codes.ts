@@ -14,6 +14,10 @@ export const DEPLOY_CODES = {
     'A process without the secrets of a deployment was to start a run that repeats one of the deployment.',
     'Retry the run through the service of the deployment, or replay its delivery: voidbox delivery replay ID',
   ),
+  'deploy/unsupported-trigger': defineDeployCode(
+    'The spec has a trigger that this build compiles and cannot start runs by, such as a schedule.',
+    'Remove the trigger from `on`, and start the runs another way: voidbox trigger DEPLOYMENT',
+  ),
   'deploy/too-costly': defineDeployCode(
     'The spec could not be compiled within the limits: 20 seconds, 256 MiB of memory and 120 seconds of CPU.',
     'Make the spec smaller, or split it. The parameters of a delivery count too.',

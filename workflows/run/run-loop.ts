@@ -152,10 +152,12 @@ export class RunLoop {
 
   async toEnd(): Promise<RunReply> {
     const plan = this.#plan;
+    const { deployment } = this.#admission;
     setAttributes(this.#admission.searchAttributes, {
       name: plan.name,
       host: this.#admission.hostId,
       state: 'running',
+      ...(deployment === undefined ? {} : { deployment }),
     });
     const { given, origin } = this.#admission;
     const reached = this.#execute(start(plan, given === undefined ? {} : { given })) ?? this.#takeReceived();

@@ -19,7 +19,7 @@ export function renderStoppedTriggers(triggers: EnabledTriggers | null): readonl
     count === 1 ? `the deployment ${list(names, count)} starts` : `${count} deployments (${list(names, count)}) start`;
   return [
     `warning: ${what} no run while the stack is down`,
-    'Start the stack, so that events and schedules start runs: voidbox up',
+    'Start the stack, so that events start runs: voidbox up',
   ];
 }
 
