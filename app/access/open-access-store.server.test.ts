@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { listMigrations } from '../../test/rig/access/list-migrations.ts';
 import { ensureStack, stopStack } from '../../client/embedded/stack.ts';
 import { type Environment, readEnvironment } from '../../setup/environment.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
@@ -83,7 +84,7 @@ test(
       code: 'api/access-unavailable',
       message: expect.stringContaining('voidbox service migrate'),
     });
-    expect(await migrateOwnDatabase(filed, () => undefined)).toEqual(['0001_tokens-and-audit']);
+    expect(await migrateOwnDatabase(filed, () => undefined)).toEqual(listMigrations());
     expect(await migrateOwnDatabase(named, () => undefined)).toEqual([]);
     for (const one of [named, filed]) {
       const store = await openAccessStore(one, QUIET);

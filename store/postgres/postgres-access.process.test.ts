@@ -1,6 +1,6 @@
 /** Tokens and the audit log in a PostgreSQL server. */
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
@@ -10,6 +10,7 @@ import { makeEntry, makeToken, testAccess } from '../../test/conformance/access.
 import { testDeployments } from '../../test/conformance/deployments.ts';
 import { testSecrets } from '../../test/conformance/secrets.ts';
 import { testDeliveries } from '../../test/conformance/deliveries.ts';
+import { listMigrations } from '../../test/rig/access/list-migrations.ts';
 import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
 import { type AccessStore, AUDIT_ROWS, AUDIT_STEP } from '../access.ts';
 import {
@@ -23,10 +24,7 @@ import { createPostgresAudit } from './audit-log.ts';
 import { type Database, openDatabase } from './database.ts';
 
 const MIGRATIONS = join(findPackageRoot(), ...MIGRATIONS_FOLDER);
-/** The changes that this build makes, in order. */
-const ALL = readdirSync(MIGRATIONS)
-  .map((file) => file.replace(/\.sql$/, ''))
-  .toSorted();
+const ALL = listMigrations();
 const NOTHING = (): Promise<void> => Promise.resolve();
 
 let server: TestPostgres;

@@ -9,6 +9,7 @@ import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
+import { listMigrations } from '../../test/rig/access/list-migrations.ts';
 import { resolveDatabasePieces } from '../../setup/resolve.ts';
 import { startTestPostgres } from '../../test/rig/access/postgres-server.ts';
 import { LOCALHOST_CERTIFICATE, LOCALHOST_KEY } from '../../test/rig/servers/localhost-certificate.ts';
@@ -81,9 +82,9 @@ const migrate = (address: string): Promise<readonly string[]> =>
 
 test('an address with its certificate and password reaches the server', async () => {
   const ca = join(folder, 'ca.pem');
-  expect(
-    await migrate(`postgres://app:right@127.0.0.1:${port}/app?sslmode=verify-full&sslrootcert=${ca}`),
-  ).toHaveLength(1);
+  expect(await migrate(`postgres://app:right@127.0.0.1:${port}/app?sslmode=verify-full&sslrootcert=${ca}`)).toEqual(
+    listMigrations(),
+  );
 });
 
 test.each([
