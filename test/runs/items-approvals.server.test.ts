@@ -114,8 +114,12 @@ test('a question of an item takes only an answer with its own proof, not with th
   await start('ask-proven', [each('[a, b]')], { p: [strict] });
   await waitFor('ask-proven', ['each[0].ok', 'each[1].ok']);
   const context = { stores: () => Promise.resolve(runs.stack.stores) } as unknown as Machine;
+  const findOpen = async (name: string) =>
+    openQuestionsOf(await viewOf('ask-proven')).find((each) => each.name === name);
   const proveFor = async (name: string): Promise<void> => {
-    const question = openQuestionsOf(await viewOf('ask-proven')).find((each) => each.name === name)!;
+    // The event of a question follows the workflow's own state.
+    await expect.poll(() => findOpen(name), { timeout: 10_000 }).toBeDefined();
+    const question = (await findOpen(name))!;
     const given = { decision: 'approve', by: 'ada' } as const;
     await proveAnswer({ kind: 'token', name: 'ada', groups: [] }, { runId: 'ask-proven', question, given }, context);
   };
