@@ -17,10 +17,7 @@ export function renderStoppedTriggers(triggers: EnabledTriggers | null): readonl
   const { count, names } = triggers;
   const what =
     count === 1 ? `the deployment ${list(names, count)} starts` : `${count} deployments (${list(names, count)}) start`;
-  return [
-    `warning: ${what} no run while the stack is down`,
-    'Start the stack, so that events start runs: voidbox up',
-  ];
+  return [`warning: ${what} no run while the stack is down`, 'Start the stack, so that events start runs: voidbox up'];
 }
 
 function describe({ count, names }: EnabledTriggers): string {
