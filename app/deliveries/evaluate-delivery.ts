@@ -4,6 +4,7 @@ import type { ConditionThreads } from '../../conditions/threads.ts';
 import type { PayloadText } from '../../domain/language/expression/evaluate-trigger.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Evaluation } from '../../domain/delivery/decision.ts';
+import { MOST_KEY_BYTES } from '../../domain/delivery/delivery.ts';
 import type { Trigger } from '../../domain/delivery/trigger.ts';
 import type { DeliveryRow } from '../../store/triggers.ts';
 
@@ -13,9 +14,6 @@ export type EvaluateDelivery = (
   delivery: Pick<DeliveryRow, 'contentType' | 'senderId' | 'headers'>,
   body: Uint8Array,
 ) => Promise<Evaluation | { readonly code: string; readonly message: string }>;
-
-/** A longer key is replaced by its hash, because a database indexes keys. */
-const MOST_KEY_BYTES = 256;
 
 export function createEvaluateDelivery(threads: Pick<ConditionThreads, 'evaluateTrigger'>): EvaluateDelivery {
   return async (trigger, delivery, body) => {

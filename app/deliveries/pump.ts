@@ -33,7 +33,7 @@ export interface PumpOptions {
   readonly start: (ready: ReadyDelivery) => Promise<DeliveryResult>;
   readonly nowMs: () => number;
   readonly log: (line: string) => void;
-  /** Called when no delivery is due any more. */
+  /** Called after the last due delivery is decided. */
   readonly onIdle: (triggers: TriggerStore) => Promise<void>;
   /** Other limits are for tests. */
   readonly limits?: Readonly<Record<keyof typeof PUMP_LIMITS, number>>;

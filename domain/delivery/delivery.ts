@@ -76,7 +76,7 @@ export interface DeliveryKeys {
   readonly order: string | null;
 }
 
-/** UTF-8 bytes. A longer key is replaced by its hash. */
+/** UTF-8 bytes. A longer key is replaced by its hash, because a database indexes keys. */
 export const MOST_KEY_BYTES = 256;
 
 /** The most bytes of a payload. */

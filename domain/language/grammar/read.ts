@@ -256,22 +256,33 @@ function commandRemedy(items: readonly TreeNode[]): string {
   return `write \`{ program: ${program}, args: [${args.join(', ')}] }\`, or the command as one text`;
 }
 
+/** Reports entries beyond the limit, and leaves them out. */
+function readFewEntries(
+  node: TreeNode | null,
+  what: string,
+  { most, remedy }: { readonly most: number; readonly remedy: string },
+  problems: Problems,
+): ReturnType<typeof readEntries> {
+  const entries = readEntries(node, what, problems);
+  const over = entries[most];
+  if (over !== undefined)
+    problems.error(
+      'spec/too-large',
+      over[1].keyAt,
+      `${what} has ${entries.length} entries; it can have at most ${most}`,
+      remedy,
+    );
+  return entries.slice(0, most);
+}
+
 function readNamedTexts(
   type: NamedTextsType,
   node: TreeNode | null,
   what: string,
   problems: Problems,
 ): readonly EnvSpec[] {
-  const entries = readEntries(node, what, problems);
-  const over = entries[type.most];
-  if (over !== undefined)
-    problems.error(
-      'spec/too-large',
-      over[1].keyAt,
-      `${what} has ${entries.length} entries; it can have at most ${type.most}`,
-      `remove those that no stage uses`,
-    );
-  return entries.slice(0, type.most).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
+  const limit = { most: type.most, remedy: 'remove those that no stage uses' };
+  return readFewEntries(node, what, limit, problems).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
     if (!HOST_LABEL.test(name) || RESERVED_LABELS.includes(name)) {
       problems.error('spec/bad-name', keyAt, `${what} names the ${type.of} ${quote(name)}`, HOST_LABEL_REMEDY);
       return [];
@@ -287,16 +298,8 @@ function readParamTexts(
   what: string,
   problems: Problems,
 ): readonly EnvSpec[] {
-  const entries = readEntries(node, what, problems);
-  const over = entries[type.most];
-  if (over !== undefined)
-    problems.error(
-      'spec/too-large',
-      over[1].keyAt,
-      `${what} has ${entries.length} entries; it can have at most ${type.most}`,
-      'pass the payload as the input of the run',
-    );
-  return entries.slice(0, type.most).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
+  const limit = { most: type.most, remedy: 'pass the payload as the input of the run' };
+  return readFewEntries(node, what, limit, problems).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
     const written = { kind: 'scalar', at: keyAt, value: name, text: name } as const;
     if (readName(written, 'the name of a parameter', problems) === null) return [];
     const text = readText(value, `the parameter ${name} in ${what}`, problems, true);
