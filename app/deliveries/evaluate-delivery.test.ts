@@ -58,9 +58,14 @@ test('the key of a delivery is its own, else that of the sender, else the hash o
   expect(await keyOf({}, null)).toMatch(/^[0-9a-f]{64}$/);
 });
 
-test('a long key is replaced by its hash', async () => {
-  const answer = await ask({ order: { key: '${{ input }}' } }, JSON.stringify('x'.repeat(300)));
-  expect('keys' in answer && answer.keys.order).toMatch(/^sha256:[0-9a-f]{64}$/);
+test('a key of 256 bytes is kept, and a longer one is replaced by its hash', async () => {
+  const orderOf = async (key: string) => {
+    const answer = await ask({ order: { key: '${{ input }}' } }, JSON.stringify(key));
+    return 'keys' in answer ? answer.keys.order : answer.message;
+  };
+  const longest = 'é'.repeat(128);
+  expect(await orderOf(longest)).toBe(longest);
+  expect(await orderOf(`${longest}x`)).toMatch(/^sha256:[0-9a-f]{64}$/);
 });
 
 test.each([
