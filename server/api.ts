@@ -124,6 +124,7 @@ const endUnreadBody: MiddlewareHandler = async (context, next) => {
 function describeRefusal(error: unknown, { status, code }: Problem): Readonly<Record<string, string>> {
   if (error instanceof TooManyRequests || error instanceof HookBusy)
     return { 'retry-after': String(error.retryAfterSeconds) };
+  if (code === 'api/not-admitted') return { 'retry-after': '1' };
   const scheme = code === 'api/hook-unproven' ? 'Webhook' : 'Bearer';
   return status === 401 ? { 'www-authenticate': `${scheme} realm="voidbox"` } : {};
 }

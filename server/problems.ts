@@ -30,6 +30,7 @@ type ApiCode = keyof typeof API_CODES;
 const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/no-route': 404,
   'api/no-run': 404,
+  'api/not-admitted': 503,
   'api/no-vm': 404,
   'api/no-session': 404,
   'api/session-exists': 409,

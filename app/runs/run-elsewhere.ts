@@ -54,9 +54,16 @@ export async function findExactRun(runId: string, context: Machine): Promise<str
   return elsewhere;
 }
 
-/** @throws AppError `api/no-run` for a run without events in the store */
+/** @throws AppError for a run without events in the store: `api/no-run`, `api/not-admitted` if it waits for a worker */
 export async function requireKnownRun(runId: string, context: Machine): Promise<void> {
-  if (!(await (await context.stores()).index.has(runId))) throw createNoRunError(runId);
+  const found = await findExactRun(runId, context);
+  if (!isElsewhere(found)) return;
+  if (found.host !== null || found.state !== 'running') throw createNoRunError(runId);
+  throw new AppError(
+    'environment',
+    'api/not-admitted',
+    `no worker has admitted the run ${shorten(formatRunId(runId))} yet`,
+  );
 }
 
 export function createNoRunError(runId: string): AppError {

@@ -10,6 +10,10 @@ export const API_CODES = {
     'No run of this state folder has the id. A request names the whole id, percent-encoded.',
     'List the runs with `GET /api/v1/runs`.',
   ),
+  'api/not-admitted': defineRequestCode(
+    'The run is started, and no worker has admitted it yet. A worker that died during an admission delays it by 30 seconds.',
+    'Repeat the request after the time of `Retry-After`. `voidbox runs` names a worker that is missing.',
+  ),
   'api/no-session': defineRequestCode(
     'No session of a step machine has the id.',
     'List the sessions with `GET /api/v1/sessions`.',
