@@ -3,6 +3,7 @@
  * consistent copy of the session and the files; the agent's command is frozen during the copy. After a failure the
  * agent is saved once more, so that a retry with `continue` loses no work.
  */
+import { limitSignal } from '../../files/limited-signal.ts';
 import type { EndCheck } from '../../agents/stream.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { endsVm } from '../../domain/errors/error-code.ts';
@@ -76,7 +77,7 @@ class SavedProgress implements AgentProgress {
   }
 
   async saveEnd(sessionId: string, limitMs: number, signal: AbortSignal): Promise<void> {
-    const limited = AbortSignal.any([signal, AbortSignal.timeout(limitMs)]);
+    const limited = limitSignal(signal, limitMs);
     try {
       if (!this.#context.deps.disk.hasRoomForOutput()) throw new Error('the disk of the state folder is full');
       await this.#saves.countEarlier();

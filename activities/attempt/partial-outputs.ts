@@ -2,6 +2,7 @@
  * Named outputs of an attempt that Voidbox ended. They are kept for people, under a name that no part of Voidbox reads
  * as an output.
  */
+import { limitSignal } from '../../files/limited-signal.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { isService } from '../../domain/plan/work.ts';
@@ -26,8 +27,7 @@ export async function keepPartialOutputs(vm: AttemptVm, { result, execs }: WorkE
   if (result.outcome === 'succeeded' || stage.outputs.length === 0 || isService(stage.work)) return result;
   const exits = await Promise.all(execs.map((exec) => exec.wait(life.detached)));
   if (!exits.some(isInterrupted)) return result;
-  const limit = AbortSignal.timeout(PARTIAL_LIMIT_MS);
-  const signal = AbortSignal.any([life.detached, limit]);
+  const signal = limitSignal(life.detached, PARTIAL_LIMIT_MS);
   const partial: Record<string, DataRef> = createMapping();
   for (const { name, guestPath } of stage.outputs)
     try {
@@ -35,13 +35,13 @@ export async function keepPartialOutputs(vm: AttemptVm, { result, execs }: WorkE
       if (tar !== null) partial[name] = await vm.deps.artifacts.put(tar, 'application/x-tar');
     } catch (error) {
       life.detached.throwIfAborted();
-      const why = limit.aborted
+      const why = signal.aborted
         ? `it takes longer than ${PARTIAL_LIMIT_MS / 1000} s to copy`
         : error instanceof Error
           ? error.message
           : String(error);
       await warnNotKept(vm, redactor.text(`the partial output ${name} of stage ${stage.id} is not kept: ${why}`));
-      if (limit.aborted) break;
+      if (signal.aborted) break;
     }
   return Object.keys(partial).length === 0 ? result : { ...result, partial: { ...result.partial, ...partial } };
 }

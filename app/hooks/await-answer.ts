@@ -1,4 +1,5 @@
 /** The answer of a webhook whose sender waits for the run of its event. */
+import { limitSignal } from '../../files/limited-signal.ts';
 import type { Respond } from '../../domain/delivery/trigger.ts';
 import { isOpenDelivery, type DeliveryState } from '../../domain/delivery/delivery.ts';
 import type { DeliveryRow, DeliveryStore } from '../../store/triggers.ts';
@@ -36,7 +37,7 @@ export async function awaitHookAnswer(
   { deliveries, signal }: AnswerOptions,
   machine: Machine,
 ): Promise<HookAnswer> {
-  const over = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
+  const over = limitSignal(signal, waitMs);
   const row = await awaitDecision(delivery, deliveries, over);
   if (row?.state !== 'started' || row.runId === null) return { kind: 'open', state: row?.state ?? 'accepted' };
   const { runId } = row;

@@ -1,4 +1,5 @@
 /** Reads a run, after its end or after a limit of time. */
+import { limitSignal } from '../../files/limited-signal.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { RunView } from '../../store/run-view.ts';
 import { type RunJson, toRunJson } from '../json/run-json.ts';
@@ -44,7 +45,7 @@ export async function awaitResult(
 export async function waitForEnd(runId: string, { waitMs, signal }: WaitOptions, context: Machine): Promise<void> {
   if (waitMs <= 0) return;
   const { reader } = await context.stores();
-  const over = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
+  const over = limitSignal(signal, waitMs);
   for await (const event of reader.follow(runId, 0, over, { output: false }))
     if (event.body.type === 'run-finished') return;
 }

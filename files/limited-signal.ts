@@ -1,0 +1,10 @@
+/**
+ * Returns a signal that aborts with `signal`, or after a time with a `TimeoutError`. Node 20 deletes an
+ * `AbortSignal.timeout` that only an `AbortSignal.any` refers to: that limit never ends anything.
+ */
+export function limitSignal(signal: AbortSignal, limitMs: number): AbortSignal {
+  const limit = new AbortController();
+  const reason = (): Error => new DOMException(`nothing ended it within ${limitMs} ms`, 'TimeoutError');
+  setTimeout(() => limit.abort(reason()), limitMs).unref();
+  return AbortSignal.any([signal, limit.signal]);
+}
