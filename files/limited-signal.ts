@@ -4,7 +4,7 @@
  */
 export function limitSignal(signal: AbortSignal, limitMs: number): AbortSignal {
   const limit = new AbortController();
-  const reason = (): Error => new DOMException(`nothing ended it within ${limitMs} ms`, 'TimeoutError');
-  setTimeout(() => limit.abort(reason()), limitMs).unref();
+  const expired = new DOMException(`nothing ended it within ${limitMs} ms`, 'TimeoutError');
+  setTimeout(() => limit.abort(expired), limitMs).unref();
   return AbortSignal.any([signal, limit.signal]);
 }
