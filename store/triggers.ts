@@ -100,6 +100,13 @@ export interface NewDelivery extends DeliveryFacts {
   readonly body: Uint8Array;
   /** Its trigger has `order`: such deliveries of one trigger are accepted one after the other. */
   readonly isOrdered: boolean;
+  /** Its source knows that no run can start: it is `refused` at once. Absent: the service decides about it. */
+  readonly refusal?: Refusal;
+}
+
+export interface Refusal {
+  readonly code: string;
+  readonly message: string;
 }
 
 export interface DeliveryQuery {
@@ -189,6 +196,8 @@ export interface DeliveryStore {
   releasePaused(deployment: string, nowMs: number): Promise<void>;
   /** Whether a delivery is open that no pause holds. */
   hasOpen(): Promise<boolean>;
+  /** The number of open deliveries of a trigger, also held ones. It does not count further than `most`. */
+  countOpen(deployment: string, trigger: string, most: number): Promise<number>;
   /** The time at which the next delivery is due that no process has claimed; null: none is open. */
   findNextDue(nowMs: number): Promise<number | null>;
   /** Tells all processes that a delivery may be due. A call may be lost, and several calls may be one. */

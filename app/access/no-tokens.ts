@@ -53,6 +53,7 @@ export const NO_TOKENS: AccessStore = {
       sweep: () => Promise.resolve(0),
       releasePaused: () => Promise.resolve(),
       hasOpen: () => Promise.resolve(false),
+      countOpen: () => Promise.resolve(0),
       findNextDue: () => Promise.resolve(null),
       wake: () => undefined,
       listen: () => Promise.resolve(() => Promise.resolve()),

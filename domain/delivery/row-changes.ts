@@ -28,6 +28,12 @@ export function createRow(
   };
 }
 
+/** Returns an accepted row that its source has refused. */
+export function refuseRow(row: DeliveryRow, refusal: { readonly code: string; readonly message: string }): DeliveryRow {
+  const { acceptedAtMs } = row;
+  return { ...applyResult(row, { kind: 'refused', ...refusal }, acceptedAtMs), decidedAtMs: acceptedAtMs };
+}
+
 /** Returns the row after a decision. */
 export function applyDecision(
   row: DeliveryRow,

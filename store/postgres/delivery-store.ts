@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Decision } from '../../domain/delivery/decision.ts';
 import { DELIVERY_KEPT_MS, type DeliveryKeys, PAYLOAD_KEPT_MS } from '../../domain/delivery/delivery.ts';
-import { applyDecision, applyResult, createRow } from '../../domain/delivery/row-changes.ts';
+import { applyDecision, applyResult, createRow, refuseRow } from '../../domain/delivery/row-changes.ts';
 import type { Claim, DeliveryMember, DeliveryQuery, DeliveryRow, DeliveryStore, NewDelivery } from '../triggers.ts';
 import type { AccessTarget, Database, SendQuery } from './database.ts';
 import { lockDeployment, readFacts, wakeOthers, writeBucket } from './delivery-facts.ts';
@@ -99,6 +99,14 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
       );
       return (row as { readonly found: boolean }).found;
     },
+    async countOpen(deployment, trigger, most) {
+      const rows = await read(
+        `SELECT FROM voidbox.deliveries
+          WHERE due_at_ms IS NOT NULL AND deployment = $1 AND trigger = $2 LIMIT $3`,
+        [toStoredText(deployment), toStoredText(trigger), most],
+      );
+      return rows.length;
+    },
     async findNextDue(nowMs) {
       const [row] = await read(
         `SELECT min(CASE WHEN lease_until_ms > $1 THEN lease_until_ms ELSE due_at_ms END) AS at_ms
@@ -113,9 +121,10 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
 }
 
 async function acceptDelivery(database: Database, delivery: NewDelivery): ReturnType<DeliveryStore['accept']> {
-  const { body, isOrdered, ...facts } = delivery;
+  const { body, isOrdered, refusal, ...facts } = delivery;
   const bodySha256 = createHash('sha256').update(body).digest('hex');
-  const { seq: _seq, ...row } = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, 0);
+  const accepted = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, 0);
+  const { seq: _seq, ...row } = refusal === undefined ? accepted : refuseRow(accepted, refusal);
   const insert = (send: SendQuery): Promise<StoredDelivery | null> => insertDelivery(send, row, body);
   const send: SendQuery = (text, values) => database.send(text, values, true);
   // Numbers are given before a commit, so an acceptance that commits late would be before one that is decided.

@@ -129,6 +129,34 @@ function testAcceptance({ store, accept }: Tools): void {
     expect([await store().find('none'), await store().readBody('none')]).toEqual([null, null]);
   });
 
+  test('a delivery that its source refuses has its outcome at once, and its body', async () => {
+    const delivery = makeDelivery({ refusal: { code: 'trigger/x', message: 'a \0 reason' }, body: Buffer.from('x') });
+    const { delivery: row } = await store().accept(delivery);
+    expect(row).toMatchObject({
+      state: 'refused',
+      code: 'trigger/x',
+      message: 'a \0 reason',
+      dueAtMs: null,
+      decidedAtMs: NOW_MS,
+      runId: null,
+      ownsKey: false,
+    });
+    expect(Buffer.from((await store().readBody(row.id))!).toString()).toBe('x');
+    expect([await store().findNextDue(NOW_MS), await store().hasOpen()]).toEqual([null, false]);
+    // A later one with the id stays refused.
+    const { refusal: _refusal, ...again } = delivery;
+    expect(await store().accept(again)).toEqual({ delivery: row, isNew: false });
+  });
+
+  test('open deliveries of a trigger are counted up to a number, and those with an outcome are not', async () => {
+    for (const trigger of ['push', 'push', 'push', 'other']) await accept({ trigger });
+    await accept({ deployment: 'second' });
+    await accept({ refusal: { code: 'trigger/x', message: 'x' } });
+    const counts = [2, 3, 4].map((most) => store().countOpen('review', 'push', most));
+    expect(await Promise.all(counts)).toEqual([2, 3, 3]);
+    expect(await store().countOpen('none', 'push', 9)).toBe(0);
+  });
+
   test('a delivery that is accepted again stays as it is', async () => {
     const delivery = makeDelivery();
     const { delivery: first } = await store().accept(delivery);

@@ -15,6 +15,7 @@ import {
   isOutOfOrder,
   listNeeds,
   NO_FACTS,
+  refuseRow,
   toLeader,
 } from '../../../domain/delivery/row-changes.ts';
 import type { Claim, DeliveryRow, DeliveryStore } from '../../../store/triggers.ts';
@@ -35,10 +36,11 @@ export function createMemoryDeliveries(readPause: ReadPause): DeliveryStore {
     accept(delivery) {
       const known = memory.find(delivery.id);
       if (known !== null) return Promise.resolve({ delivery: known.row, isNew: false });
-      const { body: given, isOrdered: _isOrdered, ...facts } = structuredClone(delivery);
+      const { body: given, isOrdered: _isOrdered, refusal, ...facts } = structuredClone(delivery);
       const body = Uint8Array.from(given);
       const bodySha256 = createHash('sha256').update(body).digest('hex');
-      const row = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, memory.nextSeq());
+      const accepted = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, memory.nextSeq());
+      const row = refusal === undefined ? accepted : refuseRow(accepted, refusal);
       memory.kept.push({ row, body, claim: null, leaseUntilMs: 0 });
       return Promise.resolve({ delivery: row, isNew: true });
     },
@@ -107,6 +109,13 @@ export function createMemoryDeliveries(readPause: ReadPause): DeliveryStore {
       return Promise.resolve();
     },
     hasOpen: () => Promise.resolve(memory.rows((row) => row.dueAtMs !== null && row.hold !== 'paused').length > 0),
+    countOpen: (deployment, trigger, most) =>
+      Promise.resolve(
+        Math.min(
+          most,
+          memory.rows((row) => row.dueAtMs !== null && row.deployment === deployment && row.trigger === trigger).length,
+        ),
+      ),
     findNextDue(nowMs) {
       const times = memory.kept.flatMap(({ row, claim, leaseUntilMs }) =>
         row.dueAtMs === null ? [] : [claim === null || leaseUntilMs <= nowMs ? row.dueAtMs : leaseUntilMs],
