@@ -190,7 +190,7 @@ export interface ApprovalCall {
 
 /** The result of `recordApproval`: the artifact with the answer. */
 export interface RecordedApproval extends DataRef {
-  /** A token proved that it sent the answer. Absent: `by` is a claim. */
+  /** A token or a link proved who sent the answer. Absent: `by` is a claim. */
   readonly verified?: true;
 }
 

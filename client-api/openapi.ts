@@ -37,7 +37,7 @@ export interface AnswerReceipt {
   readonly attempt: number;
   readonly decision: string;
   readonly by: string | null;
-  /** A token proved that it sent the answer; else `by` is a claim. */
+  /** A token or a link proved who sent the answer; else `by` is a claim. */
   readonly verified: boolean;
   readonly comment: string | null;
   readonly at: string;

@@ -127,7 +127,7 @@ export interface AnswerView {
   readonly decision: 'approve' | 'reject';
   /** Null: no name was given, or a deadline answered. */
   readonly by: string | null;
-  /** Whether a token proved that it sent the answer; else `by` is a claim. */
+  /** Whether a token or a link proved who sent the answer; else `by` is a claim. */
   readonly verified: boolean;
   readonly comment: string | null;
   /** The fields of a rejection; the `output` of an approval contains its fields. Null: no fields were given. */

@@ -2,7 +2,13 @@ import { createHash } from 'node:crypto';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { APPROVAL_DEFAULTS } from '../../domain/plan/defaults.ts';
 import type { ApprovalWork } from '../../domain/plan/plan.ts';
-import { type Answerer, describeAnswer, nameProof, type ProvenAnswer } from '../../domain/run/answer-proof.ts';
+import {
+  type Answerer,
+  describeAnswer,
+  findAnswererName,
+  nameProof,
+  type ProvenAnswer,
+} from '../../domain/run/answer-proof.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import type { Stores } from '../../store/stores.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
@@ -28,7 +34,7 @@ const hash = (text: string): string => createHash('sha256').update(text).digest(
 /** Writes a proof, as the service does before it sends the answer. */
 async function prove(answerer: Answerer, change: Partial<ProvenAnswer> = {}, execKey = 'ok/0/1'): Promise<void> {
   const answer: ProvenAnswer = { decision: 'approve', ...ANSWER, ...change };
-  const name = nameProof(hash, execKey, answerer.kind === 'token' ? answerer.name : null);
+  const name = nameProof(hash, execKey, findAnswererName(answerer));
   await stores.marks.put('r', name, { answerer, decision: answer.decision, digest: hash(describeAnswer(answer)) });
 }
 
@@ -115,6 +121,28 @@ describe('an answer with the proof of a token', () => {
     await expect(approve(STRICT, { by: 'eve' })).rejects.toThrow('the token eve may not answer: it asks ada, ops');
     await prove({ ...eve, groups: ['ops'] }, { by: 'eve' });
     expect(await approve(STRICT, { by: 'eve' })).toMatchObject({ verified: true });
+  });
+});
+
+describe('an answer with the proof of a link', () => {
+  const LINK = { kind: 'link', name: 'ada' } as const;
+
+  test('is verified under the name of the link, if another token started the run', async () => {
+    await prove(LINK);
+    expect(await approve(WORK)).toMatchObject({ verified: true });
+    await startedBy('ci');
+    expect(await approve(STRICT)).toMatchObject({ verified: true });
+  });
+
+  test('is refused if the approval does not ask its name, or if the token of this name started the run', async () => {
+    await startedBy('ci');
+    await prove({ ...LINK, name: 'eve' }, { by: 'eve' });
+    await expect(approve(STRICT, { by: 'eve' })).rejects.toThrow(
+      'the link for eve may not answer: its `by` does not contain "eve", for which the link is',
+    );
+    await prove(LINK);
+    await startedBy('ada');
+    await expect(approve(STRICT)).rejects.toThrow('the link for ada may not answer: it has `self_approval: false`');
   });
 });
 

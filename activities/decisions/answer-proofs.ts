@@ -8,6 +8,7 @@ import {
   type AnswerProof,
   describeAnswer,
   findAnswerProblem,
+  findAnswererName,
   nameProof,
   type ProvenAnswer,
   readProof,
@@ -33,28 +34,31 @@ export interface AnswerToJudge extends ProvenAnswer {
 type Marks = Pick<HostMarks, 'get' | 'put'>;
 
 /**
- * Returns whether a token proved that it sent the answer.
+ * Returns whether a token or a link proved that it sent the answer.
  * @throws CodedError `call/not-allowed` if the approval needs a proof that the answer does not have
  */
 export async function judgeAnswer(marks: Marks, answer: AnswerToJudge): Promise<boolean> {
   const { runId, by, approval } = answer;
   const proof = by === null ? null : await findProof(marks, answer, by);
   if (approval.selfApproval) return proof !== null;
-  if (proof?.answerer.kind !== 'token') {
+  if (proof === null || proof.answerer.kind === 'owner') {
     if ((await findProof(marks, answer, null)) !== null) return false;
     throw createRefusal(answer, 'nothing proves who sent the answer');
   }
   const starters = readStartingTokens(await marks.get(runId, CLIENT_MARK));
   const problem = findAnswerProblem(proof.answerer, { ...approval, starters });
-  if (problem !== null) throw createRefusal(answer, `the token ${proof.answerer.name} may not answer: ${problem}`);
+  const { kind, name } = proof.answerer;
+  if (problem !== null)
+    throw createRefusal(answer, `the ${kind} ${kind === 'link' ? 'for ' : ''}${name} may not answer: ${problem}`);
   return true;
 }
 
-/** @param token  null: the proof of the owner */
-async function findProof(marks: Marks, answer: AnswerToJudge, token: string | null): Promise<AnswerProof | null> {
-  const proof = readProof(await marks.get(answer.runId, nameProof(hash, answer.execKey, token)));
-  const name = proof?.answerer.kind === 'token' ? proof.answerer.name : null;
-  return proof !== null && name === token && proof.digest === hash(describeAnswer(answer)) ? proof : null;
+/** @param name  null: the proof of the owner */
+async function findProof(marks: Marks, answer: AnswerToJudge, name: string | null): Promise<AnswerProof | null> {
+  const proof = readProof(await marks.get(answer.runId, nameProof(hash, answer.execKey, name)));
+  return proof !== null && findAnswererName(proof.answerer) === name && proof.digest === hash(describeAnswer(answer))
+    ? proof
+    : null;
 }
 
 function hash(text: string): string {

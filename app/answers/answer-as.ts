@@ -110,7 +110,8 @@ async function refuseToken(
 ): Promise<void> {
   const { by, selfApproval = true } = question;
   const starters = selfApproval ? null : readStartingTokens(await readClientMark(runId, await context.stores()));
-  const problem = findAnswerProblem(token, { by, selfApproval, starters });
+  const rules = { by, selfApproval, starters };
+  const problem = findAnswerProblem({ kind: 'token', name: token.name, groups: token.groups }, rules);
   if (problem === null) return;
   throw new AppError(
     'usage',

@@ -1,6 +1,12 @@
 /** Writes who answers a question to the state folder, before the run gets the answer: no argument of a run proves it. */
 import { createHash } from 'node:crypto';
-import { type Answerer, type AnswerProof, describeAnswer, nameProof } from '../../domain/run/answer-proof.ts';
+import {
+  type Answerer,
+  type AnswerProof,
+  describeAnswer,
+  findAnswererName,
+  nameProof,
+} from '../../domain/run/answer-proof.ts';
 import { openQuestionsOf, type OpenQuestion } from '../../store/open-questions.ts';
 import type { AnswerReceipt } from '../../workflows/run/answer-request.ts';
 import type { Machine } from '../machine.ts';
@@ -44,8 +50,7 @@ export async function proveAnswer(
     decision,
     digest: hash(describeAnswer({ decision, by, comment, fields })),
   };
-  const token = answerer.kind === 'token' ? answerer.name : null;
-  await marks.put(runId, nameProof(hash, question.execKey, token), proof);
+  await marks.put(runId, nameProof(hash, question.execKey, findAnswererName(answerer)), proof);
 }
 
 function hash(text: string): string {

@@ -193,7 +193,7 @@ export interface QuestionJson {
 export interface AnswerJson {
   readonly decision: 'approve' | 'reject';
   readonly by: string | null;
-  /** Whether a token proved that it sent the answer; else `by` is a claim. */
+  /** Whether a token or a link proved who sent the answer; else `by` is a claim. */
   readonly verified: boolean;
   readonly comment: string | null;
   /** The fields of a rejection; null if it has no fields, or if the output of the stage contains them. */

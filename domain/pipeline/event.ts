@@ -86,7 +86,7 @@ export type Answer = AnswerSource &
 export interface AnswerSource {
   /** Absent: a deadline answered. */
   readonly by?: string;
-  /** A token proved that it sent the answer. Absent: `by` is a claim. */
+  /** A token or a link proved who sent the answer. Absent: `by` is a claim. */
   readonly verified?: true;
   readonly comment?: string;
   /** The time that the receipt and the output of the answer have. Absent: that of the event. */

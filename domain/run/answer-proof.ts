@@ -5,11 +5,13 @@
  */
 import { sanitizeLine } from '../security/sanitize.ts';
 import { toCanonicalJson } from '../units/canonical-json.ts';
+import { quote } from '../units/quote.ts';
 
-/** The sender of an answer, as the proof names it. */
+/** The sender of an answer, as the proof names it. A link is signed for one name, so it has no groups. */
 export type Answerer =
   | { readonly kind: 'owner' }
-  | { readonly kind: 'token'; readonly name: string; readonly groups: readonly string[] };
+  | { readonly kind: 'token'; readonly name: string; readonly groups: readonly string[] }
+  | { readonly kind: 'link'; readonly name: string };
 
 export interface AnswerProof {
   readonly answerer: Answerer;
@@ -30,12 +32,17 @@ export interface ProvenAnswer {
 export type HashText = (text: string) => string;
 
 /**
- * Names the mark of a proof. Each token, and the owner, has one for each attempt of a question: a later answer replaces
+ * Names the mark of a proof. Each name, and the owner, has one for each attempt of a question: a later answer replaces
  * the proof of an earlier one that the run has not got.
- * @param token  the name of the token; null: the owner
+ * @param name  the name of the token or of the link; null: the owner
  */
-export function nameProof(hash: HashText, execKey: string, token: string | null): string {
-  return `proof-${hash(JSON.stringify([execKey, token]))}`;
+export function nameProof(hash: HashText, execKey: string, name: string | null): string {
+  return `proof-${hash(JSON.stringify([execKey, name]))}`;
+}
+
+/** Returns the name under which the sender answers; null: the owner. */
+export function findAnswererName(answerer: Answerer): string | null {
+  return answerer.kind === 'owner' ? null : answerer.name;
 }
 
 /** The text whose hash a proof has. The run records names and comments in the same form. */
@@ -55,11 +62,12 @@ export function readProof(mark: unknown): AnswerProof | null {
 function readAnswerer(value: unknown): Answerer | null {
   const { kind, name, groups } = (value ?? {}) as Readonly<Record<string, unknown>>;
   if (kind === 'owner') return { kind };
+  if (kind === 'link' && typeof name === 'string') return { kind, name };
   if (kind !== 'token' || typeof name !== 'string' || !Array.isArray(groups)) return null;
   return { kind, name, groups: groups.filter((each) => typeof each === 'string') };
 }
 
-/** The facts that decide whether a token may answer a question. */
+/** The facts that decide whether a token or a link may answer a question. */
 export interface AnswerRules {
   /** The names and groups that may answer; empty: all. */
   readonly by: readonly string[];
@@ -68,12 +76,15 @@ export interface AnswerRules {
   readonly starters: readonly string[] | null;
 }
 
-/** @returns why the token may not answer; null: it may */
+/** @returns why the token or the link may not answer; null: it may */
 export function findAnswerProblem(
-  { name, groups }: Pick<Extract<Answerer, { kind: 'token' }>, 'name' | 'groups'>,
+  answerer: Exclude<Answerer, { readonly kind: 'owner' }>,
   { by, selfApproval, starters }: AnswerRules,
 ): string | null {
-  if (by.length > 0 && ![name, ...groups].some((each) => by.includes(each)))
+  const { name } = answerer;
+  if (answerer.kind === 'link' && !by.includes(name))
+    return `its \`by\` does not contain ${quote(name)}, for which the link is`;
+  if (answerer.kind === 'token' && by.length > 0 && ![name, ...answerer.groups].some((each) => by.includes(each)))
     return `it asks ${by.map(sanitizeLine).join(', ')}`;
   if (selfApproval) return null;
   if (starters === null) return 'it has `self_approval: false`, and nothing proves who started the run';

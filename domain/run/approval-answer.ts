@@ -14,7 +14,7 @@ export interface ApprovalAnswer {
   readonly approved: true;
   /** The name that the answering person gave; null: the person gave no name. */
   readonly by: string | null;
-  /** Whether a token proved that it sent the answer; else `by` is a claim. */
+  /** Whether a token or a link proved who sent the answer; else `by` is a claim. */
   readonly verified: boolean;
   readonly comment: string | null;
   readonly fields: FieldValues;

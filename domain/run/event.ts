@@ -403,7 +403,7 @@ export type RunEventBody =
       readonly failure: StageFailure | null;
       /** The person who answered. Absent: the answer names no person, the deadline passed, or the question was withdrawn. */
       readonly by?: string;
-      /** A token proved that it sent the answer, and `by` is its name. Absent: `by` is a claim. */
+      /** A token or a link proved who sent the answer, and `by` is its name. Absent: `by` is a claim. */
       readonly verified?: true;
       /** The comment of the answer. */
       readonly comment?: string;

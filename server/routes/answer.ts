@@ -32,7 +32,9 @@ const ReceiptSchema = z
     attempt: z.number(),
     decision: z.string(),
     by: z.string().nullable(),
-    verified: z.boolean().openapi({ description: 'A token proved that it sent the answer; else `by` is a claim.' }),
+    verified: z
+      .boolean()
+      .openapi({ description: 'A token or a link proved who sent the answer; else `by` is a claim.' }),
     comment: z.string().nullable(),
     at: z.string(),
   })

@@ -25,7 +25,7 @@ export interface AnswerReceipt {
   readonly attempt: number;
   readonly decision: Decision;
   readonly by: string | null;
-  /** Whether a token proved that it sent the answer; else `by` is a claim. */
+  /** Whether a token or a link proved who sent the answer; else `by` is a claim. */
   readonly verified: boolean;
   readonly comment: string | null;
   /** ISO 8601. */
