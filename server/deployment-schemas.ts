@@ -22,6 +22,9 @@ export const DeployBody = z
       description: 'SHA-256 of uploaded git bundles, by the paths of repositories from the folder of the spec.',
     }),
     params: Texts.default({}).openapi({ description: 'Parameters; those of a trigger override them.' }),
+    mockAgents: z.boolean().default(false).openapi({
+      description: 'The mock agent plays the agents of all runs, which need no key of a model.',
+    }),
     isPaused: z.boolean().default(false).openapi({ description: 'Whether a new deployment begins paused.' }),
     isDry: z.boolean().default(false).openapi({ description: 'Only show what would change.' }),
     allowMounts: z.array(Text).max(MOST_LISTED).default([]).openapi({
@@ -53,7 +56,7 @@ export const DeployedSchema = z
     changes: z.object({
       stages: NamedChanges,
       triggers: NamedChanges,
-      others: z.array(z.enum(['files', 'params', 'allowMounts', 'allowGit'])).readonly(),
+      others: z.array(z.enum(['files', 'params', 'mockAgents', 'allowMounts', 'allowGit'])).readonly(),
     }),
     triggers: z.array(TriggerSchema).readonly(),
     secrets: z.array(z.string()).readonly(),
@@ -70,6 +73,7 @@ const VersionSchema = z
     triggers: z.array(TriggerSchema).readonly(),
     secrets: z.array(z.string()).readonly(),
     allowGit: z.array(z.string()).readonly(),
+    mockAgents: z.boolean().openapi({ description: 'Whether the mock agent plays the agents of its runs.' }),
     stages: z.array(z.object({ id: z.string(), hash: z.string() })).readonly(),
     params: z.array(z.string()).readonly().openapi({ description: 'Names of the parameters that the deployer set.' }),
   })

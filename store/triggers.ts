@@ -47,6 +47,8 @@ export interface VersionRow {
   readonly allowMounts: readonly string[];
   /** Repositories of the network, as HOST/PATH, that its runs may fetch. */
   readonly allowGit: readonly string[];
+  /** Whether the mock agent plays the agents of its runs. */
+  readonly mockAgents: boolean;
   /** SHA-256 of everything above but times and deployer; equal hashes are equal versions. */
   readonly hash: string;
 }

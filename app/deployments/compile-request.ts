@@ -23,6 +23,8 @@ export interface CompileRequest {
   /** Folders of this host that the owner allowed, absolute. */
   readonly allowMounts: readonly string[];
   readonly allowGit: readonly string[];
+  /** Whether the mock agent plays the agents, which then need no key. */
+  readonly mockAgents: boolean;
 }
 
 /** A plan that was compiled, in its wire form. */
@@ -36,6 +38,8 @@ export interface CompiledVersion {
     { readonly file: string; readonly line: number; readonly column: number },
   ])[];
   readonly source: CompiledRun['source'];
+  /** Whether the mock agent plays an agent of the plan. */
+  readonly arePlayed: boolean;
   readonly triggers: readonly Trigger[];
   /** Mistakes that only a deployment may not have. */
   readonly deployProblems: readonly Diagnostic[];

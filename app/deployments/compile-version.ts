@@ -34,7 +34,7 @@ export async function compileVersion(request: CompileRequest, env: Environment):
 }
 
 async function compile(request: CompileRequest, env: Environment): Promise<CompileAnswer> {
-  const { spec, folder, params, deployedParams, isDeployed, allowMounts, allowGit } = request;
+  const { spec, folder, params, deployedParams, isDeployed, allowMounts, allowGit, mockAgents } = request;
   const places = placeVersion(request);
   const machine = createCompileMachine(env, spec, places.baseDir, folder);
   const limits = { deployment: NO_DELIVERY, folder, allow: allowMounts, allowGit };
@@ -49,7 +49,7 @@ async function compile(request: CompileRequest, env: Environment): Promise<Compi
     params,
     variables: {},
     mock: null,
-    mockAgents: false,
+    mockAgents,
     settlePlan,
     allowsMissingParams: isDeployed,
   };
@@ -66,6 +66,7 @@ async function compile(request: CompileRequest, env: Environment): Promise<Compi
     images: compiled.images,
     places: [...compiled.places],
     source: compiled.source,
+    arePlayed: compiled.mockAgents === true,
     triggers: compiled.triggers,
     deployProblems: replaceFileNames(compiled.deployProblems, request),
     diagnostics: replaceFileNames(diagnostics, request),

@@ -94,6 +94,7 @@ async function deploySpec(spec: string, change: Partial<DeployRequest> = {}, cal
     specDir: '',
     bundles: {},
     params: {},
+    mockAgents: false,
     isPaused: false,
     isDry: false,
     allowMounts: [],
@@ -211,6 +212,15 @@ describe('a deployment', () => {
   });
 });
 
+test('a version whose agents the mock agent plays needs no key of a model', async () => {
+  const spec = 'kind: pipeline\nname: review\npipeline: { boxes: [{ name: a, prompt: hello }] }\n';
+  await expect(deploySpec(spec)).rejects.toMatchObject({ code: 'deploy/secret-missing' });
+  expect(await deploySpec(spec, { mockAgents: true })).toMatchObject({ isNew: true, secrets: [] });
+  expect((await findVersion(1)).mockAgents).toBe(true);
+  known.add('ANTHROPIC_API_KEY');
+  expect((await deploySpec(spec)).changes.others).toEqual(['mockAgents']);
+});
+
 describe('the run of a delivery', () => {
   const start = async (params: Readonly<Record<string, string>> = {}, input = '{"n":18446744073709551615}') =>
     await startDelivered(
@@ -271,6 +281,7 @@ describe('the process that compiles', () => {
     isDeployed: false,
     allowMounts: [],
     allowGit: [],
+    mockAgents: false,
   };
 
   test('refuses another commit of a repository than the one that was sent', async () => {

@@ -41,6 +41,8 @@ export interface DeployRequest {
   /** The hashes of uploaded bundles, by the paths of repositories from `specDir`. */
   readonly bundles: Readonly<Record<string, string>>;
   readonly params: Readonly<Record<string, string>>;
+  /** Whether the mock agent plays the agents of its runs. */
+  readonly mockAgents: boolean;
   /** Whether a new deployment begins paused. */
   readonly isPaused: boolean;
   /** Whether only the changes are shown. */
@@ -123,7 +125,7 @@ async function makeVersion(
   folder: { readonly name: string; readonly path: string },
   { caller, tools, machine }: Making,
 ) {
-  const { spec, specName, files, specDir, bundles, params } = request;
+  const { spec, specName, files, specDir, bundles, params, mockAgents } = request;
   const allowMounts = resolveFolders(request.allowMounts, folder.path);
   const allowGit = parsePlaces(request.allowGit);
   const places = placeVersion({ folder: folder.path, specDir, bundles });
@@ -135,7 +137,7 @@ async function makeVersion(
     tools,
     machine,
   );
-  const asked = { spec, specName, folder: folder.path, specDir, bundles, params, allowMounts, allowGit };
+  const asked = { spec, specName, folder: folder.path, specDir, bundles, params, allowMounts, allowGit, mockAgents };
   const compiled = requireCompiled(
     await tools.compiler.compile({ ...asked, deployedParams: params, isDeployed: true }),
   );
@@ -167,6 +169,7 @@ async function makeVersion(
     secrets,
     allowMounts,
     allowGit,
+    mockAgents,
   };
   const version = {
     ...facts,

@@ -13,7 +13,7 @@ const MOST_PAGES = 20;
 /** A version without its spec and its paths on the host. */
 export interface VersionJson extends Pick<
   VersionRow,
-  'version' | 'createdAtMs' | 'deployer' | 'specName' | 'triggers' | 'secrets' | 'allowGit' | 'stages'
+  'version' | 'createdAtMs' | 'deployer' | 'specName' | 'triggers' | 'secrets' | 'allowGit' | 'mockAgents' | 'stages'
 > {
   /** Names of the parameters that the deployer set; a value may be anything. */
   readonly params: readonly string[];
@@ -126,7 +126,7 @@ export async function deleteDeployment(
 }
 
 export function toVersionJson(row: VersionRow): VersionJson {
-  const { version, createdAtMs, deployer, specName, triggers, secrets, allowGit, stages, params } = row;
+  const { version, createdAtMs, deployer, specName, triggers, secrets, allowGit, mockAgents, stages, params } = row;
   return {
     version,
     createdAtMs,
@@ -135,6 +135,7 @@ export function toVersionJson(row: VersionRow): VersionJson {
     triggers,
     secrets,
     allowGit,
+    mockAgents,
     stages,
     params: Object.keys(params).toSorted(),
   };

@@ -2,6 +2,7 @@
 import { basename, relative } from 'node:path';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import { contains } from '../../domain/language/text/paths.ts';
+import { listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { ServiceClient } from '../../http/service-client.ts';
 import { createUsageError } from '../app-error.ts';
@@ -18,6 +19,8 @@ export interface DeployOptions {
   readonly file: string;
   readonly name: string | null;
   readonly params: Readonly<Record<string, string>>;
+  /** Whether the mock agent plays the agents of its runs. */
+  readonly mockAgents: boolean;
   readonly isPaused: boolean;
   readonly isDry: boolean;
   /** Folders of the service's machine, from the working folder. */
@@ -38,7 +41,7 @@ const DEPLOY_MS = 10 * 60_000;
 
 /** @returns the answer of the service @throws AppError, ServiceError */
 export async function sendDeployment(options: DeployOptions, tools: SendTools): Promise<unknown> {
-  const { file, params, name, isPaused, isDry, allowGit } = options;
+  const { file, params, name, mockAgents, isPaused, isDry, allowGit } = options;
   const { client, context, onProgress } = tools;
   const allowed = resolveFolders(options.allowMounts, context.cwd);
   const read: string[] = [];
@@ -55,6 +58,7 @@ export async function sendDeployment(options: DeployOptions, tools: SendTools): 
       'Write the spec as YAML: voidbox inspect FILE shows the plan of the program.',
     );
   if (plan === null) throw createUsageError(`\`${file}\` is not a spec that can be deployed`);
+  if (mockAgents && !hasAgent(plan)) onProgress('--mock-agents has no effect: no stage has an agent');
   const files = collectFiles(plan, read, { baseDir, allowed });
   const repositories = listRepositories(plan);
   await requireRepositories(repositories, { baseDir, allow: allowed }, context);
@@ -68,6 +72,7 @@ export async function sendDeployment(options: DeployOptions, tools: SendTools): 
     specDir: files.specDir,
     bundles,
     params,
+    mockAgents,
     isPaused,
     isDry,
     allowMounts: allowed,
@@ -76,6 +81,11 @@ export async function sendDeployment(options: DeployOptions, tools: SendTools): 
   };
   onProgress(isDry ? 'comparing the versions' : 'deploying');
   return await client.change({ path: ['deployments'], body: { json }, answerMs: DEPLOY_MS });
+}
+
+function hasAgent(plan: Plan): boolean {
+  const made = withMockAgents(plan);
+  return 'plan' in made && listMockAgentStages(made.plan).length > 0;
 }
 
 async function sendFiles({ root, isPacked }: ReturnType<typeof collectFiles>, tools: SendTools): Promise<string> {

@@ -63,9 +63,9 @@ async function start(
   { folders, compiler, readSecrets, onProgress }: DeliveredTools,
   machine: Machine,
 ): Promise<void> {
-  const { deployment, spec, specName, specDir, bundles, allowMounts, allowGit } = version;
+  const { deployment, spec, specName, specDir, bundles, allowMounts, allowGit, mockAgents } = version;
   const folder = folders.locate(version.folder);
-  const places = { spec, specName, folder, specDir, bundles, allowMounts, allowGit };
+  const places = { spec, specName, folder, specDir, bundles, allowMounts, allowGit, mockAgents };
   const compiled = requireCompiled(
     await compiler.compile({
       ...places,
@@ -82,7 +82,7 @@ async function start(
       plan,
       written: fromWire(compiled.written),
       mock: null,
-      mockAgents: null,
+      mockAgents: compiled.arePlayed,
       source: compiled.source,
       from: null,
       runId: nameRun(deployment, delivery.id),

@@ -3,7 +3,17 @@ import type { DeployResult } from '../../app/deployments/deploy.ts';
 import type { DeploymentJson, ShownDeployment, VersionJson } from '../../app/deployments/manage.ts';
 import { createForeignError } from '../access/answers.ts';
 
-const VERSION_FIELDS = ['version', 'createdAtMs', 'deployer', 'specName', 'triggers', 'secrets', 'stages', 'params'];
+const VERSION_FIELDS = [
+  'version',
+  'createdAtMs',
+  'deployer',
+  'specName',
+  'triggers',
+  'secrets',
+  'stages',
+  'params',
+  'mockAgents',
+];
 const DEPLOYMENT_FIELDS = ['name', 'version', 'isPaused', 'onPause', 'createdAtMs', 'changedAtMs', 'enabled'];
 const DEPLOYED_FIELDS = ['name', 'version', 'isNew', 'isPaused', 'changes', 'triggers', 'secrets', 'diagnostics'];
 

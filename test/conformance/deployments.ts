@@ -48,6 +48,7 @@ export function makeVersion(deployment: string, changes: Partial<NewVersion> = {
     secrets: ['HOOK'],
     allowMounts: [],
     allowGit: [],
+    mockAgents: false,
     hash: createHash('sha256').update(spec).digest('hex'),
     ...changes,
   };
@@ -79,6 +80,7 @@ function testVersions(store: () => DeploymentStore): void {
       bundles: { 'data/\uDC00': 'a'.repeat(64) },
       stages: [{ id: 'a', hash: 'b' }],
       allowGit: ['example.com/a'],
+      mockAgents: true,
     });
     const { deployment, version: deployed, isNew } = await store().deploy(version, ACTIVE);
     expect(isNew).toBe(true);

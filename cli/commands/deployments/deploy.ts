@@ -10,6 +10,7 @@ import { parseParam } from '../../start/spec-options.ts';
 interface Options {
   readonly name?: string;
   readonly param?: Readonly<Record<string, string>>;
+  readonly mockAgents?: boolean;
   readonly paused?: boolean;
   readonly dryRun?: boolean;
   readonly allowMounts?: readonly string[];
@@ -46,6 +47,7 @@ export const command = defineCommand<Options>({
       .argument('<file>', 'a spec in YAML or JSON')
       .option('--name <name>', 'the name of the deployment (default: the name of the spec)')
       .option('--param <name=value>', 'set a parameter of the spec; `params` of a trigger override it', parseParam)
+      .option('--mock-agents', 'the mock agent plays the agents of all runs, to try the deployment without a key')
       .option('--paused', 'a new deployment begins paused')
       .option('--dry-run', 'show what would change, and change nothing')
       .option('--allow-mounts <folder...>', 'folders of the service that its runs may mount `ro`; for its owner only')
@@ -53,11 +55,12 @@ export const command = defineCommand<Options>({
   },
   async execute([file = ''], options, context) {
     const { stdout, stderr } = context;
-    const { name = null, param = {}, paused = false, dryRun = false, allowMounts = [], allowGit = [] } = options;
+    const { name = null, param = {}, allowMounts = [], allowGit = [] } = options;
+    const { mockAgents = false, paused = false, dryRun = false } = options;
     const isJson = options.json === true;
     const onProgress = (line: string): void => void stderr.write(`==> ${line}\n`);
     const layout = { style: stderr.style, width: stderr.width() };
-    const request = { file, name, params: param, isPaused: paused, isDry: dryRun, allowMounts, allowGit };
+    const request = { file, name, params: param, mockAgents, isPaused: paused, isDry: dryRun, allowMounts, allowGit };
     const answer = await withService(context, { onProgress, makesDatabase: !dryRun }, async (client) =>
       sendDeployment(request, {
         client,

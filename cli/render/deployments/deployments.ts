@@ -37,6 +37,7 @@ export function renderDeployment(shown: ShownDeployment, layout: Layout): readon
     ['triggers', describeTriggers(enabled)],
     ['secrets', listNames(enabled.secrets)],
     ...(enabled.params.length === 0 ? [] : ([['parameters', listNames(enabled.params)]] as const)),
+    ...(enabled.mockAgents ? ([['agents', layout.style.yellow('played by the mock agent')]] as const) : []),
     ...(enabled.allowGit.length === 0 ? [] : ([['may fetch', listNames(enabled.allowGit)]] as const)),
   ];
   const { style, width, nowMs } = layout;
@@ -74,6 +75,7 @@ export function renderDeployed(
 const OTHERS = {
   files: 'files of the spec',
   params: 'parameters',
+  mockAgents: 'whether the mock agent plays the agents',
   allowMounts: 'folders of the host that it may mount',
   allowGit: 'repositories that it may fetch',
 } as const;
