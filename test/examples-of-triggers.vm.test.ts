@@ -1,0 +1,97 @@
+/** The examples that events start, tested like the examples of `examples.vm.test.ts`. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readEnvironment } from '../setup/environment.ts';
+import { Rig, until } from './e2e/rig.ts';
+import { serveGit } from './rig/git/git-server.ts';
+import { EXAMPLES, endRig } from './rig/runs/examples.ts';
+import { LOCALHOST_CERTIFICATE } from './rig/servers/localhost-certificate.ts';
+
+let rig: Rig;
+beforeAll(() => {
+  rig = new Rig();
+});
+afterAll(() => endRig(rig));
+
+async function succeed(...args: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await rig.cli(...args);
+  expect(code, stderr).toBe(0);
+  return stdout;
+}
+
+async function setSecret(name: string, deployment: string): Promise<void> {
+  const { child, done } = rig.startFed('secret', 'set', name, '--deployment', deployment);
+  child.stdin!.end('a secret of this test');
+  const { code, stderr } = await done;
+  expect(code, stderr).toBe(0);
+}
+
+interface Delivery {
+  readonly state: string;
+  readonly runId: string | null;
+}
+
+/** Waits for the outcomes of all deliveries of a deployment, the latest first. */
+async function awaitOutcomes(deployment: string, count: number): Promise<readonly Delivery[]> {
+  return await until(`${count} outcomes of ${deployment}`, 90_000, async () => {
+    const listed = await succeed('deliveries', '--deployment', deployment, '--json');
+    const { deliveries } = JSON.parse(listed) as { readonly deliveries: readonly Delivery[] };
+    const open = deliveries.filter(({ state }) => ['accepted', 'held', 'starting'].includes(state));
+    return deliveries.length === count && open.length === 0 ? deliveries : null;
+  });
+}
+
+function makeRepository(folder: string): { readonly base: string; readonly head: string } {
+  const git = (...args: readonly string[]): string =>
+    execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', '-C', folder, ...args], { encoding: 'utf8' });
+  mkdirSync(folder, { recursive: true });
+  git('init', '-q', '-b', 'main');
+  git('config', 'uploadpack.allowAnySHA1InWant', 'true');
+  writeFileSync(join(folder, 'add.sh'), 'echo $(($1 + $2))\n');
+  git('add', '.');
+  git('commit', '-qm', 'a calculator');
+  const base = git('rev-parse', 'HEAD').trim();
+  git('checkout', '-q', '-b', 'faster');
+  writeFileSync(join(folder, 'add.sh'), 'echo $(($1 - $2))\n');
+  git('commit', '-qam', 'make it faster');
+  return { base, head: git('rev-parse', 'HEAD').trim() };
+}
+
+test('pull-requests.yaml', { timeout: 240_000 }, async () => {
+  const { base, head } = makeRepository(join(rig.specDir, 'repositories/app'));
+  await using server = await serveGit({ root: join(rig.specDir, 'repositories'), login: null });
+  const home = join(rig.specDir, 'home');
+  mkdirSync(home);
+  writeFileSync(join(home, 'ca.pem'), LOCALHOST_CERTIFICATE);
+  writeFileSync(join(home, '.gitconfig'), `[http]\n  sslCAInfo = ${join(home, 'ca.pem')}\n`);
+  Object.assign(rig.env, { HOME: home, VOIDBOX_CACHE_DIR: readEnvironment().cacheDir });
+
+  const place = `localhost:${server.port}/app`;
+  const text = readFileSync(join(EXAMPLES, 'pull-requests.yaml'), 'utf8')
+    .replaceAll('github.com/OWNER/REPOSITORY', place)
+    .replace('delay: 30s', 'delay: 2s');
+  await setSecret('GITHUB_WEBHOOK_SECRET', 'pull-requests');
+  await succeed('deploy', rig.spec('pull-requests.yaml', text), '--allow-git', place, '--mock-agents');
+
+  const pullRequest = { title: '$(id) `faster` "calculator"', base: { sha: base }, head: { sha: head } };
+  const write = (name: string, event: object): string => {
+    writeFileSync(join(rig.specDir, name), JSON.stringify({ number: 12, pull_request: pullRequest, ...event }));
+    return join(rig.specDir, name);
+  };
+  const send = ['delivery', 'send', 'pull-requests', 'opened', '--event', 'pull_request'] as const;
+  const bodies = [write('opened.json', { action: 'opened' }), write('pushed.json', { action: 'synchronize' })];
+  await succeed(...send, ...bodies.flatMap((body) => ['--body', body]));
+  await succeed(...send, '--body', write('closed.json', { action: 'closed' }));
+
+  const outcomes = await awaitOutcomes('pull-requests', 3);
+  expect(outcomes.map(({ state }) => state).toSorted()).toEqual(['filtered', 'merged', 'started']);
+  const runId = outcomes.find(({ state }) => state === 'started')!.runId!;
+  expect((await rig.finish(runId)).outcome.state).toBe('succeeded');
+  expect(await rig.output(runId, 'report')).toBe(
+    '# Review of pull request 12: $(id) `faster` "calculator"\n\nThe mock agent has read the changes.',
+  );
+  const raw = await succeed('logs', runId, '--stage', 'review', '--raw');
+  expect(raw, 'it reads the commit of the event').toContain('add.sh | 2 +-');
+});
