@@ -14,6 +14,7 @@ import { findSecretKeyFile } from '../secrets/secret-keys.ts';
 import { createEvaluateDelivery, type EvaluateDelivery } from './evaluate-delivery.ts';
 import { startPump } from './pump.ts';
 import type { ReadSecretValues } from './read-deliveries.ts';
+import { createWakeCalls } from './wake-calls.ts';
 import { watchRuns } from './watch-runs.ts';
 
 const SWEEP_EVERY_MS = 60 * 60_000;
@@ -40,11 +41,14 @@ export interface TriggerService {
 export function startTriggerService({ env, machine, access, hasDatabase, log }: TriggerServiceOptions): TriggerService {
   const deploying = createDeploying(env, access);
   const threads = createConditionThreads();
+  const calls = createWakeCalls({ onWake: () => pump.wake(), log });
   // Requests of the owner that concern no deployment do not start the embedded database.
   let isUsed = env.database !== null;
   const openTriggers = async (): Promise<TriggerStore | null> => {
     if (!hasDatabase() || !(isUsed || hasEnabledTriggers(env.stateDir))) return null;
-    return (await access('find')).triggers;
+    const { triggers } = await access('find');
+    calls.keepListening(triggers.deliveries);
+    return triggers;
   };
   const mark = async (triggers: TriggerStore): Promise<void> => await markTriggers(env.stateDir, triggers);
   const evaluate = createEvaluateDelivery(threads);
@@ -58,9 +62,9 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
   });
   const wake = (): void => {
     isUsed = true;
-    pump.wake();
+    calls.wake();
   };
-  const runs = watchRuns({ openTriggers, machine, onEnded: pump.wake, log });
+  const runs = watchRuns({ openTriggers, machine, onEnded: calls.wake, log });
   const sweep = async (): Promise<void> => {
     const triggers = await openTriggers();
     if (triggers === null) return;
@@ -86,11 +90,12 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
       isUsed = true;
       const triggers = await openTriggers();
       if (triggers !== null) await mark(triggers);
-      pump.wake();
+      calls.wake();
     },
     async close() {
       clearInterval(timer);
       await Promise.all([pump.close(), runs.close()]);
+      await calls.close();
       deploying.close();
       await threads.close();
     },

@@ -69,11 +69,7 @@ export function addDeliveryRoutes(
       triggers,
       caller: getCaller(context),
       nowMs: () => machine.now().getTime(),
-      // The pump of this process, then those of other services.
-      wake: () => {
-        hooks?.wake();
-        triggers.deliveries.wake();
-      },
+      wake: () => hooks?.wake(),
     };
     return context.json({ replays: await replayDeliveries(readRequest(ids, filter, isDry), tools) }, 200);
   });

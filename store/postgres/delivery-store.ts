@@ -12,7 +12,7 @@ import {
   type StoredDelivery,
   updateDelivery,
 } from './delivery-rows.ts';
-import { createDeliveryWaker } from './delivery-waker.ts';
+import { connectWakeClient, createDeliveryWaker } from './delivery-waker.ts';
 import { toStoredText } from './stored-text.ts';
 
 /** The first part of the advisory locks of acceptances. */
@@ -116,7 +116,7 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
       const { at_ms: atMs } = row as { readonly at_ms: string | null };
       return atMs === null ? null : Number(atMs);
     },
-    ...createDeliveryWaker(database, target),
+    ...createDeliveryWaker({ database, connect: connectWakeClient(target) }),
   };
 }
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { isOpenDelivery } from '../../domain/delivery/delivery.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { makeDelivery } from '../../test/conformance/deliveries.ts';
@@ -86,6 +86,28 @@ async function acceptAll({ triggers }: AccessStore): Promise<void> {
     if (index % 3 === 0) await sleep(15);
   }
 }
+
+test('a service hears the calls of another one, also after the server has ended its connection', async () => {
+  const target = await server.createDatabase();
+  const settings = { target, migrationsDir: MIGRATIONS, migrate: true, retryForMs: 0, warn: () => undefined };
+  const opened = { ...settings, recover: () => Promise.resolve() };
+  const [one, other] = [await openAccess(opened), await openAccess(opened)];
+  let calls = 0;
+  const end = await other.triggers.deliveries.listen(() => void (calls += 1));
+  onTestFinished(async () => {
+    await end();
+    await Promise.all([one.close(), other.close()]);
+  });
+  one.triggers.deliveries.wake();
+  await expect.poll(() => calls).toBe(1);
+  const listening = `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`;
+  await server.run(target, `SELECT pg_terminate_backend(pid) FROM (${listening}) AS found`);
+  // The connection that replaces it may have missed a call.
+  await expect.poll(() => calls).toBe(2);
+  expect(await server.run(target, listening)).toHaveLength(1);
+  one.triggers.deliveries.wake();
+  await expect.poll(() => calls).toBe(3);
+}, 60_000);
 
 test('each delivery has one outcome and each key one run, in order, although processes are killed', async () => {
   const target = await server.createDatabase();
