@@ -30,6 +30,7 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
   const { createPostgresAudit } = await import('./postgres/audit-log.ts');
   const { createPostgresDeployments } = await import('./postgres/deployment-store.ts');
   const { createPostgresSecrets } = await import('./postgres/secret-store.ts');
+  const { createPostgresSchedules } = await import('./postgres/schedule-store.ts');
   const { createPostgresDeliveries } = await import('./postgres/delivery-store.ts');
   const database = openDatabase(options);
   return {
@@ -38,6 +39,7 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
     triggers: {
       deployments: createPostgresDeployments(database),
       deliveries: createPostgresDeliveries(database, options.target),
+      schedules: createPostgresSchedules(database),
       secrets: createPostgresSecrets(database),
     },
     close: () => database.close(),

@@ -291,8 +291,34 @@ export interface SecretStore {
   dropPrevious(nowMs: number): Promise<void>;
 }
 
+export interface ScheduleId {
+  readonly deployment: string;
+  /** The name of its trigger. */
+  readonly trigger: string;
+}
+
+/** A schedule that a person has paused. */
+export interface SchedulePause extends ScheduleId {
+  /** Why; may be empty. */
+  readonly note: string;
+  readonly pausedAtMs: number;
+}
+
+/** The part of schedules that no version has. The server of Temporal has a copy of it, which the service repairs. */
+export interface ScheduleStore {
+  /** 16 hexadecimal digits, the same in every process: the schedules of this database on a shared server. */
+  findOwner(): Promise<string>;
+  /** By deployment and trigger. They end with their deployment, and outlive its versions. */
+  listPauses(): Promise<readonly SchedulePause[]>;
+  /** A second pause replaces the note. @returns false if there is no such deployment */
+  pause(pause: SchedulePause): Promise<boolean>;
+  /** @returns false if it is not paused */
+  resume(id: ScheduleId): Promise<boolean>;
+}
+
 export interface TriggerStore {
   readonly deployments: DeploymentStore;
+  readonly schedules: ScheduleStore;
   readonly secrets: SecretStore;
   readonly deliveries: DeliveryStore;
 }

@@ -27,6 +27,12 @@ export const NO_TOKENS: AccessStore = {
       hasEnabled: () => Promise.resolve(false),
       hasFolder: () => Promise.resolve(false),
     },
+    schedules: {
+      findOwner: refuse,
+      listPauses: () => Promise.resolve([]),
+      pause: () => Promise.resolve(false),
+      resume: () => Promise.resolve(false),
+    },
     secrets: {
       put: refuse,
       rotate: (secrets) => Promise.resolve({ kind: 'absent', ids: secrets.map(toId) }),

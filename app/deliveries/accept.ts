@@ -32,6 +32,7 @@ const NOTHING = {
   notBeforeMs: null,
   expiresAtMs: null,
   params: {},
+  schedule: null,
 } as const satisfies Partial<DeliveryFacts>;
 
 /**

@@ -105,6 +105,7 @@ function createExampleRow(
       replayOf: null,
       notBeforeMs: null,
       expiresAtMs: null,
+      schedule: null,
       params: {},
       bodySha256: '',
       bodyBytes: body.byteLength,

@@ -34,6 +34,7 @@ export type DeliveryJson = Pick<
   | 'replayOf'
   | 'notBeforeMs'
   | 'expiresAtMs'
+  | 'schedule'
   | 'contentType'
   | 'bodyBytes'
   | 'bodySha256'
@@ -204,6 +205,7 @@ export function toDeliveryJson(row: DeliveryRow): DeliveryJson {
     replayOf: row.replayOf,
     notBeforeMs: row.notBeforeMs,
     expiresAtMs: row.expiresAtMs,
+    schedule: row.schedule,
     contentType: row.contentType,
     bodyBytes: row.bodyBytes,
     bodySha256: row.bodySha256,

@@ -109,7 +109,7 @@ async function replayOne(
   const body = await deliveries.readBody(row.id);
   if (body === null) return refuse('trigger/payload-deleted', 'its payload is deleted');
   if (isDry) return { delivery: row.id, replay: null, code: null, message: null };
-  const { deployment: name, trigger, senderId, contentType, headers, traceparent, cloudEvent, params } = row;
+  const { deployment: name, trigger, senderId, contentType, headers, traceparent, cloudEvent, params, schedule } = row;
   const replay = await acceptDelivery(
     {
       deployment: name,
@@ -122,6 +122,7 @@ async function replayOne(
       cloudEvent,
       params,
       replayOf: row.id,
+      schedule: schedule === null ? null : { ...schedule, isAsked: true },
       isOrdered: version.triggers.some((each) => each.name === trigger && each.order !== null),
       body,
     },

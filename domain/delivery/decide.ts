@@ -6,6 +6,7 @@ import type { ErrorCode } from '../errors/codes.ts';
 import { isAfter } from './gates.ts';
 import { findGroupRule, type GroupRule, joinGroup, makeGroup } from './grouping.ts';
 import { MOST_OPEN_RUNS } from './delivery.ts';
+import { dropForPause, findLateProblem, findOverlap } from './scheduled.ts';
 import type {
   Decider,
   DecidedDelivery,
@@ -18,7 +19,7 @@ import type {
 } from './decision.ts';
 
 /** The store makes a delivery due when its reason to wait ends. These pauses are for ends that it missed. */
-export const RECHECK_MS = { paused: 60_000, group: 100, order: 1_000, room: 60_000 } as const;
+export const RECHECK_MS = { paused: 60_000, group: 100, order: 1_000, overlap: 5_000, room: 60_000 } as const;
 
 /** A number of the bucket may be wrong by this part of a millisecond, because it is a double. */
 const BUCKET_ERROR_MS = 0.01;
@@ -57,10 +58,12 @@ const IN_ORDER: readonly EnterGate[] = [
   checkLife,
   filter,
   deduplicate,
+  checkTime,
   waitForPerson,
   waitForGroup,
   takeToken,
   keepOrder,
+  checkOverlap,
   findRoom,
 ];
 
@@ -95,7 +98,16 @@ function deduplicate({ delivery, evaluation, facts, trigger }: Ask, progress: Pr
   return makeDecision(progress, { kind: 'deduplicate', into: owner.id });
 }
 
+/** Times that passed while nothing could start them. Only the first decision looks: a delivery may wait for long. */
+function checkTime({ delivery, trigger }: Ask, progress: Progress): Progress | Decision {
+  if (delivery.passed !== 'none') return progress;
+  const problem = findLateProblem(trigger, delivery);
+  return problem === null ? progress : drop(progress, 'trigger/missed', problem);
+}
+
 function waitForPerson({ delivery, facts, nowMs }: Ask, progress: Progress): Progress | Decision {
+  const problem = dropForPause(delivery, facts);
+  if (problem !== null) return drop(progress, 'trigger/paused', problem);
   // After its first try the run may have started, so it is not dropped.
   if (facts.pause === 'drop' && progress.passed !== 'start')
     return drop(progress, 'trigger/paused', `the deployment ${delivery.deployment} is paused and drops its deliveries`);
@@ -173,6 +185,19 @@ function takeToken({ delivery, facts, nowMs, trigger }: Ask, progress: Progress)
 function keepOrder({ facts, nowMs, trigger }: Ask, progress: Progress): Progress | Decision {
   if (trigger.order === null || !facts.isBehind || progress.passed === 'start') return progress;
   return makeDecision(progress, { kind: 'hold', hold: 'order', dueAtMs: nowMs + RECHECK_MS.order });
+}
+
+/** The runs of one schedule. A delivery that waits starts after those for earlier times. */
+function checkOverlap({ delivery, facts, nowMs, trigger }: Ask, progress: Progress): Progress | Decision {
+  const overlap = findOverlap(trigger, delivery, facts);
+  switch (overlap.kind) {
+    case 'none':
+      return progress;
+    case 'skip':
+      return drop(progress, 'trigger/overlap', overlap.message);
+    case 'wait':
+      return makeDecision(progress, { kind: 'hold', hold: 'overlap', dueAtMs: nowMs + RECHECK_MS.overlap });
+  }
 }
 
 function findRoom({ facts, nowMs }: Ask, progress: Progress): Progress | Decision {

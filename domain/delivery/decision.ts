@@ -59,6 +59,19 @@ export interface StoreFacts {
   readonly openRuns: number;
   /** Whether an earlier delivery of the deployment waits for room. */
   readonly isBehindRoom: boolean;
+  /** Null: the delivery is for no time of a schedule, or has passed the gate. */
+  readonly schedule: ScheduleFacts | null;
+}
+
+/** The state of a schedule without the delivery that is decided. */
+export interface ScheduleFacts {
+  readonly isPaused: boolean;
+  /** Whether a run of it starts or is open. */
+  readonly hasOpenRun: boolean;
+  /** Its deliveries that wait for the end of a run; at most `MOST_QUEUED` are counted. */
+  readonly waiting: number;
+  /** Whether a delivery for an earlier time waits. */
+  readonly isBehind: boolean;
 }
 
 /** The part of a delivery that a decision reads. */

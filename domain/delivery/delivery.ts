@@ -33,10 +33,30 @@ export function isOpenDelivery(state: DeliveryState): boolean {
 
 /**
  * Why a delivery waits. `delay`: its sender wants a later start. `open-runs`: its deployment has as many open runs as
- * it may have. `retry`: a try failed.
+ * it may have. `overlap`: a run of its schedule is open. `retry`: a try failed.
  */
-export const HOLDS = ['delay', 'paused', 'debounce', 'batch', 'rate', 'order', 'open-runs', 'retry'] as const;
+export const HOLDS = [
+  'delay',
+  'paused',
+  'debounce',
+  'batch',
+  'rate',
+  'order',
+  'overlap',
+  'open-runs',
+  'retry',
+] as const;
 export type Hold = (typeof HOLDS)[number];
+
+/** The time of a schedule that a delivery is for. */
+export interface ScheduledTime {
+  /** As the schedule names it, without jitter. */
+  readonly atMs: number;
+  /** Whether a later time of the schedule had passed at acceptance. Only `catchup: last` needs it; else false. */
+  readonly isOvertaken: boolean;
+  /** A person asked for this time: no rule about late or overlapping times drops it. */
+  readonly isAsked: boolean;
+}
 
 /** The facts about an event that its source knows. */
 export interface DeliveryFacts {
@@ -64,6 +84,8 @@ export interface DeliveryFacts {
   readonly expiresAtMs: number | null;
   /** Texts for parameters of the spec, by name, which its sender is allowed to set; they override the trigger's. */
   readonly params: Readonly<Record<string, string>>;
+  /** Null: its trigger is no schedule. */
+  readonly schedule: ScheduledTime | null;
 }
 
 /** The keys that a trigger made of a delivery. Each has at most `MOST_KEY_BYTES`. Null: its trigger has no such key. */

@@ -89,6 +89,7 @@ export const NO_FACTS: StoreFacts = {
   isBehind: false,
   openRuns: 0,
   isBehindRoom: false,
+  schedule: null,
 };
 
 export function toLeader({ id, group, seq }: DeliveryRow, decided: Pick<DeliveryRow, 'seq'>): Leader | null {
@@ -96,7 +97,7 @@ export function toLeader({ id, group, seq }: DeliveryRow, decided: Pick<Delivery
 }
 
 /** A store reads the facts of these gates only. */
-export function listNeeds(row: Pick<DeliveryRow, 'passed' | 'replayOf'>, keys: DeliveryKeys): FactNeeds {
+export function listNeeds(row: Pick<DeliveryRow, 'passed' | 'replayOf' | 'schedule'>, keys: DeliveryKeys): FactNeeds {
   const isGrouped = keys.debounce !== null || keys.batch !== null;
   return {
     owners: row.passed === 'none' && keys.dedupe !== null,
@@ -104,6 +105,7 @@ export function listNeeds(row: Pick<DeliveryRow, 'passed' | 'replayOf'>, keys: D
     bucket: row.passed !== 'rate' && row.passed !== 'start' && keys.rate !== null,
     order: row.passed !== 'start' && keys.order !== null,
     room: row.passed !== 'start',
+    schedule: row.passed !== 'start' && row.schedule !== null,
   };
 }
 
@@ -113,6 +115,7 @@ export interface FactNeeds {
   readonly bucket: boolean;
   readonly order: boolean;
   readonly room: boolean;
+  readonly schedule: boolean;
 }
 
 /** The key by which deliveries are in one group. */

@@ -12,8 +12,24 @@ export const TRIGGER_CODES = {
   'trigger/paused': {
     kind: 'delivery',
     retry: 'never',
-    summary: 'The deployment was paused with `drop` when the delivery was decided.',
+    summary:
+      'The deployment was paused with `drop` when the delivery was decided, or the delivery is for a time of a schedule that was paused.',
     remedy: 'Resume the deployment and replay the delivery: `voidbox delivery replay ID`.',
+  },
+  'trigger/missed': {
+    kind: 'delivery',
+    retry: 'never',
+    summary:
+      'The time of the schedule passed while the service or the server of Temporal was away, and `catchup` and `window` do not start it.',
+    remedy:
+      'Ask for the time: `voidbox schedule backfill DEPLOYMENT TRIGGER --from TIME --to TIME`. To start missed times in future, write `catchup: last` or `catchup: all`.',
+  },
+  'trigger/overlap': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'A run of the schedule was open at its next time, and `overlap` is `skip`, or too many deliveries waited.',
+    remedy:
+      'Ask for the time: `voidbox schedule backfill DEPLOYMENT TRIGGER --from TIME --to TIME`. To start such times in future, change `overlap`.',
   },
   'trigger/rate-limited': {
     kind: 'delivery',

@@ -51,6 +51,14 @@ const DeliverySchema = z
     replayOf: z.string().nullable(),
     notBeforeMs: z.number().nullable(),
     expiresAtMs: z.number().nullable(),
+    schedule: z
+      .object({
+        atMs: z.number().openapi({ description: 'As the schedule names it, without jitter.' }),
+        isOvertaken: z.boolean().openapi({ description: 'Whether a later time had passed at acceptance.' }),
+        isAsked: z.boolean().openapi({ description: 'Whether a person asked for this time.' }),
+      })
+      .nullable()
+      .openapi({ description: 'The time of the schedule; null: its trigger is no schedule.' }),
     contentType: z.string(),
     bodyBytes: z.number(),
     bodySha256: z.string(),

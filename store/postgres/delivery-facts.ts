@@ -1,6 +1,7 @@
 /** The facts of the database that a decision about a delivery needs. The row of its deployment is locked. */
 import type { KeyOwner, Leader, StoreFacts } from '../../domain/delivery/decision.ts';
 import { type DeliveryKeys, MOST_OPEN_RUNS } from '../../domain/delivery/delivery.ts';
+import { MOST_QUEUED } from '../../domain/delivery/scheduled.ts';
 import { findGroupKey, listNeeds, NO_FACTS } from '../../domain/delivery/row-changes.ts';
 import type { DeliveryRow } from '../triggers.ts';
 import type { SendQuery } from './database.ts';
@@ -44,6 +45,7 @@ export async function readFacts(
     ...(needs.bucket && { bucketFullAtMs: await readBucket(send, row, keys) }),
     ...(needs.order && { isBehind: await isBehind(send, row, keys) }),
     ...(needs.room && (await readRoom(send, row))),
+    ...(needs.schedule && { schedule: await readSchedule(send, row) }),
   };
 }
 
@@ -156,10 +158,39 @@ async function readRoom(
   return { openRuns, isBehindRoom };
 }
 
-/** Makes the next delivery due of those that waited for the end of this one: by its order key, and for room. */
+async function readSchedule(
+  send: SendQuery,
+  { deployment, trigger, seq, schedule }: DeliveryRow,
+): Promise<StoreFacts['schedule']> {
+  const [row] = await send(
+    `SELECT EXISTS (SELECT FROM voidbox.schedule_pauses WHERE deployment = $1 AND trigger = $2) AS is_paused,
+            EXISTS (SELECT FROM voidbox.deliveries
+                WHERE deployment = $1 AND trigger = $2 AND seq <> $3 AND ${USES_ROOM}) AS has_open_run,
+            (SELECT count(*)::int FROM (SELECT FROM voidbox.deliveries
+                WHERE deployment = $1 AND trigger = $2 AND seq <> $3 AND hold = 'overlap' LIMIT $5) AS held) AS waiting,
+            EXISTS (SELECT FROM voidbox.deliveries
+                WHERE deployment = $1 AND trigger = $2 AND hold = 'overlap'
+                  AND (scheduled_at_ms, seq) < ($4, $3)) AS is_behind`,
+    [toStoredText(deployment), toStoredText(trigger), seq, schedule!.atMs, MOST_QUEUED],
+  );
+  const found = row as {
+    readonly is_paused: boolean;
+    readonly has_open_run: boolean;
+    readonly waiting: number;
+    readonly is_behind: boolean;
+  };
+  return {
+    isPaused: found.is_paused,
+    hasOpenRun: found.has_open_run,
+    waiting: found.waiting,
+    isBehind: found.is_behind,
+  };
+}
+
+/** Makes the next delivery due of those that waited for the end of this one: by order key, schedule, and for room. */
 export async function wakeOthers(
   send: SendQuery,
-  { deployment, trigger, keys }: DeliveryRow,
+  { deployment, trigger, keys, schedule }: DeliveryRow,
   hasEnded: boolean,
   nowMs: number,
 ): Promise<void> {
@@ -170,6 +201,14 @@ export async function wakeOthers(
          SELECT min(seq) FROM voidbox.deliveries
           WHERE due_at_ms IS NOT NULL AND deployment = $1 AND trigger = $2 AND order_key = $3 AND hold = 'order')`,
       [of, toStoredText(trigger), toStoredText(keys.order), nowMs],
+    );
+  if (schedule !== null)
+    await send(
+      `UPDATE voidbox.deliveries SET due_at_ms = least(due_at_ms, $3) WHERE due_at_ms > $3 AND seq = (
+         SELECT seq FROM voidbox.deliveries WHERE deployment = $1 AND trigger = $2 AND hold = 'overlap'
+          ORDER BY scheduled_at_ms, seq LIMIT 1)
+        AND NOT EXISTS (SELECT FROM voidbox.deliveries WHERE deployment = $1 AND trigger = $2 AND ${USES_ROOM})`,
+      [of, toStoredText(trigger), nowMs],
     );
   await send(
     `UPDATE voidbox.deliveries SET due_at_ms = least(due_at_ms, $2) WHERE due_at_ms > $2 AND seq = (

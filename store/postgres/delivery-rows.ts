@@ -24,6 +24,9 @@ export interface StoredDelivery {
   readonly not_before_ms: string | null;
   readonly expires_at_ms: string | null;
   readonly params: string;
+  readonly scheduled_at_ms: string | null;
+  readonly is_overtaken: boolean | null;
+  readonly is_asked: boolean | null;
   readonly body_sha256: string;
   readonly body_bytes: number;
   readonly state: string;
@@ -67,6 +70,9 @@ const FACTS = [
   'not_before_ms',
   'expires_at_ms',
   'params',
+  'scheduled_at_ms',
+  'is_overtaken',
+  'is_asked',
   'body_sha256',
   'body_bytes',
 ] as const;
@@ -147,6 +153,9 @@ function listFacts(row: Omit<DeliveryRow, 'seq'>): readonly unknown[] {
     row.notBeforeMs,
     row.expiresAtMs,
     JSON.stringify(row.params),
+    row.schedule?.atMs ?? null,
+    row.schedule?.isOvertaken ?? null,
+    row.schedule?.isAsked ?? null,
     row.bodySha256,
     row.bodyBytes,
   ];
@@ -198,6 +207,7 @@ export function readDelivery(row: StoredDelivery): DeliveryRow {
     notBeforeMs: readNumber(row.not_before_ms),
     expiresAtMs: readNumber(row.expires_at_ms),
     params: JSON.parse(row.params) as DeliveryRow['params'],
+    schedule: readSchedule(row),
     bodySha256: row.body_sha256,
     bodyBytes: row.body_bytes,
     state: DELIVERY_STATES.find((state) => state === row.state)!,
@@ -215,6 +225,11 @@ export function readDelivery(row: StoredDelivery): DeliveryRow {
     tries: row.tries,
     decidedAtMs: readNumber(row.decided_at_ms),
   };
+}
+
+function readSchedule(row: StoredDelivery): DeliveryRow['schedule'] {
+  if (row.scheduled_at_ms === null) return null;
+  return { atMs: Number(row.scheduled_at_ms), isOvertaken: row.is_overtaken!, isAsked: row.is_asked! };
 }
 
 function readKeys(row: StoredDelivery): DeliveryKeys | null {

@@ -101,7 +101,8 @@ export function createPostgresDeployments(database: Database): DeploymentStore {
     async delete(name, nowMs) {
       // A second try of a lost answer finds the time that the first one wrote.
       const rows = await database.send(
-        `UPDATE voidbox.deployments SET deleted_at_ms = $2, changed_at_ms = $2
+        `WITH ended AS (DELETE FROM voidbox.schedule_pauses WHERE deployment = $1)
+         UPDATE voidbox.deployments SET deleted_at_ms = $2, changed_at_ms = $2
           WHERE name = $1 AND (deleted_at_ms IS NULL OR deleted_at_ms = $2) RETURNING name`,
         [toStoredText(name), nowMs],
         true,

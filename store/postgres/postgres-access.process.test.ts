@@ -8,6 +8,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { makeEntry, makeToken, testAccess } from '../../test/conformance/access.ts';
 import { testDeployments } from '../../test/conformance/deployments.ts';
+import { testSchedules } from '../../test/conformance/schedules.ts';
 import { testSecrets } from '../../test/conformance/secrets.ts';
 import { testDeliveries } from '../../test/conformance/deliveries.ts';
 import { listMigrations } from '../../test/rig/access/list-migrations.ts';
@@ -62,6 +63,7 @@ testAccess(subject);
 testDeployments(subject);
 testSecrets(subject);
 testDeliveries(subject);
+testSchedules(subject);
 
 describe('the schema', () => {
   test('services that migrate at once make each change once', { timeout: 60_000 }, async () => {

@@ -44,6 +44,7 @@ export function makeDelivery(changes: Partial<NewDelivery> = {}): NewDelivery {
     notBeforeMs: null,
     expiresAtMs: null,
     params: {},
+    schedule: null,
     body: Buffer.from('{}'),
     isOrdered: false,
     ...changes,

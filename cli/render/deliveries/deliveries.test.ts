@@ -24,6 +24,7 @@ const SHOWN: ShownDelivery = {
   replayOf: null,
   notBeforeMs: null,
   expiresAtMs: null,
+  schedule: null,
   contentType: 'text/plain',
   bodyBytes: 9,
   bodySha256: 'f'.repeat(8),

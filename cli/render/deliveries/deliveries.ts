@@ -20,6 +20,7 @@ const HOLD_TEXTS: Readonly<Record<Hold, string>> = {
   batch: 'further deliveries may follow (batch)',
   rate: 'the rate is used up',
   order: 'an earlier delivery of its key has not started',
+  overlap: 'a run of its schedule is open',
   'open-runs': 'the deployment has its most open runs',
   retry: 'the last try failed',
 };
@@ -46,6 +47,7 @@ export function renderDelivery(shown: ShownDelivery, { style, nowMs }: Omit<Layo
     ['deployment', `${shown.deployment}, version ${shown.version}`],
     ['trigger', shown.trigger],
     ['accepted', `${new Date(shown.acceptedAtMs).toISOString()} (${formatAge(nowMs - shown.acceptedAtMs)})`],
+    ['scheduled', shown.schedule === null ? null : new Date(shown.schedule.atMs).toISOString()],
     ['replay of', shown.replayOf],
     ['waits for', shown.hold === null ? null : describeHold(shown, shown.hold, nowMs)],
     ['run', shown.runId],

@@ -1,5 +1,6 @@
 import { testAccess } from '../../conformance/access.ts';
 import { testDeployments } from '../../conformance/deployments.ts';
+import { testSchedules } from '../../conformance/schedules.ts';
 import { testSecrets } from '../../conformance/secrets.ts';
 import { testDeliveries } from '../../conformance/deliveries.ts';
 import { createMemoryAccess } from './memory-access.ts';
@@ -9,3 +10,4 @@ testAccess(subject);
 testDeployments(subject);
 testSecrets(subject);
 testDeliveries(subject);
+testSchedules(subject);

@@ -18,7 +18,8 @@ import {
   refuseRow,
   toLeader,
 } from '../../../domain/delivery/row-changes.ts';
-import type { Claim, DeliveryRow, DeliveryStore } from '../../../store/triggers.ts';
+import { MOST_QUEUED } from '../../../domain/delivery/scheduled.ts';
+import type { Claim, DeliveryRow, DeliveryStore, ScheduleId } from '../../../store/triggers.ts';
 
 interface Kept {
   row: DeliveryRow;
@@ -30,8 +31,11 @@ interface Kept {
 /** The state of a deployment that decisions read. */
 export type ReadPause = (deployment: string) => Promise<Pick<StoreFacts, 'pause' | 'isDeleted'>>;
 
-export function createMemoryDeliveries(readPause: ReadPause): DeliveryStore {
-  const memory = new Memory();
+export function createMemoryDeliveries(
+  readPause: ReadPause,
+  isSchedulePaused: (id: ScheduleId) => boolean = () => false,
+): DeliveryStore {
+  const memory = new Memory(isSchedulePaused);
   return {
     accept(delivery) {
       const known = memory.find(delivery.id);
@@ -136,10 +140,15 @@ export function createMemoryDeliveries(readPause: ReadPause): DeliveryStore {
 }
 
 class Memory {
+  readonly #isSchedulePaused: (id: ScheduleId) => boolean;
   kept: Kept[] = [];
   readonly listeners = new Set<() => void>();
   readonly #buckets = new Map<string, number>();
   #seq = 0;
+
+  constructor(isSchedulePaused: (id: ScheduleId) => boolean) {
+    this.#isSchedulePaused = isSchedulePaused;
+  }
 
   nextSeq(): number {
     return (this.#seq += 1);
@@ -195,6 +204,14 @@ class Memory {
           this.rows((row) => row.deployment === deployment && row.seq < mine.seq && row.hold === 'open-runs').length >
           0,
       }),
+      ...(needs.schedule && {
+        schedule: {
+          isPaused: this.#isSchedulePaused(mine),
+          hasOpenRun: ofTrigger.some(usesRoom),
+          waiting: Math.min(ofTrigger.filter(({ hold }) => hold === 'overlap').length, MOST_QUEUED),
+          isBehind: ofTrigger.some((row) => row.hold === 'overlap' && compareTimes(row, mine) < 0),
+        },
+      }),
     };
   }
 
@@ -234,7 +251,13 @@ class Memory {
       open >= MOST_OPEN_RUNS
         ? undefined
         : this.kept.find(({ row }) => row.hold === 'open-runs' && row.deployment === ended.deployment);
-    for (const each of [inOrder, waiting])
+    const ofSchedule = ended.schedule === null ? [] : this.kept.filter(({ row }) => isOfTrigger(row, ended));
+    const next = ofSchedule.some(({ row }) => usesRoom(row))
+      ? undefined
+      : ofSchedule
+          .filter(({ row }) => row.hold === 'overlap')
+          .toSorted((one, other) => compareTimes(one.row, other.row))[0];
+    for (const each of [inOrder, waiting, next])
       if (each !== undefined) each.row = { ...each.row, dueAtMs: Math.min(each.row.dueAtMs ?? nowMs, nowMs) };
   }
 
@@ -265,6 +288,14 @@ function isDue({ row }: Kept, nowMs: number): boolean {
 /** A lease that is longer than any other was made before the clock was set back. */
 function isFree({ claim, leaseUntilMs }: Kept, nowMs: number, leaseMs: number): boolean {
   return claim === null || leaseUntilMs <= nowMs || leaseUntilMs > nowMs + leaseMs;
+}
+
+function isOfTrigger(row: DeliveryRow, other: DeliveryRow): boolean {
+  return row.deployment === other.deployment && row.trigger === other.trigger;
+}
+
+function compareTimes(one: DeliveryRow, other: DeliveryRow): number {
+  return one.schedule!.atMs - other.schedule!.atMs || one.seq - other.seq;
 }
 
 function isRunOpen({ state, runEndedAtMs }: DeliveryRow): boolean {

@@ -2,13 +2,22 @@
 import type { TriggerStore } from '../../../store/triggers.ts';
 import { createMemoryDeliveries } from './memory-deliveries.ts';
 import { createMemoryDeployments } from './memory-deployments.ts';
+import { createMemorySchedules } from './memory-schedules.ts';
 import { createMemorySecrets } from './memory-secrets.ts';
 
 export function createMemoryTriggers(): TriggerStore {
-  const deployments = createMemoryDeployments();
+  const kept = createMemoryDeployments();
+  const schedules = createMemorySchedules(kept);
+  const deployments = {
+    ...kept,
+    async delete(name: string, nowMs: number) {
+      schedules.endDeployment(name);
+      return await kept.delete(name, nowMs);
+    },
+  };
   const deliveries = createMemoryDeliveries(async (name) => {
     const found = await deployments.find(name);
     return { isDeleted: found === null, pause: found?.isPaused === true ? found.onPause : null };
-  });
-  return { deployments, deliveries, secrets: createMemorySecrets() };
+  }, schedules.isPaused);
+  return { deployments, schedules, deliveries, secrets: createMemorySecrets() };
 }

@@ -1,6 +1,6 @@
 /** Compiles `on` of a spec to the triggers of a deployment. */
 import { DEBOUNCE_DEFAULTS, RATE_DEFAULTS, TRIGGER_LIMITS } from '../../../delivery/trigger-defaults.ts';
-import { API_TRIGGER } from '../../../delivery/delivery.ts';
+import { API_TRIGGER, DELIVERY_KEPT_MS } from '../../../delivery/delivery.ts';
 import { DEFAULT_DEDUPE_MS, type Dedupe, type Trigger } from '../../../delivery/trigger.ts';
 import type { Plan } from '../../../plan/plan.ts';
 import { waitOf } from '../../../plan/work.ts';
@@ -110,10 +110,12 @@ function compileTrigger(trigger: TriggerSpec, spec: Spec, context: TriggerContex
 }
 
 function compileDedupe(
-  { dedupe }: TriggerSpec,
+  { dedupe, schedule }: TriggerSpec,
   readKey: (holder: TriggerSpec['dedupe'], name: string) => string | null,
 ): Dedupe {
-  return { key: readKey(dedupe, 'dedupe'), forMs: dedupe?.forMs ?? DEFAULT_DEDUPE_MS };
+  // A time of a schedule is one event for ever, and rows end after this time.
+  const defaultMs = schedule === null ? DEFAULT_DEDUPE_MS : DELIVERY_KEPT_MS;
+  return { key: readKey(dedupe, 'dedupe'), forMs: dedupe?.forMs ?? defaultMs };
 }
 
 function compileParams(
