@@ -22,7 +22,14 @@ export { skillBox, type SkillBoxOptions, skillStep, type SkillStepOptions } from
 export type { Approval, Box, FanOut, Loop, LoopOptions, OutputRef, Outputs, Part, Step, Wait } from './stages/stage.ts';
 export { type Env, expression, fromHost, param, type Param, type ParamType, type ParamValue } from './stages/values.ts';
 export { wait, type WaitOptions } from './stages/wait.ts';
-export type { HmacOptions, ScheduleOptions, TriggerOptions, WebhookOptions } from './triggers.ts';
+export type {
+  FolderOptions,
+  HmacOptions,
+  OutboxOptions,
+  ScheduleOptions,
+  TriggerOptions,
+  WebhookOptions,
+} from './triggers.ts';
 export { type ChainOptions, Pipeline } from './pipeline.ts';
 export type { ItemResult, ItemResults, Merged, Params, RunParams } from './results.ts';
 export { RunError, type RunOptions, type RunResult } from './run.ts';

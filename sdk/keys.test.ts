@@ -123,6 +123,8 @@ const on = (output: { readonly name: string }): readonly TriggerOptions[] => [
     batch: { key: 'a', size: 2, timeoutMs: 1_000 },
   },
   { name: 'often', schedule: { everyMs: 60_000 } },
+  { name: 'file', folder: { path: '/a', match: '*.csv', existing: 'start', everyMs: 60_000 } },
+  { name: 'row', outbox: { secret: 'DB_URL', table: 'a.b', ca: 'DB_CA', everyMs: 60_000 } },
 ];
 const common = {
   llm,

@@ -168,6 +168,8 @@ export const TRIGGER_OPTIONS = {
   name: true,
   webhook: true,
   schedule: true,
+  folder: true,
+  outbox: true,
   when: true,
   params: true,
   input: true,
@@ -191,6 +193,9 @@ export const SCHEDULE_OPTIONS = {
   windowMs: true,
   overlap: true,
 } as const;
+
+export const FOLDER_OPTIONS = { path: true, match: true, existing: true, everyMs: true } as const;
+export const OUTBOX_OPTIONS = { secret: true, table: true, ca: true, everyMs: true } as const;
 
 export const DEDUPE_OPTIONS = { key: true, forMs: true } as const;
 export const DEBOUNCE_OPTIONS = { key: true, delayMs: true, maxDelayMs: true, take: true } as const;

@@ -1,18 +1,27 @@
 /** `on` of a definition: the events that start runs of a deployment. */
-import type { CATCHUPS, HMAC_ALGORITHMS, HMAC_ENCODINGS, NamedScheme, OVERLAPS } from '../domain/delivery/trigger.ts';
+import type {
+  CATCHUPS,
+  EXISTING_FILES,
+  HMAC_ALGORITHMS,
+  HMAC_ENCODINGS,
+  NamedScheme,
+  OVERLAPS,
+} from '../domain/delivery/trigger.ts';
 import * as known from './known-options.ts';
 import { checkList, checkOptions, durationOf, nameOf, secondsOf } from './options.ts';
 import type { SpecObject } from './stages/stage.ts';
 
 /**
- * A text or an expression may contain `${{ … }}` over `input`, the payload, and `headers`. It has a webhook or a
- * schedule.
+ * A text or an expression may contain `${{ … }}` over `input`, the payload, and `headers`. It has one source: a
+ * webhook, a schedule, a folder or an outbox.
  */
 export interface TriggerOptions {
   /** Unique in the definition; not `api`. */
   readonly name: string;
   readonly webhook?: WebhookOptions;
   readonly schedule?: ScheduleOptions;
+  readonly folder?: FolderOptions;
+  readonly outbox?: OutboxOptions;
   /** A delivery starts a run only if this expression holds. Default: each delivery starts one. */
   readonly when?: string;
   /** Values for parameters. */
@@ -75,6 +84,30 @@ export interface ScheduleOptions {
   readonly overlap?: (typeof OVERLAPS)[number];
 }
 
+/** Files that appear in a folder of the machine of the service. */
+export interface FolderOptions {
+  /** Absolute. */
+  readonly path: string;
+  /** Default: `*`, each file directly in the folder. */
+  readonly match?: string;
+  /** The fate of files that are in the folder when the trigger begins. Default: `skip`. */
+  readonly existing?: (typeof EXISTING_FILES)[number];
+  /** The longest time between two scans. Default: 10 seconds. */
+  readonly everyMs?: number;
+}
+
+/** Rows of a table that an application writes in its own PostgreSQL database. */
+export interface OutboxOptions {
+  /** The name of the secret with the address of the database. */
+  readonly secret: string;
+  /** `NAME` or `SCHEMA.NAME`. */
+  readonly table: string;
+  /** The name of the secret with the certificates that may prove the database, PEM. Default: those that Node trusts. */
+  readonly ca?: string;
+  /** The longest time between two looks. Default: 10 seconds. */
+  readonly everyMs?: number;
+}
+
 export function writeTriggers(
   on: readonly TriggerOptions[] | undefined,
   of: string,
@@ -87,7 +120,8 @@ export function writeTriggers(
 function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
   checkOptions(`a trigger ${owner}`, trigger, known.TRIGGER_OPTIONS);
   const of = `of trigger "${trigger.name}"`;
-  const { name, webhook, schedule, when, params, input, dedupe, debounce, batch, rate, order } = trigger;
+  const { name, webhook, schedule, folder, outbox, when, params, input, dedupe, debounce, batch, rate, order } =
+    trigger;
   if (dedupe !== undefined) checkOptions(`dedupe ${of}`, dedupe, known.DEDUPE_OPTIONS);
   if (debounce !== undefined) checkOptions(`debounce ${of}`, debounce, known.DEBOUNCE_OPTIONS);
   if (batch !== undefined) checkOptions(`batch ${of}`, batch, known.BATCH_OPTIONS);
@@ -97,6 +131,8 @@ function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
     name,
     webhook: writeWebhook(webhook, of),
     schedule: writeSchedule(schedule, of),
+    folder: writeFolder(folder, of),
+    outbox: writeOutbox(outbox, of),
     when,
     params,
     input,
@@ -152,4 +188,18 @@ function writeSchedule(schedule: ScheduleOptions | undefined, of: string): SpecO
     window: durationOf(`\`windowMs\` ${of}`, windowMs),
     overlap,
   };
+}
+
+function writeFolder(folder: FolderOptions | undefined, of: string): SpecObject | undefined {
+  if (folder === undefined) return undefined;
+  checkOptions(`folder ${of}`, folder, known.FOLDER_OPTIONS);
+  const { path, match, existing, everyMs } = folder;
+  return { path, match, existing, every: durationOf(`\`everyMs\` ${of}`, everyMs) };
+}
+
+function writeOutbox(outbox: OutboxOptions | undefined, of: string): SpecObject | undefined {
+  if (outbox === undefined) return undefined;
+  checkOptions(`outbox ${of}`, outbox, known.OUTBOX_OPTIONS);
+  const { secret, table, ca, everyMs } = outbox;
+  return { secret, table, ca, every: durationOf(`\`everyMs\` ${of}`, everyMs) };
 }

@@ -44,6 +44,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'listen.json',
   'messages',
   'mounts.json',
+  'sources.json',
   'postgres',
   'prepared',
   'runs',

@@ -66,6 +66,7 @@ beforeEach(async () => {
     folders: openVersionFolders(env),
     uploads: openUploads(env),
     compiler,
+    readAllowedSources: () => ({ watch: [], outbox: [] }),
     listMissingSecrets: (_, names) => Promise.resolve(names.filter((name) => !known.has(name))),
   };
 });

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { findNameProblem } from '../../domain/delivery/deployment-name.ts';
 import { listTriggerSecrets, type Trigger } from '../../domain/delivery/trigger.ts';
+import type { AllowedSources } from '../../client/embedded/allowed-sources.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
@@ -24,6 +25,7 @@ import { refuseUploads } from '../uploads/place-uploads.ts';
 import { unpackAll } from '../uploads/unpack-all.ts';
 import type { CompiledVersion } from './compile-request.ts';
 import { placeVersion } from './compile-version.ts';
+import { refuseSources } from './refuse-sources.ts';
 import { compareVersions, type VersionChanges } from './compare-versions.ts';
 import type { VersionCompiler } from './version-compiler.ts';
 
@@ -57,6 +59,8 @@ export interface DeployTools {
   readonly folders: VersionFolders;
   readonly uploads: UploadStore;
   readonly compiler: VersionCompiler;
+  /** Reads what the operator of the service allows triggers to read. @throws SetupError */
+  readonly readAllowedSources: () => AllowedSources;
   /** Returns the secrets among `names` that the deployment may not use, or that do not exist. */
   readonly listMissingSecrets: (deployment: string, names: readonly string[]) => Promise<readonly string[]>;
 }
@@ -143,6 +147,8 @@ async function makeVersion(
   );
   if (compiled.deployProblems.length > 0) throw new SpecRefusal(compiled.deployProblems);
   refuseSchedules(compiled.triggers);
+  refuseSources(compiled.triggers, tools.readAllowedSources);
+  refuseUnread(compiled.triggers);
   const plan = fromWire(compiled.plan);
   const name = request.name ?? plan.name;
   refuseName(name);
@@ -190,6 +196,18 @@ function refuseSchedules(triggers: readonly Trigger[]): void {
     'deploy/unsupported-trigger',
     `this build does not start runs by schedules, and the trigger ${schedule.name} is a schedule`,
     'Remove it from `on`, and let a timer of your system run: voidbox trigger DEPLOYMENT',
+  );
+}
+
+/** The grammar has folders and outboxes; a deployment whose trigger starts nothing would be a trap. */
+function refuseUnread(triggers: readonly Trigger[]): void {
+  const unread = triggers.find(({ source }) => source.kind === 'folder' || source.kind === 'outbox');
+  if (unread === undefined) return;
+  throw new AppError(
+    'usage',
+    'deploy/source-not-allowed',
+    `this build does not read the source of the trigger ${unread.name}`,
+    'Remove it from `on`, and start the runs another way: voidbox trigger DEPLOYMENT',
   );
 }
 

@@ -1,4 +1,5 @@
 /** The tools of one service that makes versions of deployments and starts their runs. */
+import { readAllowedSources } from '../../client/embedded/allowed-sources.ts';
 import type { Environment } from '../../setup/environment.ts';
 import { openVersionFolders } from '../../store/open-uploads.ts';
 import type { OpenAccess } from '../access/access-opener.ts';
@@ -31,6 +32,7 @@ function openTools(env: Environment, access: OpenAccess): DeployingTools {
   return {
     folders: openVersionFolders(env),
     compiler: createVersionCompiler({ env }),
+    readAllowedSources: () => readAllowedSources(env.stateDir),
     listMissingSecrets: async (deployment, names) =>
       await findMissingSecrets(deployment, names, { secrets: await openSecrets() }),
     async readSecrets(deployment, names) {

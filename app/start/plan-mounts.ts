@@ -14,19 +14,29 @@ import { createEnvironmentError, createUsageError } from '../app-error.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
+const MOUNTS = {
+  option: '--allow-mounts',
+  remedy: 'Name a folder of this host: runs may then mount it and all folders below it.',
+} as const;
+
 /**
- * Resolves the folders of `--allow-mounts`.
+ * Resolves the folders of an option that allows them.
+ * @param about  the option and the remedy in an error
  * @returns absolute paths with links followed, so that a link that changes later allows nothing else
  * @throws AppError for a path that is not a folder
  */
-export function resolveFolders(paths: readonly string[], cwd: string): string[] {
+export function resolveFolders(
+  paths: readonly string[],
+  cwd: string,
+  about: { readonly option: string; readonly remedy: string } = MOUNTS,
+): string[] {
   return paths.map((path) => {
     const full = resolve(cwd, path);
     const found = statSync(full, { throwIfNoEntry: false });
     if (found?.isDirectory() === true) return realpathSync(full);
     throw createUsageError(
-      `--allow-mounts: \`${path}\` ${found === undefined ? 'does not exist' : 'is not a folder'}`,
-      'Name a folder of this host: runs may then mount it and all folders below it.',
+      `${about.option}: \`${path}\` ${found === undefined ? 'does not exist' : 'is not a folder'}`,
+      about.remedy,
     );
   });
 }

@@ -7,8 +7,9 @@ import type { ServeSettings } from '../../client/service/serve-messages.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { shorten } from '../../domain/units/quote.ts';
 import { addServiceOptions, type ListenOptions, parseListenOptions } from './listen-options.ts';
+import { addSourceOptions, type SourceOptions } from './source-options.ts';
 
-export interface ServeOptions extends Omit<ListenOptions, 'listen'> {
+export interface ServeOptions extends Omit<ListenOptions, 'listen'>, SourceOptions {
   readonly listen?: readonly string[];
   readonly tokenFile?: string;
 }
@@ -26,6 +27,7 @@ export function addServeOptions(command: Command): void {
     'where the HTTP API listens: unix:PATH, HOST:PORT or tcp://HOST:PORT (default: the socket where clients of Void-Box look)',
   );
   addServiceOptions(command);
+  addSourceOptions(command);
   command.option(
     '--token-file <file>',
     "a file of mode 0600 with a text of your own, which clients over TCP may send as a token, as with Void-Box's daemon",

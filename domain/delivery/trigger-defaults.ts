@@ -1,5 +1,5 @@
 /** The values of absent keys of triggers, and the limits of triggers. */
-import type { Debounce, HmacScheme, Rate, Respond, ScheduleSource } from './trigger.ts';
+import type { Debounce, FolderSource, HmacScheme, OutboxSource, Rate, Respond, ScheduleSource } from './trigger.ts';
 
 export const HMAC_DEFAULTS = {
   prefix: '',
@@ -18,6 +18,13 @@ export const SCHEDULE_DEFAULTS = {
   overlap: 'skip',
 } as const satisfies Partial<ScheduleSource>;
 
+export const FOLDER_DEFAULTS = {
+  match: '*',
+  existing: 'skip',
+  everyMs: 10_000,
+} as const satisfies Partial<FolderSource>;
+export const OUTBOX_DEFAULTS = { everyMs: 10_000 } as const satisfies Partial<OutboxSource>;
+
 export const DEBOUNCE_DEFAULTS = { take: 'last' } as const satisfies Partial<Debounce>;
 export const RATE_DEFAULTS = { onLimit: 'hold' } as const satisfies Partial<Rate>;
 
@@ -34,6 +41,8 @@ export const TRIGGER_LIMITS = {
   cronLines: 16,
   /** UTF-16 code units of the prefix of a signature. */
   prefixCharacters: 64,
+  /** UTF-8 bytes of the path of a folder. */
+  folderBytes: 1_024,
   /** UTF-16 code units of the name of a header. */
   headerCharacters: 64,
 } as const;

@@ -22,7 +22,7 @@ export interface Trigger {
   readonly order: Order | null;
 }
 
-export type TriggerSource = WebhookSource | ScheduleSource | ApiSource;
+export type TriggerSource = WebhookSource | ScheduleSource | FolderSource | OutboxSource | ApiSource;
 
 /** A person or a program asks for a run. Each deployment has this source, which its spec does not name. */
 export interface ApiSource {
@@ -96,6 +96,34 @@ export interface ScheduleSource {
   readonly overlap: (typeof OVERLAPS)[number];
 }
 
+export const EXISTING_FILES = ['skip', 'start'] as const;
+
+/** Files that appear in a folder of the machine of the service. */
+export interface FolderSource {
+  readonly kind: 'folder';
+  /** Absolute. */
+  readonly path: string;
+  /** The pattern of the paths in the folder. */
+  readonly match: string;
+  /** The fate of files that are in the folder when the trigger begins. */
+  readonly existing: (typeof EXISTING_FILES)[number];
+  /** The longest time between two scans. */
+  readonly everyMs: number;
+}
+
+/** Rows that an application writes into a table of its own PostgreSQL database. */
+export interface OutboxSource {
+  readonly kind: 'outbox';
+  /** The name of the secret with the address of the database. */
+  readonly secret: string;
+  /** `NAME` or `SCHEMA.NAME`. */
+  readonly table: string;
+  /** The name of the secret with the certificates that may prove the database; null: those that Node trusts. */
+  readonly ca: string | null;
+  /** The longest time between two looks. */
+  readonly everyMs: number;
+}
+
 /** Deliveries with equal keys within `forMs` start one run. */
 export interface Dedupe {
   /** Null: the sender's id of the delivery, or the hash of its body. */
@@ -139,10 +167,12 @@ export interface Order {
 
 /** The names of secrets that the triggers need, sorted. */
 export function listTriggerSecrets(triggers: readonly Trigger[]): readonly string[] {
-  const names = triggers.flatMap(({ source }) =>
-    source.kind === 'webhook' && source.verify.scheme !== 'none' ? [source.verify.secret] : [],
-  );
-  return [...new Set(names)].toSorted();
+  return [...new Set(triggers.flatMap(({ source }) => listSecrets(source)))].toSorted();
+}
+
+function listSecrets(source: TriggerSource): readonly string[] {
+  if (source.kind === 'outbox') return source.ca === null ? [source.secret] : [source.secret, source.ca];
+  return source.kind === 'webhook' && source.verify.scheme !== 'none' ? [source.verify.secret] : [];
 }
 
 /** The trigger of deliveries that `voidbox trigger` makes. The senders of these state their own parameters. */

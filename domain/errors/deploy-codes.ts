@@ -18,6 +18,10 @@ export const DEPLOY_CODES = {
     'The spec has a trigger that this build compiles and cannot start runs by, such as a schedule.',
     'Remove the trigger from `on`, and start the runs another way: voidbox trigger DEPLOYMENT',
   ),
+  'deploy/source-not-allowed': defineDeployCode(
+    'A trigger of the spec reads a folder or a database that the operator of the service has not allowed.',
+    'The operator allows it on the machine of the service: `voidbox up --allow-watch FOLDER`, or `--allow-outbox HOST:PORT`.',
+  ),
   'deploy/too-costly': defineDeployCode(
     'The spec could not be compiled within the limits: 20 seconds, 256 MiB of memory and 120 seconds of CPU.',
     'Make the spec smaller, or split it. The parameters of a delivery count too.',

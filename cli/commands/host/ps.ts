@@ -1,5 +1,6 @@
 import { resolveStackPieces } from '../../../setup/resolve.ts';
 import { readAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { readAllowedSources } from '../../../client/embedded/allowed-sources.ts';
 import { readListenState } from '../../../client/embedded/api-listeners.ts';
 import { findApiSocket } from '../../../client/embedded/api-socket.ts';
 import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
@@ -42,6 +43,7 @@ export const command = defineCommand<Options>({
     const problem = findStateFormatProblem(env.stateDir);
     // In another format the file may have another meaning.
     const allowed = problem === null ? readAllowedMounts(env.stateDir) : [];
+    const allowedSources = problem === null ? readAllowedSources(env.stateDir) : { watch: [], outbox: [] };
     const schedules = await schedulesOf(stack);
     const deployments = problem === null ? readEnabledTriggers(env.stateDir) : null;
     const apiSocket = stack === null ? null : findApiSocket(env.stateDir);
@@ -50,7 +52,7 @@ export const command = defineCommand<Options>({
     const services = listServices(env.stateDir);
     if (options.json) {
       await stdout.write(
-        `${JSON.stringify({ stack, apiSocket, apiListeners, services, vms, disk, allowedMounts: allowed, schedules, deployments, stateProblem: problem })}\n`,
+        `${JSON.stringify({ stack, apiSocket, apiListeners, services, vms, disk, allowedMounts: allowed, allowedSources, schedules, deployments, stateProblem: problem })}\n`,
       );
       return EXIT.success;
     }
@@ -62,6 +64,7 @@ export const command = defineCommand<Options>({
               nowMs: context.now().getTime(),
               stateDir: env.stateDir,
               allowedMounts: allowed,
+              allowedSources,
               apiSocket,
               listen,
             }),

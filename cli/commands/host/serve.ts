@@ -17,6 +17,7 @@ import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { renderServed } from '../../render/host/serve.ts';
 import { addServeOptions, parseServeOptions, type ServeOptions, type ServePlan } from '../../start/serve-options.ts';
+import { keepSourceChange, parseSourceOptions } from '../../start/source-options.ts';
 import { type ServeProcess, startServeProcess } from '../../start/serve-process.ts';
 
 const HELP: CommandHelp = {
@@ -67,11 +68,13 @@ export const command = defineCommand<Options>({
     const { env } = context;
     const { cwd } = context;
     const plan = parseServeOptions(options, { cwd, nowMs: context.now().getTime(), defaultSocket: env.daemon.socket });
+    const sources = parseSourceOptions(options, cwd);
     const daemonHash = await readDaemon(options, context);
     requireTokens(plan, daemonHash, env);
     for (const warning of plan.warnings) await context.warn(sanitizeLine(warning));
     requireOpenFiles('The service');
     openStateFolder(env.stateDir);
+    keepSourceChange(env.stateDir, sources);
     const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     const stack = env.temporalConfigured ? await checkOwnServer(context) : await startStack(plan, env, note);
     const log = (line: string): void => void context.stderr.write(`${line}\n`);

@@ -1,5 +1,6 @@
 import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
 import { readAllowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { readAllowedSources } from '../../../client/embedded/allowed-sources.ts';
 import { applyListenRecord } from '../../../client/embedded/api-listeners.ts';
 import { findApiSocket } from '../../../client/embedded/api-socket.ts';
 import { keepListenRecord, readListenRecord, removeListenRecord } from '../../../client/embedded/listen-file.ts';
@@ -19,13 +20,19 @@ import {
   type ListenOptions,
   parseListenOptions,
 } from '../../start/listen-options.ts';
+import {
+  addSourceOptions,
+  keepSourceChange,
+  parseSourceOptions,
+  type SourceOptions,
+} from '../../start/source-options.ts';
 import { resolveSkillFolders } from '../../skills/skill-folders.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
 import { renderTriggers } from '../../render/host/triggers.ts';
 import { readEnabledTriggers } from '../../../client/embedded/trigger-mark.ts';
 import { describeStay, renderStack } from '../../render/host/stack.ts';
 
-interface Options extends ListenOptions {
+interface Options extends ListenOptions, SourceOptions {
   readonly json?: boolean;
   readonly with?: readonly string[];
   readonly images?: readonly string[];
@@ -49,6 +56,7 @@ export const command = defineCommand<Options>({
       .option('--images <path...>', IMAGES_HELP)
       .option('--with <piece...>', WITH_HELP);
     addListenOptions(command);
+    addSourceOptions(command);
   },
   async execute(_args, options, context) {
     if (context.env.temporalConfigured) {
@@ -60,6 +68,7 @@ export const command = defineCommand<Options>({
     const { allowMounts } = options;
     const extras = parseExtras(options.with);
     const listening = parseListenOptions(options, context.cwd, context.now().getTime());
+    const sources = parseSourceOptions(options, context.cwd);
     const folders =
       allowMounts === undefined ? null : allowMounts === false ? [] : resolveFolders(allowMounts, context.cwd);
     if (options.skills !== undefined)
@@ -67,6 +76,7 @@ export const command = defineCommand<Options>({
     if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
     if (folders !== null) keepAllowedMounts(context.env.stateDir, folders);
     keepListenChange(context.env.stateDir, listening);
+    keepSourceChange(context.env.stateDir, sources);
     for (const warning of listening?.warnings ?? []) await context.stderr.write(`warning: ${sanitizeLine(warning)}\n`);
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     // The stack starts without these pieces, but a user who starts it by hand wants a machine on which every run can
@@ -78,19 +88,27 @@ export const command = defineCommand<Options>({
     const listen = await applyListenRecord(context.env.stateDir);
     if (listen.listeners.length > 0 && context.env.database === null) await startTokenDatabase(context.env.stateDir);
     const allowed = readAllowedMounts(context.env.stateDir);
+    const allowedSources = readAllowedSources(context.env.stateDir);
     const { findHoldingSchedules } = await import('../../../client/embedded/schedules.ts');
     const schedules = await findHoldingSchedules(stack);
     const apiSocket = findApiSocket(context.env.stateDir);
     const deployments = readEnabledTriggers(context.env.stateDir);
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ stack, apiSocket, apiListeners: listen.listeners, allowedMounts: allowed, schedules, deployments })}\n`,
+        `${JSON.stringify({ stack, apiSocket, apiListeners: listen.listeners, allowedMounts: allowed, allowedSources, schedules, deployments })}\n`,
       );
       return EXIT.success;
     }
     const nowMs = context.now().getTime();
     const lines = [
-      ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed, apiSocket, listen }),
+      ...renderStack(stack, {
+        nowMs,
+        stateDir: context.env.stateDir,
+        allowedMounts: allowed,
+        allowedSources,
+        apiSocket,
+        listen,
+      }),
       ...renderSchedules(schedules, nowMs),
       ...renderTriggers(deployments),
       context.advise(describeStay(listen)),

@@ -19,7 +19,14 @@ const NOWHERE: ListenState = { phase: 'ready', problem: null, publicUrl: null, l
 const BOTH: ListenState = { ...NOWHERE, publicUrl: 'https://api.example', listeners: [OPEN, SHUT] };
 
 function renderTcp(listen: ListenState | null): readonly string[] {
-  const lines = renderStack(STACK, { nowMs: 0, stateDir: '/s', allowedMounts: [], apiSocket: '/s/api.sock', listen });
+  const lines = renderStack(STACK, {
+    nowMs: 0,
+    stateDir: '/s',
+    allowedMounts: [],
+    allowedSources: { watch: ['/srv/in'], outbox: [] },
+    apiSocket: '/s/api.sock',
+    listen,
+  });
   return lines.slice(
     3,
     lines.findIndex((line) => line.startsWith('processes')),

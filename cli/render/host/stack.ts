@@ -1,5 +1,6 @@
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatAge } from '../../../domain/units/duration.ts';
+import type { AllowedSources } from '../../../client/embedded/allowed-sources.ts';
 import type { ListenState } from '../../../client/embedded/control.ts';
 import type { StackInfo } from '../../../client/embedded/stack.ts';
 
@@ -10,6 +11,7 @@ export function renderStack(
     readonly nowMs: number;
     readonly stateDir: string;
     readonly allowedMounts: readonly string[];
+    readonly allowedSources: AllowedSources;
     readonly apiSocket: string | null;
     /** Null: the stack does not answer. */
     readonly listen: ListenState | null;
@@ -26,6 +28,14 @@ export function renderStack(
     ...(options.allowedMounts.length === 0
       ? []
       : [`mounts      runs may mount from ${options.allowedMounts.map(sanitizeLine).join(', ')}`]),
+    ...renderSources(options.allowedSources),
+  ];
+}
+
+function renderSources({ watch, outbox }: AllowedSources): string[] {
+  return [
+    ...(watch.length === 0 ? [] : [`folders     triggers may watch ${watch.map(sanitizeLine).join(', ')}`]),
+    ...(outbox.length === 0 ? [] : [`outboxes    triggers may read from ${outbox.map(sanitizeLine).join(', ')}`]),
   ];
 }
 

@@ -18,6 +18,8 @@ function describeSource(source: Trigger['source']): string {
   if (source.kind === 'webhook')
     return source.verify.scheme === 'none' ? 'webhook, accepts every request' : `webhook, ${source.verify.scheme}`;
   if (source.kind === 'api') return 'api';
+  if (source.kind === 'folder') return sanitizeLine(`folder ${source.path}, ${source.match}`);
+  if (source.kind === 'outbox') return `outbox ${source.table}`;
   if (source.everyMs !== null) return `every ${writeDurationMs(source.everyMs)}`;
   return sanitizeLine(`${source.cron.join(' and ')}, ${source.timezone}`);
 }

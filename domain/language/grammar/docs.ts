@@ -11,6 +11,7 @@ import { PART, PIPELINE, SPEC, WORKFLOW } from './spec-table.ts';
 import { WAIT } from './wait-table.ts';
 import { WORKSPACE } from './workspace-table.ts';
 import { STAGE } from './stage-table.ts';
+import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
 import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
 import { TRIGGER } from './trigger-table.ts';
 import type { Json } from './json.ts';
@@ -39,6 +40,8 @@ const TRIGGER_SECTIONS: Readonly<Record<string, MappingTable>> = {
   trigger: TRIGGER,
   webhook: WEBHOOK,
   schedule: SCHEDULE,
+  folder: FOLDER,
+  outbox: OUTBOX,
 };
 
 const SECTIONS = { ...SPEC_SECTIONS, ...TRIGGER_SECTIONS };

@@ -30,7 +30,9 @@ test.each([
 });
 
 test('a table of triggers without a marker is reported', () => {
-  expect(() => writeTriggerTables('# Triggers\n')).toThrow('no place for the keys of trigger, webhook, schedule');
+  expect(() => writeTriggerTables('# Triggers\n')).toThrow(
+    'no place for the keys of trigger, webhook, schedule, folder, outbox',
+  );
 });
 
 test('a page without a place for mistaken keys is reported', () => {

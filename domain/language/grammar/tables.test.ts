@@ -16,6 +16,7 @@ import { WAIT } from './wait-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { SKILL } from './skill-table.ts';
 import { SPEC } from './spec-table.ts';
+import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
 import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
 import { TRIGGER } from './trigger-table.ts';
 import type { Json, JsonType } from './json.ts';
@@ -117,8 +118,9 @@ function spotsBelow(
   if (type.is === 'mapping') {
     const { table } = type;
     const isApart =
-      ([SANDBOX, APPROVAL, WAIT, BUDGET, LLM, SKILL, WEBHOOK, SCHEDULE] as readonly MappingTable[]).includes(table) ||
-      table.keys['subfolder'] === WORKSPACE.keys.subfolder;
+      (
+        [SANDBOX, APPROVAL, WAIT, BUDGET, LLM, SKILL, WEBHOOK, SCHEDULE, FOLDER, OUTBOX] as readonly MappingTable[]
+      ).includes(table) || table.keys['subfolder'] === WORKSPACE.keys.subfolder;
     // Defaults share the keys of a stage.
     const shared = { docs: inline.docs.replace(/^defaults\./, ''), full: inline.full };
     return spotsOf(table, kind, isApart ? apart : shared, within);

@@ -3,6 +3,7 @@ import { DEBOUNCE_DEFAULTS, RATE_DEFAULTS, TRIGGER_LIMITS } from '../../delivery
 import { DEFAULT_DEDUPE_MS } from '../../delivery/trigger.ts';
 import { writeDurationMs } from '../../units/duration.ts';
 import type { Key, MappingTable } from './table.ts';
+import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
 import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
 import { DURATIONS, RANGES } from './values.ts';
 
@@ -155,6 +156,24 @@ export const TRIGGER = {
       form: 'schedule: { cron: "30 2 * * *" }',
       doc: 'Times. See [Schedules](#schedules).',
       example: { cron: '30 2 * * 1-5' },
+    },
+    folder: {
+      as: 'folder',
+      type: { is: 'mapping', table: FOLDER },
+      group: 'source',
+      mistaken: ['file', 'watch', 'directory', 'path'],
+      form: 'folder: { path: /srv/incoming }',
+      doc: 'Files that appear in a folder. See [Folders](#folders).',
+      example: { path: '/srv/incoming', match: '*.csv' },
+    },
+    outbox: {
+      as: 'outbox',
+      type: { is: 'mapping', table: OUTBOX },
+      group: 'source',
+      mistaken: ['postgres', 'table', 'database'],
+      form: 'outbox: { secret: NAME, table: orders_outbox }',
+      doc: "Rows of a table of an application's database. See [Outboxes](#outboxes).",
+      example: { secret: 'ORDERS_DB_URL', table: 'orders_outbox' },
     },
     when: {
       as: 'when',

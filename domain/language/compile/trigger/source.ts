@@ -13,6 +13,7 @@ import type {
   WebhookVerify,
 } from '../../../delivery/trigger.ts';
 import { readCron } from './cron.ts';
+import { compileFolder, compileOutbox } from './service-sources.ts';
 import { findTimeZone } from './timezone.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { Spec } from '../../read/spec.ts';
@@ -35,8 +36,11 @@ interface SourceContext {
 }
 
 /** Returns null if a mistake in the source was reported. */
-export function compileSource({ webhook, schedule }: TriggerSpec, context: SourceContext): TriggerSource | null {
+export function compileSource(trigger: TriggerSpec, context: SourceContext): TriggerSource | null {
+  const { webhook, schedule, folder, outbox, batch } = trigger;
   if (webhook !== null) return compileWebhook(webhook, context);
+  if (folder !== null) return compileFolder({ folder, batch }, context);
+  if (outbox !== null) return compileOutbox(outbox, context);
   return schedule === null ? null : compileSchedule(schedule, context);
 }
 

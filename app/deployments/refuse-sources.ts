@@ -1,0 +1,53 @@
+/** Refuses triggers that would read folders or databases which the operator of the service has not allowed. */
+import { realpathSync, statSync } from 'node:fs';
+import type { AllowedSources } from '../../client/embedded/allowed-sources.ts';
+import type { Trigger } from '../../domain/delivery/trigger.ts';
+import { contains } from '../../domain/language/text/paths.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
+import { AppError } from '../app-error.ts';
+
+/** @throws AppError `deploy/source-not-allowed` */
+export function refuseSources(triggers: readonly Trigger[], readAllowed: () => AllowedSources): void {
+  for (const { name, source } of triggers) {
+    if (source.kind === 'folder') refuseFolder(name, source.path, readAllowed());
+    if (source.kind === 'outbox' && readAllowed().outbox.length === 0)
+      throw createRefusal(
+        `the trigger ${name} reads an outbox, and the operator of the service has allowed no database for that`,
+        'The operator allows one on the machine of the service: voidbox up --allow-outbox HOST:PORT',
+      );
+  }
+}
+
+function refuseFolder(trigger: string, path: string, { watch }: AllowedSources): void {
+  const real = findWatched(path, watch);
+  if (real === null)
+    throw createRefusal(
+      `the trigger ${trigger} watches ${path}, which is in no folder that the operator of the service allows`,
+      `The operator allows it on the machine of the service: voidbox up --allow-watch ${quoteArgument(path)}`,
+    );
+  if (statSync(real, { throwIfNoEntry: false })?.isDirectory() === true) return;
+  throw createRefusal(
+    `the trigger ${trigger} watches ${path}, which is not a folder`,
+    'Make the folder, or correct `path`.',
+  );
+}
+
+/**
+ * Returns the folder of a trigger without links. Of a path that is in no allowed folder it tells nothing, also not
+ * whether it exists.
+ * @returns null if it is in none of the allowed folders
+ */
+export function findWatched(path: string, watch: readonly string[]): string | null {
+  const isAllowed = (place: string): boolean => watch.some((folder) => contains(folder, place));
+  let real: string;
+  try {
+    real = realpathSync(path);
+  } catch {
+    return isAllowed(path) ? path : null;
+  }
+  return isAllowed(real) ? real : null;
+}
+
+function createRefusal(message: string, remedy: string): AppError {
+  return new AppError('usage', 'deploy/source-not-allowed', message, remedy);
+}
