@@ -38,7 +38,10 @@ function loadCached(main) {
     });
     if (script.cachedDataRejected) rejected.push(file);
     scripts.set(file, script);
-    const require = (/** @type {string} */ id) => (id.startsWith('./') ? load(join(folder, id)) : outer(id));
+    const require = Object.assign(
+      (/** @type {string} */ id) => (id.startsWith('./') ? load(join(folder, id)) : outer(id)),
+      { resolve: outer.resolve },
+    );
     script.runInThisContext().call(module.exports, module.exports, require, module, file, folder);
     return module.exports;
   };

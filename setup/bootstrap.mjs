@@ -56,6 +56,7 @@ const PROGRAM_BUNDLES = [
   join(ROOT, 'dist', 'cli-bundle', 'main.cjs'),
   join(ROOT, 'dist', 'worker-bundle', 'serve-worker.cjs'),
   join(ROOT, 'dist', 'api-bundle', 'service.cjs'),
+  join(ROOT, 'dist', 'stack-bundle', 'supervise.cjs'),
 ];
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
@@ -259,7 +260,7 @@ async function compile(projects) {
 }
 
 async function bundlePrograms() {
-  await runOrFail('bundling the command line, the worker and the API', process.execPath, [
+  await runOrFail('bundling the command line, the worker, the API and the supervisor', process.execPath, [
     join(ROOT, 'setup', 'bundle-programs.mjs'),
   ]);
 }

@@ -61,7 +61,9 @@ beforeEach(() => {
     mkdirSync('dist/worker-bundle', { recursive: true });
     writeFileSync('dist/worker-bundle/serve-worker.cjs', '');
     mkdirSync('dist/api-bundle', { recursive: true });
-    writeFileSync('dist/api-bundle/service.cjs', '');`,
+    writeFileSync('dist/api-bundle/service.cjs', '');
+    mkdirSync('dist/stack-bundle', { recursive: true });
+    writeFileSync('dist/stack-bundle/supervise.cjs', '');`,
   );
   put('package.json', '{ "type": "module" }');
   put(
@@ -112,7 +114,7 @@ describe('bootstrap', () => {
     expect(calls().slice(8)).toEqual(['tsc', 'cli', 'bundle', 'tsc']);
   });
 
-  it.each(['cli-bundle', 'worker-bundle', 'api-bundle'])(
+  it.each(['cli-bundle', 'worker-bundle', 'api-bundle', 'stack-bundle'])(
     'bundles the programs again if %s is missing',
     async (bundle) => {
       await bootstrap('build');

@@ -1,6 +1,6 @@
 /**
- * Build step: `node setup/bundle-programs.mjs` writes dist/cli-bundle/, dist/worker-bundle/ and dist/api-bundle/: the
- * command line, the worker and the HTTP API in few files. They spend most of their start on loading, and Node loads one
+ * Build step: `node setup/bundle-programs.mjs` writes dist/cli-bundle/, dist/worker-bundle/, dist/api-bundle/
+ * and dist/stack-bundle/: the command line, the worker, the HTTP API and the supervisor of the embedded stack in few files. They spend most of their start on loading, and Node loads one
  * CommonJS file much faster than a hundred modules. Lazy imports stay lazy: each is in its own file. Names and lines are kept, so that stack traces
  * are readable.
  */
@@ -17,7 +17,7 @@ const { workerFlags } = await import('../dist/setup/worker-command.js');
 const PROGRAMS = [
   {
     target: 'cli-bundle',
-    input: { main: 'cli/main.js' },
+    input: { main: 'dist/cli/main.js' },
     // Packages that every run of a light command loads, and the client of Temporal, whose 300 files each command that
     // asks a server loads. Commands load all other packages from node_modules when they need them.
     included: ['yaml', 'commander', '@temporalio/client', '@temporalio/envconfig'],
@@ -29,17 +29,35 @@ const PROGRAMS = [
   },
   {
     target: 'worker-bundle',
-    input: { 'serve-worker': 'workers/serve-worker.js' },
-    // Packages that every worker loads, except those of Temporal, which search for files next to their own.
-    included: ['yaml', 'zod', '@marcbachmann/cel-js', 're2js', 'fzstd'],
-    chunks: [],
-    warm: (/** @type {string} */ folder) => [
-      [...workerFlags(), join(ROOT, 'setup', 'warm-exports.cjs'), join(folder, 'serve-worker.cjs')],
+    // The second one is the thread in which the SDK of Temporal runs workflows.
+    input: {
+      'serve-worker': 'dist/workers/serve-worker.js',
+      'workflow-thread': 'node_modules/@temporalio/worker/lib/workflow/workflow-worker-thread.js',
+    },
+    // Packages that every worker loads.
+    included: [
+      'yaml',
+      'zod',
+      '@marcbachmann/cel-js',
+      're2js',
+      'fzstd',
+      '@temporalio/worker',
+      '@temporalio/activity',
+      '@temporalio/client',
+      '@temporalio/common',
+      '@temporalio/envconfig',
     ],
+    chunks: [],
+    warm: (/** @type {string} */ folder) =>
+      ['serve-worker.cjs', 'workflow-thread.cjs'].map((file) => [
+        ...workerFlags(),
+        join(ROOT, 'setup', 'warm-exports.cjs'),
+        join(folder, file),
+      ]),
   },
   {
     target: 'api-bundle',
-    input: { service: 'server/service.js' },
+    input: { service: 'dist/server/service.js' },
     // Packages that each process of the API loads. It loads those of PostgreSQL when it opens its database.
     included: [
       'yaml',
@@ -58,18 +76,77 @@ const PROGRAMS = [
     chunks: [],
     warm: (/** @type {string} */ folder) => [[join(ROOT, 'setup', 'warm-exports.cjs'), join(folder, 'service.cjs')]],
   },
+  {
+    target: 'stack-bundle',
+    input: { supervise: 'dist/workers/embedded/supervise.js' },
+    // It loads the client of Temporal when it needs it.
+    included: ['yaml', 'zod', '@temporalio/client', '@temporalio/envconfig'],
+    chunks: [],
+    warm: (/** @type {string} */ folder) => [[join(ROOT, 'setup', 'warm-exports.cjs'), join(folder, 'supervise.cjs')]],
+  },
 ];
+
+/** Packages of the SDK that search for files next to their own, or that only its bundler of workflows needs. */
+const OUTSIDE = ['source-map', 'webpack', 'memfs', 'unionfs', '@swc/core'];
+
+/** Finds a file of a package that the SDK needs where the SDK would find it, which may be another version than Voidbox's own. */
+const fromWorker = (/** @type {string} */ id) =>
+  `require.resolve('${id}', { paths: [require.resolve('@temporalio/worker/package.json')] })`;
+
+/** What the SDK finds by the place of its files, which a bundle changes: a file, a text in it, and what replaces the text. */
+const PLACES = /** @type {const} */ ([
+  [
+    '@temporalio/core-bridge/common.js',
+    "path.resolve(__dirname, 'releases'",
+    `path.resolve(path.dirname(${fromWorker('@temporalio/core-bridge/package.json')}), 'releases'`,
+  ],
+  ['@temporalio/worker/lib/workflow/vm-shared.js', 'require("source-map")', `require(${fromWorker('source-map')})`],
+  [
+    '@temporalio/worker/lib/workflow/threaded-vm.js',
+    "require.resolve('./workflow-worker-thread')",
+    '`${__dirname}/../../bin/workflow-thread.cjs`',
+  ],
+]);
+
+/** The SDK's bundler of workflows loads webpack. A worker needs it only if the build's bundle of workflows is missing. */
+const BUNDLER = '@temporalio/worker/lib/workflow/bundler';
+const LAZY_BUNDLER = `const names = ['bundleWorkflowCode', 'defaultWorkflowInterceptorModules', 'WorkflowCodeBundler'];
+for (const name of names) Object.defineProperty(exports, name, { get: () => require('${BUNDLER}.js')[name] });`;
+
+/** Returns a plugin that changes the SDK of Temporal so that it works in a bundle, and which places it has not met. */
+function adaptSdk() {
+  const unchanged = new Set(PLACES.map(([file]) => file));
+  return {
+    unchanged,
+    sdk: {
+      name: 'temporal-sdk',
+      transform(/** @type {string} */ code, /** @type {string} */ id) {
+        if (id.endsWith(`/node_modules/${BUNDLER}.js`)) return LAZY_BUNDLER;
+        const place = PLACES.find(([file]) => id.endsWith(`/node_modules/${file}`));
+        if (place === undefined) return null;
+        const [file, text, replacement] = place;
+        if (code.includes(text)) unchanged.delete(file);
+        return code.replace(text, () => replacement);
+      },
+    },
+  };
+}
 
 for (const program of PROGRAMS) await bundleProgram(program);
 
 /** @param {(typeof PROGRAMS)[number]} program */
 async function bundleProgram({ target, input, included, chunks, warm }) {
-  const entries = Object.entries(input).map(([name, file]) => [name, join(ROOT, 'dist', file)]);
+  const { sdk, unchanged } = adaptSdk();
+  const entries = Object.entries(input).map(([name, file]) => [name, join(ROOT, file)]);
   const bundle = await rolldown({
     input: Object.fromEntries(entries),
     platform: 'node',
     // The packages that an included package needs are included, too.
-    external: (id, importer) => /^[@a-z]/.test(id) && !included.includes(id) && !importer?.includes('/node_modules/'),
+    external: (id, importer) =>
+      OUTSIDE.includes(id) ||
+      id === `${BUNDLER}.js` ||
+      (/^[@a-z]/.test(id) && !included.includes(id) && !importer?.includes('/node_modules/')),
+    plugins: [sdk],
     // The package's form for Node is CommonJS, which would keep each of its modules in a separate function.
     resolve: { alias: { yaml: join(ROOT, 'node_modules', 'yaml', 'browser', 'index.js') } },
     onLog(level, log) {
@@ -88,6 +165,8 @@ async function bundleProgram({ target, input, included, chunks, warm }) {
       chunkFileNames: '[name]-[hash].cjs',
       codeSplitting: { groups: chunks },
     });
+    if (included.includes('@temporalio/worker') && unchanged.size > 0)
+      throw new Error(`read what the SDK of Temporal does now in ${[...unchanged].join(', ')}`);
     for (const args of warm(made)) execFileSync(process.execPath, args, { timeout: 60_000 });
     rmSync(folder, { recursive: true, force: true });
     renameSync(made, folder);

@@ -22,6 +22,7 @@ const FOLDERS = [
   'workers',
   'worker-bundle',
   'api-bundle',
+  'stack-bundle',
   'setup',
 ];
 

@@ -70,7 +70,7 @@ async function loadExports(main: string, flags: readonly string[] = []): Promise
   const { stdout } = await promisify(execFile)(process.execPath, [...flags, '-e', script]);
   const loaded = JSON.parse(stdout) as { readonly packages: readonly string[] };
   const packages = loaded.packages.flatMap((path) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []);
-  return { ...loaded, packages };
+  return { ...loaded, packages: [...new Set(packages)] };
 }
 
 test('V8 takes every cache of the HTTP API’s bundle, which loads nothing outside of it', async () => {
@@ -81,12 +81,32 @@ test('V8 takes every cache of the HTTP API’s bundle, which loads nothing outsi
   });
 });
 
-test('V8 takes every cache of the worker’s bundle with the flags of a worker, which loads no bundler of skills', async () => {
+test('V8 takes every cache of the worker’s bundle with the flags of a worker, which loads nothing outside of it but the SDK’s library', async () => {
   const loaded = await loadExports(join(ROOT, 'dist', 'worker-bundle', 'serve-worker.cjs'), workerFlags());
-  expect(loaded).toMatchObject({ exports: ['serveWorker'], rejected: [] });
-  const { packages } = loaded as { readonly packages: readonly string[] };
-  expect(packages).toContain('@temporalio/worker');
-  for (const unwanted of ['rolldown', 'yaml', 'zod']) expect(packages).not.toContain(unwanted);
+  expect(loaded).toEqual({
+    exports: ['serveWorker'],
+    rejected: [],
+    packages: ['@temporalio/core-bridge', 'source-map'],
+  });
+});
+
+test('the worker’s thread of workflows loads from the bundle, with caches that V8 takes', async () => {
+  const main = join(ROOT, 'dist', 'worker-bundle', 'workflow-thread.cjs');
+  const script = `const { parentPort } = require('node:worker_threads');
+    parentPort.postMessage(require(${JSON.stringify(LOADER)}).loadCached(${JSON.stringify(main)}).rejected);
+    process.exit();`;
+  const start = `new (require('node:worker_threads').Worker)(${JSON.stringify(script)}, { eval: true })
+    .on('message', (rejected) => console.log(JSON.stringify(rejected)));`;
+  const { stdout } = await promisify(execFile)(process.execPath, [...workerFlags(), '-e', start]);
+  expect(JSON.parse(stdout)).toEqual([]);
+});
+
+test('V8 takes every cache of the supervisor’s bundle, which loads nothing outside of it', async () => {
+  expect(await loadExports(join(ROOT, 'dist', 'stack-bundle', 'supervise.cjs'))).toEqual({
+    exports: ['supervise'],
+    rejected: [],
+    packages: [],
+  });
 });
 
 test.each([
