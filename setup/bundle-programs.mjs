@@ -108,35 +108,53 @@ const PLACES = /** @type {const} */ ([
   ],
 ]);
 
+/** Where the SDK makes the messages of Temporal's API, of which a process needs some. */
+const MESSAGES = /** @type {const} */ ([
+  '@temporalio/proto/protos/json-module.js',
+  '\n.addJSON({',
+  `;\nrequire(${JSON.stringify(join(ROOT, 'setup', 'lazy-messages.cjs'))}).addLazily($protobuf, $root, {`,
+]);
+
 /** The SDK's bundler of workflows loads webpack. A worker needs it only if the build's bundle of workflows is missing. */
 const BUNDLER = '@temporalio/worker/lib/workflow/bundler';
 const LAZY_BUNDLER = `const names = ['bundleWorkflowCode', 'defaultWorkflowInterceptorModules', 'WorkflowCodeBundler'];
 for (const name of names) Object.defineProperty(exports, name, { get: () => require('${BUNDLER}.js')[name] });`;
 
-/** Returns a plugin that changes the SDK of Temporal so that it works in a bundle, and which places it has not met. */
+for (const program of PROGRAMS) await bundleProgram(program);
+
+/** Returns a plugin that changes the SDK of Temporal so that it works in a bundle, and the files that it has changed. */
 function adaptSdk() {
-  const unchanged = new Set(PLACES.map(([file]) => file));
+  const changed = new Set();
   return {
-    unchanged,
+    changed,
     sdk: {
       name: 'temporal-sdk',
       transform(/** @type {string} */ code, /** @type {string} */ id) {
         if (id.endsWith(`/node_modules/${BUNDLER}.js`)) return LAZY_BUNDLER;
-        const place = PLACES.find(([file]) => id.endsWith(`/node_modules/${file}`));
+        const place = [...PLACES, MESSAGES].find(([file]) => id.endsWith(`/node_modules/${file}`));
         if (place === undefined) return null;
         const [file, text, replacement] = place;
-        if (code.includes(text)) unchanged.delete(file);
+        if (code.includes(text)) changed.add(file);
         return code.replace(text, () => replacement);
       },
     },
   };
 }
 
-for (const program of PROGRAMS) await bundleProgram(program);
+/** @param {ReadonlySet<string>} changed files of the SDK @param {readonly string[]} included @throws Error if the SDK is not as this module knows it */
+function checkSdk(changed, included) {
+  const places = [
+    ...(included.includes('@temporalio/worker') ? PLACES : []),
+    ...(included.includes('@temporalio/client') ? [MESSAGES] : []),
+  ];
+  for (const [file, text] of places)
+    if (!changed.has(file))
+      throw new Error(`the SDK of Temporal has no ${text} in ${file}: read what it does there now`);
+}
 
 /** @param {(typeof PROGRAMS)[number]} program */
 async function bundleProgram({ target, input, included, chunks, warm }) {
-  const { sdk, unchanged } = adaptSdk();
+  const { sdk, changed } = adaptSdk();
   const entries = Object.entries(input).map(([name, file]) => [name, join(ROOT, file)]);
   const bundle = await rolldown({
     input: Object.fromEntries(entries),
@@ -165,8 +183,7 @@ async function bundleProgram({ target, input, included, chunks, warm }) {
       chunkFileNames: '[name]-[hash].cjs',
       codeSplitting: { groups: chunks },
     });
-    if (included.includes('@temporalio/worker') && unchanged.size > 0)
-      throw new Error(`read what the SDK of Temporal does now in ${[...unchanged].join(', ')}`);
+    checkSdk(changed, included);
     for (const args of warm(made)) execFileSync(process.execPath, args, { timeout: 60_000 });
     rmSync(folder, { recursive: true, force: true });
     renameSync(made, folder);
