@@ -93,7 +93,7 @@ const OUTSIDE = ['source-map', 'webpack', 'memfs', 'unionfs', '@swc/core'];
 const fromWorker = (/** @type {string} */ id) =>
   `require.resolve('${id}', { paths: [require.resolve('@temporalio/worker/package.json')] })`;
 
-/** What the SDK finds by the place of its files, which a bundle changes: a file, a text in it, and what replaces the text. */
+/** The SDK finds some things by the place of its files, which a bundle changes: a file, a text in it, and its replacement. */
 const PLACES = /** @type {const} */ ([
   [
     '@temporalio/core-bridge/common.js',

@@ -1,4 +1,4 @@
-/** The messages of Temporal's API in the bundles are those of the SDK, although they get their fields late. */
+/** The messages of Temporal's API in the bundles equal the messages of the SDK, although they get their fields late. */
 import { createRequire } from 'node:module';
 import protobuf, { type Root, type Type } from 'protobufjs/light.js';
 import { expect, test } from 'vitest';

@@ -62,6 +62,25 @@ describe.each(PROCESSES)('the %s is killed', (process) => {
   });
 });
 
+test('the keeper is killed while it saves a snapshot: its run gets another VM, and no half of a snapshot is used', async () => {
+  const rig = theRig();
+  rmSync(dir, { recursive: true, force: true });
+  const spec = rig.spec('keeper.yaml', counting(LINES, 0.1, MEMORY_MIB));
+  const launched = rig.launch(spec, 'keeper-made');
+  await soon('a partial snapshot', () => (partialBytes(dir) ?? 0) > 0);
+  const [keeper] = rig.keepers();
+  rig.kill(keeper!.pid);
+  expect(listSnapshots(dir)).toEqual([]);
+  await launched;
+  expect((await rig.finish('keeper-made')).outcome).toMatchObject({ state: 'succeeded' });
+  expect(await rig.output('keeper-made', 'count')).toBe(countedOnce(LINES));
+  await expect.poll(() => listSnapshots(dir)).toHaveLength(1);
+  expect(leftoversIn(dir)).toEqual([]);
+  await rig.launch(spec, 'keeper-after');
+  expect((await rig.finish('keeper-after')).outcome).toMatchObject({ state: 'succeeded' });
+  expect(await readyVms(rig, 'keeper-after')).toMatchObject([{ start: 'snapshot' }]);
+});
+
 describe('a user’s data', () => {
   beforeEach(() => rmSync(dir, { recursive: true, force: true }));
 

@@ -2,6 +2,7 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { namesIn, soon } from '../rig/vms/snapshot-folder.ts';
 import type { Rig } from './rig.ts';
 import { useRig } from './shared-rig.ts';
 
@@ -58,6 +59,71 @@ test('worker, keeper and VM are killed in the fifth step: the next worker repeat
   expect((await rig.finish('both')).outcome.state).toBe('succeeded');
   expect(await startsOf(rig, 'both')).toEqual([...ONCE, 'e 1', 'e 2', 'f 1']);
   expect(await rig.output('both', 'f')).toBe('a\nb\nc\nd\ne\nf\n');
+});
+
+const STEPS = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+
+/** Steps that each add a line to a file. The first one also fills the disk, so that each save takes a while. */
+const SAVED_SLOWLY = `api_version: v1
+kind: workflow
+name: slow
+sandbox: { memory_mb: 256 }
+workflow:
+  checkpoint: each-step
+  steps:
+${STEPS.map((step, index) => {
+  const after = index === 0 ? '' : `, depends_on: [${STEPS[index - 1]!}]`;
+  const fill = index === 0 ? 'head -c 48000000 /dev/zero > $HOME/filled; ' : '';
+  return `    - { name: ${step}${after}, run: { program: sh, args: [-c, "${fill}echo ${step} >> /workspace/steps; cat /workspace/steps"] } }`;
+}).join('\n')}
+`;
+
+/** Waits for a save of the run after the ones that were seen, and stops these processes in it. Returns the number of its checkpoint. */
+async function stopInSave(rig: Rig, runId: string, seen: number, processes: () => readonly number[]): Promise<number> {
+  const dir = join(rig.stateDir, 'runs', runId, 'checkpoints/_shared');
+  const findSave = (): number | undefined =>
+    namesIn(dir)
+      .filter((name) => name.endsWith('.partial') && !name.endsWith('.json.partial'))
+      .map((name) => Number.parseInt(name))
+      .find((number) => number > seen);
+  return await soon(`a save of ${runId} after checkpoint ${seen}`, () => {
+    const number = findSave();
+    if (number === undefined) return null;
+    const pids = processes();
+    for (const pid of pids) rig.pause(pid);
+    if (findSave() === number) return number;
+    // The save ended before the processes stopped.
+    for (const pid of pids) rig.wake(pid);
+    return null;
+  });
+}
+
+test('worker, keeper and both are killed while a step is saved: no half of a checkpoint is used, and only unsaved steps run again', async () => {
+  const rig = theRig();
+  await rig.launch(rig.spec('slow.yaml', SAVED_SLOWLY), 'slow');
+  const worker = async (): Promise<number> => (await rig.liveStack()).workerPid;
+  const keeper = (): number => rig.keepers()[0]!.pid;
+  const unsaved: string[] = [];
+  let seen = 0;
+  for (const killed of ['worker', 'keeper', 'both'] as const) {
+    const workerPid = await worker();
+    const ofKind = { worker: () => [workerPid], keeper: () => [keeper()], both: () => [workerPid, keeper()] }[killed];
+    let pids: readonly number[] = [];
+    seen = await stopInSave(rig, 'slow', seen, () => (pids = ofKind()));
+    for (const pid of pids) rig.kill(pid);
+    // A VM whose keeper lives keeps the work of the step: the next worker saves it.
+    if (killed !== 'worker') unsaved.push(STEPS[seen - 1]!);
+  }
+  expect((await rig.finish('slow')).outcome.state).toBe('succeeded');
+  expect(await rig.output('slow', 'h')).toBe(STEPS.map((step) => `${step}\n`).join(''));
+  expect(await startsOf(rig, 'slow')).toEqual(
+    STEPS.flatMap((step) => [`${step} 1`, ...(unsaved.includes(step) ? [`${step} 2`] : [])]),
+  );
+  const ready = (await rig.events('slow')).flatMap(({ body }) => (body.type === 'vm-ready' ? [body] : []));
+  const before = (step: string): string => STEPS[STEPS.indexOf(step) - 1]!;
+  expect(ready.map((body) => body.resumedAfter ?? null)).toEqual([null, ...unsaved.map(before)]);
+  const left = namesIn(join(rig.stateDir, 'runs/slow/checkpoints/_shared'));
+  expect(left.filter((name) => name.endsWith('.partial'))).toEqual([]);
 });
 
 /** Six steps that each add a line to files outside of the workspace; the fifth fails unless `ok` is `yes`. */
