@@ -32,6 +32,7 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
   const { createPostgresSecrets } = await import('./postgres/secret-store.ts');
   const { createPostgresSchedules } = await import('./postgres/schedule-store.ts');
   const { createPostgresDeliveries } = await import('./postgres/delivery-store.ts');
+  const { createPostgresSources } = await import('./postgres/source-store.ts');
   const database = openDatabase(options);
   return {
     tokens: createPostgresTokens(database),
@@ -41,6 +42,7 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
       deliveries: createPostgresDeliveries(database, options.target),
       schedules: createPostgresSchedules(database),
       secrets: createPostgresSecrets(database),
+      sources: createPostgresSources(database),
     },
     close: () => database.close(),
   };

@@ -1,9 +1,12 @@
 /** The ports of deployments, deliveries and secrets. They are rows of the database that also has the tokens. */
 import type { Decider } from '../domain/delivery/decision.ts';
-import type { DeliveryFacts, DeliveryKeys, DeliveryState } from '../domain/delivery/delivery.ts';
+import type { DeliveryKeys, DeliveryState } from '../domain/delivery/delivery.ts';
+import type { NewDelivery } from './ports/new-delivery.ts';
+import type { SourceStore } from './ports/sources.ts';
 import type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
 import type { Trigger } from '../domain/delivery/trigger.ts';
 
+export type { NewDelivery, Refusal } from './ports/new-delivery.ts';
 export type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
 
 export interface DeploymentRow {
@@ -93,22 +96,6 @@ export interface DeployedVersion {
   readonly version: VersionRow;
   /** False: the enabled version was the same. */
   readonly isNew: boolean;
-}
-
-export interface NewDelivery extends DeliveryFacts {
-  /** The version that was enabled at acceptance; the delivery is decided and compiled by it. */
-  readonly version: number;
-  /** As received. */
-  readonly body: Uint8Array;
-  /** Its trigger has `order`: such deliveries of one trigger are accepted one after the other. */
-  readonly isOrdered: boolean;
-  /** Its source knows that no run can start: it is `refused` at once. Absent: the service decides about it. */
-  readonly refusal?: Refusal;
-}
-
-export interface Refusal {
-  readonly code: string;
-  readonly message: string;
 }
 
 export interface DeliveryQuery {
@@ -321,4 +308,5 @@ export interface TriggerStore {
   readonly schedules: ScheduleStore;
   readonly secrets: SecretStore;
   readonly deliveries: DeliveryStore;
+  readonly sources: SourceStore;
 }

@@ -64,6 +64,17 @@ export const NO_TOKENS: AccessStore = {
       wake: () => undefined,
       listen: () => Promise.resolve(() => Promise.resolve()),
     },
+    sources: {
+      begin: refuse,
+      keepOnly: () => Promise.resolve(),
+      acceptOnce: refuse,
+      skip: refuse,
+      findSeen: () => Promise.resolve([]),
+      renew: () => Promise.resolve(),
+      report: () => Promise.resolve(),
+      listProblems: () => Promise.resolve([]),
+      sweep: () => Promise.resolve(),
+    },
   },
   close: () => Promise.resolve(),
 };

@@ -12,7 +12,7 @@ import type { DeliveryStore, NewDelivery } from '../../store/triggers.ts';
 /** The facts that a source knows about an event. Without an id, it gets one. */
 export type ReceivedEvent = Pick<
   NewDelivery,
-  'deployment' | 'version' | 'trigger' | 'isOrdered' | 'contentType' | 'body'
+  'deployment' | 'version' | 'trigger' | 'isOrdered' | 'contentType' | 'body' | 'refusal'
 > &
   Partial<Omit<DeliveryFacts, 'acceptedAtMs'>>;
 

@@ -121,19 +121,11 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
 }
 
 async function acceptDelivery(database: Database, delivery: NewDelivery): ReturnType<DeliveryStore['accept']> {
-  const { body, isOrdered, refusal, ...facts } = delivery;
-  const bodySha256 = createHash('sha256').update(body).digest('hex');
-  const accepted = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, 0);
-  const { seq: _seq, ...row } = refusal === undefined ? accepted : refuseRow(accepted, refusal);
-  const insert = (send: SendQuery): Promise<StoredDelivery | null> => insertDelivery(send, row, body);
+  const insert = (send: SendQuery): Promise<StoredDelivery | null> => insertAccepted(send, delivery);
   const send: SendQuery = (text, values) => database.send(text, values, true);
-  // Numbers are given before a commit, so an acceptance that commits late would be before one that is decided.
-  const added = isOrdered
+  const added = delivery.isOrdered
     ? await database.transact(async (locked) => {
-        await locked('SELECT pg_advisory_xact_lock($1::int, hashtext($2))', [
-          ACCEPT_LOCKS,
-          JSON.stringify([delivery.deployment, delivery.trigger]),
-        ]);
+        await lockAcceptances(locked, delivery);
         return await insert(locked);
       }, true)
     : await insert(send);
@@ -142,6 +134,26 @@ async function acceptDelivery(database: Database, delivery: NewDelivery): Return
   // A sweep deletes only rows that are months old.
   if (known === null) throw new Error(`the delivery ${delivery.id} was deleted while it was accepted again`);
   return { delivery: known, isNew: false };
+}
+
+/** Adds the row of a new delivery. @returns null if its id is taken */
+export async function insertAccepted(send: SendQuery, delivery: NewDelivery): Promise<StoredDelivery | null> {
+  const { body, isOrdered: _isOrdered, refusal, ...facts } = delivery;
+  const bodySha256 = createHash('sha256').update(body).digest('hex');
+  const accepted = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, 0);
+  const { seq: _seq, ...row } = refusal === undefined ? accepted : refuseRow(accepted, refusal);
+  return await insertDelivery(send, row, body);
+}
+
+/** Numbers are given before a commit, so an acceptance that commits late would be before one that is decided. */
+export async function lockAcceptances(
+  send: SendQuery,
+  { deployment, trigger }: Pick<NewDelivery, 'deployment' | 'trigger'>,
+): Promise<void> {
+  await send('SELECT pg_advisory_xact_lock($1::int, hashtext($2))', [
+    ACCEPT_LOCKS,
+    JSON.stringify([deployment, trigger]),
+  ]);
 }
 
 async function findDelivery(send: SendQuery, id: string): Promise<DeliveryRow | null> {

@@ -11,6 +11,7 @@ import { testDeployments } from '../../test/conformance/deployments.ts';
 import { testSchedules } from '../../test/conformance/schedules.ts';
 import { testSecrets } from '../../test/conformance/secrets.ts';
 import { testDeliveries } from '../../test/conformance/deliveries.ts';
+import { testSources } from '../../test/conformance/sources.ts';
 import { listMigrations } from '../../test/rig/access/list-migrations.ts';
 import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
 import { type AccessStore, AUDIT_ROWS, AUDIT_STEP } from '../access.ts';
@@ -64,6 +65,7 @@ testDeployments(subject);
 testSecrets(subject);
 testDeliveries(subject);
 testSchedules(subject);
+testSources(subject);
 
 describe('the schema', () => {
   test('services that migrate at once make each change once', { timeout: 60_000 }, async () => {

@@ -9,8 +9,8 @@ import { findPackageRoot } from '../../setup/package-root.ts';
 import { importGraph, type ImportGraph, pathsOf } from './imports.ts';
 
 const ROOT = findPackageRoot();
-/** The folders of stores, each of one kind. */
-const BACKENDS = /^store\/[^/]+\//;
+/** The folders of stores, each of one kind; `store/ports/` has ports. */
+const BACKENDS = /^store\/(?!ports\/)[^/]+\//;
 const OPENERS = /^store\/open-[^/]+\.ts$/;
 /** Tests of what files of a store do to its state folder. */
 const TESTS_OF_FILES: ReadonlySet<string> = new Set(['store/state-format.test.ts']);

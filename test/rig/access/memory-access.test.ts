@@ -3,6 +3,7 @@ import { testDeployments } from '../../conformance/deployments.ts';
 import { testSchedules } from '../../conformance/schedules.ts';
 import { testSecrets } from '../../conformance/secrets.ts';
 import { testDeliveries } from '../../conformance/deliveries.ts';
+import { testSources } from '../../conformance/sources.ts';
 import { createMemoryAccess } from './memory-access.ts';
 
 const subject = { name: 'in memory', open: () => Promise.resolve(createMemoryAccess()) };
@@ -11,3 +12,4 @@ testDeployments(subject);
 testSecrets(subject);
 testDeliveries(subject);
 testSchedules(subject);
+testSources(subject);

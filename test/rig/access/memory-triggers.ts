@@ -4,6 +4,7 @@ import { createMemoryDeliveries } from './memory-deliveries.ts';
 import { createMemoryDeployments } from './memory-deployments.ts';
 import { createMemorySchedules } from './memory-schedules.ts';
 import { createMemorySecrets } from './memory-secrets.ts';
+import { createMemorySources } from './memory-sources.ts';
 
 export function createMemoryTriggers(): TriggerStore {
   const kept = createMemoryDeployments();
@@ -19,5 +20,6 @@ export function createMemoryTriggers(): TriggerStore {
     const found = await deployments.find(name);
     return { isDeleted: found === null, pause: found?.isPaused === true ? found.onPause : null };
   }, schedules.isPaused);
-  return { deployments, schedules, deliveries, secrets: createMemorySecrets() };
+  const sources = createMemorySources(deliveries);
+  return { deployments, schedules, deliveries, secrets: createMemorySecrets(), sources };
 }
