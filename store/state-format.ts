@@ -41,6 +41,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'damaged',
   'git',
   'host-id',
+  'held',
   'listen.json',
   'messages',
   'mounts.json',

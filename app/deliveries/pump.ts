@@ -6,6 +6,8 @@ import { randomUUID } from 'node:crypto';
 import { createDecide } from '../../domain/delivery/decide.ts';
 import { API_TRIGGER } from '../../domain/delivery/delivery.ts';
 import { API_RULES, type Trigger } from '../../domain/delivery/trigger.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import { readFileRef } from '../../domain/sources/file-payload.ts';
 import { cutText } from '../../domain/units/cut-text.ts';
 import type {
   Claim,
@@ -24,6 +26,8 @@ export interface ReadyDelivery {
   readonly version: VersionRow;
   readonly params: Readonly<Record<string, string>>;
   readonly input: Uint8Array;
+  /** The artifact that is the input instead of `input`; null: none is. */
+  readonly inputRef: DataRef | null;
 }
 
 export interface PumpOptions {
@@ -200,13 +204,19 @@ async function decideAndStart(
   const params = { ...evaluation.params, ...delivery.params };
   if (trigger.batch === null) {
     const input = evaluation.input === null ? body : Buffer.from(evaluation.input);
-    return await options.start({ delivery: decided, version, params, input });
+    const inputRef = evaluation.input === null ? findFile(trigger, body) : null;
+    return await options.start({ delivery: decided, version, params, input, inputRef });
   }
   const members = await deliveries.listMembers(delivery.id);
   const inputs = await evaluateMembers(members, trigger, options.evaluate);
   return inputs === null
     ? refuse('trigger/payload-deleted', 'payloads are kept for 7 days')
-    : await options.start({ delivery: decided, version, params, input: joinPayloads(inputs) });
+    : await options.start({ delivery: decided, version, params, input: joinPayloads(inputs), inputRef: null });
+}
+
+/** The input of a run that a file starts is the file, and its payload is the facts about it. */
+function findFile({ source }: Trigger, body: Uint8Array): DataRef | null {
+  return source.kind === 'folder' ? readFileRef(Buffer.from(body).toString('utf8')) : null;
 }
 
 function findTrigger({ triggers }: VersionRow, name: string): Trigger | null {

@@ -230,6 +230,7 @@ describe('the run of a delivery', () => {
         version: await findVersion(1),
         params,
         input: Buffer.from(input),
+        inputRef: null,
       },
       {
         ...tools,

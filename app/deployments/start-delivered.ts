@@ -3,6 +3,7 @@ import { describeRun } from '../../client/runs/runs.ts';
 import { nameRun } from '../../domain/delivery/deployment-name.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { retryOf } from '../../domain/errors/error-code.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
 import { cutText } from '../../domain/units/cut-text.ts';
 import type { DeliveryResult, DeliveryRow, VersionRow } from '../../store/triggers.ts';
@@ -22,6 +23,8 @@ export interface DeliveredStart {
   /** Parameters of the trigger and of the delivery. */
   readonly params: Readonly<Record<string, string>>;
   readonly input: Uint8Array;
+  /** The artifact that is the input instead of `input`; null: none is. */
+  readonly inputRef: DataRef | null;
 }
 
 export interface DeliveredTools extends Pick<DeployingTools, 'folders' | 'compiler' | 'readSecrets'> {
@@ -59,7 +62,7 @@ async function findEarlierStart(runId: string, machine: Machine): Promise<Delive
 }
 
 async function start(
-  { delivery, version, params, input }: DeliveredStart,
+  { delivery, version, params, input, inputRef }: DeliveredStart,
   { folders, compiler, readSecrets, onProgress }: DeliveredTools,
   machine: Machine,
 ): Promise<void> {
@@ -93,6 +96,7 @@ async function start(
       allowMounts: [],
       allowGit: [],
       input,
+      inputRef,
       starter: {
         deployment: {
           name: deployment,

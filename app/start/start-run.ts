@@ -1,7 +1,7 @@
 /** Starts a run: prepares this machine and the embedded stack, and writes the request and its permissions. */
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RunRequest } from '../../activities/contract.ts';
+import type { InlineOrRef, RunRequest } from '../../activities/contract.ts';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { isKnownEntry, rememberSkillPaths, skillPaths } from '../../client/embedded/skill-paths.ts';
 import type { ClientMark, SourceRecord } from '../../client/runs/client-record.ts';
@@ -9,7 +9,7 @@ import { RunExistsError, UnknownStartError } from '../../client/runs/runs.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { openStateFolder } from '../../client/vms/state-folder.ts';
 import { readHostId } from '../../client/vms/this-host.ts';
-import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
+import { type DataRef, type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { approvalOf, skillOf } from '../../domain/plan/work.ts';
 import { listMockedStages, type MockRequest } from '../../domain/plan-rules/mocks.ts';
@@ -34,7 +34,7 @@ import { settleAddresses } from './plan-addresses.ts';
 import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
-import { toStream, storeRunInput } from './run-input.ts';
+import { claimRunInput, storeRunInput, toStream } from './run-input.ts';
 import { INPUT_RECORD, startClaimed, type UndoStep } from './start-claimed.ts';
 import {
   type ConfinedStarter,
@@ -78,6 +78,8 @@ export interface StartRequest {
   readonly allowGit: readonly string[];
   /** The bytes of the first stages' input; null: they get no input. */
   readonly input: Uint8Array | null;
+  /** The artifact that is the input instead of `input`; absent or null: none is. */
+  readonly inputRef?: DataRef | null;
   /** The token or the deployment that starts it; absent: the owner of the state folder. */
   readonly starter?: ConfinedStarter | null;
   /** The person may be asked for permissions that the request lacks. */
@@ -123,6 +125,7 @@ export async function startRun(
     allowMounts,
     allowGit,
     input,
+    inputRef = null,
     starter = null,
     mayAsk,
     beforeStart,
@@ -177,7 +180,7 @@ export async function startRun(
     const hasWorker = !env.temporalConfigured || readHostId(env.stateDir) !== null;
     const start = {
       runId,
-      makeRequest: () => requestOf({ written, mock, mockAgents, from, runId, input }, stores, context),
+      makeRequest: () => requestOf({ written, mock, mockAgents, from, runId, input, inputRef }, stores, context),
       summary: summaryOf(plan, from),
       // With a configured server the run may live on another host, and this record would never be removed.
       source: env.temporalConfigured ? null : source,
@@ -299,13 +302,14 @@ export async function requestOf(
     from,
     runId,
     input,
-  }: Pick<StartRequest, 'written' | 'mock' | 'mockAgents' | 'from' | 'runId' | 'input'>,
+    inputRef = null,
+  }: Pick<StartRequest, 'written' | 'mock' | 'mockAgents' | 'from' | 'runId' | 'input' | 'inputRef'>,
   { artifacts, records }: Stores,
   context: Machine,
 ): Promise<RunRequest> {
   const { env } = context;
   const planPart = from?.isSamePlan === true ? {} : await planPartOf(written, artifacts);
-  const read = input === null ? null : await storeRunInput(input, artifacts);
+  const read = inputRef === null ? await storeInput(input, artifacts) : await claimRunInput(inputRef, artifacts);
   const refs = [
     ...(planPart.planRef === undefined ? [] : [planPart.planRef]),
     ...(read?.kind === 'ref' ? [read.ref] : []),
@@ -320,6 +324,10 @@ export async function requestOf(
     ...(mock === null ? {} : { mock }),
     ...(mockAgents === true ? { mockAgents } : {}),
   };
+}
+
+async function storeInput(input: Uint8Array | null, artifacts: ArtifactStore): Promise<InlineOrRef | null> {
+  return input === null ? null : await storeRunInput(input, artifacts);
 }
 
 /** Stores a plan that is too large for the history where the worker of this machine finds it. */

@@ -14,6 +14,7 @@ import { readAllRuns } from '../every-run.ts';
 import { leaveOutBorrowed } from './borrowed-uploads.ts';
 import { createFileRunIndex } from './run-index.ts';
 import { artifactsDir, damagedDir, createStoreFailure } from './layout.ts';
+import { listHeld } from './held-artifacts.ts';
 import { errnoOf } from '../../files/errno.ts';
 import { listHalfFilesIn } from '../half-files.ts';
 import { findCheckpointsIn, makePrivateDir, runDir, runsDir } from '../state-folder.ts';
@@ -212,7 +213,8 @@ async function removeArtifact(dir: string, sha256: string, youngestMs: number): 
  * It reads text, not structure, so that unknown records and records of later versions keep their artifacts too.
  */
 async function readNamedArtifacts(stateDir: string, removedRuns: ReadonlySet<string>): Promise<Set<string>> {
-  const named = new Set<string>();
+  // Deliveries whose run has not started name these.
+  const named = new Set<string>(await listHeld(stateDir));
   const kept = (await listRunFolders(runsDir(stateDir))).filter(
     ({ runId }) => runId === null || !removedRuns.has(runId),
   );
