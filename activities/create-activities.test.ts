@@ -17,6 +17,7 @@ import type { Stores } from '../store/stores.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/runs/mock-worker.ts';
 import { RECORD_DEFAULTS } from '../test/rig/runs/admissions.ts';
+import { ACTIVITY_OPTIONS } from '../workflows/activity-options.ts';
 import type { AdmissionRecord } from './admission/admission-record.ts';
 import type { StageCall } from './contract.ts';
 import { createActivities } from './create-activities.ts';
@@ -138,3 +139,24 @@ test('a cancelled attempt returns its result as a value', async () => {
   running.cancel();
   expect(await running.result).toMatchObject({ outcome: 'cancelled' });
 });
+
+test.each(['admit', 'finishRun'] as const)(
+  'the server learns within seconds that the worker of `%s` is dead',
+  async (name) => {
+    expect(ACTIVITY_OPTIONS[name].heartbeatTimeout).toBe(10_000);
+    const environment = new MockActivityEnvironment(
+      { workflowExecution: { workflowId: 'run', runId: 'x' } },
+      { logger: new DefaultLogger('ERROR', () => undefined) },
+    );
+    const beat = new Promise<void>((resolve) => environment.on('heartbeat', () => resolve()));
+    // The call waits for its records until its first heartbeat.
+    const records = { ...stores.records, get: () => beat.then(() => Promise.reject(new Error('no records'))) };
+    const deps = mockWorkerDeps({
+      stateDir,
+      stores: { ...stores, records },
+      backend: createMockBackend({ programs: {} }),
+    });
+    const activity = createActivities(deps)[name] as (call: object) => Promise<unknown>;
+    await expect(environment.run(activity, { runId: 'run' })).rejects.toThrow('no records');
+  },
+);

@@ -11,6 +11,7 @@ import type { ActivityDeps } from './deps.ts';
 import { createEndsOfLists } from './items/ends-of-lists.ts';
 import { endPart } from './items/end-part.ts';
 import { toStageFailure, toActivityFailure } from './failure.ts';
+import { withHeartbeat } from './heartbeat.ts';
 import { finishAgain, finishRun } from './finish-run.ts';
 import { addOutputText } from './run-reply.ts';
 import { mockStage } from './attempt/mocked-stage.ts';
@@ -28,7 +29,7 @@ export function createActivities(given: ActivityDeps): Activities {
   return {
     admit: async (request) => {
       // Admission uses the original dependencies: it ends no list, and must read the worker's current settings.
-      const admission = await admit(given, request);
+      const admission = await withHeartbeat(() => admit(given, request));
       // An earlier run may have had this id, ended without a call here, and been pruned.
       calls.forget(request.runId);
       return admission;
@@ -59,7 +60,7 @@ export function createActivities(given: ActivityDeps): Activities {
         await deps.events.append(runId, events);
       }),
     finishRun: (call) =>
-      codeErrors(async () => {
+      withHeartbeat(async () => {
         const { ended, mayShowText, ...request } = await calls.finish(call);
         const outcome = ended === null ? await finishRun(deps, request) : await finishAgain(deps, request.runId, ended);
         calls.forget(request.runId);

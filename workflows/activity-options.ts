@@ -22,7 +22,12 @@ const COMMON = {
 } as const satisfies ActivityOptions;
 
 export const ACTIVITY_OPTIONS = {
-  admit: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  admit: {
+    ...COMMON,
+    startToCloseTimeout: 30_000,
+    heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
+    scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS,
+  },
   acquireVm: { ...COMMON, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   runStage: {
     ...COMMON,
@@ -40,7 +45,12 @@ export const ACTIVITY_OPTIONS = {
   beginItems: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   endItems: { ...COMMON, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   appendEvents: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
-  finishRun: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  finishRun: {
+    ...COMMON,
+    startToCloseTimeout: 60_000,
+    heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
+    scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS,
+  },
 } as const satisfies Record<keyof Activities, ActivityOptions>;
 
 /** Adds the stage's own time limit. The keeper enforces that limit; Temporal's limit must only be longer. */
