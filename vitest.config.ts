@@ -54,6 +54,7 @@ const LONG_FILES = [
   '/e2e/mounts.vm.test.ts',
   '/e2e/network.vm.test.ts',
   '/service/service-storm.server.test.ts',
+  '/triggers/trigger-storm.server.test.ts',
   '/embedded/stack.server.test.ts',
   '/test/cli/run.server.test.ts',
   '/test/cli/session.server.test.ts',

@@ -1,13 +1,15 @@
-/** `npm run storm -- [--service] [--rounds N] [--seed N] [--from N] [--lanes N] [--disk] [--json]`: exit code 1 when a round finds something, 2 for wrong options. */
+/** `npm run storm -- [--service | --triggers] [--rounds N] [--seed N] [--from N] [--lanes N] [--disk] [--json]`: exit code 1 when a round finds something, 2 for wrong options. */
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { stormService } from './service/storm.ts';
 import { storm, type StormRound } from './storm.ts';
+import { stormTriggers } from './triggers/storm.ts';
 
 const USAGE = `usage: npm run storm -- [options]
 Kills and stops processes behind runs, damages snapshots, and looks for losses.
   --service    kills the HTTP API, its database and the stack while runs start and readers follow them; without VMs
-  --rounds N   how many rounds (20; with --service 50)
+  --triggers   kills each process of the stack while events of senders start runs of a deployment; without VMs
+  --rounds N   how many rounds (20; with --service or --triggers 50)
   --seed N     repeats the blows of an earlier storm; without it a new one, which is printed
   --from N     number of the first round (0): with --rounds 1 plays that round alone
   --lanes N    rounds side by side, each lane with a stack of its own (2)
@@ -20,6 +22,7 @@ async function main(argv: readonly string[]): Promise<number> {
     args: [...argv],
     options: {
       service: { type: 'boolean', default: false },
+      triggers: { type: 'boolean', default: false },
       rounds: { type: 'string' },
       seed: { type: 'string', default: String(randomInt(1_000_000)) },
       from: { type: 'string', default: '0' },
@@ -33,13 +36,15 @@ async function main(argv: readonly string[]): Promise<number> {
     process.stdout.write(USAGE);
     return 0;
   }
+  if (values.service && values.triggers) throw new RangeError('--service and --triggers are two storms: omit one');
+  const isWithoutVms = values.service || values.triggers;
   const [rounds, seed, firstRound, lanes] = [
-    numberOf('--rounds', values.rounds ?? (values.service ? '50' : '20'), 1, 1_000_000),
+    numberOf('--rounds', values.rounds ?? (isWithoutVms ? '50' : '20'), 1, 1_000_000),
     numberOf('--seed', values.seed, 0, 0xffff_ffff),
     numberOf('--from', values.from, 0, 1_000_000),
     numberOf('--lanes', values.lanes, 1, 16),
   ];
-  if (values.service && values.disk) throw new RangeError('--service fills no disk: omit --disk');
+  if (isWithoutVms && values.disk) throw new RangeError('only a storm with VMs fills a disk: omit --disk');
   if (values.disk && process.getuid?.() !== 0)
     throw new RangeError('--disk mounts a small file system: run it as root');
   const stop = new AbortController();
@@ -57,7 +62,11 @@ async function main(argv: readonly string[]): Promise<number> {
     signal: stop.signal,
     onRound: (report: StormRound) => say(report, values.json),
   };
-  const reports = values.service ? await stormService(options) : await storm({ ...options, disk: values.disk });
+  const reports = values.service
+    ? await stormService(options)
+    : values.triggers
+      ? await stormTriggers(options)
+      : await storm({ ...options, disk: values.disk });
   const bad = reports.filter(({ findings }) => findings.length > 0);
   const summary = {
     seed,
@@ -72,7 +81,7 @@ async function main(argv: readonly string[]): Promise<number> {
     );
   for (const { round, keptIn } of bad)
     process.stderr.write(
-      `again: npm run storm -- ${values.service ? '--service ' : ''}--seed ${seed} --from ${round} --rounds 1${values.disk ? ' --disk' : ''} (state kept in ${keptIn})\n`,
+      `again: npm run storm -- ${values.service ? '--service ' : values.triggers ? '--triggers ' : ''}--seed ${seed} --from ${round} --rounds 1${values.disk ? ' --disk' : ''} (state kept in ${keptIn})\n`,
     );
   if (stop.signal.aborted) return 130;
   return bad.length === 0 ? 0 : 1;

@@ -1,0 +1,40 @@
+/** The kills of a round against triggers: chosen from a seed and the number of the round before it begins. */
+import type { Random } from '../random.ts';
+
+export const TARGETS = ['service', 'postgres', 'temporal', 'worker', 'supervisor'] as const;
+export type Target = (typeof TARGETS)[number];
+
+/** Files and folders of a run of a delivery, in the order in which its start makes them. */
+export const STEPS = ['records/client.json', 'records/source.json', 'records/admission.json', 'events.jsonl'] as const;
+export type Step = (typeof STEPS)[number];
+
+export interface Strike {
+  readonly target: Target;
+  /** The step of the first new run that gets so far; null: the moment is a time. */
+  readonly step: Step | null;
+  /** After the first event is sent. With a step: the latest moment. */
+  readonly atMs: number;
+}
+
+const SPAN_MS = 2_500;
+const STEP_LIMIT_MS = 4_000;
+
+/** The first kills of five rounds in a row hit each target. Only one falls on the stack as a whole. */
+export function planStrikes(round: number, random: Random): readonly Strike[] {
+  const first = TARGETS[round % TARGETS.length]!;
+  const further = Array.from({ length: random.below(3) }, () =>
+    random.pick(['service', 'postgres', 'temporal', 'worker'] as const),
+  );
+  return [first, ...further].map((target) => {
+    const hasStep = random.below(2) > 0;
+    return {
+      target,
+      step: hasStep ? random.pick(STEPS) : null,
+      atMs: hasStep ? STEP_LIMIT_MS : random.below(SPAN_MS),
+    };
+  });
+}
+
+export function describeStrike({ target, step, atMs }: Strike): string {
+  return `kill ${target} ${step === null ? `after ${atMs} ms` : `at ${step}`}`;
+}
