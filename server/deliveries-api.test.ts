@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { createToken } from '../app/access/tokens.ts';
 import { createDeliveryId } from '../app/deliveries/accept.ts';
+import { MOST_REPLAYS } from '../app/deliveries/replay-deliveries.ts';
 import type { EvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import type { ReadSecretValues } from '../app/deliveries/read-deliveries.ts';
 import { createDecide } from '../domain/delivery/decide.ts';
@@ -209,6 +210,21 @@ test('deliveries that match a filter are replayed in their order, but no replay 
   await filterOut(...(await deliveries.list({ limit: 99 })).filter(({ replayOf }) => replayOf !== null));
   expect(await replay(true)).toHaveLength(2);
   expect(made.map(({ delivery }) => delivery)).not.toContain(open.id);
+});
+
+test('a request replays 1,000 deliveries, by their ids or by a filter, and no more', async () => {
+  expect(MOST_REPLAYS).toBe(1_000);
+  const { send, accept, filterOut } = await openRig();
+  const rows: DeliveryRow[] = [];
+  while (rows.length < MOST_REPLAYS) rows.push(await accept());
+  for (let page = 0; page < 2; page += 1) await filterOut(...rows);
+  const ids = rows.map(({ id }) => id);
+  const replay = async (request: object) =>
+    ReplaysSchema.parse(await (await send('POST', '/replay', { ...request, isDry: true })).json()).replays;
+  expect(await replay({ deliveries: ids })).toHaveLength(MOST_REPLAYS);
+  expect(await replay({ filter: { deployment: 'review' } })).toHaveLength(MOST_REPLAYS);
+  const more = await send('POST', '/replay', { deliveries: [...ids, createDeliveryId(NOW_MS)], isDry: true });
+  expect([more.status, (await readProblem(more)).code]).toEqual([400, 'api/invalid-request']);
 });
 
 test('a filter that matches too many deliveries is refused, and nothing is replayed', async () => {

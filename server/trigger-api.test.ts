@@ -1,6 +1,8 @@
 /** Runs of deployments that a token starts, and events that try a webhook out. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import { createToken } from '../app/access/tokens.ts';
+import { MOST_DELAY_MS } from '../app/deliveries/trigger-deployment.ts';
+import { MOST_SENT_EVENTS } from '../app/hooks/send-events.ts';
 import { isDeliveryId } from '../domain/delivery/delivery-id.ts';
 import type { WebhookVerify } from '../domain/delivery/trigger.ts';
 import type { Scope } from '../domain/access/scopes.ts';
@@ -112,6 +114,23 @@ describe('a run of a deployment', () => {
     expect(await start({ at: new Date(0).toISOString(), ttlMs: 5_000 })).toMatchObject({ expiresAtMs: nowMs + 5_000 });
   });
 
+  test('starts at most 366 days from now, and expires at most 366 days after that', async () => {
+    const mostMs = 366 * 24 * 60 * 60_000;
+    const at = new Date(nowMs + MOST_DELAY_MS).toISOString();
+    expect(MOST_DELAY_MS).toBe(mostMs);
+    expect(await start({ at, ttlMs: mostMs })).toMatchObject({
+      notBeforeMs: nowMs + mostMs,
+      expiresAtMs: nowMs + 2 * mostMs,
+    });
+    expect(await start({ afterMs: mostMs })).toMatchObject({ notBeforeMs: nowMs + mostMs });
+    for (const body of [
+      { at: new Date(nowMs + mostMs + 1).toISOString() },
+      { afterMs: mostMs + 1 },
+      { ttlMs: mostMs + 1 },
+    ])
+      expect(await codeOf(await post('review/runs', body))).toEqual([400, 'api/invalid-request']);
+  });
+
   test('has the key of its sender, for which one run starts', async () => {
     expect(await start({}, { headers: { 'idempotency-key': 'k-1' } })).toMatchObject({ senderId: 'k-1' });
   });
@@ -182,6 +201,16 @@ describe('events that try a webhook out', () => {
     expect(rows[0]!.senderId).toBe(rows[2]!.senderId);
     expect(rows[0]!.senderId).not.toBe(rows[1]!.senderId);
     expect(rows[0]!.headers).toMatchObject({ 'x-github-event': 'pull_request', 'content-type': 'application/json' });
+  });
+
+  test('are at most 100 in a request, counted with their repetitions', async () => {
+    expect(MOST_SENT_EVENTS).toBe(100);
+    const bodies = Array.from({ length: MOST_SENT_EVENTS }, () => 'e30=');
+    expect(await sendTo('none', { bodies })).toHaveLength(MOST_SENT_EVENTS);
+    expect(await sendTo('none', { bodies: bodies.slice(50), times: 2 })).toHaveLength(MOST_SENT_EVENTS);
+    const path = 'review/triggers/none/send';
+    for (const body of [{ bodies: [...bodies, 'e30='] }, { bodies: ['e30='], times: 101 }])
+      expect(await codeOf(await post(path, body))).toEqual([400, 'api/invalid-request']);
   });
 
   test('are refused as the sender would be, with the reason', async () => {

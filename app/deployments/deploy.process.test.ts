@@ -200,11 +200,21 @@ describe('a deployment', () => {
     expect(await deploySpec(spec, { allowMounts })).toMatchObject({ version: 1 });
   });
 
+  test('is deployed from a folder whose path has 1,024 bytes, the most of all', async () => {
+    const part = `${'é'.repeat(127)}/`;
+    const specDir = `${part.repeat(4)}abcd`;
+    expect(Buffer.byteLength(specDir)).toBe(1_024);
+    const files = await upload({ kind: 'file', path: `${specDir}/x`, mode: 0o644, body: Buffer.from('hello') });
+    await deploySpec(SPEC + step('run: ls'), { files, specDir });
+    expect((await findVersion(1)).specDir).toBe(specDir);
+  });
+
   test.each([
     [{ name: '../x' }, '`name`'],
     [{ name: 'x'.repeat(64) }, 'more than 63'],
     [{ specDir: '../..' }, '`specDir`'],
     [{ specDir: '/etc' }, '`specDir`'],
+    [{ specDir: 'x'.repeat(1_025) }, '`specDir`'],
     [{ files: 'f'.repeat(64) }, 'there is no upload'],
     [{ allowMounts: ['relative'] }, '`allowMounts`'],
   ])('is refused with the request %j', async (change, text) => {

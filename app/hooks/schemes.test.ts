@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { HmacScheme, WebhookVerify } from '../../domain/delivery/trigger.ts';
 import type { HookHeaders, HookRefusal } from './hook-request.ts';
 import { chooseScheme } from './schemes.ts';
+import { MOST_SIGNATURES } from './signatures.ts';
 
 type Headers = Readonly<Record<string, string | readonly string[]>>;
 
@@ -317,7 +318,8 @@ describe('a header with several signatures', () => {
     ['malformed', `t=1533204620,v0=${zeros}`],
     ['malformed', `${stripeProof},t=1533204620`],
     ['malformed', `${stripeProof},v1=x`],
-    ['malformed', `t=1533204620${`,v1=${zeros}`.repeat(9)}`],
+    [null, `t=1533204620${`,v1=${zeros}`.repeat(MOST_SIGNATURES - 1)},${stripeProof.slice(13)}`],
+    ['malformed', `t=1533204620${`,v1=${zeros}`.repeat(MOST_SIGNATURES)},${stripeProof.slice(13)}`],
   ])('by Stripe: %s for %s', (refusal, proof) => {
     expect(verify(stripe, { headers: { 'stripe-signature': proof } })).toBe(refusal);
   });
@@ -328,7 +330,8 @@ describe('a header with several signatures', () => {
     ['wrong', other],
     ['malformed', `v1a,${'A'.repeat(88)}`],
     ['malformed', `${v1} v1,x`],
-    ['malformed', `${other} `.repeat(9).trim()],
+    [null, `${`${other} `.repeat(MOST_SIGNATURES - 1)}${v1}`],
+    ['malformed', `${`${other} `.repeat(MOST_SIGNATURES)}${v1}`],
   ])('by Standard Webhooks: %s for %s', (refusal, proof) => {
     expect(verify(standard, { headers: { 'webhook-signature': proof } })).toBe(refusal);
   });
