@@ -17,8 +17,11 @@ export class DetachedError extends Error {
   }
 }
 
-/** These failures are no fault of the worker: VMs wait for room, or an operator has reset a run that has ended. */
-const EXPECTED: ReadonlySet<AnyErrorCode> = new Set<AnyErrorCode>(['vm/no-capacity', 'run/ended']);
+/**
+ * These failures are no fault of the worker: VMs wait for room, the service starts, or an operator has reset a run that
+ * has ended.
+ */
+const EXPECTED: ReadonlySet<AnyErrorCode> = new Set<AnyErrorCode>(['vm/no-capacity', 'host/no-service', 'run/ended']);
 
 /**
  * Converts any error into the failure that an activity throws: an ApplicationFailure whose type is a code, or the

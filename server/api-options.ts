@@ -4,6 +4,7 @@ import type { EvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import type { ReadSecretValues } from '../app/deliveries/read-deliveries.ts';
 import type { DeployService } from '../app/deployments/deploying.ts';
 import type { Machine } from '../app/machine.ts';
+import type { ScheduleServer } from '../client/schedules/schedule-server.ts';
 import type { FoundToken } from '../store/access.ts';
 import type { SessionControl } from '../app/sessions/session-control.ts';
 import type { SessionMessages } from '../store/session-messages.ts';
@@ -24,6 +25,8 @@ export interface ApiOptions {
   readonly access: OpenAccess;
   /** How webhooks find their secrets, and whom they tell of a new delivery. Absent: they have no secret. */
   readonly hooks?: HookServices;
+  /** Absent: no process compares schedules, and the server of the machine is asked. */
+  readonly schedules?: ScheduleServices;
   /** The token of Void-Box's daemon, which is in no database. Absent: no such token. */
   readonly daemon?: FoundToken | null;
   /** Evaluates the expressions of triggers. Absent: a thread of this process does. */
@@ -36,6 +39,15 @@ export interface ApiOptions {
   readonly onDeployed?: () => Promise<void>;
   readonly limits: ApiLimits;
   readonly log: (line: string) => void;
+}
+
+/** The schedules on the server of Temporal. */
+export interface ScheduleServices {
+  readonly openServer: () => Promise<ScheduleServer>;
+  /** Compares them with the rows soon. */
+  readonly wake: () => void;
+  /** Compares them with the rows now, and waits some seconds at most. */
+  readonly settle: () => Promise<void>;
 }
 
 export interface HookServices {

@@ -22,6 +22,7 @@ import { addHookRoutes } from './routes/hooks.ts';
 import { addExplainRoute } from './routes/explain.ts';
 import { addForkRoute } from './routes/fork.ts';
 import { addRetryRoute } from './routes/retry.ts';
+import { addScheduleRoutes } from './routes/schedules.ts';
 import { addSecretRoutes } from './routes/secrets.ts';
 import { addSessionRoutes } from './routes/sessions.ts';
 import { addRunRoutes } from './routes/runs.ts';
@@ -91,6 +92,7 @@ export function createApi(options: ApiOptions): Api {
   addAnswerRoute(routes, options);
   addOpenWorkRoutes(routes, options);
   addSessionRoutes(routes, options);
+  addScheduleRoutes(routes, options);
   addSecretRoutes(routes, options);
   addTokenRoutes(routes, options);
   addTriggerRoutes(routes, options);

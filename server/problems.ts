@@ -57,6 +57,7 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/no-delivery': 404,
   'api/delivery-open': 409,
   'api/no-deployment': 404,
+  'api/no-schedule': 404,
   'api/hook-method': 405,
   'api/hook-unproven': 401,
   'api/hook-failed': 500,
@@ -96,7 +97,6 @@ const OTHER_STATUS: ReadonlyMap<string, number> = new Map([
   ['deploy/no-version', 404],
   ['deploy/secret-missing', 422],
   ['deploy/too-costly', 422],
-  ['deploy/unsupported-trigger', 422],
   ['deploy/secrets-elsewhere', 422],
 ]);
 

@@ -64,6 +64,7 @@ export async function openService({ env, readSpecRoot, daemon, onClosed, log }: 
     daemon,
     access: access.open,
     hooks: triggers.hooks,
+    schedules: triggers.schedules,
     evaluate: triggers.evaluate,
     readSecretValues: triggers.readSecretValues,
     deploying: triggers.deploying,

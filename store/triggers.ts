@@ -173,6 +173,8 @@ export interface DeliveryStore {
   listMembers(id: string): Promise<readonly DeliveryMember[]>;
   /** Deliveries whose run has started and has no recorded end, by `seq`. @param after  only higher numbers */
   listOpenRuns(limit: number, after?: number): Promise<readonly DeliveryRow[]>;
+  /** The run of a trigger that has started first and has no recorded end. Null: none is open. */
+  findOldestRun(trigger: ScheduleId): Promise<string | null>;
   /** Records that the runs of deliveries have ended. Deliveries that wait for room become due. */
   recordRunEnds(ids: readonly string[], nowMs: number): Promise<void>;
   /**

@@ -3,6 +3,7 @@ import type { SnapshotFolder } from '../native/index.ts';
 import { join } from 'node:path';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import type { SessionActivities } from '../activities/contract-session.ts';
+import { createScheduleActivities } from '../activities/schedules/send-time.ts';
 import { createSessionActivities } from '../activities/session/step-session.ts';
 import type { Durability } from '../setup/environment.ts';
 import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/backend.ts';
@@ -11,6 +12,7 @@ import { findPackageRoot } from '../setup/package-root.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { findBuiltBundle, bundleWorkflows } from './bundle.ts';
 import { connectWhenUp, type RunsConnection } from '../client/temporal/connect.ts';
+import { sendTime } from '../client/schedules/send-time.ts';
 import { isRunning, workflowRun } from '../client/temporal/workflow-run.ts';
 import { type Host, type HostOptions, openHost } from './host/host.ts';
 import { hostId as readHostId } from './host/host-id.ts';
@@ -121,7 +123,8 @@ async function serve(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   };
   stop.throwIfAborted();
   const { activities, sharedActivities } = host;
-  const workers = await startWorkers({ target, hostId, activities, sharedActivities, sessions, bundle });
+  const schedules = createScheduleActivities({ send: async (...call) => await sendTime(stateDir, ...call) });
+  const workers = await startWorkers({ target, hostId, activities, sharedActivities, schedules, sessions, bundle });
   endWorkersAtStop(workers, stop, ends);
   if (!stop.aborted) ends.push(await host.care());
   if (!stop.aborted) {

@@ -5,6 +5,7 @@
 import { NativeConnection, Runtime, Worker, DefaultLogger, type WorkerOptions } from '@temporalio/worker';
 import type { Activities } from '../activities/contract.ts';
 import { LOCAL_ACTIVITIES } from '../activities/calls/local-activities.ts';
+import type { ScheduleActivities } from '../activities/contract-schedule.ts';
 import type { SessionActivities } from '../activities/contract-session.ts';
 import { RUN_TASK_QUEUE, SESSION_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
 import type { WorkflowBundle } from './bundle.ts';
@@ -33,6 +34,7 @@ export interface WorkersOptions {
   readonly activities: Activities;
   /** For the queue that hosts share; see `guardByHost`. */
   readonly sharedActivities: Activities;
+  readonly schedules: ScheduleActivities;
   /** Null: this host has no skills. */
   readonly sessions: SessionActivities | null;
   readonly bundle: WorkflowBundle;
@@ -72,6 +74,7 @@ export async function startWorkers({
   hostId,
   activities,
   sharedActivities,
+  schedules,
   sessions,
   bundle,
 }: WorkersOptions): Promise<RunningWorkers> {
@@ -85,7 +88,7 @@ export async function startWorkers({
       ...common,
       taskQueue: RUN_TASK_QUEUE,
       workflowBundle: bundle,
-      activities: { ...sharedActivities, ...LOCAL_ACTIVITIES },
+      activities: { ...sharedActivities, ...schedules, ...LOCAL_ACTIVITIES },
       stickyQueueScheduleToStartTimeout: 1_000,
       maxCachedWorkflows: 200,
     }),

@@ -1,6 +1,7 @@
 /** The options of each activity. Retries here are for infrastructure; the run machine handles the author's retries. */
 import { ActivityCancellationType, type ActivityOptions } from '@temporalio/workflow';
 import type { Activities } from '../activities/contract.ts';
+import type { ScheduleActivities } from '../activities/contract-schedule.ts';
 
 /** The server takes a worker without a heartbeat for this long for dead, and gives its attempts to the next worker. */
 export const HEARTBEAT_TIMEOUT_MS = 10_000;
@@ -52,6 +53,13 @@ export const ACTIVITY_OPTIONS = {
     scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS,
   },
 } as const satisfies Record<keyof Activities, ActivityOptions>;
+
+/** The service may be away for long: what is too late then, the delivery's decision says. */
+export const SCHEDULE_ACTIVITY_OPTIONS = {
+  ...COMMON,
+  startToCloseTimeout: 120_000,
+  scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS,
+} as const satisfies ActivityOptions & Partial<Record<keyof ScheduleActivities, never>>;
 
 /** Adds the stage's own time limit. The keeper enforces that limit; Temporal's limit must only be longer. */
 export function stageScheduleToCloseMs(stageTimeoutMs: number): number {

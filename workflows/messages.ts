@@ -59,6 +59,9 @@ export const SEARCH_ATTRIBUTES = {
   deployment: 'VoidboxDeployment',
 } as const;
 
+/** The workflow type of one time of a schedule; its argument is a `ScheduleRequest`. */
+export const SCHEDULE_WORKFLOW_TYPE = 'voidboxSchedule';
+
 /** The workflow type of a session of a step machine. Its id is the session id. */
 export const SESSION_WORKFLOW_TYPE = 'voidboxSession';
 

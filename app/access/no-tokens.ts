@@ -55,6 +55,7 @@ export const NO_TOKENS: AccessStore = {
       release: () => Promise.resolve(),
       listMembers: () => Promise.resolve([]),
       listOpenRuns: () => Promise.resolve([]),
+      findOldestRun: () => Promise.resolve(null),
       recordRunEnds: () => Promise.resolve(),
       sweep: () => Promise.resolve(0),
       releasePaused: () => Promise.resolve(),

@@ -1,9 +1,11 @@
 /** The pump over stores in memory: each delivery gets its outcome, whatever fails on the way. */
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
+import type { ScheduledTime } from '../../domain/delivery/delivery.ts';
 import { DEFAULT_DEDUPE_MS, type Trigger } from '../../domain/delivery/trigger.ts';
 import { evaluateTrigger } from '../../domain/language/expression/evaluate-trigger.ts';
 import type { DeliveryResult, TriggerStore } from '../../store/triggers.ts';
 import { makeVersion, WEBHOOK } from '../../test/conformance/deployments.ts';
+import { makeSchedule } from '../../test/conformance/schedules.ts';
 import { createMemoryAccess } from '../../test/rig/access/memory-access.ts';
 import { acceptDelivery } from './accept.ts';
 import { createEvaluateDelivery, type EvaluateDelivery } from './evaluate-delivery.ts';
@@ -19,6 +21,7 @@ let started: ReadyDelivery[];
 let result: (ready: ReadyDelivery) => Promise<DeliveryResult>;
 let evaluate: EvaluateDelivery;
 let lines: string[];
+let cancelled: string[];
 let nowMs: number;
 let pump: Pump | null;
 let idles: number;
@@ -27,6 +30,7 @@ beforeEach(() => {
   triggers = createMemoryAccess().triggers;
   started = [];
   lines = [];
+  cancelled = [];
   idles = 0;
   nowMs = 1_795_996_352_123;
   evaluate = evaluateInPlace;
@@ -39,10 +43,10 @@ async function deployTriggers(...rules: readonly Trigger[]): Promise<void> {
   await triggers.deployments.deploy(makeVersion('review', { triggers: rules }), { isPaused: false });
 }
 
-async function send(body: string, trigger = 'push'): Promise<string> {
+async function send(body: string, trigger = 'push', schedule: ScheduledTime | null = null): Promise<string> {
   const event = { deployment: 'review', version: 1, trigger, isOrdered: false, contentType: 'application/json' };
   return await acceptDelivery(
-    { ...event, body: Buffer.from(body) },
+    { ...event, schedule, body: Buffer.from(body) },
     { deliveries: triggers.deliveries, nowMs: () => nowMs, wake: () => pump?.wake() },
   );
 }
@@ -55,6 +59,7 @@ function begin(open: () => Promise<TriggerStore | null> = () => Promise.resolve(
       started.push(ready);
       return await result(ready);
     },
+    cancelRun: (runId) => Promise.resolve(void cancelled.push(runId)),
     nowMs: () => nowMs,
     log: (line) => lines.push(line),
     onIdle: () => Promise.resolve(void (idles += 1)),
@@ -193,4 +198,20 @@ test('a delivery of the api trigger sets its own parameters', async () => {
   await awaitState(id, 'started');
   expect(started[0]!.params).toEqual({ number: '7' });
   expect(DEFAULT_DEDUPE_MS).toBe(86_400_000);
+});
+
+test('a time of a schedule cancels the oldest run, and starts after its end', async () => {
+  await deployTriggers(makeSchedule({ overlap: 'cancel_oldest' }));
+  begin();
+  const schedule = { atMs: nowMs, isOvertaken: false, isAsked: false };
+  const fire = (atMs: number): Promise<string> => send(`${atMs}`, 'nightly', { ...schedule, atMs });
+  const first = await fire(nowMs - 2);
+  await awaitState(first, 'started');
+  const second = await fire(nowMs - 1);
+  await expect.poll(() => cancelled).toEqual([`review-${first}`]);
+  expect(await triggers.deliveries.find(second)).toMatchObject({ state: 'held', hold: 'overlap' });
+  await triggers.deliveries.recordRunEnds([first], nowMs);
+  pump!.wake();
+  await awaitState(second, 'started');
+  expect(cancelled).toEqual([`review-${first}`]);
 });

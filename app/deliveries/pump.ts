@@ -17,6 +17,7 @@ import type {
   TriggerStore,
   VersionRow,
 } from '../../store/triggers.ts';
+import { cancelOldest, type CancelRun } from '../schedules/cancel-oldest.ts';
 import type { EvaluateDelivery } from './evaluate-delivery.ts';
 import { joinPayloads } from './join-payloads.ts';
 
@@ -35,6 +36,8 @@ export interface PumpOptions {
   readonly openTriggers: () => Promise<TriggerStore | null>;
   readonly evaluate: EvaluateDelivery;
   readonly start: (ready: ReadyDelivery) => Promise<DeliveryResult>;
+  /** Asks a run to end, and does not wait for that. It never rejects. */
+  readonly cancelRun: CancelRun;
   readonly nowMs: () => number;
   readonly log: (line: string) => void;
   /** Called after the last due delivery is decided. */
@@ -200,6 +203,7 @@ async function decideAndStart(
     decide: createDecide({ trigger, evaluation }),
   });
   turn.end();
+  if (decided !== null) await cancelOldest(decided, trigger, triggers, options.cancelRun);
   if (decided === null || decided.state !== 'starting') return null;
   const params = { ...evaluation.params, ...delivery.params };
   if (trigger.batch === null) {

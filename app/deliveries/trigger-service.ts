@@ -9,6 +9,8 @@ import { markTriggers } from '../deployments/mark-triggers.ts';
 import { startDelivered } from '../deployments/start-delivered.ts';
 import type { ReadHookSecrets } from '../hooks/receive-hook.ts';
 import type { Machine } from '../machine.ts';
+import { createRunCanceller } from '../schedules/cancel-oldest.ts';
+import { createServerOpener, keepSchedules, type ScheduleKeeper } from '../schedules/schedule-keeper.ts';
 import { readWebhookSecrets } from '../secrets/read-secrets.ts';
 import { findSecretKeyFile } from '../secrets/secret-keys.ts';
 import { createEvaluateDelivery, type EvaluateDelivery } from './evaluate-delivery.ts';
@@ -33,6 +35,7 @@ export interface TriggerService {
   readonly evaluate: EvaluateDelivery;
   readonly readSecretValues: ReadSecretValues;
   readonly hooks: { readonly readSecrets: ReadHookSecrets; readonly wake: () => void };
+  readonly schedules: Omit<ScheduleKeeper, 'close'>;
   /** Deployments have changed. */
   readonly onDeployed: () => Promise<void>;
   close(): Promise<void>;
@@ -56,6 +59,7 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     openTriggers,
     evaluate,
     start: async (ready) => await startDelivered(ready, { ...deploying.open(), onProgress: log }, machine),
+    cancelRun: createRunCanceller(machine, log),
     nowMs: () => machine.now().getTime(),
     onIdle: mark,
     log,
@@ -65,6 +69,7 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     calls.wake();
   };
   const runs = watchRuns({ openTriggers, machine, onEnded: calls.wake, log });
+  const schedules = keepSchedules({ openTriggers, openServer: createServerOpener(machine), log });
   const sweep = async (): Promise<void> => {
     const triggers = await openTriggers();
     if (triggers === null) return;
@@ -86,15 +91,27 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
         return await readWebhookSecrets(deployment, name, place);
       },
     },
+    schedules: {
+      ...schedules,
+      wake() {
+        isUsed = true;
+        schedules.wake();
+      },
+      async settle() {
+        isUsed = true;
+        await schedules.settle();
+      },
+    },
     async onDeployed() {
       isUsed = true;
       const triggers = await openTriggers();
       if (triggers !== null) await mark(triggers);
       calls.wake();
+      await schedules.settle();
     },
     async close() {
       clearInterval(timer);
-      await Promise.all([pump.close(), runs.close()]);
+      await Promise.all([pump.close(), runs.close(), schedules.close()]);
       await calls.close();
       deploying.close();
       await threads.close();

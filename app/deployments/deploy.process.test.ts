@@ -149,15 +149,6 @@ describe('a deployment', () => {
     expect(await access.triggers.deployments.find('review')).toBeNull();
   });
 
-  test('with a schedule is refused, because nothing would start its runs', async () => {
-    const on = 'on: [{ name: nightly, schedule: { cron: "30 2 * * *" } }]\n';
-    await expect(deploySpec(SPEC + on + step('run: ls'))).rejects.toMatchObject({
-      code: 'deploy/unsupported-trigger',
-      message: expect.stringContaining('nightly'),
-    });
-    expect(listFolders()).toEqual([]);
-  });
-
   test('names the secrets that it may not use', async () => {
     known.delete('API_TOKEN');
     await expect(deploySpec(SPEC + PUSH + step('run: ls, secrets: [API_TOKEN]'))).rejects.toMatchObject({

@@ -146,7 +146,6 @@ async function makeVersion(
     await tools.compiler.compile({ ...asked, deployedParams: params, isDeployed: true }),
   );
   if (compiled.deployProblems.length > 0) throw new SpecRefusal(compiled.deployProblems);
-  refuseSchedules(compiled.triggers);
   refuseSources(compiled.triggers, tools.readAllowedSources);
   refuseUnread(compiled.triggers);
   const plan = fromWire(compiled.plan);
@@ -185,18 +184,6 @@ async function makeVersion(
     hash: computeHash(facts),
   };
   return { name, version, compiled };
-}
-
-/** The grammar has schedules; a deployment whose schedule starts nothing would be a trap. */
-function refuseSchedules(triggers: readonly Trigger[]): void {
-  const schedule = triggers.find(({ source }) => source.kind === 'schedule');
-  if (schedule === undefined) return;
-  throw new AppError(
-    'usage',
-    'deploy/unsupported-trigger',
-    `this build does not start runs by schedules, and the trigger ${schedule.name} is a schedule`,
-    'Remove it from `on`, and let a timer of your system run: voidbox trigger DEPLOYMENT',
-  );
 }
 
 /** The grammar has folders and outboxes; a deployment whose trigger starts nothing would be a trap. */

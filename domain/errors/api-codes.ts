@@ -104,6 +104,10 @@ export const API_CODES = {
     'No deployment has the name, or it was deleted.',
     'List the deployments: voidbox deployments',
   ),
+  'api/no-schedule': defineRequestCode(
+    'The enabled version of the deployment has no schedule with the name.',
+    'List the schedules: voidbox schedule list',
+  ),
   'api/no-delivery': defineRequestCode(
     'No delivery has the id, or the token may not see its run. Deliveries are kept for 90 days after their outcome.',
     'List the deliveries: voidbox deliveries',

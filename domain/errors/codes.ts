@@ -319,6 +319,14 @@ export const ERROR_CODES = {
     summary: 'The values of all host variables that a run reads exceed 64 KiB together.',
     remedy: 'Mount large data as a file, and use variables only for credentials.',
   },
+  'host/no-service': {
+    kind: 'world',
+    retry: 'temporal',
+    summary:
+      'A worker could not hand a time of a schedule to the service of its state folder, or the service uses another database.',
+    remedy:
+      'Start the service on the host of the worker: the embedded stack does it on its own, with your own server run `voidbox serve` with the same VOIDBOX_STATE_DIR. The worker tries again for a week.',
+  },
   'host/elsewhere': {
     kind: 'world',
     retry: 'temporal',

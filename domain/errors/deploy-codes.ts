@@ -14,10 +14,6 @@ export const DEPLOY_CODES = {
     'A process without the secrets of a deployment was to start a run that repeats one of the deployment.',
     'Retry the run through the service of the deployment, or replay its delivery: voidbox delivery replay ID',
   ),
-  'deploy/unsupported-trigger': defineDeployCode(
-    'The spec has a trigger that this build compiles and cannot start runs by, such as a schedule.',
-    'Remove the trigger from `on`, and start the runs another way: voidbox trigger DEPLOYMENT',
-  ),
   'deploy/source-not-allowed': defineDeployCode(
     'A trigger of the spec reads a folder or a database that the operator of the service has not allowed.',
     'The operator allows it on the machine of the service: `voidbox up --allow-watch FOLDER`, or `--allow-outbox HOST:PORT`.',

@@ -49,6 +49,14 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['POST /api/v1/deployments/:deployment/runs', 'run'],
   // The service signs with a secret of the deployment, so its caller can say anything that the sender could.
   ['POST /api/v1/deployments/:deployment/triggers/:trigger/send', 'admin'],
+  ['GET /api/v1/schedules', 'read'],
+  ['GET /api/v1/deployments/:deployment/schedules/:trigger', 'read'],
+  ['POST /api/v1/deployments/:deployment/schedules/:trigger/trigger', 'run'],
+  ['POST /api/v1/deployments/:deployment/schedules/:trigger/backfill', 'run'],
+  ['POST /api/v1/deployments/:deployment/schedules/:trigger/pause', 'admin'],
+  ['POST /api/v1/deployments/:deployment/schedules/:trigger/resume', 'admin'],
+  // The route itself refuses every token.
+  ['POST /api/v1/deployments/:deployment/schedules/:trigger/times', 'admin'],
   ['GET /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens', 'admin'],
   ['POST /api/v1/tokens/:name/revoke', 'admin'],

@@ -13,7 +13,7 @@ import {
   updateDelivery,
 } from './delivery-rows.ts';
 import { connectWakeClient, createDeliveryWaker } from './delivery-waker.ts';
-import { toStoredText } from './stored-text.ts';
+import { fromStoredText, toStoredText } from './stored-text.ts';
 
 /** The first part of the advisory locks of acceptances. */
 const ACCEPT_LOCKS = 861_152;
@@ -82,6 +82,15 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
           WHERE state = 'started' AND run_ended_at_ms IS NULL AND seq > $2 ORDER BY seq LIMIT $1`,
         [limit, after],
       ),
+    async findOldestRun({ deployment, trigger }) {
+      const [row] = await read(
+        `SELECT run_id FROM voidbox.deliveries
+          WHERE state = 'started' AND run_ended_at_ms IS NULL AND deployment = $1 AND trigger = $2 ORDER BY seq LIMIT 1`,
+        [toStoredText(deployment), toStoredText(trigger)],
+      );
+      const found = (row as { readonly run_id: string | null } | undefined)?.run_id ?? null;
+      return found === null ? null : fromStoredText(found);
+    },
     async recordRunEnds(ids, nowMs) {
       for (const id of ids) await recordRunEnd(database, id, nowMs);
     },

@@ -127,7 +127,9 @@ function testOverlaps(triggers: () => TriggerStore): void {
     const schedule = { atMs: NOW_MS, isAsked: false, isOvertaken: false };
     const other = await triggers().deliveries.accept(makeDelivery({ ...NIGHTLY, trigger: 'hourly', schedule }));
     expect(await decideAt(triggers(), other.delivery, makeSchedule({}, 'hourly'))).toMatchObject({ state: 'starting' });
+    expect(await triggers().deliveries.findOldestRun(NIGHTLY)).toBe(run.runId);
     await triggers().deliveries.recordRunEnds([run.id], NOW_MS);
+    expect(await triggers().deliveries.findOldestRun(NIGHTLY)).toBeNull();
     const last = await accept(triggers(), { atMs: NOW_MS - 1 });
     expect(await decideAt(triggers(), last, skip)).toMatchObject({ state: 'starting' });
   });

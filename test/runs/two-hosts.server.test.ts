@@ -62,6 +62,7 @@ async function start(hostId: string): Promise<RunningWorkers> {
         return await shared.runStage(call);
       },
     },
+    schedules: { sendTime: () => Promise.reject(new Error('no schedule exists')) },
     sessions: null,
     bundle: stack.bundle,
   });

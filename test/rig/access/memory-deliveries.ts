@@ -97,6 +97,11 @@ export function createMemoryDeliveries(
     listMembers: (id) => Promise.resolve(memory.listMembers(id)),
     listOpenRuns: (limit, after = 0) =>
       Promise.resolve(memory.rows((row) => isRunOpen(row) && row.seq > after).slice(0, limit)),
+    findOldestRun: ({ deployment, trigger }) =>
+      Promise.resolve(
+        memory.rows((row) => isRunOpen(row) && row.deployment === deployment && row.trigger === trigger)[0]?.runId ??
+          null,
+      ),
     recordRunEnds(ids, nowMs) {
       for (const each of memory.kept)
         if (ids.includes(each.row.id) && isRunOpen(each.row)) {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Machine } from '../../../app/machine.ts';
 import type { SessionControl } from '../../../app/sessions/session-control.ts';
-import type { HookServices } from '../../../server/api-options.ts';
+import type { HookServices, ScheduleServices } from '../../../server/api-options.ts';
 import { createApi } from '../../../server/api.ts';
 import { serveConnections } from '../../../server/connections.ts';
 import { API_LIMITS, type ApiLimits } from '../../../server/limits.ts';
@@ -34,6 +34,7 @@ export interface TestApiOptions {
   /** Absent: the owner of the socket asks for no tokens. */
   readonly access?: AccessStore;
   readonly hooks?: HookServices;
+  readonly schedules?: ScheduleServices;
 }
 
 export async function startTestApi({
@@ -43,6 +44,7 @@ export async function startTestApi({
   machine,
   access,
   hooks,
+  schedules,
   sessions,
 }: TestApiOptions): Promise<TestApi> {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-test-api-'));
@@ -63,6 +65,7 @@ export async function startTestApi({
     uploads: openUploads(env),
     ...(sessions === undefined ? {} : { openSessions: () => Promise.resolve(sessions) }),
     ...(hooks === undefined ? {} : { hooks }),
+    ...(schedules === undefined ? {} : { schedules }),
     access: access === undefined ? refuseAccess : () => Promise.resolve(access),
     version: '1.2.3',
     limits: all,

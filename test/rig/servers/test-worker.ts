@@ -3,6 +3,7 @@ import { createMarkedStarters } from '../../../activities/admission/starters.ts'
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createScheduleActivities } from '../../../activities/schedules/send-time.ts';
 import { createActivities } from '../../../activities/create-activities.ts';
 import { guardByHost } from '../../../activities/calls/host-guard.ts';
 import type { Activities } from '../../../activities/contract.ts';
@@ -13,6 +14,7 @@ import { openStores } from '../../../store/open-stores.ts';
 import type { Stores } from '../../../store/stores.ts';
 import { hostTaskQueue } from '../../../workflows/messages.ts';
 import type { WorkflowBundle } from '../../../workers/bundle.ts';
+import { sendTime } from '../../../client/schedules/send-time.ts';
 import { parentOf } from '../../../client/temporal/workflow-run.ts';
 import { connectRuns, type RunsConnection } from '../../../client/temporal/connect.ts';
 import { createConditionThreads } from '../../../conditions/threads.ts';
@@ -94,7 +96,15 @@ export async function startTestStack(
     startWorker(change = () => ({})) {
       const changed = { ...activities, ...change(activities) };
       const sharedActivities = guardByHost(changed, deps.records, HOST_ID);
-      return startWorkers({ target, hostId: HOST_ID, activities: changed, sharedActivities, sessions: null, bundle });
+      return startWorkers({
+        target,
+        hostId: HOST_ID,
+        activities: changed,
+        sharedActivities,
+        schedules: createScheduleActivities({ send: async (...call) => await sendTime(stateDir, ...call) }),
+        sessions: null,
+        bundle,
+      });
     },
     async eventsOf(runId) {
       const events: RunEvent[] = [];
