@@ -170,6 +170,7 @@ export const TRIGGER_OPTIONS = {
   schedule: true,
   folder: true,
   outbox: true,
+  run: true,
   when: true,
   params: true,
   input: true,
@@ -183,6 +184,8 @@ export const TRIGGER_OPTIONS = {
 export const WEBHOOK_OPTIONS = { verify: true, secret: true, respond: true } as const;
 export const HMAC_OPTIONS = { header: true, prefix: true, algorithm: true, encoding: true, timestamp: true } as const;
 export const RESPOND_OPTIONS = { waitMs: true, output: true, status: true } as const;
+
+export const RUN_SOURCE_OPTIONS = { of: true, state: true, when: true } as const;
 
 export const SCHEDULE_OPTIONS = {
   cron: true,

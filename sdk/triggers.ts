@@ -6,6 +6,7 @@ import type {
   HMAC_ENCODINGS,
   NamedScheme,
   OVERLAPS,
+  RunEnd,
 } from '../domain/delivery/trigger.ts';
 import * as known from './known-options.ts';
 import { checkList, checkOptions, durationOf, nameOf, secondsOf } from './options.ts';
@@ -13,7 +14,7 @@ import type { SpecObject } from './stages/stage.ts';
 
 /**
  * A text or an expression may contain `${{ … }}` over `input`, the payload, and `headers`. It has one source: a
- * webhook, a schedule, a folder or an outbox.
+ * webhook, a schedule, a folder, an outbox or the end of a run.
  */
 export interface TriggerOptions {
   /** Unique in the definition; not `api`. */
@@ -22,6 +23,7 @@ export interface TriggerOptions {
   readonly schedule?: ScheduleOptions;
   readonly folder?: FolderOptions;
   readonly outbox?: OutboxOptions;
+  readonly run?: RunSourceOptions;
   /** A delivery starts a run only if this expression holds. Default: each delivery starts one. */
   readonly when?: string;
   /** Values for parameters. */
@@ -69,6 +71,16 @@ export interface HmacOptions {
   readonly encoding?: (typeof HMAC_ENCODINGS)[number];
   /** The header with the time in seconds since 1970. */
   readonly timestamp?: string;
+}
+
+/** The end of a run of another deployment. */
+export interface RunSourceOptions {
+  /** The name of the other deployment. */
+  readonly of: string;
+  /** The ends that are events. Default: `succeeded`. */
+  readonly state?: RunEnd | readonly RunEnd[];
+  /** The same as `when` of the trigger. */
+  readonly when?: string;
 }
 
 /** It has `cron` or `everyMs`. */
@@ -120,8 +132,9 @@ export function writeTriggers(
 function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
   checkOptions(`a trigger ${owner}`, trigger, known.TRIGGER_OPTIONS);
   const of = `of trigger "${trigger.name}"`;
-  const { name, webhook, schedule, folder, outbox, when, params, input, dedupe, debounce, batch, rate, order } =
+  const { name, webhook, schedule, folder, outbox, run, when, params, input, dedupe, debounce, batch, rate, order } =
     trigger;
+  if (run !== undefined) checkOptions(`run ${of}`, run, known.RUN_SOURCE_OPTIONS);
   if (dedupe !== undefined) checkOptions(`dedupe ${of}`, dedupe, known.DEDUPE_OPTIONS);
   if (debounce !== undefined) checkOptions(`debounce ${of}`, debounce, known.DEBOUNCE_OPTIONS);
   if (batch !== undefined) checkOptions(`batch ${of}`, batch, known.BATCH_OPTIONS);
@@ -133,6 +146,7 @@ function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
     schedule: writeSchedule(schedule, of),
     folder: writeFolder(folder, of),
     outbox: writeOutbox(outbox, of),
+    run: run && { of: run.of, state: run.state, when: run.when },
     when,
     params,
     input,

@@ -47,6 +47,11 @@ const TriggerSchema = z
   .object({ name: z.string(), source: z.object({ kind: z.string() }) })
   .openapi('Trigger', { description: 'Has further fields: the keys of `on:` with their defaults.' });
 
+const AbsentUpstreams = z
+  .array(z.string())
+  .readonly()
+  .openapi({ description: 'Deployments that its triggers follow, and that do not exist.' });
+
 export const DeployedSchema = z
   .object({
     name: z.string(),
@@ -60,6 +65,7 @@ export const DeployedSchema = z
     }),
     triggers: z.array(TriggerSchema).readonly(),
     secrets: z.array(z.string()).readonly(),
+    absentUpstreams: AbsentUpstreams,
     diagnostics: z.array(DiagnosticSchema).readonly(),
   })
   .openapi('Deployed');
@@ -92,7 +98,7 @@ const FIELDS = {
 export const DeploymentSchema = z.object(FIELDS).openapi('Deployment');
 
 export const ShownDeploymentSchema = z
-  .object({ ...FIELDS, versions: z.array(VersionSchema).readonly() })
+  .object({ ...FIELDS, versions: z.array(VersionSchema).readonly(), absentUpstreams: AbsentUpstreams })
   .openapi('ShownDeployment');
 
 export const DeploymentListSchema = z

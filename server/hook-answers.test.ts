@@ -28,7 +28,7 @@ async function serve({ waitMs = 10_000, hookWaits = API_LIMITS.hookWaits } = {})
     log: () => undefined,
   });
   const respond = { waitMs, output: null, status: 201 };
-  const source = { kind: 'webhook', verify: { scheme: 'none' }, respond } as const;
+  const source = { kind: 'webhook', verify: { scheme: 'none' }, format: 'payload', respond } as const;
   await access.triggers.deployments.deploy(makeVersion('review', { triggers: [{ ...WEBHOOK, source }] }), {
     isPaused: false,
   });

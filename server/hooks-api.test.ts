@@ -65,7 +65,7 @@ beforeEach(async () => {
 });
 
 function hook(name: string, verify: WebhookVerify, respond: WebhookSource['respond'] = null): Trigger {
-  return { ...WEBHOOK, name, source: { kind: 'webhook', verify, respond } };
+  return { ...WEBHOOK, name, source: { kind: 'webhook', verify, format: 'payload', respond } };
 }
 
 interface Sent {
@@ -138,6 +138,7 @@ describe('an event with a right proof', () => {
       },
       traceparent: null,
       cloudEvent: null,
+      upstream: null,
     });
     expect(Buffer.from((await access.triggers.deliveries.readBody(row.id))!).toString()).toBe(body);
     expect(woken).toBe(1);

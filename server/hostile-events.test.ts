@@ -38,7 +38,7 @@ beforeAll(async () => {
   const triggers = SCHEMES.map((verify) => ({
     ...WEBHOOK,
     name: verify.scheme,
-    source: { kind: 'webhook', verify, respond: null } as const,
+    source: { kind: 'webhook', verify, format: 'payload', respond: null } as const,
   }));
   await access.triggers.deployments.deploy(makeVersion('review', { triggers }), { isPaused: false });
   api = createApi({

@@ -95,6 +95,7 @@ const OTHER_STATUS: ReadonlyMap<string, number> = new Map([
   ['cli/run-elsewhere', 409],
   ['cli/run-pruned', 410],
   ['deploy/no-version', 404],
+  ['deploy/circle', 422],
   ['deploy/secret-missing', 422],
   ['deploy/too-costly', 422],
   ['deploy/secrets-elsewhere', 422],

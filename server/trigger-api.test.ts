@@ -49,7 +49,7 @@ beforeEach(async () => {
   const triggers = [...schemes, { scheme: 'github', secret: 'UNSET' } as const].map((verify, at) => ({
     ...WEBHOOK,
     name: at < schemes.length ? verify.scheme : 'unset',
-    source: { kind: 'webhook', verify, respond: null } as const,
+    source: { kind: 'webhook', verify, format: 'payload', respond: null } as const,
   }));
   await access.triggers.deployments.deploy(makeVersion('review', { triggers }), { isPaused: false });
 });

@@ -4,7 +4,8 @@ import type { DeliveryKeys, DeliveryState } from '../domain/delivery/delivery.ts
 import type { NewDelivery } from './ports/new-delivery.ts';
 import type { SourceStore } from './ports/sources.ts';
 import type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
-import type { Trigger } from '../domain/delivery/trigger.ts';
+import type { Link } from '../domain/delivery/links.ts';
+import type { RunEnd, Trigger } from '../domain/delivery/trigger.ts';
 
 export type { NewDelivery, Refusal } from './ports/new-delivery.ts';
 export type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
@@ -68,6 +69,7 @@ export interface DeploymentStore {
   /**
    * Adds a version and makes it the enabled one, in one step. A deployment that was paused stays paused. A deployment
    * that was deleted continues its numbers. If the enabled version has the same hash, no version is added.
+   * @throws CodedError `deploy/circle`; nothing changes
    */
   deploy(version: NewVersion, options: { readonly isPaused: boolean }): Promise<DeployedVersion>;
   /** Null: there is no such deployment, or it was deleted. */
@@ -81,7 +83,11 @@ export interface DeploymentStore {
   /** @returns null if there is no such deployment */
   pause(name: string, onPause: 'hold' | 'drop', nowMs: number): Promise<DeploymentRow | null>;
   resume(name: string, nowMs: number): Promise<DeploymentRow | null>;
-  /** Enables an earlier version. @returns null if there is no such deployment or version */
+  /**
+   * Enables an earlier version.
+   * @returns null if there is no such deployment or version
+   * @throws CodedError `deploy/circle`; nothing changes
+   */
   enable(name: string, version: number, nowMs: number): Promise<DeploymentRow | null>;
   /** Its versions and deliveries stay. @returns false if there is no such deployment */
   delete(name: string, nowMs: number): Promise<boolean>;
@@ -89,6 +95,10 @@ export interface DeploymentStore {
   hasEnabled(): Promise<boolean>;
   /** Whether a version has this folder. */
   hasFolder(folder: string): Promise<boolean>;
+  /** Returns those of the names whose runs a trigger of an enabled version follows, also of a paused deployment. */
+  listFollowed(names: readonly string[]): Promise<readonly string[]>;
+  /** Returns what each enabled version follows. */
+  listLinks(): Promise<readonly Link[]>;
 }
 
 export interface DeployedVersion {
@@ -135,6 +145,22 @@ export interface DecideRequest extends Claim {
   readonly decide: Decider;
 }
 
+export interface RecordedEnd {
+  /** The delivery that started the run. */
+  readonly id: string;
+  /** The end as an event for triggers that follow the deployment. Null: no trigger followed it at the end of the run. */
+  readonly event: RunEndEvent | null;
+  readonly nowMs: number;
+  /** Makes the id of a new delivery. */
+  readonly createId: () => string;
+}
+
+export interface RunEndEvent {
+  readonly state: RunEnd;
+  /** JSON: the payload of each new delivery. */
+  readonly body: Uint8Array;
+}
+
 export interface DeliveryMember {
   readonly delivery: DeliveryRow;
   /** Null: it was deleted. */
@@ -175,8 +201,13 @@ export interface DeliveryStore {
   listOpenRuns(limit: number, after?: number): Promise<readonly DeliveryRow[]>;
   /** The run of a trigger that has started first and has no recorded end. Null: none is open. */
   findOldestRun(trigger: ScheduleId): Promise<string | null>;
-  /** Records that the runs of deliveries have ended. Deliveries that wait for room become due. */
-  recordRunEnds(ids: readonly string[], nowMs: number): Promise<void>;
+  /**
+   * Records that the run of a delivery has ended. A delivery that waits for room becomes due. In the same transaction,
+   * each trigger of an enabled version that follows the deployment gets a delivery, if the run ended in one of its
+   * states. A second call changes nothing.
+   * @returns the number of new deliveries
+   */
+  recordRunEnd(end: RecordedEnd): Promise<number>;
   /**
    * Deletes bodies of deliveries that have their outcome and were accepted `PAYLOAD_KEPT_MS` ago, and rows after
    * `DELIVERY_KEPT_MS`.

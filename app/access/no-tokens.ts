@@ -26,6 +26,8 @@ export const NO_TOKENS: AccessStore = {
       delete: () => Promise.resolve(false),
       hasEnabled: () => Promise.resolve(false),
       hasFolder: () => Promise.resolve(false),
+      listFollowed: () => Promise.resolve([]),
+      listLinks: () => Promise.resolve([]),
     },
     schedules: {
       findOwner: refuse,
@@ -56,7 +58,7 @@ export const NO_TOKENS: AccessStore = {
       listMembers: () => Promise.resolve([]),
       listOpenRuns: () => Promise.resolve([]),
       findOldestRun: () => Promise.resolve(null),
-      recordRunEnds: () => Promise.resolve(),
+      recordRunEnd: () => Promise.resolve(0),
       sweep: () => Promise.resolve(0),
       releasePaused: () => Promise.resolve(),
       hasOpen: () => Promise.resolve(false),

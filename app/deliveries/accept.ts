@@ -28,6 +28,7 @@ const NOTHING = {
   headers: {},
   traceparent: null,
   cloudEvent: null,
+  upstream: null,
   replayOf: null,
   notBeforeMs: null,
   expiresAtMs: null,

@@ -102,6 +102,7 @@ function createExampleRow(
       headers,
       traceparent: null,
       cloudEvent: null,
+      upstream: null,
       replayOf: null,
       notBeforeMs: null,
       expiresAtMs: null,

@@ -210,7 +210,7 @@ test('a time of a schedule cancels the oldest run, and starts after its end', as
   const second = await fire(nowMs - 1);
   await expect.poll(() => cancelled).toEqual([`review-${first}`]);
   expect(await triggers.deliveries.find(second)).toMatchObject({ state: 'held', hold: 'overlap' });
-  await triggers.deliveries.recordRunEnds([first], nowMs);
+  await triggers.deliveries.recordRunEnd({ id: first, event: null, nowMs, createId: () => '' });
   pump!.wake();
   await awaitState(second, 'started');
   expect(cancelled).toEqual([`review-${first}`]);

@@ -109,7 +109,18 @@ async function replayOne(
   const body = await deliveries.readBody(row.id);
   if (body === null) return refuse('trigger/payload-deleted', 'its payload is deleted');
   if (isDry) return { delivery: row.id, replay: null, code: null, message: null };
-  const { deployment: name, trigger, senderId, contentType, headers, traceparent, cloudEvent, params, schedule } = row;
+  const {
+    deployment: name,
+    trigger,
+    senderId,
+    contentType,
+    headers,
+    traceparent,
+    cloudEvent,
+    upstream,
+    params,
+    schedule,
+  } = row;
   const replay = await acceptDelivery(
     {
       deployment: name,
@@ -120,6 +131,7 @@ async function replayOne(
       headers,
       traceparent,
       cloudEvent,
+      upstream,
       params,
       replayOf: row.id,
       schedule: schedule === null ? null : { ...schedule, isAsked: true },

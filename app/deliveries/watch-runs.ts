@@ -1,7 +1,12 @@
-/** Records the ends of runs of deliveries, so that held deliveries of the same deployment get their room. */
+/**
+ * Records the ends of runs of deliveries. Held deliveries of the same deployment get their room, and triggers that
+ * follow the deployment get a delivery.
+ */
 import type { DeliveryRow, TriggerStore } from '../../store/triggers.ts';
 import type { Machine } from '../machine.ts';
 import { readRepairedViews } from '../runs/repair-runs.ts';
+import { createDeliveryId } from './accept.ts';
+import { readRunEndEvent } from './run-end-event.ts';
 
 const PAGE = 200;
 const EVERY_MS = 5_000;
@@ -34,11 +39,9 @@ export function watchRuns({ openTriggers, machine, onEnded, log, everyMs = EVERY
     if (triggers === null) return;
     for (let after = 0; !isClosed;) {
       const open = await triggers.deliveries.listOpenRuns(PAGE, after);
-      const ended = await findEnded(open, repairs, machine);
-      if (ended.length > 0) {
-        await triggers.deliveries.recordRunEnds(ended, machine.now().getTime());
-        onEnded();
-      }
+      const ended = new Set(await findEnded(open, repairs, machine));
+      const rows = open.filter(({ id }) => ended.has(id));
+      if (await recordEnds(rows, triggers, { machine, log })) onEnded();
       if (open.length < PAGE) return;
       after = open.at(-1)!.seq;
     }
@@ -58,6 +61,36 @@ export function watchRuns({ openTriggers, machine, onEnded, log, everyMs = EVERY
       await looking;
     },
   };
+}
+
+/**
+ * An end that cannot be read or recorded now is found again at the next look.
+ * @returns whether an end was recorded
+ */
+async function recordEnds(
+  rows: readonly DeliveryRow[],
+  { deployments, deliveries }: TriggerStore,
+  { machine, log }: Pick<WatchRunsOptions, 'machine' | 'log'>,
+): Promise<boolean> {
+  if (rows.length === 0) return false;
+  // Before the events are read: a trigger that is deployed later follows later ends.
+  const followed = new Set(await deployments.listFollowed([...new Set(rows.map(({ deployment }) => deployment))]));
+  let recorded = 0;
+  let made = 0;
+  for (const row of rows) {
+    try {
+      const event = followed.has(row.deployment) ? await readRunEndEvent(row, machine) : null;
+      if (event === null && followed.has(row.deployment)) continue;
+      const nowMs = machine.now().getTime();
+      made += await deliveries.recordRunEnd({ id: row.id, event, nowMs, createId: () => createDeliveryId(nowMs) });
+      recorded += 1;
+    } catch (error) {
+      log(`end of the run ${row.runId}: ${(error as Error).message}`);
+    }
+  }
+  // The pumps of other services.
+  if (made > 0) deliveries.wake();
+  return recorded > 0;
 }
 
 type Started = Pick<DeliveryRow, 'id' | 'runId' | 'acceptedAtMs'>;

@@ -27,6 +27,7 @@ import type { CompiledVersion } from './compile-request.ts';
 import { placeVersion } from './compile-version.ts';
 import { refuseSources } from './refuse-sources.ts';
 import { compareVersions, type VersionChanges } from './compare-versions.ts';
+import { enableWithoutCircle, listAbsent, refuseCircle, requireFollowed } from './followed.ts';
 import type { VersionCompiler } from './version-compiler.ts';
 
 export interface DeployRequest {
@@ -75,6 +76,8 @@ export interface DeployResult {
   readonly changes: VersionChanges;
   readonly triggers: readonly Trigger[];
   readonly secrets: readonly string[];
+  /** Deployments that its triggers follow, and that do not exist. */
+  readonly absentUpstreams: readonly string[];
   /** Warnings of the spec. */
   readonly diagnostics: readonly Diagnostic[];
 }
@@ -96,15 +99,18 @@ export async function deploy(
     const { name, version, compiled } = made;
     const current = await findEnabled(name, tools.triggers);
     const changes = compareVersions(current?.version ?? null, version);
-    const shared = { name, changes, triggers: version.triggers, secrets: version.secrets };
+    const { deployments } = tools.triggers;
+    const absentUpstreams = await listAbsent(version.triggers, deployments);
+    const shared = { name, changes, triggers: version.triggers, secrets: version.secrets, absentUpstreams };
     const { diagnostics } = compiled;
     const isSame = current?.version.hash === version.hash;
     if (request.isDry) {
+      await refuseCircle(name, version.triggers, deployments);
       const isPaused = current?.deployment.isPaused ?? request.isPaused;
       return { ...shared, version: isSame ? current.version.version : null, isNew: !isSame, isPaused, diagnostics };
     }
     const { isPaused } = request;
-    const deployed = await tools.triggers.deployments.deploy(version, { isPaused });
+    const deployed = await enableWithoutCircle(() => deployments.deploy(version, { isPaused }));
     isKept = deployed.version.folder === folder.name;
     return {
       ...shared,
@@ -152,6 +158,7 @@ async function makeVersion(
   const name = request.name ?? plan.name;
   refuseName(name);
   requireDeployment(caller, name);
+  requireFollowed(compiled.triggers, caller);
   await settleForStarter(plan, {
     deployment: { name, version: 0, delivery: '', deployer: null },
     folder: folder.path,

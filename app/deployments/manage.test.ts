@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { TriggerStore } from '../../store/triggers.ts';
-import { makeVersion } from '../../test/conformance/deployments.ts';
+import { makeVersion, WEBHOOK } from '../../test/conformance/deployments.ts';
 import { createMemoryAccess } from '../../test/rig/access/memory-access.ts';
 import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
 import type { Caller } from '../access/authenticate.ts';
@@ -59,6 +59,37 @@ test('a rollback without a number enables the version before, and names what is 
   });
   await expect(roll(7)).rejects.toMatchObject({ message: expect.stringContaining('no version 7') });
   expect(await roll(2)).toMatchObject({ version: 2 });
+});
+
+test('a token enables only versions that follow deployments whose runs it may see', async () => {
+  const caller = createTokenCaller({ runs: ['ci-*'] });
+  const follow = (of: string) => ({ ...WEBHOOK, source: { kind: 'run', of, states: ['failed'] } }) as const;
+  for (const of of ['ops', 'ci-build', 'ci-test'])
+    await triggers.deployments.deploy(makeVersion('ci-report', { spec: of, triggers: [follow(of)] }), {
+      isPaused: false,
+    });
+  const roll = (version: number) =>
+    changeDeployment('ci-report', { kind: 'rollback', version }, caller, { triggers, nowMs: NOW_MS });
+  await expect(roll(1)).rejects.toMatchObject({ code: 'api/not-allowed', message: expect.stringContaining('ops') });
+  expect(await roll(2)).toMatchObject({ version: 2 });
+});
+
+test('a rollback that closes a circle is refused with its names, and an absent deployment is shown', async () => {
+  const follow = (of: string) => ({ ...WEBHOOK, source: { kind: 'run', of, states: ['failed'] } }) as const;
+  await triggers.deployments.deploy(makeVersion('a', { triggers: [follow('b')] }), { isPaused: false });
+  expect(await showDeployment('a', OWNER, triggers)).toMatchObject({ absentUpstreams: ['b'] });
+  await triggers.deployments.deploy(makeVersion('a', { spec: 'two' }), { isPaused: false });
+  await triggers.deployments.deploy(makeVersion('b', { triggers: [follow('a')] }), { isPaused: false });
+  expect(await showDeployment('b', OWNER, triggers)).toMatchObject({ absentUpstreams: [] });
+  await expect(
+    changeDeployment('a', { kind: 'rollback', version: 1 }, OWNER, { triggers, nowMs: NOW_MS }),
+  ).rejects.toMatchObject({
+    name: 'AppError',
+    fault: 'usage',
+    code: 'deploy/circle',
+    message: 'deployments would follow each other: a → b → a',
+    remedy: expect.stringContaining('Remove `run`'),
+  });
 });
 
 test('a deployment that does not exist is named', async () => {

@@ -4,6 +4,7 @@ import type { DeploymentRow, TriggerStore, VersionRow } from '../../store/trigge
 import { AppError } from '../app-error.ts';
 import type { Caller } from '../access/authenticate.ts';
 import { mayCallerSeeDeployment, requireDeployment } from '../access/visible-deployments.ts';
+import { enableWithoutCircle, listAbsent, requireFollowed } from './followed.ts';
 
 /** The versions of a deployment that `show` lists. */
 export const SHOWN_VERSIONS = 20;
@@ -59,6 +60,8 @@ async function withVersion(row: DeploymentRow, { deployments }: TriggerStore): P
 export interface ShownDeployment extends DeploymentJson {
   /** The latest first, at most `SHOWN_VERSIONS`. */
   readonly versions: readonly VersionJson[];
+  /** Deployments that its triggers follow, and that do not exist. */
+  readonly absentUpstreams: readonly string[];
 }
 
 /** @throws AppError `api/no-deployment`, `api/not-allowed` */
@@ -67,7 +70,9 @@ export async function showDeployment(name: string, caller: Caller, triggers: Tri
   const row = await triggers.deployments.find(name);
   if (row === null) throw createUnknownError(name);
   const versions = await triggers.deployments.listVersions(name, SHOWN_VERSIONS);
-  return { ...(await withVersion(row, triggers)), versions: versions.map(toVersionJson) };
+  const deployment = await withVersion(row, triggers);
+  const absentUpstreams = await listAbsent(deployment.enabled.triggers, triggers.deployments);
+  return { ...deployment, versions: versions.map(toVersionJson), absentUpstreams };
 }
 
 export type DeploymentChange =
@@ -83,7 +88,7 @@ export async function changeDeployment(
   { triggers, nowMs }: { readonly triggers: TriggerStore; readonly nowMs: number },
 ): Promise<DeploymentJson> {
   requireDeployment(caller, name);
-  const row = await applyChange(name, change, { triggers, nowMs });
+  const row = await applyChange(name, change, { triggers, nowMs, caller });
   if (row === null) throw createUnknownError(name);
   return await withVersion(row, triggers);
 }
@@ -91,7 +96,11 @@ export async function changeDeployment(
 async function applyChange(
   name: string,
   change: DeploymentChange,
-  { triggers: { deployments, deliveries }, nowMs }: { readonly triggers: TriggerStore; readonly nowMs: number },
+  {
+    triggers: { deployments, deliveries },
+    nowMs,
+    caller,
+  }: { readonly triggers: TriggerStore; readonly nowMs: number; readonly caller: Caller },
 ): Promise<DeploymentRow | null> {
   switch (change.kind) {
     case 'pause':
@@ -105,7 +114,10 @@ async function applyChange(
       const current = await deployments.find(name);
       if (current === null) return null;
       const before = change.version ?? (await deployments.listVersions(name, 1, current.version))[0]?.version;
-      const enabled = before === undefined ? null : await deployments.enable(name, before, nowMs);
+      const version = before === undefined ? null : await deployments.findVersion(name, before);
+      requireFollowed(version?.triggers ?? [], caller);
+      const enabled =
+        before === undefined ? null : await enableWithoutCircle(() => deployments.enable(name, before, nowMs));
       if (enabled === null) throw createNoVersionError(current, before ?? null);
       return enabled;
     }

@@ -15,7 +15,17 @@ const VERSION_FIELDS = [
   'mockAgents',
 ];
 const DEPLOYMENT_FIELDS = ['name', 'version', 'isPaused', 'onPause', 'createdAtMs', 'changedAtMs', 'enabled'];
-const DEPLOYED_FIELDS = ['name', 'version', 'isNew', 'isPaused', 'changes', 'triggers', 'secrets', 'diagnostics'];
+const DEPLOYED_FIELDS = [
+  'name',
+  'version',
+  'isNew',
+  'isPaused',
+  'changes',
+  'triggers',
+  'secrets',
+  'absentUpstreams',
+  'diagnostics',
+];
 
 export function parseDeployed(answer: unknown): DeployResult {
   if (hasFields(answer, DEPLOYED_FIELDS)) return answer as unknown as DeployResult;
@@ -28,8 +38,12 @@ export function parseDeployment(answer: unknown): DeploymentJson {
 }
 
 export function parseShown(answer: unknown): ShownDeployment {
-  const { versions } = parseDeployment(answer) as { readonly versions?: unknown };
-  if (Array.isArray(versions) && versions.every(isVersion)) return answer as ShownDeployment;
+  const { versions, absentUpstreams } = parseDeployment(answer) as {
+    readonly versions?: unknown;
+    readonly absentUpstreams?: unknown;
+  };
+  if (Array.isArray(versions) && versions.every(isVersion) && Array.isArray(absentUpstreams))
+    return answer as ShownDeployment;
   throw createForeignError();
 }
 

@@ -35,7 +35,11 @@ const LEASE_MS = 30_000;
 
 function makeWorld(seed: number, trigger: Partial<Trigger>): World {
   return {
-    store: createMemoryDeliveries(() => Promise.resolve({ pause: null, isDeleted: false })),
+    store: createMemoryDeliveries({
+      readPause: () => Promise.resolve({ pause: null, isDeleted: false }),
+      listFollowers: () => Promise.resolve([]),
+      listLinks: () => Promise.resolve([]),
+    }),
     trigger: { ...WEBHOOK, ...trigger },
     random: makeRandom(seed),
     accepted: [],
@@ -88,7 +92,7 @@ async function pump(world: World, deaths: number): Promise<void> {
   const open = await store.listOpenRuns(999);
   expect(open.length).toBeLessThanOrEqual(MOST_OPEN_RUNS);
   const ends = open.filter(() => random() < 0.3).map(({ id }) => id);
-  await store.recordRunEnds(ends, nowMs);
+  for (const id of ends) await store.recordRunEnd({ id, event: null, nowMs, createId: () => '' });
 }
 
 /** Lets time pass until every delivery has its outcome. */

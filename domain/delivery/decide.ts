@@ -5,7 +5,8 @@
 import type { ErrorCode } from '../errors/codes.ts';
 import { isAfter } from './gates.ts';
 import { findGroupRule, type GroupRule, joinGroup, makeGroup } from './grouping.ts';
-import { MOST_OPEN_RUNS } from './delivery.ts';
+import { MOST_LINKS, MOST_OPEN_RUNS } from './delivery.ts';
+import { describeCircle } from './links.ts';
 import { dropForPause, findLateProblem, findOverlap } from './scheduled.ts';
 import type {
   Decider,
@@ -56,6 +57,7 @@ export function createDecide(context: DecisionContext): Decider {
 
 const IN_ORDER: readonly EnterGate[] = [
   checkLife,
+  checkChain,
   filter,
   deduplicate,
   checkTime,
@@ -74,6 +76,19 @@ function checkLife({ delivery, facts, nowMs }: Ask, progress: Progress): Progres
   // A run whose start failed may have started.
   if (expiresAtMs === null || nowMs <= expiresAtMs || progress.passed === 'start') return progress;
   return refuse(progress, 'trigger/expired', `its time to live ended at ${new Date(expiresAtMs).toISOString()}`);
+}
+
+/** Deployments may have changed since the end of the run. A run whose start failed may have started. */
+function checkChain({ delivery: { upstream }, facts: { circle } }: Ask, progress: Progress): Progress | Decision {
+  if (upstream === null || progress.passed === 'start') return progress;
+  if (circle !== null)
+    return refuse(progress, 'trigger/circle', `deployments follow each other: ${describeCircle(circle)}`);
+  if (upstream.links <= MOST_LINKS) return progress;
+  return refuse(
+    progress,
+    'trigger/long-chain',
+    `the end of the run ${upstream.runId} is link ${upstream.links} of its chain, which has at most ${MOST_LINKS}`,
+  );
 }
 
 function filter({ evaluation, trigger }: Ask, progress: Progress): Progress | Decision {

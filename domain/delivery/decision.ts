@@ -44,6 +44,8 @@ export interface StoreFacts {
   /** Null: the deployment is not paused. */
   readonly pause: 'hold' | 'drop' | null;
   readonly isDeleted: boolean;
+  /** For the end of a run: the names of deployments that follow each other, from this one to this one. Null: no circle. */
+  readonly circle: readonly string[] | null;
   /** The owners of the key that were accepted next before and next after the delivery. */
   readonly ownerBefore: KeyOwner | null;
   readonly ownerAfter: KeyOwner | null;

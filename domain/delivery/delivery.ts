@@ -76,6 +76,8 @@ export interface DeliveryFacts {
   readonly traceparent: string | null;
   /** The event's `source` and `id` of CloudEvents; null: it has no such ids. */
   readonly cloudEvent: { readonly source: string; readonly id: string } | null;
+  /** The run whose end is the event; null: another event. */
+  readonly upstream: Upstream | null;
   /** The delivery that a person replays; null: none. */
   readonly replayOf: string | null;
   /** Its run starts at this time or later; null: at once. */
@@ -87,6 +89,19 @@ export interface DeliveryFacts {
   /** Null: its trigger is no schedule. */
   readonly schedule: ScheduledTime | null;
 }
+
+/** A run of another deployment, which has ended. */
+export interface Upstream {
+  readonly deployment: string;
+  readonly runId: string;
+  /** The delivery that started the run. */
+  readonly delivery: string;
+  /** The place of the event in its chain: 1 if no end of a run has started the run. */
+  readonly links: number;
+}
+
+/** The most links of a chain of deployments whose runs follow each other. */
+export const MOST_LINKS = 10;
 
 /** The keys that a trigger made of a delivery. Each has at most `MOST_KEY_BYTES`. Null: its trigger has no such key. */
 export interface DeliveryKeys {

@@ -81,6 +81,7 @@ export function isOutOfOrder(row: DeliveryRow): boolean {
 export const NO_FACTS: StoreFacts = {
   pause: null,
   isDeleted: false,
+  circle: null,
   ownerBefore: null,
   ownerAfter: null,
   leader: null,
@@ -97,7 +98,10 @@ export function toLeader({ id, group, seq }: DeliveryRow, decided: Pick<Delivery
 }
 
 /** A store reads the facts of these gates only. */
-export function listNeeds(row: Pick<DeliveryRow, 'passed' | 'replayOf' | 'schedule'>, keys: DeliveryKeys): FactNeeds {
+export function listNeeds(
+  row: Pick<DeliveryRow, 'passed' | 'replayOf' | 'schedule' | 'upstream'>,
+  keys: DeliveryKeys,
+): FactNeeds {
   const isGrouped = keys.debounce !== null || keys.batch !== null;
   return {
     owners: row.passed === 'none' && keys.dedupe !== null,
@@ -106,6 +110,7 @@ export function listNeeds(row: Pick<DeliveryRow, 'passed' | 'replayOf' | 'schedu
     order: row.passed !== 'start' && keys.order !== null,
     room: row.passed !== 'start',
     schedule: row.passed !== 'start' && row.schedule !== null,
+    circle: row.passed !== 'start' && row.upstream !== null,
   };
 }
 
@@ -116,6 +121,7 @@ export interface FactNeeds {
   readonly order: boolean;
   readonly room: boolean;
   readonly schedule: boolean;
+  readonly circle: boolean;
 }
 
 /** The key by which deliveries are in one group. */

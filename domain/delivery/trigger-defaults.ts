@@ -1,5 +1,15 @@
 /** The values of absent keys of triggers, and the limits of triggers. */
-import type { Debounce, FolderSource, HmacScheme, OutboxSource, Rate, Respond, ScheduleSource } from './trigger.ts';
+import type {
+  Debounce,
+  FolderSource,
+  HmacScheme,
+  OutboxSource,
+  Rate,
+  Respond,
+  RunSource,
+  ScheduleSource,
+  WebhookSource,
+} from './trigger.ts';
 
 export const HMAC_DEFAULTS = {
   prefix: '',
@@ -9,6 +19,11 @@ export const HMAC_DEFAULTS = {
 } as const satisfies Partial<HmacScheme>;
 
 export const RESPOND_DEFAULTS = { waitMs: 25_000, output: null, status: 200 } as const satisfies Respond;
+
+export const WEBHOOK_DEFAULTS = { format: 'payload' } as const satisfies Partial<WebhookSource>;
+
+/** The run of a follower that deploys or reports would otherwise start after a failed one. */
+export const RUN_DEFAULTS = { states: ['succeeded'] } as const satisfies Partial<RunSource>;
 
 export const SCHEDULE_DEFAULTS = {
   timezone: 'UTC',

@@ -22,7 +22,7 @@ export interface Trigger {
   readonly order: Order | null;
 }
 
-export type TriggerSource = WebhookSource | ScheduleSource | FolderSource | OutboxSource | ApiSource;
+export type TriggerSource = WebhookSource | ScheduleSource | FolderSource | OutboxSource | RunSource | ApiSource;
 
 /** A person or a program asks for a run. Each deployment has this source, which its spec does not name. */
 export interface ApiSource {
@@ -32,7 +32,27 @@ export interface ApiSource {
 export interface WebhookSource {
   readonly kind: 'webhook';
   readonly verify: WebhookVerify;
+  readonly format: HookFormat;
   readonly respond: Respond | null;
+}
+
+/**
+ * The form of a webhook's requests. `payload`: the body is the payload. `cloudevents`: a request is an event of
+ * CloudEvents 1.0, or a batch of them, and the data of an event is its payload.
+ */
+export const HOOK_FORMATS = ['payload', 'cloudevents'] as const;
+export type HookFormat = (typeof HOOK_FORMATS)[number];
+
+export const RUN_ENDS = ['succeeded', 'failed', 'cancelled', 'terminated'] as const;
+export type RunEnd = (typeof RUN_ENDS)[number];
+
+/** The end of a run that a delivery of another deployment started. */
+export interface RunSource {
+  readonly kind: 'run';
+  /** The name of the other deployment. */
+  readonly of: string;
+  /** A run that ends in another state is no event of this trigger. At least one, in the order of `RUN_ENDS`. */
+  readonly states: readonly RunEnd[];
 }
 
 /** The proof that a webhook's request comes from its sender. `secret` names a secret of the deployment. */

@@ -6,6 +6,10 @@ export const DEPLOY_CODES = {
     'The deployment has no version with this number, or none before the enabled one.',
     'List its versions with `voidbox deployment show NAME`.',
   ),
+  'deploy/circle': defineDeployCode(
+    'Deployments would follow each other in a circle: each run would start the next one without an end.',
+    'Remove `run` from one of the triggers that the message names. `voidbox deployment show NAME` lists them.',
+  ),
   'deploy/secret-missing': defineDeployCode(
     'The spec or its triggers name secrets that the deployment may not use, or that do not exist.',
     'Set each of them: voidbox secret set NAME --deployment DEPLOYMENT',

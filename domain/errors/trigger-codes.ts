@@ -49,6 +49,25 @@ export const TRIGGER_CODES = {
     summary: 'The deployment was deleted before the run of the delivery could start.',
     remedy: 'Deploy the spec again and send the event again.',
   },
+  'trigger/circle': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The deployments of the delivery follow each other in a circle, so that their runs would never end.',
+    remedy: 'Remove `run` from one of the triggers that the message names, and deploy its spec again.',
+  },
+  'trigger/long-chain': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The run would be the eleventh of a chain of deployments whose runs follow each other.',
+    remedy:
+      'Join stages of several deployments in one spec, or let a trigger follow an earlier deployment of the chain. `voidbox delivery show ID` prints the chain.',
+  },
+  'trigger/run-lost': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The store does not contain the run whose end is the event: it was not admitted, or was pruned.',
+    remedy: 'The `failure` of the payload has this code. `voidbox delivery show ID` of its delivery says more.',
+  },
   'trigger/unknown': {
     kind: 'delivery',
     retry: 'never',

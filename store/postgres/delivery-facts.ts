@@ -1,11 +1,13 @@
 /** The facts of the database that a decision about a delivery needs. The row of its deployment is locked. */
 import type { KeyOwner, Leader, StoreFacts } from '../../domain/delivery/decision.ts';
 import { type DeliveryKeys, MOST_OPEN_RUNS } from '../../domain/delivery/delivery.ts';
+import { findCircle } from '../../domain/delivery/links.ts';
 import { MOST_QUEUED } from '../../domain/delivery/scheduled.ts';
 import { findGroupKey, listNeeds, NO_FACTS } from '../../domain/delivery/row-changes.ts';
 import type { DeliveryRow } from '../triggers.ts';
 import type { SendQuery } from './database.ts';
 import { readGroup, writeText, type StoredDelivery } from './delivery-rows.ts';
+import { readLinks } from './links/deployment-links.ts';
 import { fromStoredText, toStoredText } from './stored-text.ts';
 
 /** Runs that start or are open. A delivery whose start failed counts too, because its run may have started. */
@@ -46,6 +48,7 @@ export async function readFacts(
     ...(needs.order && { isBehind: await isBehind(send, row, keys) }),
     ...(needs.room && (await readRoom(send, row))),
     ...(needs.schedule && { schedule: await readSchedule(send, row) }),
+    ...(needs.circle && { circle: findCircle(await readLinks(send), row.deployment) }),
   };
 }
 

@@ -20,6 +20,7 @@ export interface StoredDelivery {
   readonly headers: string;
   readonly traceparent: string | null;
   readonly cloud_event: string | null;
+  readonly upstream: string | null;
   readonly replay_of: string | null;
   readonly not_before_ms: string | null;
   readonly expires_at_ms: string | null;
@@ -66,6 +67,7 @@ const FACTS = [
   'headers',
   'traceparent',
   'cloud_event',
+  'upstream',
   'replay_of',
   'not_before_ms',
   'expires_at_ms',
@@ -105,6 +107,20 @@ const CHANGING = [
 
 /** All columns but the body and the claim. */
 export const DELIVERY_COLUMNS = ['seq', ...FACTS, ...CHANGING, 'run_ended_at_ms'].join(', ');
+
+/** The first part of the advisory locks of acceptances. */
+const ACCEPT_LOCKS = 861_152;
+
+/** Lets acceptances for one trigger follow each other until their commit. Only a trigger with `order` needs this. */
+export async function lockAcceptances(
+  send: SendQuery,
+  { deployment, trigger }: Pick<DeliveryRow, 'deployment' | 'trigger'>,
+): Promise<void> {
+  await send('SELECT pg_advisory_xact_lock($1::int, hashtext($2))', [
+    ACCEPT_LOCKS,
+    JSON.stringify([deployment, trigger]),
+  ]);
+}
 
 /** Adds a row unless its id is taken. @returns no row if it is */
 export async function insertDelivery(
@@ -149,6 +165,7 @@ function listFacts(row: Omit<DeliveryRow, 'seq'>): readonly unknown[] {
     JSON.stringify(row.headers),
     writeText(row.traceparent),
     row.cloudEvent === null ? null : JSON.stringify(row.cloudEvent),
+    row.upstream === null ? null : JSON.stringify(row.upstream),
     writeText(row.replayOf),
     row.notBeforeMs,
     row.expiresAtMs,
@@ -203,6 +220,7 @@ export function readDelivery(row: StoredDelivery): DeliveryRow {
     headers: JSON.parse(row.headers) as DeliveryRow['headers'],
     traceparent: readText(row.traceparent),
     cloudEvent: row.cloud_event === null ? null : (JSON.parse(row.cloud_event) as DeliveryRow['cloudEvent']),
+    upstream: row.upstream === null ? null : (JSON.parse(row.upstream) as DeliveryRow['upstream']),
     replayOf: readText(row.replay_of),
     notBeforeMs: readNumber(row.not_before_ms),
     expiresAtMs: readNumber(row.expires_at_ms),

@@ -8,15 +8,15 @@ import { lockDeployment, readFacts, wakeOthers, writeBucket } from './delivery-f
 import {
   DELIVERY_COLUMNS,
   insertDelivery,
+  lockAcceptances,
   readDelivery,
   type StoredDelivery,
   updateDelivery,
 } from './delivery-rows.ts';
 import { connectWakeClient, createDeliveryWaker } from './delivery-waker.ts';
+import { recordRunEnd } from './links/run-ends.ts';
 import { fromStoredText, toStoredText } from './stored-text.ts';
 
-/** The first part of the advisory locks of acceptances. */
-const ACCEPT_LOCKS = 861_152;
 /** The most rows that one statement of a sweep changes. */
 const SWEEP_ROWS = 1_000;
 
@@ -91,9 +91,7 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
       const found = (row as { readonly run_id: string | null } | undefined)?.run_id ?? null;
       return found === null ? null : fromStoredText(found);
     },
-    async recordRunEnds(ids, nowMs) {
-      for (const id of ids) await recordRunEnd(database, id, nowMs);
-    },
+    recordRunEnd: async (end) => await recordRunEnd(database, end),
     sweep: async (nowMs) => await sweepDeliveries(read, nowMs),
     releasePaused: async (deployment, nowMs) =>
       void (await read(
@@ -152,17 +150,6 @@ export async function insertAccepted(send: SendQuery, delivery: NewDelivery): Pr
   const accepted = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, 0);
   const { seq: _seq, ...row } = refusal === undefined ? accepted : refuseRow(accepted, refusal);
   return await insertDelivery(send, row, body);
-}
-
-/** Numbers are given before a commit, so an acceptance that commits late would be before one that is decided. */
-export async function lockAcceptances(
-  send: SendQuery,
-  { deployment, trigger }: Pick<NewDelivery, 'deployment' | 'trigger'>,
-): Promise<void> {
-  await send('SELECT pg_advisory_xact_lock($1::int, hashtext($2))', [
-    ACCEPT_LOCKS,
-    JSON.stringify([deployment, trigger]),
-  ]);
 }
 
 async function findDelivery(send: SendQuery, id: string): Promise<DeliveryRow | null> {
@@ -241,18 +228,6 @@ async function writeDecision(
   if (bucketFullAtMs !== null) await writeBucket(send, row, keys, bucketFullAtMs);
   await wakeOthers(send, changed, changed.dueAtMs === null || leader?.kind === 'merge', nowMs);
   return changed;
-}
-
-async function recordRunEnd(database: Database, id: string, nowMs: number): Promise<void> {
-  await database.transact(async (send) => {
-    await lockDeployment(send, id);
-    const [ended] = await send(
-      `UPDATE voidbox.deliveries SET run_ended_at_ms = $2
-        WHERE id = $1 AND state = 'started' AND run_ended_at_ms IS NULL RETURNING ${DELIVERY_COLUMNS}`,
-      [toStoredText(id), nowMs],
-    );
-    if (ended !== undefined) await wakeOthers(send, readDelivery(ended as StoredDelivery), true, nowMs);
-  }, true);
 }
 
 async function listMembers(send: SendQuery, id: string): Promise<readonly DeliveryMember[]> {

@@ -1,5 +1,7 @@
+import { listUpstreams } from '../../domain/delivery/links.ts';
 import type { DeploymentRow, DeploymentStore, NewVersion, VersionRow } from '../triggers.ts';
 import type { Database, SendQuery } from './database.ts';
+import { listFollowed, readLinks, readUpstreams, refuseCircle, writeLinks } from './links/deployment-links.ts';
 import { fromStoredText, toStoredText } from './stored-text.ts';
 
 interface StoredDeployment {
@@ -51,6 +53,7 @@ export function createPostgresDeployments(database: Database): DeploymentStore {
           const deployment = readDeployment(current as StoredDeployment);
           return { deployment, version: enabled, isNew: enabled.folder === version.folder };
         }
+        await refuseCircle(send, version.deployment, listUpstreams(version.triggers));
         return await addVersion(send, version, isOpen ? null : { isPaused });
       }, true);
     },
@@ -91,13 +94,19 @@ export function createPostgresDeployments(database: Database): DeploymentStore {
         [toStoredText(name), nowMs],
       ),
     enable: async (name, version, nowMs) =>
-      await select(
-        `UPDATE voidbox.deployments SET version = $2, changed_at_ms = $3
-          WHERE name = $1 AND deleted_at_ms IS NULL
-            AND EXISTS (SELECT FROM voidbox.versions WHERE deployment = $1 AND version = $2)
-          RETURNING ${DEPLOYMENT}`,
-        [toStoredText(name), version, nowMs],
-      ),
+      await database.transact(async (send) => {
+        const stored = toStoredText(name);
+        await send('SELECT FROM voidbox.deployments WHERE name = $1 FOR UPDATE', [stored]);
+        await refuseCircle(send, name, await readUpstreams(send, name, version));
+        const [row] = await send(
+          `UPDATE voidbox.deployments SET version = $2, changed_at_ms = $3
+            WHERE name = $1 AND deleted_at_ms IS NULL
+              AND EXISTS (SELECT FROM voidbox.versions WHERE deployment = $1 AND version = $2)
+            RETURNING ${DEPLOYMENT}`,
+          [stored, version, nowMs],
+        );
+        return row === undefined ? null : readDeployment(row as StoredDeployment);
+      }, true),
     async delete(name, nowMs) {
       // A second try of a lost answer finds the time that the first one wrote.
       const rows = await database.send(
@@ -121,6 +130,8 @@ export function createPostgresDeployments(database: Database): DeploymentStore {
       const rows = await database.send('SELECT FROM voidbox.versions WHERE folder = $1', [toStoredText(folder)], true);
       return rows.length > 0;
     },
+    listFollowed: async (names) => await listFollowed((text, values) => database.send(text, values, true), names),
+    listLinks: async () => await readLinks((text, values) => database.send(text, values, true)),
   };
 }
 
@@ -147,6 +158,7 @@ async function addVersion(
     ],
   );
   const made = readVersion(added as StoredVersion);
+  await writeLinks(send, made);
   const [changed] = await send(
     `UPDATE voidbox.deployments
         SET version = $2, changed_at_ms = $3, deleted_at_ms = NULL,
@@ -159,7 +171,7 @@ async function addVersion(
   return { deployment: readDeployment(changed as StoredDeployment), version: made, isNew: true };
 }
 
-async function findVersion(send: SendQuery, storedName: string, version: number): Promise<VersionRow | null> {
+export async function findVersion(send: SendQuery, storedName: string, version: number): Promise<VersionRow | null> {
   const [row] = await send(`SELECT ${VERSION} FROM voidbox.versions WHERE deployment = $1 AND version = $2`, [
     storedName,
     version,

@@ -12,6 +12,7 @@ import { testSchedules } from '../../test/conformance/schedules.ts';
 import { testSecrets } from '../../test/conformance/secrets.ts';
 import { testDeliveries } from '../../test/conformance/deliveries.ts';
 import { testSources } from '../../test/conformance/sources.ts';
+import { testRunEnds } from '../../test/conformance/run-ends.ts';
 import { listMigrations } from '../../test/rig/access/list-migrations.ts';
 import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
 import { type AccessStore, AUDIT_ROWS, AUDIT_STEP } from '../access.ts';
@@ -66,6 +67,7 @@ testSecrets(subject);
 testDeliveries(subject);
 testSchedules(subject);
 testSources(subject);
+testRunEnds(subject);
 
 describe('the schema', () => {
   test('services that migrate at once make each change once', { timeout: 60_000 }, async () => {

@@ -40,6 +40,7 @@ export function makeDelivery(changes: Partial<NewDelivery> = {}): NewDelivery {
     headers: {},
     traceparent: null,
     cloudEvent: null,
+    upstream: null,
     replayOf: null,
     notBeforeMs: null,
     expiresAtMs: null,
@@ -115,6 +116,7 @@ function testAcceptance({ store, accept }: Tools): void {
       headers: { 'x-event': 'push', constructor: '\uDC00' },
       traceparent: '00-1-2-03',
       cloudEvent: { source: '/a', id: '\0' },
+      upstream: { deployment: 'build', runId: 'build-\0', delivery: '\uD800', links: 3 },
       notBeforeMs: NOW_MS + 5,
       expiresAtMs: NOW_MS + 9,
       params: { constructor: '1' },
@@ -440,7 +442,8 @@ function testWaits({ store, accept, claim, decide }: Tools): void {
     const open = await store().listOpenRuns(2);
     expect(open.map(({ id }) => id)).toEqual(inOrder.slice(0, 2).map(({ id }) => id));
     expect(await store().listOpenRuns(999, open[1]!.seq)).toHaveLength(MOST_OPEN_RUNS - 2);
-    await store().recordRunEnds([open[0]!.id, 'none'], NOW_MS + 5);
+    for (const id of [open[0]!.id, 'none'])
+      expect(await store().recordRunEnd({ id, event: null, nowMs: NOW_MS + 5, createId: () => 'x' })).toBe(0);
     expect(await store().find(open[0]!.id)).toMatchObject({ state: 'started', runEndedAtMs: NOW_MS + 5 });
     expect(await claim(NOW_MS + 5)).toEqual([next!.id]);
     expect(await decide(next!, { nowMs: NOW_MS + 5 })).toMatchObject({ state: 'starting' });

@@ -1,7 +1,8 @@
 /** The promises of every store of deployments. A store's own test file calls these tests. */
 import { createHash } from 'node:crypto';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import type { Trigger } from '../../domain/delivery/trigger.ts';
+import type { RunSource, Trigger } from '../../domain/delivery/trigger.ts';
+import type { CodedError } from '../../domain/errors/coded-error.ts';
 import type { AccessStore } from '../../store/access.ts';
 import type { DeploymentStore, NewVersion } from '../../store/triggers.ts';
 
@@ -15,7 +16,7 @@ const NOW_MS = 1_795_996_352_123;
 
 export const WEBHOOK: Trigger = {
   name: 'push',
-  source: { kind: 'webhook', verify: { scheme: 'github', secret: 'HOOK' }, respond: null },
+  source: { kind: 'webhook', verify: { scheme: 'github', secret: 'HOOK' }, format: 'payload', respond: null },
   when: null,
   params: {},
   input: null,
@@ -66,6 +67,7 @@ export function testDeployments({ name, open }: DeploymentSubject): void {
 
     testVersions(() => store);
     testStates(() => store);
+    testLinks(() => store);
   });
 }
 
@@ -197,4 +199,70 @@ function testStates(store: () => DeploymentStore): void {
     expect(version.version).toBe(2);
     expect(deployment).toMatchObject({ isPaused: true, onPause: 'hold', createdAtMs: NOW_MS + 2 });
   });
+}
+
+function testLinks(store: () => DeploymentStore): void {
+  const follow = (deployment: string, of: string, spec = `follow ${of}`) =>
+    store().deploy(
+      makeVersion(deployment, { spec, triggers: [{ ...WEBHOOK, name: 'after', source: followRuns(of) }] }),
+      ACTIVE,
+    );
+
+  test('only enabled versions have links', async () => {
+    await follow('b', 'a');
+    await follow('c', 'a');
+    await follow('c', 'gone', 'other');
+    await follow('d', 'b');
+    await store().delete('d', NOW_MS);
+    const links = await store().listLinks();
+    expect(links.toSorted((one, other) => (one.deployment < other.deployment ? -1 : 1))).toEqual([
+      { deployment: 'b', upstream: 'a' },
+      { deployment: 'c', upstream: 'gone' },
+    ]);
+    expect((await store().listFollowed(['a', 'b', 'gone', 'x\0'])).toSorted()).toEqual(['a', 'gone']);
+  });
+
+  test('a version that closes a circle is refused, and changes nothing', async () => {
+    await follow('a', 'a').then(
+      () => expect.unreachable(),
+      (error: Error) =>
+        expect([(error as CodedError).code, error.message]).toEqual([
+          'deploy/circle',
+          'deployments would follow each other: a → a',
+        ]),
+    );
+    expect(await store().find('a')).toBeNull();
+    await store().deploy(makeVersion('a'), ACTIVE);
+    await follow('b', 'a');
+    await follow('c', 'b');
+    await expect(follow('a', 'c')).rejects.toMatchObject({ code: 'deploy/circle' });
+    expect(await store().find('a')).toMatchObject({ version: 1 });
+    expect(await store().listVersions('a', 9)).toHaveLength(1);
+  });
+
+  test('a rollback and a deployment that was deleted close no circle', async () => {
+    await follow('b', 'a');
+    await store().deploy(makeVersion('b', { spec: 'alone' }), ACTIVE);
+    await follow('a', 'b');
+    await expect(store().enable('b', 1, NOW_MS)).rejects.toMatchObject({ code: 'deploy/circle' });
+    expect(await store().find('b')).toMatchObject({ version: 2 });
+    await store().delete('a', NOW_MS);
+    expect(await store().enable('b', 1, NOW_MS)).toMatchObject({ version: 1 });
+    await expect(follow('a', 'b')).rejects.toMatchObject({ code: 'deploy/circle' });
+    expect(await store().find('a')).toBeNull();
+  });
+
+  test('two deployments at once close no circle', async () => {
+    for (let round = 0; round < 8; round += 1) {
+      const names: readonly [string, string, string] = [`a${round}`, `b${round}`, `c${round}`];
+      const [a, b, c] = names;
+      const results = await Promise.allSettled([follow(a, b), follow(b, c), follow(c, a)]);
+      expect(results.filter(({ status }) => status === 'rejected')).toHaveLength(1);
+      expect((await store().listLinks()).filter(({ deployment }) => names.includes(deployment))).toHaveLength(2);
+    }
+  });
+}
+
+function followRuns(of: string): RunSource {
+  return { kind: 'run', of, states: ['succeeded'] };
 }

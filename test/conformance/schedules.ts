@@ -128,7 +128,7 @@ function testOverlaps(triggers: () => TriggerStore): void {
     const other = await triggers().deliveries.accept(makeDelivery({ ...NIGHTLY, trigger: 'hourly', schedule }));
     expect(await decideAt(triggers(), other.delivery, makeSchedule({}, 'hourly'))).toMatchObject({ state: 'starting' });
     expect(await triggers().deliveries.findOldestRun(NIGHTLY)).toBe(run.runId);
-    await triggers().deliveries.recordRunEnds([run.id], NOW_MS);
+    await triggers().deliveries.recordRunEnd({ id: run.id, event: null, nowMs: NOW_MS, createId: () => 'x' });
     expect(await triggers().deliveries.findOldestRun(NIGHTLY)).toBeNull();
     const last = await accept(triggers(), { atMs: NOW_MS - 1 });
     expect(await decideAt(triggers(), last, skip)).toMatchObject({ state: 'starting' });
@@ -141,7 +141,7 @@ function testOverlaps(triggers: () => TriggerStore): void {
     const early = await accept(triggers(), { atMs: NOW_MS - 8 });
     for (const row of [late, early])
       expect(await decideAt(triggers(), row, queue)).toMatchObject({ state: 'held', hold: 'overlap' });
-    await triggers().deliveries.recordRunEnds([run.id], NOW_MS + 1);
+    await triggers().deliveries.recordRunEnd({ id: run.id, event: null, nowMs: NOW_MS + 1, createId: () => 'x' });
     expect(await triggers().deliveries.find(early.id)).toMatchObject({ dueAtMs: NOW_MS + 1 });
     expect((await triggers().deliveries.find(late.id))!.dueAtMs).toBeGreaterThan(NOW_MS + 1);
     const latest = await accept(triggers(), { atMs: NOW_MS - 6 });

@@ -49,13 +49,14 @@ export function renderDeployment(shown: ShownDeployment, layout: Layout): readon
   ]);
   return [
     ...facts.map(([name, value]) => `${name.padEnd('deployment'.length)}  ${value}`),
+    ...renderAbsent(shown.absentUpstreams, style),
     '',
     ...renderTable(['VERSION', 'DEPLOYED', 'BY', 'TRIGGERS'], rows, { style, width }),
   ];
 }
 
 export function renderDeployed(
-  { name, version, isNew, isPaused, changes, triggers }: DeployResult,
+  { name, version, isNew, isPaused, changes, triggers, absentUpstreams }: DeployResult,
   { isDry, style }: { readonly isDry: boolean; readonly style: Style },
 ): readonly string[] {
   const shown = sanitizeLine(name);
@@ -69,7 +70,16 @@ export function renderDeployed(
     ? `${shown} would get a new version:`
     : `deployed ${shown}, version ${version}${isPaused ? ', paused' : ''}`;
   const hint = !isDry && triggers.length === 0 ? ['it has no trigger: start its runs with `voidbox trigger`'] : [];
-  return [heading, ...lines, ...hint];
+  return [heading, ...lines, ...hint, ...renderAbsent(absentUpstreams, style)];
+}
+
+/** @param names  of deployments that do not exist */
+function renderAbsent(names: readonly string[], style: Style): readonly string[] {
+  return names.map((name) =>
+    style.yellow(
+      `it follows ${sanitizeLine(name)}, which does not exist: the trigger waits for nothing until you deploy it`,
+    ),
+  );
 }
 
 const OTHERS = {

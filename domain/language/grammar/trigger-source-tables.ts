@@ -1,5 +1,18 @@
-import { CATCHUPS, HMAC_ALGORITHMS, HMAC_ENCODINGS, NAMED_SCHEMES, OVERLAPS } from '../../delivery/trigger.ts';
-import { HMAC_DEFAULTS, RESPOND_DEFAULTS, SCHEDULE_DEFAULTS, TRIGGER_LIMITS } from '../../delivery/trigger-defaults.ts';
+import {
+  CATCHUPS,
+  HMAC_ALGORITHMS,
+  HMAC_ENCODINGS,
+  NAMED_SCHEMES,
+  OVERLAPS,
+  RUN_ENDS,
+} from '../../delivery/trigger.ts';
+import {
+  HMAC_DEFAULTS,
+  RESPOND_DEFAULTS,
+  RUN_DEFAULTS,
+  SCHEDULE_DEFAULTS,
+  TRIGGER_LIMITS,
+} from '../../delivery/trigger-defaults.ts';
 import { writeDurationMs } from '../../units/duration.ts';
 import type { MappingTable } from './table.ts';
 import { DURATIONS, RANGES, SCALES } from './values.ts';
@@ -178,6 +191,48 @@ export const SCHEDULE = {
       mistaken: ['concurrency', 'concurrency_policy', 'overlap_policy'],
       doc: 'The rule for a time at which a run of an earlier time is open.',
       example: 'queue',
+    },
+  },
+} as const satisfies MappingTable;
+
+export const RUN = {
+  form: (text) => `{ of: ${text} }`,
+  keys: {
+    of: {
+      as: 'of',
+      type: { is: 'text', holds: 'name of a deployment', plain: true, filled: 'name a deployment' },
+      required: true,
+      mistaken: ['deployment', 'name', 'workflow', 'after'],
+      form: 'of: NAME',
+      doc: 'The other deployment. The end of one of its runs is the event.',
+      example: 'build',
+    },
+    state: {
+      as: 'states',
+      type: {
+        is: 'list',
+        of: { is: 'text', holds: 'state of a run', plain: true },
+        alone: true,
+        item: '`state`',
+        items: `${RUN_ENDS.map((state) => `\`${state}\``).join(', ')}, one or several`,
+        filled: { remedy: 'name a state, such as `failed`, or remove it' },
+      },
+      mistaken: ['states', 'status', 'types', 'conclusion', 'outcome'],
+      otherwise: `\`${RUN_DEFAULTS.states[0]}\``,
+      doc: 'The ends that are events.',
+      example: ['failed', 'terminated'],
+    },
+    when: {
+      as: 'when',
+      type: {
+        is: 'text',
+        holds: 'expression',
+        lenient: true,
+        filled: 'write a condition, such as `input.failure.stage == "test"`, or remove it',
+      },
+      otherwise: 'each of these ends',
+      doc: 'The same as `when` of the trigger. Only one of them is allowed.',
+      example: 'input.version > 3',
     },
   },
 } as const satisfies MappingTable;

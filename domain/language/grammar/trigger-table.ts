@@ -4,7 +4,7 @@ import { DEFAULT_DEDUPE_MS } from '../../delivery/trigger.ts';
 import { writeDurationMs } from '../../units/duration.ts';
 import type { Key, MappingTable } from './table.ts';
 import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
-import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
+import { RUN, SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
 import { DURATIONS, RANGES } from './values.ts';
 
 const KEY = {
@@ -174,6 +174,15 @@ export const TRIGGER = {
       form: 'outbox: { secret: NAME, table: orders_outbox }',
       doc: "Rows of a table of an application's database. See [Outboxes](#outboxes).",
       example: { secret: 'ORDERS_DB_URL', table: 'orders_outbox' },
+    },
+    run: {
+      as: 'run',
+      type: { is: 'mapping', table: RUN },
+      group: 'source',
+      mistaken: ['runs', 'after', 'workflow_run', 'completion', 'follows'],
+      form: 'run: { of: NAME }',
+      doc: 'The end of a run of another deployment. See [Ends of runs](#ends-of-runs).',
+      example: { of: 'build' },
     },
     when: {
       as: 'when',

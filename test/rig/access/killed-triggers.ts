@@ -3,7 +3,7 @@ import { DEFAULT_DEDUPE_MS, type Trigger } from '../../../domain/delivery/trigge
 
 const PLAIN: Trigger = {
   name: 'plain',
-  source: { kind: 'webhook', verify: { scheme: 'none' }, respond: null },
+  source: { kind: 'webhook', verify: { scheme: 'none' }, format: 'payload', respond: null },
   when: null,
   params: {},
   input: null,

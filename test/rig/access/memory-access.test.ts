@@ -4,6 +4,7 @@ import { testSchedules } from '../../conformance/schedules.ts';
 import { testSecrets } from '../../conformance/secrets.ts';
 import { testDeliveries } from '../../conformance/deliveries.ts';
 import { testSources } from '../../conformance/sources.ts';
+import { testRunEnds } from '../../conformance/run-ends.ts';
 import { createMemoryAccess } from './memory-access.ts';
 
 const subject = { name: 'in memory', open: () => Promise.resolve(createMemoryAccess()) };
@@ -13,3 +14,4 @@ testSecrets(subject);
 testDeliveries(subject);
 testSchedules(subject);
 testSources(subject);
+testRunEnds(subject);

@@ -18,8 +18,10 @@ import {
   refuseRow,
   toLeader,
 } from '../../../domain/delivery/row-changes.ts';
+import { findCircle, type Link } from '../../../domain/delivery/links.ts';
+import { type Follower, followRunEnd } from '../../../domain/delivery/run-end.ts';
 import { MOST_QUEUED } from '../../../domain/delivery/scheduled.ts';
-import type { Claim, DeliveryRow, DeliveryStore, ScheduleId } from '../../../store/triggers.ts';
+import type { Claim, DeliveryRow, DeliveryStore, NewDelivery, ScheduleId } from '../../../store/triggers.ts';
 
 interface Kept {
   row: DeliveryRow;
@@ -28,11 +30,15 @@ interface Kept {
   leaseUntilMs: number;
 }
 
-/** The state of a deployment that decisions read. */
-export type ReadPause = (deployment: string) => Promise<Pick<StoreFacts, 'pause' | 'isDeleted'>>;
+/** The facts of deployments that deliveries need. */
+export interface DeploymentGraph {
+  readPause(deployment: string): Promise<Pick<StoreFacts, 'pause' | 'isDeleted'>>;
+  listFollowers(deployment: string): Promise<readonly Follower[]>;
+  listLinks(): Promise<readonly Link[]>;
+}
 
 export function createMemoryDeliveries(
-  readPause: ReadPause,
+  graph: DeploymentGraph,
   isSchedulePaused: (id: ScheduleId) => boolean = () => false,
 ): DeliveryStore {
   const memory = new Memory(isSchedulePaused);
@@ -40,13 +46,8 @@ export function createMemoryDeliveries(
     accept(delivery) {
       const known = memory.find(delivery.id);
       if (known !== null) return Promise.resolve({ delivery: known.row, isNew: false });
-      const { body: given, isOrdered: _isOrdered, refusal, ...facts } = structuredClone(delivery);
-      const body = Uint8Array.from(given);
-      const bodySha256 = createHash('sha256').update(body).digest('hex');
-      const accepted = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, memory.nextSeq());
-      const row = refusal === undefined ? accepted : refuseRow(accepted, refusal);
-      memory.kept.push({ row, body, claim: null, leaseUntilMs: 0 });
-      return Promise.resolve({ delivery: row, isNew: true });
+      const { body, isOrdered: _isOrdered, ...facts } = structuredClone(delivery);
+      return Promise.resolve({ delivery: memory.add(facts, body), isNew: true });
     },
     find: (id) => Promise.resolve(memory.find(id)?.row ?? null),
     readBody: (id) => Promise.resolve(memory.find(id)?.body ?? null),
@@ -68,10 +69,12 @@ export function createMemoryDeliveries(
     },
     async decide({ nowMs, leaseMs, keys, decide, ...claim }) {
       const deployment = memory.find(claim.id)?.row.deployment ?? '';
-      const pause = await readPause(deployment);
+      const pause = await graph.readPause(deployment);
+      const links = await graph.listLinks();
       const mine = memory.findClaimed(claim);
       if (mine === null) return null;
-      const decision = decide(mine.row, { ...memory.readFacts(mine.row, keys), ...pause }, nowMs);
+      const circle = listNeeds(mine.row, keys).circle ? findCircle(links, deployment) : null;
+      const decision = decide(mine.row, { ...memory.readFacts(mine.row, keys), ...pause, circle }, nowMs);
       memory.apply(mine, decision, keys, nowMs);
       Object.assign(mine, mine.row.state === 'starting' ? { leaseUntilMs: nowMs + leaseMs } : { claim: null });
       return mine.row;
@@ -102,13 +105,18 @@ export function createMemoryDeliveries(
         memory.rows((row) => isRunOpen(row) && row.deployment === deployment && row.trigger === trigger)[0]?.runId ??
           null,
       ),
-    recordRunEnds(ids, nowMs) {
-      for (const each of memory.kept)
-        if (ids.includes(each.row.id) && isRunOpen(each.row)) {
-          each.row = { ...each.row, runEndedAtMs: nowMs };
-          memory.wakeOthers(each.row, nowMs);
-        }
-      return Promise.resolve();
+    async recordRunEnd({ id, event, nowMs, createId }) {
+      const followers = await graph.listFollowers(memory.find(id)?.row.deployment ?? '');
+      const each = memory.find(id);
+      if (each === null || !isRunOpen(each.row)) return 0;
+      each.row = { ...each.row, runEndedAtMs: nowMs };
+      memory.wakeOthers(each.row, nowMs);
+      if (event === null) return 0;
+      const links = memory.listMembers(id).map(({ delivery: { upstream } }) => upstream?.links ?? 0);
+      const made = followRunEnd(each.row, Math.max(...links), event.state, followers);
+      for (const { isOrdered: _isOrdered, ...facts } of made)
+        memory.add({ ...facts, id: createId(), acceptedAtMs: nowMs }, event.body);
+      return made.length;
     },
     sweep: (nowMs) => Promise.resolve(memory.sweep(nowMs)),
     releasePaused(deployment, nowMs) {
@@ -155,8 +163,13 @@ class Memory {
     this.#isSchedulePaused = isSchedulePaused;
   }
 
-  nextSeq(): number {
-    return (this.#seq += 1);
+  add({ refusal, ...facts }: Omit<NewDelivery, 'body' | 'isOrdered'>, given: Uint8Array): DeliveryRow {
+    const body = Uint8Array.from(given);
+    const bodySha256 = createHash('sha256').update(body).digest('hex');
+    const accepted = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, (this.#seq += 1));
+    const row = refusal === undefined ? accepted : refuseRow(accepted, refusal);
+    this.kept.push({ row, body, claim: null, leaseUntilMs: 0 });
+    return row;
   }
 
   find(id: string): Kept | null {

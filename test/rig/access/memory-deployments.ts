@@ -1,4 +1,7 @@
 /** Deployments in memory, for tests of what uses them. */
+import { describeCircle, findCircle, type Link, listUpstreams } from '../../../domain/delivery/links.ts';
+import type { Trigger } from '../../../domain/delivery/trigger.ts';
+import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { DeploymentRow, DeploymentStore, VersionRow } from '../../../store/triggers.ts';
 
 interface Kept {
@@ -19,13 +22,26 @@ export function createMemoryDeployments(): DeploymentStore {
     found.row = { ...found.row, ...changes };
     return Promise.resolve(found.row);
   };
+  const listLinks = (): readonly Link[] =>
+    [...kept.values()].flatMap(({ row, isDeleted, versions }) =>
+      isDeleted
+        ? []
+        : listUpstreams(versions[row.version - 1]!.triggers).map((upstream) => ({ deployment: row.name, upstream })),
+    );
+  const refuseCircle = (name: string, triggers: readonly Trigger[]): void => {
+    const own = listUpstreams(triggers).map((upstream) => ({ deployment: name, upstream }));
+    const circle = findCircle([...listLinks().filter(({ deployment }) => deployment !== name), ...own], name);
+    if (circle !== null)
+      throw new CodedError('deploy/circle', `deployments would follow each other: ${describeCircle(circle)}`);
+  };
   return {
-    deploy(version, { isPaused }) {
+    async deploy(version, { isPaused }) {
       const { deployment: name, createdAtMs, hash } = version;
       const open = findOpen(name);
       const current = open?.versions.find((each) => each.version === open.row.version);
       if (open !== null && current?.hash === hash)
-        return Promise.resolve({ deployment: open.row, version: current, isNew: current.folder === version.folder });
+        return { deployment: open.row, version: current, isNew: current.folder === version.folder };
+      refuseCircle(name, version.triggers);
       const versions = kept.get(name)?.versions ?? [];
       // A copy, as a row is.
       const made: VersionRow = { ...structuredClone(version), version: versions.length + 1 };
@@ -34,7 +50,7 @@ export function createMemoryDeployments(): DeploymentStore {
       const state = open === null ? { isPaused, onPause: 'hold' as const } : open.row;
       const row = { ...state, ...times, name, version: made.version };
       kept.set(name, { row, isDeleted: false, versions });
-      return Promise.resolve({ deployment: row, version: made, isNew: true });
+      return await Promise.resolve({ deployment: row, version: made, isNew: true });
     },
     find: (name) => Promise.resolve(findOpen(name)?.row ?? null),
     list(limit, after) {
@@ -54,10 +70,12 @@ export function createMemoryDeployments(): DeploymentStore {
     },
     pause: (name, onPause, nowMs) => change(name, { isPaused: true, onPause, changedAtMs: nowMs }),
     resume: (name, nowMs) => change(name, { isPaused: false, changedAtMs: nowMs }),
-    enable: (name, version, nowMs) =>
-      findOpen(name)?.versions.some((each) => each.version === version) === true
-        ? change(name, { version, changedAtMs: nowMs })
-        : Promise.resolve(null),
+    async enable(name, version, nowMs) {
+      const found = findOpen(name)?.versions[version - 1];
+      if (found === undefined) return null;
+      refuseCircle(name, found.triggers);
+      return await change(name, { version, changedAtMs: nowMs });
+    },
     delete(name) {
       const found = findOpen(name);
       if (found !== null) found.isDeleted = true;
@@ -65,6 +83,11 @@ export function createMemoryDeployments(): DeploymentStore {
     },
     hasFolder: (folder) =>
       Promise.resolve([...kept.values()].some(({ versions }) => versions.some((each) => each.folder === folder))),
+    listFollowed: (names) => {
+      const followed = new Set(listLinks().map(({ upstream }) => upstream));
+      return Promise.resolve([...new Set(names)].filter((name) => followed.has(name)));
+    },
+    listLinks: () => Promise.resolve(listLinks()),
     hasEnabled: () => Promise.resolve([...kept.values()].some(({ row, isDeleted }) => !isDeleted && !row.isPaused)),
   };
 }

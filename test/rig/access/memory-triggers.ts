@@ -16,10 +16,25 @@ export function createMemoryTriggers(): TriggerStore {
       return await kept.delete(name, nowMs);
     },
   };
-  const deliveries = createMemoryDeliveries(async (name) => {
-    const found = await deployments.find(name);
-    return { isDeleted: found === null, pause: found?.isPaused === true ? found.onPause : null };
-  }, schedules.isPaused);
+  const deliveries = createMemoryDeliveries(
+    {
+      async readPause(name) {
+        const found = await deployments.find(name);
+        return { isDeleted: found === null, pause: found?.isPaused === true ? found.onPause : null };
+      },
+      async listFollowers(upstream) {
+        const links = (await deployments.listLinks()).filter((link) => link.upstream === upstream);
+        return await Promise.all(
+          links.map(async ({ deployment }) => {
+            const { version } = (await deployments.find(deployment))!;
+            return (await deployments.findVersion(deployment, version))!;
+          }),
+        );
+      },
+      listLinks: () => deployments.listLinks(),
+    },
+    schedules.isPaused,
+  );
   const sources = createMemorySources(deliveries);
   return { deployments, schedules, deliveries, secrets: createMemorySecrets(), sources };
 }

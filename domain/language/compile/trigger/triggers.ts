@@ -74,7 +74,7 @@ function compileTrigger(trigger: TriggerSpec, spec: Spec, context: TriggerContex
   const { debounce, batch, rate, order } = trigger;
   const compiled = {
     name: trigger.name.value,
-    when: texts.checkCondition(trigger.when),
+    when: texts.checkCondition(trigger.when ?? trigger.run?.when ?? null),
     params: compileParams(trigger, what, spec, texts, problems),
     input: trigger.input === null ? null : texts.checkText(trigger.input, '`input`'),
     dedupe: compileDedupe(trigger, readKey),
@@ -99,6 +99,14 @@ function compileTrigger(trigger: TriggerSpec, spec: Spec, context: TriggerContex
           },
     order: order === null ? null : { key: texts.checkKey(order.key, '`order.key`') },
   };
+  const runWhen = trigger.run?.when ?? null;
+  if (trigger.when !== null && runWhen !== null)
+    problems.error(
+      'spec/bad-value',
+      runWhen.at,
+      `${what} has \`when\` twice: at the trigger and in \`run\``,
+      'join both conditions with `&&` at the trigger',
+    );
   if (debounce !== null && debounce.maxDelayMs < debounce.delayMs)
     problems.error(
       'spec/bad-value',
