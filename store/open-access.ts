@@ -31,6 +31,7 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
   const { createPostgresDeployments } = await import('./postgres/deployment-store.ts');
   const { createPostgresSecrets } = await import('./postgres/secret-store.ts');
   const { createPostgresSchedules } = await import('./postgres/schedule-store.ts');
+  const { createPostgresApprovalLinks } = await import('./postgres/approval-link-store.ts');
   const { createPostgresDeliveries } = await import('./postgres/delivery-store.ts');
   const { createPostgresSources } = await import('./postgres/source-store.ts');
   const database = openDatabase(options);
@@ -43,6 +44,7 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
       schedules: createPostgresSchedules(database),
       secrets: createPostgresSecrets(database),
       sources: createPostgresSources(database),
+      approvalLinks: createPostgresApprovalLinks(database),
     },
     close: () => database.close(),
   };

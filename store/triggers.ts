@@ -336,10 +336,38 @@ export interface ScheduleStore {
   resume(id: ScheduleId): Promise<boolean>;
 }
 
+/** A link that answers one question once. */
+export interface UsedLink {
+  /** SHA-256 of the link: 32 bytes. */
+  readonly hash: Uint8Array;
+  readonly expiresAtMs: number;
+}
+
+/** The links to questions that were used. A link has no row before. */
+export interface ApprovalLinkStore {
+  /**
+   * Claims a link for one answer, for the time of a lease. The same token may claim it again.
+   * @returns false: it was used, or another answer has it
+   */
+  claim(
+    link: UsedLink,
+    claim: { readonly token: string; readonly nowMs: number; readonly leaseMs: number },
+  ): Promise<boolean>;
+  /** Records that its answer has arrived, also if its lease has ended since. It stays used. */
+  use(link: UsedLink, nowMs: number): Promise<void>;
+  /** Ends the claim of an answer that was refused. A claim that is lost changes nothing. */
+  release(hash: Uint8Array, token: string): Promise<void>;
+  /** False also while an answer has it. */
+  isUsed(hash: Uint8Array): Promise<boolean>;
+  /** Deletes the rows of links that have expired. */
+  sweep(nowMs: number): Promise<void>;
+}
+
 export interface TriggerStore {
   readonly deployments: DeploymentStore;
   readonly schedules: ScheduleStore;
   readonly secrets: SecretStore;
   readonly deliveries: DeliveryStore;
   readonly sources: SourceStore;
+  readonly approvalLinks: ApprovalLinkStore;
 }

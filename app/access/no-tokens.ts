@@ -78,6 +78,13 @@ export const NO_TOKENS: AccessStore = {
       listProblems: () => Promise.resolve([]),
       sweep: () => Promise.resolve(),
     },
+    approvalLinks: {
+      claim: refuse,
+      use: refuse,
+      release: () => Promise.resolve(),
+      isUsed: () => Promise.resolve(false),
+      sweep: () => Promise.resolve(),
+    },
   },
   close: () => Promise.resolve(),
 };

@@ -9,6 +9,7 @@ import { findPackageRoot } from '../../setup/package-root.ts';
 import { makeEntry, makeToken, testAccess } from '../../test/conformance/access.ts';
 import { testDeployments } from '../../test/conformance/deployments.ts';
 import { testSchedules } from '../../test/conformance/schedules.ts';
+import { testApprovalLinks } from '../../test/conformance/approval-links.ts';
 import { testSecrets } from '../../test/conformance/secrets.ts';
 import { testDeliveries } from '../../test/conformance/deliveries.ts';
 import { testSources } from '../../test/conformance/sources.ts';
@@ -64,6 +65,7 @@ const subject = { name: 'in PostgreSQL', open: async () => await open(await serv
 testAccess(subject);
 testDeployments(subject);
 testSecrets(subject);
+testApprovalLinks(subject);
 testDeliveries(subject);
 testSchedules(subject);
 testSources(subject);

@@ -1,6 +1,7 @@
 import { testAccess } from '../../conformance/access.ts';
 import { testDeployments } from '../../conformance/deployments.ts';
 import { testSchedules } from '../../conformance/schedules.ts';
+import { testApprovalLinks } from '../../conformance/approval-links.ts';
 import { testSecrets } from '../../conformance/secrets.ts';
 import { testDeliveries } from '../../conformance/deliveries.ts';
 import { testSources } from '../../conformance/sources.ts';
@@ -11,6 +12,7 @@ const subject = { name: 'in memory', open: () => Promise.resolve(createMemoryAcc
 testAccess(subject);
 testDeployments(subject);
 testSecrets(subject);
+testApprovalLinks(subject);
 testDeliveries(subject);
 testSchedules(subject);
 testSources(subject);

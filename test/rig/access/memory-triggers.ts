@@ -1,5 +1,6 @@
 /** Deployments and what belongs to them in memory, for tests of what uses them. */
 import type { TriggerStore } from '../../../store/triggers.ts';
+import { createMemoryApprovalLinks } from './memory-approval-links.ts';
 import { createMemoryDeliveries } from './memory-deliveries.ts';
 import { createMemoryDeployments } from './memory-deployments.ts';
 import { createMemorySchedules } from './memory-schedules.ts';
@@ -36,5 +37,12 @@ export function createMemoryTriggers(): TriggerStore {
     schedules.isPaused,
   );
   const sources = createMemorySources(deliveries);
-  return { deployments, schedules, deliveries, secrets: createMemorySecrets(), sources };
+  return {
+    deployments,
+    schedules,
+    deliveries,
+    sources,
+    secrets: createMemorySecrets(),
+    approvalLinks: createMemoryApprovalLinks(),
+  };
 }
