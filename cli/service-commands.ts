@@ -81,6 +81,20 @@ export const SERVICE_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
     ],
   },
   {
+    name: 'approval',
+    usage: 'approval VERB',
+    summary: 'make links with which people answer questions of runs',
+    commands: [
+      {
+        name: 'link',
+        usage: 'approval link RUN [STAGE] --as NAME',
+        summary: 'make a link with which one person answers once, without a token',
+        isForAnyMachine: true,
+        load: () => import('./commands/runs/approval-link.ts'),
+      },
+    ],
+  },
+  {
     name: 'login',
     usage: 'login URL',
     summary: 'use the runs of another machine; --status shows which',

@@ -1,3 +1,4 @@
+import type { ReadClientUrl } from '../app/approval-links/approval-links.ts';
 import type { OpenAccess } from '../app/access/access-opener.ts';
 import type { ReadHookSecrets } from '../app/hooks/receive-hook.ts';
 import type { EvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
@@ -18,6 +19,8 @@ export interface ApiOptions {
   readonly messages?: SessionMessages;
   /** Returns the folder whose specs a token may start by their path. Null or absent: no folder. */
   readonly readSpecRoot?: () => string | null;
+  /** Returns the URL under which people open pages of the service. Absent: none is known. */
+  readonly readClientUrl?: ReadClientUrl;
   /** Opens the sessions of step machines for a request. Absent: those of the stack. */
   readonly openSessions?: (machine: Machine) => Promise<SessionControl>;
   readonly version: string;

@@ -3,14 +3,17 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import type { HonoRequest, MiddlewareHandler } from 'hono';
 import { isOwner } from './access/caller.ts';
 import { createAccessCheck } from './access/check-access.ts';
+import { createUnprovenRequests } from './access/unproven-requests.ts';
 import { TooManyRequests } from './access/too-many-requests.ts';
 import { HookBusy } from './hook-body.ts';
 import type { ApiOptions } from './api-options.ts';
+import { addApprovalPages } from './approvals/approval-routes.ts';
 import { hideFolders } from './hide-folders.ts';
 import { checkBody } from './json-body.ts';
 import { createProblem, createRequestError, type Problem, toProblem, toProblemResponse } from './problems.ts';
 import { addActionsRoute } from './routes/actions.ts';
 import { addAnswerRoute } from './routes/answer.ts';
+import { addApprovalLinkRoute } from './routes/approval-links.ts';
 import { addArtifactRoutes } from './routes/artifacts.ts';
 import { addDeploymentRoutes } from './routes/deployments.ts';
 import { addBlobRoutes } from './routes/blobs.ts';
@@ -90,6 +93,7 @@ export function createApi(options: ApiOptions): Api {
   addForkRoute(routes, options);
   addRetryRoute(routes, options);
   addAnswerRoute(routes, options);
+  addApprovalLinkRoute(routes, options);
   addOpenWorkRoutes(routes, options);
   addSessionRoutes(routes, options);
   addScheduleRoutes(routes, options);
@@ -100,7 +104,12 @@ export function createApi(options: ApiOptions): Api {
   addExplainRoute(routes, options);
   addDeploymentRoutes(routes, options);
   api.route(ROOT, routes);
-  addHookRoutes(api, options);
+  const unproven = createUnprovenRequests({
+    perSecond: limits.unprovenPerSecond,
+    nowMs: () => machine.now().getTime(),
+  });
+  addHookRoutes(api, options, unproven);
+  addApprovalPages(api, options, unproven);
   api.route(VOID_BOX_ROOT, createVoidBoxRoutes({ ...options, messages }));
   api.doc31('/openapi.json', {
     openapi: '3.1.0',

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import { isLoopback, toPlainAddress } from '../client/embedded/listen-address.ts';
 import type { TcpSource } from '../client/embedded/api-messages.ts';
+import { isApprovalPath } from './json-body.ts';
 import { findRefusal } from '../domain/security/request-guard.ts';
 
 /** @returns why the request is refused; null when it is not */
@@ -29,7 +30,9 @@ export function findForeignRequest(incoming: IncomingMessage, source: TcpSource)
       ],
       // A token authorizes a write, and no browser sends a token on its own.
       needsOrigin: false,
-      isPage: () => false,
+      // A chat program is another site, and its users open links to questions.
+      isPage: isApprovalPath,
+      isForm: isApprovalPath,
     },
   );
 }

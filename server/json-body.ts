@@ -11,8 +11,8 @@ const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 /** Checks each body before a route reads it. The route then gets the checked value. */
 export function checkBody(limits: ApiLimits): MiddlewareHandler {
   return async ({ req }, next) => {
-    // The route of a webhook reads its bytes itself.
-    if (isHookPath(req.path)) return await next();
+    // These routes read their bytes themselves, after they have checked the proof.
+    if (isHookPath(req.path) || isApprovalPath(req.path)) return await next();
     if (req.header('content-encoding') !== undefined)
       throw createRequestError('api/unsupported-body', 'a request has no `Content-Encoding`');
     if (isUpload(req.method, req.path)) return await next();
@@ -30,6 +30,11 @@ interface JsonBody {
 
 export function isHookPath(path: string): boolean {
   return path.startsWith('/hooks/');
+}
+
+/** The page of a link to a question. */
+export function isApprovalPath(path: string): boolean {
+  return path.startsWith('/approvals/');
 }
 
 /** Hono reads a body once and keeps its text. Validators ask for the value, which they would parse again. */

@@ -7,6 +7,7 @@ import { Socket } from 'node:net';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { readListenRecord } from '../client/embedded/listen-file.ts';
+import { readStackUrl } from '../client/embedded/client-url.ts';
 import { API_READY, type ApiNews, parseApiOrder } from '../client/embedded/api-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
@@ -42,6 +43,7 @@ const reportClosed = (listener: 'unix' | 'tcp'): void => {
 const service = await bundle.openService({
   env,
   readSpecRoot: () => readListenRecord(env.stateDir)?.specRoot ?? null,
+  readClientUrl: () => readStackUrl(env.stateDir),
   daemon: null,
   onClosed: reportClosed,
   log,

@@ -68,6 +68,8 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/secrets-full': 507,
   'api/secrets-key': 503,
   'api/secret-damaged': 503,
+  'api/no-address': 503,
+  'api/no-link': 404,
   'api/bug': 500,
 };
 

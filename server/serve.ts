@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { createDaemonToken } from '../app/access/daemon-token.ts';
 import { describeError } from '../app/describe-error.ts';
 import type { ConnectionSource } from '../client/embedded/api-messages.ts';
+import { chooseClientUrl } from '../client/embedded/client-url.ts';
 import { announceService, type ServedAddresses } from '../client/service/serving.ts';
 import { parseServeOrder, type ServeNews, type ServeSettings } from '../client/service/serve-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
@@ -31,6 +32,8 @@ async function serve(settings: ServeSettings): Promise<void> {
   const opened = await openService({
     env,
     readSpecRoot: () => settings.specRoot,
+    readClientUrl: () =>
+      Promise.resolve(chooseClientUrl({ publicUrl: settings.publicUrl, listeners: listeners?.listeners ?? [] })),
     daemon,
     onClosed: () => undefined,
     log,

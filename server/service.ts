@@ -1,5 +1,6 @@
 /** Everything of a process that serves the HTTP API, except the way in which it gets its connections. */
 import type { HttpBindings } from '@hono/node-server';
+import type { ReadClientUrl } from '../app/approval-links/approval-links.ts';
 import { type AccessOpener, createAccessOpener } from '../app/access/access-opener.ts';
 import { startTriggerService } from '../app/deliveries/trigger-service.ts';
 import { hasTokenDatabase } from '../client/embedded/token-database.ts';
@@ -23,6 +24,8 @@ export interface ServiceOptions {
   readonly env: Environment;
   /** Returns the folder whose specs a token may start by their path; null: no folder. */
   readonly readSpecRoot: () => string | null;
+  /** Returns the URL under which people open pages of the service. */
+  readonly readClientUrl: ReadClientUrl;
   /** The token that is in no database; null: no such token. */
   readonly daemon: FoundToken | null;
   /** Called when a connection has ended. */
@@ -37,7 +40,14 @@ export interface Service {
 }
 
 /** @throws CodedError `host/state-format` for a state folder of another format, which no request could use */
-export async function openService({ env, readSpecRoot, daemon, onClosed, log }: ServiceOptions): Promise<Service> {
+export async function openService({
+  env,
+  readSpecRoot,
+  readClientUrl,
+  daemon,
+  onClosed,
+  log,
+}: ServiceOptions): Promise<Service> {
   const machine: Machine = {
     ...createApiMachine(env, log),
     readDeploymentSecrets: async (...asked) => await triggers.readSecretValues(...asked),
@@ -47,7 +57,7 @@ export async function openService({ env, readSpecRoot, daemon, onClosed, log }: 
   const hasDatabase = (): boolean =>
     env.database !== null || (!env.temporalConfigured && hasTokenDatabase(env.stateDir));
   const access = openTokens(env, { hasDatabase, log });
-  const triggers = startTriggerService({ env, machine, access: access.open, hasDatabase, log });
+  const triggers = startTriggerService({ env, machine, access: access.open, readClientUrl, hasDatabase, log });
   const uploads = openUploads(env);
   const messages = openSessionMessages(env);
   const sweep = (): void => {
@@ -61,6 +71,7 @@ export async function openService({ env, readSpecRoot, daemon, onClosed, log }: 
     uploads,
     messages,
     readSpecRoot,
+    readClientUrl,
     daemon,
     access: access.open,
     hooks: triggers.hooks,

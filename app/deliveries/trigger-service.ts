@@ -4,6 +4,7 @@ import { hasEnabledTriggers } from '../../client/embedded/trigger-mark.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
 import type { OpenAccess } from '../access/access-opener.ts';
+import type { ReadClientUrl } from '../approval-links/approval-links.ts';
 import { createDeploying, type DeployService } from '../deployments/deploying.ts';
 import { markTriggers } from '../deployments/mark-triggers.ts';
 import { startDelivered } from '../deployments/start-delivered.ts';
@@ -25,6 +26,8 @@ export interface TriggerServiceOptions {
   readonly env: Environment;
   readonly machine: Machine;
   readonly access: OpenAccess;
+  /** Returns the URL of links in messages. */
+  readonly readClientUrl: ReadClientUrl;
   /** Whether a database exists. Without one, no deployment exists. */
   readonly hasDatabase: () => boolean;
   readonly log: (line: string) => void;
@@ -75,6 +78,8 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     if (triggers === null) return;
     const nowMs = machine.now().getTime();
     await triggers.deliveries.sweep(nowMs);
+    await triggers.approvalLinks.sweep(nowMs);
+    await triggers.secrets.dropPrevious(nowMs);
     await deploying.open().folders.sweep((name) => triggers.deployments.hasFolder(name), nowMs);
   };
   const sweepLoudly = (): void => void sweep().catch((error: Error) => log(`deliveries: ${error.message}`));

@@ -75,7 +75,7 @@ export function createNoRunError(runId: string): AppError {
  * @throws AppError that names the host with the data, or says that it is gone
  */
 export async function findRunHere(
-  command: 'apply' | 'artifacts' | 'diff' | 'exec' | 'fork' | 'logs' | 'release' | 'result' | 'retry',
+  command: 'apply' | 'approval link' | 'artifacts' | 'diff' | 'exec' | 'fork' | 'logs' | 'release' | 'result' | 'retry',
   text: string,
   context: Machine,
 ): Promise<string> {

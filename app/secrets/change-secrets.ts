@@ -130,6 +130,17 @@ function sealFor(ids: readonly SecretId[], value: string, { keys }: SecretKeys):
   return ids.map((id) => ({ ...id, value: sealValue(value, id, keys[0]!) }));
 }
 
+/**
+ * Returns the keys for a use that stores no value, such as a signature, and makes the first one if the file is missing.
+ * @throws AppError `api/secrets-key`
+ */
+export async function openSigningKeys({
+  keyFile,
+  secrets,
+}: Pick<SecretPlace, 'keyFile' | 'secrets'>): Promise<SecretKeys> {
+  return (await readSecretKeys(keyFile)) ?? (await makeFirstKey(keyFile, secrets));
+}
+
 /** Never makes a key if there are secrets: it could not decrypt them. */
 async function makeFirstKey(keyFile: SecretKeyFile, secrets: SecretStore): Promise<SecretKeys> {
   const lost = await findLostKey(keyFile, secrets);

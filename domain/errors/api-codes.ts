@@ -117,8 +117,8 @@ export const API_CODES = {
     'Read why it waits: voidbox delivery show ID',
   ),
   'api/hook-method': defineRequestCode(
-    'The path of a webhook was requested with another method than POST.',
-    'Send the event with POST.',
+    'The path of a webhook or of a link to a question was requested with another method than those that it takes.',
+    'Send an event with POST. Open a link with GET; the form of its page sends the answer with POST.',
   ),
   'api/hook-unproven': defineRequestCode(
     'The request does not prove its sender: its signature or token is missing, wrong, repeated or too old. The answer does not say which.',
@@ -155,6 +155,14 @@ export const API_CODES = {
   'api/secret-damaged': defineRequestCode(
     'The stored value of a secret is not the one that was encrypted for its name and its deployment.',
     'Set it again: voidbox secret set NAME',
+  ),
+  'api/no-address': defineRequestCode(
+    'A link to a question needs a URL that a person can open. The service listens nowhere over TCP, or only on all addresses of the machine and without a name.',
+    'Give the service an address and the URL that people use: voidbox up --listen 127.0.0.1:8400 --public-url https://HOST',
+  ),
+  'api/no-link': defineRequestCode(
+    'No link has this text, or it has expired, was used, or its question has an answer. The page does not say which.',
+    'Ask for another link: voidbox approval link RUN STAGE --as NAME',
   ),
   'api/bug': defineRequestCode(
     'A bug in the API.',

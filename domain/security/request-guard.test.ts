@@ -39,6 +39,19 @@ test('a link of another site leads only to pages', () => {
   expect(guard({ ...link, method: 'POST' }, { isPage: () => true })).toContain('other sites');
 });
 
+test('a form of a page without a referrer is accepted, and not one of another site in a sandbox', () => {
+  const form = { method: 'POST', target: '/approvals/x', origin: 'null' };
+  const rules = { isForm: (target: string) => target.startsWith('/approvals/') };
+  expect(guard(form)).toContain('other origins');
+  expect(guard(form, rules)).toBeNull();
+  expect(guard({ ...form, fetchSite: 'same-origin' }, rules)).toBeNull();
+  for (const fetchSite of ['cross-site', 'same-site', 'none'])
+    expect(guard({ ...form, fetchSite }, rules), fetchSite).toContain('other origins');
+  expect(guard({ ...form, target: '/api/v1/runs' }, rules)).toContain('other origins');
+  expect(guard({ ...form, method: 'DELETE' }, rules)).toContain('other origins');
+  expect(guard({ ...form, origin: 'https://evil.example' }, rules)).toContain('other origins');
+});
+
 test('rules without a host refuse every request', () => {
   expect(guard({}, { hosts: [] })).toContain('Host');
   expect(guard({ host: undefined }, { hosts: [] })).toContain('Host');

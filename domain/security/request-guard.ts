@@ -23,6 +23,11 @@ export interface GuardRules {
   readonly needsOrigin: boolean;
   /** Whether a user may follow a link of another site to this target. */
   readonly isPage: (target: string) => boolean;
+  /**
+   * Whether the target is a page with `Referrer-Policy: no-referrer` and a form of its own. A browser sends such a form
+   * with `Origin: null`. Absent: no target is.
+   */
+  readonly isForm?: (target: string) => boolean;
 }
 
 const READS = new Set(['GET', 'HEAD']);
@@ -37,9 +42,16 @@ export function findRefusal(request: GuardedRequest, rules: GuardRules): string 
   const isWrite = WRITES.has(method);
   if (!isWrite && !READS.has(method)) return `${method} is not done here`;
   if (isWrite && rules.needsOrigin && origin === undefined) return 'a request that changes something names its Origin';
-  if (origin !== undefined && !rules.listOrigins(host).includes(origin)) return 'requests of other origins are refused';
+  if (origin !== undefined && !rules.listOrigins(host).includes(origin) && !isOwnForm(request, rules))
+    return 'requests of other origins are refused';
   if (isTrusted(fetchSite) || isLinkToPage(request, rules)) return null;
   return 'requests of other sites are refused';
+}
+
+/** A page of another site has `Origin: null` too, in a sandbox, but its browser then names another site. */
+function isOwnForm({ method, target, origin, fetchSite }: GuardedRequest, { isForm }: GuardRules): boolean {
+  const isSame = fetchSite === undefined || fetchSite === 'same-origin';
+  return method === 'POST' && origin === 'null' && isSame && isForm?.(target) === true;
 }
 
 function isTrusted(fetchSite: string | undefined): boolean {

@@ -5,11 +5,15 @@ import type { Scope } from '../../domain/access/scopes.ts';
 export type RouteAccess = Scope | 'public';
 
 const HOOK_PATH = '/hooks/:deployment/:name';
+const APPROVAL_PATH = '/approvals/:link';
 
 const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAccess>([
   ['GET /api/v1/health', 'public'],
   // Its request proves its sender.
   [`POST ${HOOK_PATH}`, 'public'],
+  // The link is its proof.
+  [`GET ${APPROVAL_PATH}`, 'public'],
+  [`POST ${APPROVAL_PATH}`, 'public'],
   ['GET /openapi.json', 'read'],
   ['GET /api/v1/version', 'read'],
   ['GET /api/v1/runs', 'read'],
@@ -37,6 +41,8 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/blobs/:sha256', 'run'],
   ['PUT /api/v1/blobs/:sha256', 'run'],
   ['POST /api/v1/runs/:runId/answer', 'approve'],
+  // Its caller could answer with the link under the name of another person.
+  ['POST /api/v1/runs/:runId/approval-links', 'admin'],
   ['GET /api/v1/sessions', 'read'],
   // The code of a step machine runs on the host, with more than a run of a token gets there.
   ['POST /api/v1/sessions', 'admin'],
@@ -101,7 +107,7 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
  */
 export function findRouteAccess(method: string, path: string): RouteAccess | null {
   // Another method gets its answer without a token, too.
-  if (path === HOOK_PATH) return 'public';
+  if (path === HOOK_PATH || path === APPROVAL_PATH) return 'public';
   const known = ROUTE_ACCESS.get(`${method} ${path}`);
   // A HEAD request has the answer of GET, without its body.
   return known ?? (method === 'HEAD' ? ROUTE_ACCESS.get(`GET ${path}`) : undefined) ?? null;

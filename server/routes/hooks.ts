@@ -8,19 +8,16 @@ import { createHookFinder, type FoundHook } from '../../app/hooks/find-hook.ts';
 import type { HookHeaders } from '../../app/hooks/hook-request.ts';
 import { type HookOutcome, receiveHook } from '../../app/hooks/receive-hook.ts';
 import { createRefusalLog, hideSecretProblems } from '../../app/hooks/refusal-log.ts';
-import { createRateLimits } from '../access/rate-limits.ts';
-import { TooManyRequests } from '../access/too-many-requests.ts';
+import type { UnprovenRequests } from '../access/unproven-requests.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { toSenderKey } from '../hook-address.ts';
 import { createHookMemory, useHookBody } from '../hook-body.ts';
-import { type Bindings, getClientAddress } from '../listener.ts';
+import type { Bindings } from '../listener.ts';
 import { createProblem, createRequestError, toProblemResponse } from '../problems.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 import { readSegment } from './run-id.ts';
 
 /** The segments of `/hooks/DEPLOYMENT/NAME`. */
 const [DEPLOYMENT_SEGMENT, NAME_SEGMENT] = [2, 3];
-const MOST_SENDERS = 10_000;
 
 const HookPath = z.object({
   deployment: z.string().openapi({ param: { name: 'deployment', in: 'path' } }),
@@ -46,8 +43,8 @@ const RECEIVE = createRoute({
   },
 });
 
-export function addHookRoutes(routes: OpenAPIHono, options: ApiOptions): void {
-  const receiver = createReceiver(options);
+export function addHookRoutes(routes: OpenAPIHono, options: ApiOptions, unproven: UnprovenRequests): void {
+  const receiver = createReceiver(options, unproven);
   routes.openapi(RECEIVE, (async (context: Context) => await receiver.receive(context)) as never);
   routes.all('/hooks/:deployment/:name', async (context) => await receiver.answerOther(context));
 }
@@ -58,13 +55,8 @@ interface Receiver {
   answerOther(context: Context): Promise<Response>;
 }
 
-function createReceiver({ access, machine, hooks, limits, log }: ApiOptions): Receiver {
+function createReceiver({ access, machine, hooks, limits, log }: ApiOptions, unproven: UnprovenRequests): Receiver {
   const readMs = (): number => machine.now().getTime();
-  const rates = createRateLimits({
-    requestsPerSecond: limits.unprovenPerSecond,
-    mostKeys: MOST_SENDERS,
-    nowMs: readMs,
-  });
   const memory = createHookMemory(limits);
   const logRefusal = createRefusalLog({ log, nowMs: readMs });
   const openTriggers = async () => (await access('find')).triggers;
@@ -72,23 +64,6 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions): Re
   const readSecrets = hideSecretProblems(read, { log, nowMs: readMs });
   const findHook = createHookFinder(async () => (await openTriggers()).deployments);
   let waits = 0;
-
-  /** Every request without a right proof counts, however it ends. */
-  const countUnproven = async (
-    context: Context,
-    serve: (sender: string | null, prove: () => void) => Promise<Response>,
-  ): Promise<Response> => {
-    const address = getClientAddress(context);
-    const sender = address === null ? null : toSenderKey(address);
-    const waitMs = sender === null ? null : rates.findWait(sender);
-    if (waitMs !== null) throw new TooManyRequests(waitMs);
-    let isProven = false;
-    try {
-      return await serve(sender, () => void (isProven = true));
-    } finally {
-      if (!isProven && sender !== null) rates.charge(sender);
-    }
-  };
 
   const find = async (context: Context): Promise<FoundHook> => {
     const [deployment, name] = [DEPLOYMENT_SEGMENT, NAME_SEGMENT].map((at) => readSegment(context, at, 'a name'));
@@ -125,7 +100,7 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions): Re
 
   return {
     receive: async (context) =>
-      await countUnproven(context, async (sender, prove) => {
+      await unproven.count(context, async (sender, prove) => {
         const hook = await find(context);
         const contentType = requireType(context);
         const { deliveries } = await openTriggers();
@@ -139,7 +114,7 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions): Re
         return await answer(hook, outcome, context);
       }),
     answerOther: async (context) =>
-      await countUnproven(context, async (_sender, prove) => {
+      await unproven.count(context, async (_sender, prove) => {
         const { method } = context.req;
         const mode = method === 'GET' ? context.req.query('hub.mode') : undefined;
         const hook = mode === undefined ? null : await find(context);

@@ -26,7 +26,7 @@ export function testApprovalLinks({ name, open }: ApprovalLinkSubject): void {
       onTestFinished(() => opened.close());
     });
 
-    test('of many answers at once, one has the link', async () => {
+    test('one of many answers at once has the link', async () => {
       const claimed = await Promise.all(Array.from({ length: 8 }, (_, at) => claim(`t${at}`)));
       expect(claimed.filter(Boolean)).toHaveLength(1);
       expect(await links.isUsed(link.hash)).toBe(false);
