@@ -13,9 +13,10 @@ import type { ParamValue } from './stages/values.ts';
 import { listSpecFolders } from '../files/find-repository.ts';
 import { listFiles } from './list-files.ts';
 import { COMPILE_OPTIONS, PIPELINE_OPTIONS, RUN_OPTIONS, WORKFLOW_OPTIONS } from './known-options.ts';
-import { checkList, checkOptions, keepExact, nameOf, namesOf, secondsOf } from './options.ts';
+import { checkList, checkOptions, durationOf, keepExact, nameOf, namesOf, secondsOf } from './options.ts';
 import { reportPlace } from './places.ts';
 import { readStepMachine } from './read-skill.ts';
+import { type ReceiverOptions, writeReceivers } from './notify.ts';
 import { type TriggerOptions, writeTriggers } from './triggers.ts';
 import { createReadSpec } from './read-spec.ts';
 import type { NoParams, Params, RunParams } from './results.ts';
@@ -41,6 +42,12 @@ interface Common<P extends Params> {
   readonly budget?: Budget;
   /** Events that start runs of a deployment. `voidbox run` ignores them, and so does a definition that uses this one. */
   readonly on?: readonly TriggerOptions[];
+  /** Receivers of messages about runs of a deployment. `voidbox run` ignores them. */
+  readonly notify?: readonly ReceiverOptions[];
+  /** A run of a deployment that has not ended this long after its start is late. Default: no run is late. */
+  readonly lateAfterMs?: number;
+  /** A question that is open this long is reported as `waiting_long`. Default: 1 hour. */
+  readonly waitingAfterMs?: number;
 }
 
 export interface WorkflowOptions<P extends Params = Params, R = unknown> extends Common<P> {
@@ -180,12 +187,26 @@ export function boxSpecs({ stages, aside = [] }: Pick<PipelineOptions, 'stages' 
   return [...new Set([...inOrder, ...aside])].map(({ spec }) => spec);
 }
 
+/** The keys that only a whole spec has: a definition that uses this one ignores them. */
+function writeEvents(
+  { on, notify, lateAfterMs, waitingAfterMs }: Pick<Common<Params>, 'on' | 'notify' | 'lateAfterMs' | 'waitingAfterMs'>,
+  of: string,
+): SpecObject {
+  return {
+    on: writeTriggers(on, of),
+    notify: writeReceivers(notify, of),
+    late_after: durationOf(`\`lateAfterMs\` ${of}`, lateAfterMs),
+    waiting_after: durationOf(`\`waitingAfterMs\` ${of}`, waitingAfterMs),
+  };
+}
+
 function definition<P extends Params, R>(
   kind: PlanKind,
-  { name, params, sandbox, llm, secrets, maxParallel, defaults, timeoutMs, graceMs, budget, on }: Common<P>,
+  options: Common<P>,
   section: SpecObject,
   stages: readonly SpecObject[],
 ): Definition<P, R> {
+  const { name, params, sandbox, llm, secrets, maxParallel, defaults, timeoutMs, graceMs, budget } = options;
   const of = `of ${kind} "${name}"`;
   const own = {
     params,
@@ -204,7 +225,7 @@ function definition<P extends Params, R>(
     definitions.length === 0
       ? undefined
       : Object.fromEntries(definitions.map((each) => [named(each) as string, written.get(each)!.body]));
-  const spec = { api_version: 'v1', kind, name, ...own, on: writeTriggers(on, of), parts, [kind]: section };
+  const spec = { api_version: 'v1', kind, name, ...own, ...writeEvents(options, of), parts, [kind]: section };
   const source = `${JSON.stringify(spec, (key, value: unknown) => named(withoutNull(keepExact(key, value))), 2)}\n`;
   const made: Definition<P, R> = {
     name,

@@ -22,6 +22,7 @@ export { skillBox, type SkillBoxOptions, skillStep, type SkillStepOptions } from
 export type { Approval, Box, FanOut, Loop, LoopOptions, OutputRef, Outputs, Part, Step, Wait } from './stages/stage.ts';
 export { type Env, expression, fromHost, param, type Param, type ParamType, type ParamValue } from './stages/values.ts';
 export { wait, type WaitOptions } from './stages/wait.ts';
+export type { ReceiverOptions } from './notify.ts';
 export type {
   FolderOptions,
   HmacOptions,

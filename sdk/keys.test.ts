@@ -95,6 +95,15 @@ const HMAC = {
   encoding: 'base64',
   timestamp: 'X-Time',
 } as const;
+const notify = {
+  notify: [
+    { name: 'a', states: ['failed', 'late'], webhook: { url: 'https://x.example', secret: 'S' } },
+    { name: 'b', states: ['asking'], as: 'ann', slack: { secret: 'S' } },
+    { name: 'c', states: ['budget'], cloudevents: { url: 'https://x.example', token: 'S' } },
+  ],
+  lateAfterMs: 60_000,
+  waitingAfterMs: 60_000,
+} as const;
 const respond = { waitMs: 10_000, status: 201 };
 
 /** @param output  the stage whose output is an answer */
@@ -221,6 +230,7 @@ test.each<[PlanKind, () => Definition]>([
         ],
         output: last,
         on: on(last),
+        ...notify,
         checkpoint: 'off',
       });
     },
@@ -251,6 +261,7 @@ test.each<[PlanKind, () => Definition]>([
         aside: [repair, box('rescue', ['true'], { onFailure: [first] }), box('clean', ['true'], { finally: true })],
         output: last,
         on: on(last),
+        ...notify,
       });
     },
   ],

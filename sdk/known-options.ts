@@ -140,6 +140,9 @@ const DEFINITION = {
   budget: true,
   output: true,
   on: true,
+  notify: true,
+  lateAfterMs: true,
+  waitingAfterMs: true,
 } as const;
 
 export const WORKFLOW_OPTIONS = { ...DEFINITION, steps: true, checkpoint: true } as const;
@@ -163,6 +166,18 @@ export const RUN_OPTIONS = {
   onProgress: true,
   onEvent: true,
 } as const;
+
+export const RECEIVER_OPTIONS = {
+  name: true,
+  states: true,
+  as: true,
+  webhook: true,
+  slack: true,
+  cloudevents: true,
+} as const;
+export const NOTIFY_WEBHOOK_OPTIONS = { url: true, secret: true } as const;
+export const NOTIFY_SLACK_OPTIONS = { secret: true } as const;
+export const NOTIFY_CLOUDEVENTS_OPTIONS = { url: true, token: true } as const;
 
 export const TRIGGER_OPTIONS = {
   name: true,

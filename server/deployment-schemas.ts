@@ -2,6 +2,7 @@
 import { z } from '@hono/zod-openapi';
 import type { DeployResult } from '../app/deployments/deploy.ts';
 import type { DeploymentJson, DeploymentPage, ShownDeployment } from '../app/deployments/manage.ts';
+import { NOTIFY_STATES } from '../domain/notification/notify.ts';
 import { MOST_DEPLOYMENTS } from './limits.ts';
 import { createLimit, DiagnosticSchema, Text, Texts } from './schemas.ts';
 
@@ -52,6 +53,24 @@ const AbsentUpstreams = z
   .readonly()
   .openapi({ description: 'Deployments that its triggers follow, and that do not exist.' });
 
+/** Without the names of secrets, which `secrets` lists. */
+const NotifySchema = z
+  .object({
+    receivers: z
+      .array(
+        z.object({
+          name: z.string(),
+          states: z.array(z.enum(NOTIFY_STATES)).readonly(),
+          as: z.string().nullable(),
+          target: z.object({ kind: z.string() }),
+        }),
+      )
+      .readonly(),
+    lateAfterMs: z.number().nullable(),
+    waitingAfterMs: z.number(),
+  })
+  .openapi('Notify', { description: 'A target has further fields: the keys of `notify:`.' });
+
 export const DeployedSchema = z
   .object({
     name: z.string(),
@@ -61,9 +80,10 @@ export const DeployedSchema = z
     changes: z.object({
       stages: NamedChanges,
       triggers: NamedChanges,
-      others: z.array(z.enum(['files', 'params', 'mockAgents', 'allowMounts', 'allowGit'])).readonly(),
+      others: z.array(z.enum(['files', 'params', 'notify', 'mockAgents', 'allowMounts', 'allowGit'])).readonly(),
     }),
     triggers: z.array(TriggerSchema).readonly(),
+    notify: NotifySchema,
     secrets: z.array(z.string()).readonly(),
     absentUpstreams: AbsentUpstreams,
     diagnostics: z.array(DiagnosticSchema).readonly(),
@@ -77,6 +97,7 @@ const VersionSchema = z
     deployer: z.string().nullable().openapi({ description: 'The token that deployed it; null: the owner.' }),
     specName: z.string(),
     triggers: z.array(TriggerSchema).readonly(),
+    notify: NotifySchema,
     secrets: z.array(z.string()).readonly(),
     allowGit: z.array(z.string()).readonly(),
     mockAgents: z.boolean().openapi({ description: 'Whether the mock agent plays the agents of its runs.' }),

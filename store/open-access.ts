@@ -32,6 +32,7 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
   const { createPostgresSecrets } = await import('./postgres/secret-store.ts');
   const { createPostgresSchedules } = await import('./postgres/schedule-store.ts');
   const { createPostgresApprovalLinks } = await import('./postgres/approval-link-store.ts');
+  const { createPostgresNotifications } = await import('./postgres/notification-store.ts');
   const { createPostgresDeliveries } = await import('./postgres/delivery-store.ts');
   const { createPostgresSources } = await import('./postgres/source-store.ts');
   const database = openDatabase(options);
@@ -45,6 +46,7 @@ export async function openAccess(options: OpenAccessOptions): Promise<AccessStor
       secrets: createPostgresSecrets(database),
       sources: createPostgresSources(database),
       approvalLinks: createPostgresApprovalLinks(database),
+      notifications: createPostgresNotifications(database),
     },
     close: () => database.close(),
   };

@@ -46,6 +46,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'messages',
   'mounts.json',
   'sources.json',
+  'notify.json',
   'postgres',
   'prepared',
   'runs',

@@ -1,4 +1,4 @@
-/** The ports of deployments, deliveries and secrets. They are rows of the database that also has the tokens. */
+/** The ports of deployments, deliveries and secrets; `ports/` has the port of notifications. They are rows of the database that also has the tokens. */
 import type { Decider } from '../domain/delivery/decision.ts';
 import type { DeliveryKeys, DeliveryState } from '../domain/delivery/delivery.ts';
 import type { NewDelivery } from './ports/new-delivery.ts';
@@ -6,6 +6,8 @@ import type { SourceStore } from './ports/sources.ts';
 import type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
 import type { Link } from '../domain/delivery/links.ts';
 import type { RunEnd, Trigger } from '../domain/delivery/trigger.ts';
+import type { Notify } from '../domain/notification/notify.ts';
+import type { NotificationStore } from './ports/notifications.ts';
 
 export type { NewDelivery, Refusal } from './ports/new-delivery.ts';
 export type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
@@ -45,7 +47,8 @@ export interface VersionRow {
   /** The stages of its plan, in order, with hashes of what they do. */
   readonly stages: readonly DeployedStage[];
   readonly triggers: readonly Trigger[];
-  /** Names of the secrets that its plan and its triggers name, sorted. */
+  readonly notify: Notify;
+  /** Names of the secrets that its plan, its triggers and its receivers name, sorted. */
   readonly secrets: readonly string[];
   /** Folders of the host that its runs may mount `ro`, absolute; only the owner can allow one. */
   readonly allowMounts: readonly string[];
@@ -370,4 +373,5 @@ export interface TriggerStore {
   readonly deliveries: DeliveryStore;
   readonly sources: SourceStore;
   readonly approvalLinks: ApprovalLinkStore;
+  readonly notifications: NotificationStore;
 }

@@ -1,5 +1,6 @@
 /** The part of a service that starts the runs of deployments: accepted deliveries are decided, and their runs start. */
 import { createConditionThreads } from '../../conditions/threads.ts';
+import { readNotifyHosts } from '../../client/embedded/notify-hosts.ts';
 import { hasEnabledTriggers } from '../../client/embedded/trigger-mark.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
@@ -18,6 +19,7 @@ import { createEvaluateDelivery, type EvaluateDelivery } from './evaluate-delive
 import { startPump } from './pump.ts';
 import type { ReadSecretValues } from './read-deliveries.ts';
 import { createWakeCalls } from './wake-calls.ts';
+import { startNotifications } from '../notifications/notification-service.ts';
 import { watchRuns } from './watch-runs.ts';
 
 const SWEEP_EVERY_MS = 60 * 60_000;
@@ -39,6 +41,8 @@ export interface TriggerService {
   readonly readSecretValues: ReadSecretValues;
   readonly hooks: { readonly readSecrets: ReadHookSecrets; readonly wake: () => void };
   readonly schedules: Omit<ScheduleKeeper, 'close'>;
+  /** A notification may be due. */
+  readonly wakeNotifications: () => void;
   /** Deployments have changed. */
   readonly onDeployed: () => Promise<void>;
   close(): Promise<void>;
@@ -71,6 +75,17 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     isUsed = true;
     calls.wake();
   };
+  const readSecretValues: ReadSecretValues = async (deployment, names) =>
+    await deploying.open().readSecrets(deployment, names);
+  const notifications = startNotifications({
+    openTriggers,
+    machine,
+    readSecretValues,
+    createApprovalLink: () => Promise.resolve(null),
+    readOpenedHosts: () => readNotifyHosts(env.stateDir),
+    onIdle: mark,
+    log,
+  });
   const runs = watchRuns({ openTriggers, machine, onEnded: calls.wake, log });
   const schedules = keepSchedules({ openTriggers, openServer: createServerOpener(machine), log });
   const sweep = async (): Promise<void> => {
@@ -80,6 +95,7 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     await triggers.deliveries.sweep(nowMs);
     await triggers.approvalLinks.sweep(nowMs);
     await triggers.secrets.dropPrevious(nowMs);
+    await notifications.sweep(triggers);
     await deploying.open().folders.sweep((name) => triggers.deployments.hasFolder(name), nowMs);
   };
   const sweepLoudly = (): void => void sweep().catch((error: Error) => log(`deliveries: ${error.message}`));
@@ -87,7 +103,8 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
   return {
     deploying,
     evaluate,
-    readSecretValues: async (deployment, names) => await deploying.open().readSecrets(deployment, names),
+    readSecretValues,
+    wakeNotifications: notifications.wake,
     hooks: {
       wake,
       readSecrets: async (deployment, name) => {
@@ -116,7 +133,7 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     },
     async close() {
       clearInterval(timer);
-      await Promise.all([pump.close(), runs.close(), schedules.close()]);
+      await Promise.all([pump.close(), runs.close(), schedules.close(), notifications.close()]);
       await calls.close();
       deploying.close();
       await threads.close();

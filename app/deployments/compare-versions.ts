@@ -14,8 +14,8 @@ export interface VersionChanges {
   readonly stages: NamedChanges;
   /** Names of triggers, schedules and webhooks among them. */
   readonly triggers: NamedChanges;
-  /** Whether files, parameters or permissions change. */
-  readonly others: readonly ('files' | 'params' | 'mockAgents' | 'allowMounts' | 'allowGit')[];
+  /** Whether files, parameters, notifications or permissions change. */
+  readonly others: readonly ('files' | 'params' | 'notify' | 'mockAgents' | 'allowMounts' | 'allowGit')[];
 }
 
 /** @param before  null: the version is the first */
@@ -27,7 +27,7 @@ export function compareVersions(before: NewVersion | null, after: NewVersion): V
   };
 }
 
-const OTHERS = ['files', 'params', 'mockAgents', 'allowMounts', 'allowGit'] as const;
+const OTHERS = ['files', 'params', 'notify', 'mockAgents', 'allowMounts', 'allowGit'] as const;
 
 function hasChanged(before: NewVersion, after: NewVersion, key: (typeof OTHERS)[number]): boolean {
   const own = toCanonicalJson(before[key]) !== toCanonicalJson(after[key]);

@@ -1,5 +1,6 @@
 /** The requests and answers of the process that compiles deployments. They are JSON. */
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { Notify } from '../../domain/notification/notify.ts';
 import type { Trigger } from '../../domain/delivery/trigger.ts';
 import type { PlanWire } from '../../domain/plan/wire.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
@@ -41,6 +42,7 @@ export interface CompiledVersion {
   /** Whether the mock agent plays an agent of the plan. */
   readonly arePlayed: boolean;
   readonly triggers: readonly Trigger[];
+  readonly notify: Notify;
   /** Mistakes that only a deployment may not have. */
   readonly deployProblems: readonly Diagnostic[];
   /** Warnings. */

@@ -68,6 +68,7 @@ async function compile(request: CompileRequest, env: Environment): Promise<Compi
     source: compiled.source,
     arePlayed: compiled.mockAgents === true,
     triggers: compiled.triggers,
+    notify: compiled.notify,
     deployProblems: replaceFileNames(compiled.deployProblems, request),
     diagnostics: replaceFileNames(diagnostics, request),
   };

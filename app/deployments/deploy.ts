@@ -1,6 +1,7 @@
 /** Makes a version of a deployment: unpacks its files, compiles it, checks what it may do, and enables it. */
 import { createHash } from 'node:crypto';
 import { findNameProblem } from '../../domain/delivery/deployment-name.ts';
+import { listNotifySecrets, type Notify } from '../../domain/notification/notify.ts';
 import { listTriggerSecrets, type Trigger } from '../../domain/delivery/trigger.ts';
 import type { AllowedSources } from '../../client/embedded/allowed-sources.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
@@ -75,6 +76,7 @@ export interface DeployResult {
   readonly isPaused: boolean;
   readonly changes: VersionChanges;
   readonly triggers: readonly Trigger[];
+  readonly notify: Notify;
   readonly secrets: readonly string[];
   /** Deployments that its triggers follow, and that do not exist. */
   readonly absentUpstreams: readonly string[];
@@ -101,7 +103,8 @@ export async function deploy(
     const changes = compareVersions(current?.version ?? null, version);
     const { deployments } = tools.triggers;
     const absentUpstreams = await listAbsent(version.triggers, deployments);
-    const shared = { name, changes, triggers: version.triggers, secrets: version.secrets, absentUpstreams };
+    const { triggers, notify, secrets } = version;
+    const shared = { name, changes, triggers, notify, secrets, absentUpstreams };
     const { diagnostics } = compiled;
     const isSame = current?.version.hash === version.hash;
     if (request.isDry) {
@@ -165,7 +168,8 @@ async function makeVersion(
     allow: allowMounts,
     allowGit,
   });
-  const secrets = [...new Set([...plan.hostVariables, ...listTriggerSecrets(compiled.triggers)])].toSorted();
+  const named = [plan.hostVariables, listTriggerSecrets(compiled.triggers), listNotifySecrets(compiled.notify)];
+  const secrets = [...new Set(named.flat())].toSorted();
   const missing = await tools.listMissingSecrets(name, secrets);
   if (missing.length > 0) throw createMissingError(name, missing, plan);
   const facts = {
@@ -178,6 +182,7 @@ async function makeVersion(
     bundles,
     stages: describeStages(plan, folder.path),
     triggers: compiled.triggers,
+    notify: compiled.notify,
     secrets,
     allowMounts,
     allowGit,

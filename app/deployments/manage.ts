@@ -14,7 +14,16 @@ const MOST_PAGES = 20;
 /** A version without its spec and its paths on the host. */
 export interface VersionJson extends Pick<
   VersionRow,
-  'version' | 'createdAtMs' | 'deployer' | 'specName' | 'triggers' | 'secrets' | 'allowGit' | 'mockAgents' | 'stages'
+  | 'version'
+  | 'createdAtMs'
+  | 'deployer'
+  | 'specName'
+  | 'triggers'
+  | 'notify'
+  | 'secrets'
+  | 'allowGit'
+  | 'mockAgents'
+  | 'stages'
 > {
   /** Names of the parameters that the deployer set; a value may be anything. */
   readonly params: readonly string[];
@@ -138,13 +147,15 @@ export async function deleteDeployment(
 }
 
 export function toVersionJson(row: VersionRow): VersionJson {
-  const { version, createdAtMs, deployer, specName, triggers, secrets, allowGit, mockAgents, stages, params } = row;
+  const { version, createdAtMs, deployer, specName, triggers, notify, secrets, allowGit, mockAgents, stages, params } =
+    row;
   return {
     version,
     createdAtMs,
     deployer,
     specName,
     triggers,
+    notify,
     secrets,
     allowGit,
     mockAgents,

@@ -19,6 +19,7 @@ export async function markTriggers(stateDir: string, triggers: TriggerStore): Pr
     if (rows.length < PAGE) break;
     after = rows.at(-1)!.name;
   }
-  const marked = { count, names, hasOpen: await triggers.deliveries.hasOpen() };
+  const hasOpen = (await triggers.deliveries.hasOpen()) || (await triggers.notifications.hasOpen());
+  const marked = { count, names, hasOpen };
   if (JSON.stringify(readEnabledTriggers(stateDir)) !== JSON.stringify(marked)) keepEnabledTriggers(stateDir, marked);
 }

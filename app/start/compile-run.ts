@@ -1,4 +1,5 @@
 /** Compiles a file to a plan that runs, and reports every mistake. */
+import { NO_NOTIFY } from '../../domain/notification/notify.ts';
 import { SOURCE_BYTES, type SourceRecord } from '../../client/runs/client-record.ts';
 import { type MockRequest, withMocks } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
@@ -33,6 +34,8 @@ export interface CompiledRun {
   readonly source: SourceRecord;
   /** Empty for a plan of a client. */
   readonly triggers: LoadedSpec['triggers'];
+  /** Without receivers for a plan of a client. */
+  readonly notify: LoadedSpec['notify'];
   /** Errors only for a deployment. */
   readonly deployProblems: LoadedSpec['deployProblems'];
 }
@@ -114,6 +117,7 @@ export async function acceptPlan(
     mountPlaces: new Map(),
     appliedSettings: createUnapplied(),
     triggers: [],
+    notify: NO_NOTIFY,
     deployProblems: [],
     missingParams: [],
   };
@@ -159,6 +163,7 @@ async function acceptSpec(
     baseDir,
     places: mountPlaces,
     triggers: loaded.triggers,
+    notify: loaded.notify,
     deployProblems: loaded.deployProblems,
     source: { path, text: isKept ? text : null, params, mode, ...(settings === null ? {} : { settings }) },
   };

@@ -1,3 +1,4 @@
+import type { Notify } from '../../domain/notification/notify.ts';
 import { existsSync } from 'node:fs';
 import { dirname, extname, join, relative, resolve } from 'node:path';
 import { findUtf16 } from '../../domain/units/utf8.ts';
@@ -37,6 +38,8 @@ export interface LoadedSpec {
   readonly appliedSettings: AppliedSettings;
   /** Empty when a diagnostic is an error. */
   readonly triggers: readonly Trigger[];
+  /** Without receivers when a diagnostic is an error. */
+  readonly notify: Notify;
   /** Mistakes that only a deployment has, as errors; `diagnostics` has them as warnings. */
   readonly deployProblems: readonly Diagnostic[];
   /** Names of parameters that a run must still give, in the order of the spec; empty without `allowsMissingParams`. */

@@ -1,4 +1,5 @@
 /** Retries and forks: runs that use the results of an earlier run. */
+import { NO_NOTIFY } from '../../domain/notification/notify.ts';
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import type { SourceRecord } from '../../client/runs/client-record.ts';
 import {
@@ -177,6 +178,7 @@ async function compileAsWritten(
       baseDir: baseDir ?? context.cwd,
       places: new Map(),
       triggers: [],
+      notify: NO_NOTIFY,
       deployProblems: [],
       source,
     };

@@ -6,10 +6,11 @@ import { findPathProblem, parseServeAddress } from '../../client/service/serve-a
 import type { ServeSettings } from '../../client/service/serve-messages.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { shorten } from '../../domain/units/quote.ts';
+import { addNotifyOptions, type NotifyOptions } from './notify-options.ts';
 import { addServiceOptions, type ListenOptions, parseListenOptions } from './listen-options.ts';
 import { addSourceOptions, type SourceOptions } from './source-options.ts';
 
-export interface ServeOptions extends Omit<ListenOptions, 'listen'>, SourceOptions {
+export interface ServeOptions extends Omit<ListenOptions, 'listen'>, SourceOptions, NotifyOptions {
   readonly listen?: readonly string[];
   readonly tokenFile?: string;
 }
@@ -28,6 +29,7 @@ export function addServeOptions(command: Command): void {
   );
   addServiceOptions(command);
   addSourceOptions(command);
+  addNotifyOptions(command);
   command.option(
     '--token-file <file>',
     "a file of mode 0600 with a text of your own, which clients over TCP may send as a token, as with Void-Box's daemon",
@@ -42,7 +44,7 @@ export function parseServeOptions(
   options: ServeOptions,
   { cwd, nowMs, defaultSocket }: { readonly cwd: string; readonly nowMs: number; readonly defaultSocket: string },
 ): ServePlan {
-  const { listen = [], tokenFile: _tokenFile, ...rest } = options;
+  const { listen = [], tokenFile: _tokenFile, allowNotify: _allowNotify, ...rest } = options;
   const sockets = new Set<string>();
   const texts: string[] = [];
   for (const text of listen) {

@@ -10,7 +10,7 @@ export interface EnabledTriggers {
   readonly count: number;
   /** The first of them by name, at most `MOST_NAMED`. */
   readonly names: readonly string[];
-  /** Deliveries wait for their run, also of a deployment without triggers. */
+  /** Deliveries wait for their run, or notifications for their receiver, also of a deployment without triggers. */
   readonly hasOpen: boolean;
 }
 

@@ -15,11 +15,12 @@ export type Retry = 'temporal' | 'new-vm' | 'never';
  * - `command`: a command of the command line could not do what was typed.
  * - `request`: the HTTP API could not do what was requested.
  * - `delivery`: the event of a trigger started no run.
+ * - `notification`: a notification was not sent.
  *
  * `retry` is the only place that sets which program tries again.
  */
 export interface ErrorCodeInfo {
-  readonly kind: 'author' | 'outcome' | 'world' | 'command' | 'request' | 'delivery';
+  readonly kind: 'author' | 'outcome' | 'world' | 'command' | 'request' | 'delivery' | 'notification';
   readonly retry: Retry;
   readonly summary: string;
   readonly remedy: string;

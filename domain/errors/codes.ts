@@ -4,6 +4,7 @@ import { CLI_CODES } from './cli-codes.ts';
 import { DEPLOY_CODES } from './deploy-codes.ts';
 import type { ErrorCodeInfo } from './code-info.ts';
 import { SPEC_CODES } from './spec-codes.ts';
+import { NOTIFY_CODES } from './notify-codes.ts';
 import { TRIGGER_CODES } from './trigger-codes.ts';
 import { WORKSPACE_CODES } from './workspace-codes.ts';
 
@@ -635,6 +636,7 @@ export const ERROR_CODES = {
   },
   ...CLI_CODES,
   ...TRIGGER_CODES,
+  ...NOTIFY_CODES,
   ...API_CODES,
 } as const satisfies Record<string, ErrorCodeInfo>;
 

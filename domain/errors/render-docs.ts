@@ -33,6 +33,11 @@ const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: st
     title: 'Why a delivery starts no run',
     text: 'A trigger accepted an event, and no run starts for it. `voidbox delivery show` prints the code. [Deliveries](deliveries.md) explains the states.',
   },
+  {
+    kind: 'notification',
+    title: 'Why a notification is not sent',
+    text: 'A receiver did not get a notification. `voidbox notification show` prints the code. [Notifications](notifications.md) says when the service tries again.',
+  },
 ];
 
 const AGAIN: Readonly<Record<Retry, string>> = {

@@ -1,5 +1,6 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import type { Plan } from '../plan/plan.ts';
+import { NO_NOTIFY, type Notify } from '../notification/notify.ts';
 import type { Trigger } from '../delivery/trigger.ts';
 import { type CompileOptions, compilePlan } from './compile/compile.ts';
 import { compileOn } from './compile/trigger/compile-on.ts';
@@ -32,6 +33,8 @@ export interface CompiledText {
   readonly appliedSettings: AppliedSettings;
   /** Empty if the diagnostics contain an error, or the spec has no `on`. */
   readonly triggers: readonly Trigger[];
+  /** Without receivers if the diagnostics contain an error. */
+  readonly notify: Notify;
   /** As in `CompiledOn`: errors of `voidbox deploy`. */
   readonly deployProblems: readonly Diagnostic[];
 }
@@ -89,6 +92,7 @@ function compileParsed(parsed: ReturnType<typeof parseSpec>, options: CompileOpt
       parts: new Map(),
       appliedSettings: createUnapplied(),
       triggers: [],
+      notify: NO_NOTIFY,
       deployProblems: [],
     };
   const compiled = compilePlan(parsed.spec, options);
@@ -106,6 +110,7 @@ function compileParsed(parsed: ReturnType<typeof parseSpec>, options: CompileOpt
     parts,
     appliedSettings,
     triggers: hasError ? [] : on.triggers,
+    notify: hasError ? NO_NOTIFY : on.notify,
     deployProblems: on.deployProblems,
   };
 }

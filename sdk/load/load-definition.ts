@@ -1,4 +1,5 @@
 /** Loads a definition: from its source to its spec, with diagnostics at the lines of the source. */
+import { NO_NOTIFY, type Notify } from '../../domain/notification/notify.ts';
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
@@ -50,6 +51,7 @@ export interface LoadedDefinition {
   readonly appliedSettings: AppliedSettings;
   /** As in `CompiledText`. */
   readonly triggers: readonly Trigger[];
+  readonly notify: Notify;
   readonly deployProblems: readonly Diagnostic[];
 }
 
@@ -109,6 +111,7 @@ interface Judgement {
   readonly mountPlaces: ReadonlyMap<string, Place>;
   readonly appliedSettings: AppliedSettings;
   readonly triggers: readonly Trigger[];
+  readonly notify: Notify;
 }
 
 async function judgeDefinition(entry: string, options: LoadDefinitionOptions): Promise<Judgement> {
@@ -132,7 +135,7 @@ async function judgeDefinition(entry: string, options: LoadDefinitionOptions): P
   const reply: Reply = await runDefinition(code, { cwd: dirname(entry), ...options });
   if (reply.kind === 'unusable')
     return createUnloaded([createUnusableDiagnostic(reply.message, reply.remedy, reply.place)]);
-  const { plan, diagnostics, deployProblems, mountPlaces, appliedSettings, triggers } = await loadText(
+  const { plan, diagnostics, deployProblems, mountPlaces, appliedSettings, triggers, notify } = await loadText(
     reply.source,
     entry,
     {
@@ -165,6 +168,7 @@ async function judgeDefinition(entry: string, options: LoadDefinitionOptions): P
     found: diagnostics.map(toPlaced),
     deployFound: deployProblems.map(toPlaced),
     triggers,
+    notify,
     mountPlaces: new Map([...mountPlaces].map(([path, position]) => [path, placeOf(position)])),
     appliedSettings,
   };
@@ -178,6 +182,7 @@ function createUnloaded(found: readonly PlacedDiagnostic[]): Judgement {
     mountPlaces: new Map(),
     appliedSettings: createUnapplied(),
     triggers: [],
+    notify: NO_NOTIFY,
   };
 }
 

@@ -51,6 +51,8 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
   timeout: 'timeoutMs',
   timeout_secs: 'timeoutMs',
   wait_secs: 'waitMs',
+  late_after: 'lateAfterMs',
+  waiting_after: 'waitingAfterMs',
   workflow: 'defineWorkflow',
 };
 

@@ -16,6 +16,7 @@ import {
 import { connectWakeClient, createDeliveryWaker } from './delivery-waker.ts';
 import { recordRunEnd } from './links/run-ends.ts';
 import { fromStoredText, toStoredText } from './stored-text.ts';
+import { watchStartedRun } from './watched-runs.ts';
 
 /** The most rows that one statement of a sweep changes. */
 const SWEEP_ROWS = 1_000;
@@ -61,6 +62,7 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
         if (row === null) return null;
         const changed = applyResult(row, result, nowMs);
         await updateDelivery(send, changed, null);
+        await watchStartedRun(send, changed, nowMs);
         await wakeOthers(send, changed, changed.dueAtMs === null, nowMs);
         return changed;
       }, true),

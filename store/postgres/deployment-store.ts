@@ -144,8 +144,8 @@ async function addVersion(
   const { deployment, createdAtMs, deployer, folder, hash, ...facts } = version;
   const name = toStoredText(deployment);
   const [added] = await send(
-    `INSERT INTO voidbox.versions (${VERSION})
-     SELECT $1, coalesce(max(version), 0) + 1, $2, $3, $4, $5, $6 FROM voidbox.versions WHERE deployment = $1
+    `INSERT INTO voidbox.versions (${VERSION}, is_notifying)
+     SELECT $1, coalesce(max(version), 0) + 1, $2, $3, $4, $5, $6, $7 FROM voidbox.versions WHERE deployment = $1
      RETURNING ${VERSION}`,
     [
       name,
@@ -155,6 +155,7 @@ async function addVersion(
       hash,
       // JSON escapes NUL and lone surrogates.
       JSON.stringify(facts satisfies Facts),
+      facts.notify.receivers.length > 0,
     ],
   );
   const made = readVersion(added as StoredVersion);

@@ -11,6 +11,7 @@ import { testDeployments } from '../../test/conformance/deployments.ts';
 import { testSchedules } from '../../test/conformance/schedules.ts';
 import { testApprovalLinks } from '../../test/conformance/approval-links.ts';
 import { testSecrets } from '../../test/conformance/secrets.ts';
+import { testNotifications } from '../../test/conformance/notifications.ts';
 import { testDeliveries } from '../../test/conformance/deliveries.ts';
 import { testSources } from '../../test/conformance/sources.ts';
 import { testRunEnds } from '../../test/conformance/run-ends.ts';
@@ -70,6 +71,7 @@ testDeliveries(subject);
 testSchedules(subject);
 testSources(subject);
 testRunEnds(subject);
+testNotifications(subject);
 
 describe('the schema', () => {
   test('services that migrate at once make each change once', { timeout: 60_000 }, async () => {

@@ -1,4 +1,5 @@
 /** The promises of every store of deployments. A store's own test file calls these tests. */
+import { NO_NOTIFY } from '../../domain/notification/notify.ts';
 import { createHash } from 'node:crypto';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import type { RunSource, Trigger } from '../../domain/delivery/trigger.ts';
@@ -46,6 +47,7 @@ export function makeVersion(deployment: string, changes: Partial<NewVersion> = {
     bundles: {},
     stages: [],
     triggers: [WEBHOOK],
+    notify: NO_NOTIFY,
     secrets: ['HOOK'],
     allowMounts: [],
     allowGit: [],

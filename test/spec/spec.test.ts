@@ -1,5 +1,5 @@
 /**
- * Each folder is a spec and its result: `plan.json`, with `triggers.json` if it has any, or `diagnostics.txt`, or both when there are only warnings.
+ * Each folder is a spec and its result: `plan.json`, with `triggers.json` and `notify.json` if it has any, or `diagnostics.txt`, or both when there are only warnings.
  * `UPDATE=1 npx vitest run test/spec` writes the results again; the diff is the review.
  * Files that a case uses are next to its spec.
  */
@@ -30,7 +30,7 @@ describe('golden specs', () => {
     const params = existsSync(join(FOLDER, name, 'params.json'))
       ? (JSON.parse(readFileSync(join(FOLDER, name, 'params.json'), 'utf8')) as Record<string, string>)
       : {};
-    const { plan, triggers, diagnostics, parts } = compileText(text, file, {
+    const { plan, triggers, notify, diagnostics, parts } = compileText(text, file, {
       baseDir: BASE,
       params,
       checkExpression: checkExpressions,
@@ -50,6 +50,7 @@ describe('golden specs', () => {
     for (const sent of plan === null ? [] : [plan, toWire(plan)]) expect(checkPlan(JSON.parse(JSON.stringify(sent)))).toEqual({ plan });
     golden(name, 'plan.json', plan === null ? null : `${JSON.stringify(plan, null, 2)}\n`);
     golden(name, 'triggers.json', triggers.length === 0 ? null : `${JSON.stringify(triggers, null, 2)}\n`);
+    golden(name, 'notify.json', notify.receivers.length === 0 ? null : `${JSON.stringify(notify, null, 2)}\n`);
     golden(name, 'diagnostics.txt', diagnostics.length === 0 ? null : `${diagnostics.map((each) => render(each, parts.get(each.file) ?? text)).join('\n\n')}\n`);
   });
 

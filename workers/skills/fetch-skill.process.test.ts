@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { REMOTE_SKILL_LIMITS, type RemoteSource, AgentSkillUnavailable } from '../../activities/ports/remote-skills.ts';
 import { LOCALHOST_CERTIFICATE, LOCALHOST_KEY } from '../../test/rig/servers/localhost-certificate.ts';
-import { isClosedAddress } from '../host/closed-addresses.ts';
+import { isClosedAddress } from '../../http/closed-addresses.ts';
 import { createAgentSkillFetcher, type SkillServer } from './fetch-skill.ts';
 
 let server: Server;

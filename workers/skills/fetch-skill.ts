@@ -12,7 +12,7 @@ import {
   AgentSkillUnavailable,
 } from '../../activities/ports/remote-skills.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { isClosedAddress } from '../host/closed-addresses.ts';
+import { isClosedAddress } from '../../http/closed-addresses.ts';
 
 const REDIRECTS = 3;
 /** Pauses before further tries: a server that is busy is asked again, a document that is not there is not. */

@@ -26,13 +26,19 @@ import {
   parseSourceOptions,
   type SourceOptions,
 } from '../../start/source-options.ts';
+import {
+  addNotifyOptions,
+  keepNotifyOptions,
+  type NotifyOptions,
+  parseNotifyOptions,
+} from '../../start/notify-options.ts';
 import { resolveSkillFolders } from '../../skills/skill-folders.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
 import { renderTriggers } from '../../render/host/triggers.ts';
 import { readEnabledTriggers } from '../../../client/embedded/trigger-mark.ts';
 import { describeStay, renderStack } from '../../render/host/stack.ts';
 
-interface Options extends ListenOptions, SourceOptions {
+interface Options extends ListenOptions, SourceOptions, NotifyOptions {
   readonly json?: boolean;
   readonly with?: readonly string[];
   readonly images?: readonly string[];
@@ -57,6 +63,7 @@ export const command = defineCommand<Options>({
       .option('--with <piece...>', WITH_HELP);
     addListenOptions(command);
     addSourceOptions(command);
+    addNotifyOptions(command);
   },
   async execute(_args, options, context) {
     if (context.env.temporalConfigured) {
@@ -69,12 +76,14 @@ export const command = defineCommand<Options>({
     const extras = parseExtras(options.with);
     const listening = parseListenOptions(options, context.cwd, context.now().getTime());
     const sources = parseSourceOptions(options, context.cwd);
+    const hosts = parseNotifyOptions(options);
     const folders =
       allowMounts === undefined ? null : allowMounts === false ? [] : resolveFolders(allowMounts, context.cwd);
     if (options.skills !== undefined)
       rememberSkillPaths(context.env.stateDir, resolveSkillFolders(options.skills, context.cwd), 'replace');
     if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
     if (folders !== null) keepAllowedMounts(context.env.stateDir, folders);
+    keepNotifyOptions(context.env.stateDir, hosts);
     keepListenChange(context.env.stateDir, listening);
     keepSourceChange(context.env.stateDir, sources);
     for (const warning of listening?.warnings ?? []) await context.stderr.write(`warning: ${sanitizeLine(warning)}\n`);

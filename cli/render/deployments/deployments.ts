@@ -86,6 +86,7 @@ const OTHERS = {
   files: 'files of the spec',
   params: 'parameters',
   mockAgents: 'whether the mock agent plays the agents',
+  notify: 'notifications',
   allowMounts: 'folders of the host that it may mount',
   allowGit: 'repositories that it may fetch',
 } as const;

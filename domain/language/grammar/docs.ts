@@ -1,4 +1,4 @@
-/** Writes the tables of keys in docs/reference: spec.md, triggers.md and mistaken-keys.md; a test keeps them equal. */
+/** Writes the tables of keys in docs/reference: spec.md, triggers.md, notifications.md and mistaken-keys.md; a test keeps them equal. */
 import { writeDurationMs } from '../../units/duration.ts';
 import { plainKey } from './reader.ts';
 import { AGENT, BUDGET, LLM, SKILLS } from './agent-table.ts';
@@ -12,6 +12,7 @@ import { WAIT } from './wait-table.ts';
 import { WORKSPACE } from './workspace-table.ts';
 import { STAGE } from './stage-table.ts';
 import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
+import { RECEIVER } from './notify-table.ts';
 import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
 import { TRIGGER } from './trigger-table.ts';
 import type { Json } from './json.ts';
@@ -44,7 +45,10 @@ const TRIGGER_SECTIONS: Readonly<Record<string, MappingTable>> = {
   outbox: OUTBOX,
 };
 
-const SECTIONS = { ...SPEC_SECTIONS, ...TRIGGER_SECTIONS };
+/** The same in notifications.md. */
+const NOTIFY_SECTIONS: Readonly<Record<string, MappingTable>> = { receiver: RECEIVER };
+
+const SECTIONS = { ...SPEC_SECTIONS, ...TRIGGER_SECTIONS, ...NOTIFY_SECTIONS };
 
 /** The section of the forms of an agent skill. */
 const FORMS = 'skills';
@@ -59,6 +63,11 @@ export function writeTables(text: string): string {
 /** Like `writeTables`, for the keys of triggers. */
 export function writeTriggerTables(text: string): string {
   return writeSections(text, 'triggers.md', Object.keys(TRIGGER_SECTIONS));
+}
+
+/** Like `writeTables`, for the keys of receivers. */
+export function writeNotifyTables(text: string): string {
+  return writeSections(text, 'notifications.md', Object.keys(NOTIFY_SECTIONS));
 }
 
 function writeSections(text: string, page: string, names: readonly string[]): string {

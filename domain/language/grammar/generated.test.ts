@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { writeMistakes, writeTables, writeTriggerTables } from './docs.ts';
+import { writeMistakes, writeNotifyTables, writeTables, writeTriggerTables } from './docs.ts';
 import { renderSpecSchema } from './json-schema.ts';
 import { RANGES } from './values.ts';
 
@@ -9,6 +9,7 @@ const HINT = 'is stale; UPDATE=1 npx vitest run domain/language/grammar writes i
 test.each<[string, (text: string) => string]>([
   ['docs/reference/spec.md', writeTables],
   ['docs/reference/triggers.md', writeTriggerTables],
+  ['docs/reference/notifications.md', writeNotifyTables],
   ['docs/reference/mistaken-keys.md', writeMistakes],
   ['docs/spec.schema.json', renderSpecSchema],
 ])('%s is what the tables of the grammar generate', (path, render) => {

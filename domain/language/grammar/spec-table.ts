@@ -1,4 +1,5 @@
 import { AGENT, BUDGET, LLM } from './agent-table.ts';
+import { NOTIFY_KEYS } from './notify-table.ts';
 import { PARAMETER } from './param-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { BESIDE_RUN, STAGE } from './stage-table.ts';
@@ -316,7 +317,14 @@ export const PART = {
     },
   },
   misplaced: {
-    'the top level of the spec': { max_parallel, timeout_secs, grace_secs, budget, on: ON_KEY as Key },
+    'the top level of the spec': {
+      max_parallel,
+      timeout_secs,
+      grace_secs,
+      budget,
+      on: ON_KEY as Key,
+      ...(NOTIFY_KEYS as Keys),
+    },
     '`pipeline`': PIPELINE.keys,
     '`workflow`': WORKFLOW.keys,
   },
@@ -355,6 +363,7 @@ export const SPEC = {
     },
     ...OF_ALL_KINDS,
     on: ON_KEY,
+    ...NOTIFY_KEYS,
     parts: {
       as: 'parts',
       type: { is: 'parts', table: PART },

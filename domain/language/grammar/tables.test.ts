@@ -18,6 +18,7 @@ import { SKILL } from './skill-table.ts';
 import { SPEC } from './spec-table.ts';
 import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
 import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
+import { RECEIVER } from './notify-table.ts';
 import { TRIGGER } from './trigger-table.ts';
 import type { Json, JsonType } from './json.ts';
 import { isAllowedBeside, type Key, type MappingTable, type ValueType } from './table.ts';
@@ -157,7 +158,7 @@ function spotsBelow(
         ? [['', type.of.table] as const]
         : [];
   const docsOf = (table: MappingTable): string =>
-    type.of.is === 'forms' ? 'skills[].' : table === TRIGGER ? '' : `${docs}[].`;
+    type.of.is === 'forms' ? 'skills[].' : table === TRIGGER || table === RECEIVER ? '' : `${docs}[].`;
   return tables.flatMap(([word, table], index) =>
     spotsOf(table, kind, { docs: docsOf(table), full: `${full}[${word}].` }, item(index)),
   );
@@ -202,7 +203,7 @@ function otherShape(type: ValueType): Json {
   return type.is === 'json' && !takes(type, 'object') ? { x: 'y' } : [['x']];
 }
 
-const PAGE = ['spec', 'triggers']
+const PAGE = ['spec', 'triggers', 'notifications']
   .map((name) => readFileSync(new URL(`../../../docs/reference/${name}.md`, import.meta.url), 'utf8'))
   .join('\n');
 

@@ -100,6 +100,7 @@ export const DURATIONS = {
   jitter: { minMs: 0, maxMs: 24 * 3_600_000 },
   /** The pause between two looks at a source. */
   look: { minMs: 1_000, maxMs: 3_600_000 },
+  late: { minMs: 1_000, maxMs: 366 * 24 * 3_600_000 },
   catchupWindow: { minMs: 60_000, maxMs: 366 * 24 * 3_600_000 },
 } as const satisfies Record<string, DurationRange>;
 

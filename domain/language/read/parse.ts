@@ -73,9 +73,12 @@ function readSpec(root: MapReader, file: string, problems: Problems): Spec | nul
   };
 }
 
+/** Only a whole spec has triggers and notifications. */
+const NO_EVENTS = { on: [], notify: [], lateAfterMs: null, waitingAfterMs: null } as const;
+
 type PartBody = Omit<
   Spec,
-  'file' | 'name' | 'maxParallel' | 'timeoutMs' | 'graceMs' | 'budget' | 'on' | 'parts' | 'gaps'
+  'file' | 'name' | 'maxParallel' | 'timeoutMs' | 'graceMs' | 'budget' | keyof typeof NO_EVENTS | 'parts' | 'gaps'
 >;
 
 interface NamedBody {
@@ -120,7 +123,7 @@ function partSpecs(bodies: readonly NamedBody[], file: string, problems: Problem
               timeoutMs: null,
               graceMs: null,
               budget: null,
-              on: [],
+              ...NO_EVENTS,
               ...body,
               parts,
               gaps,

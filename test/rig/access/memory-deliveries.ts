@@ -37,9 +37,11 @@ export interface DeploymentGraph {
   listLinks(): Promise<readonly Link[]>;
 }
 
+/** @param onResult  called with a delivery that has the result of a try */
 export function createMemoryDeliveries(
   graph: DeploymentGraph,
   isSchedulePaused: (id: ScheduleId) => boolean = () => false,
+  onResult: (row: DeliveryRow, nowMs: number) => Promise<void> = () => Promise.resolve(),
 ): DeliveryStore {
   const memory = new Memory(isSchedulePaused);
   return {
@@ -79,13 +81,14 @@ export function createMemoryDeliveries(
       Object.assign(mine, mine.row.state === 'starting' ? { leaseUntilMs: nowMs + leaseMs } : { claim: null });
       return mine.row;
     },
-    record(claim, result, nowMs) {
+    async record(claim, result, nowMs) {
       const mine = memory.findClaimed(claim);
-      if (mine === null) return Promise.resolve(null);
+      if (mine === null) return null;
       mine.row = applyResult(mine.row, result, nowMs);
       mine.claim = null;
       memory.wakeOthers(mine.row, nowMs);
-      return Promise.resolve(mine.row);
+      await onResult(mine.row, nowMs);
+      return mine.row;
     },
     renew(claim, { nowMs, leaseMs }) {
       const mine = memory.findClaimed(claim);

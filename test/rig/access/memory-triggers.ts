@@ -4,6 +4,7 @@ import { createMemoryApprovalLinks } from './memory-approval-links.ts';
 import { createMemoryDeliveries } from './memory-deliveries.ts';
 import { createMemoryDeployments } from './memory-deployments.ts';
 import { createMemorySchedules } from './memory-schedules.ts';
+import { createMemoryNotifications } from './memory-notifications.ts';
 import { createMemorySecrets } from './memory-secrets.ts';
 import { createMemorySources } from './memory-sources.ts';
 
@@ -17,6 +18,9 @@ export function createMemoryTriggers(): TriggerStore {
       return await kept.delete(name, nowMs);
     },
   };
+  const notifications = createMemoryNotifications(
+    async (name, version) => ((await kept.findVersion(name, version))?.notify.receivers.length ?? 0) > 0,
+  );
   const deliveries = createMemoryDeliveries(
     {
       async readPause(name) {
@@ -35,6 +39,7 @@ export function createMemoryTriggers(): TriggerStore {
       listLinks: () => deployments.listLinks(),
     },
     schedules.isPaused,
+    notifications.watch,
   );
   const sources = createMemorySources(deliveries);
   return {
@@ -43,6 +48,7 @@ export function createMemoryTriggers(): TriggerStore {
     deliveries,
     sources,
     secrets: createMemorySecrets(),
+    notifications: notifications.store,
     approvalLinks: createMemoryApprovalLinks(),
   };
 }

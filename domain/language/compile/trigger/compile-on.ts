@@ -1,5 +1,6 @@
-/** Compiles `on` of a spec, and finds what only a deployment of the spec must not have. */
+/** Compiles `on` and `notify` of a spec, and finds what only a deployment of the spec must not have. */
 import type { Trigger } from '../../../delivery/trigger.ts';
+import type { Notify } from '../../../notification/notify.ts';
 import type { Diagnostic } from '../../../errors/diagnostic.ts';
 import type { Plan } from '../../../plan/plan.ts';
 import { quote } from '../../../units/quote.ts';
@@ -8,10 +9,12 @@ import { findPayloadCode } from '../../problems/payload-code.ts';
 import { findParamsWithoutValue } from '../../problems/trigger-params.ts';
 import type { Spec } from '../../read/spec.ts';
 import { Problems, sortByFile } from '../../text/diagnostics.ts';
+import { compileNotify } from './compile-notify.ts';
 import { compileTriggers } from './triggers.ts';
 
 export interface CompiledOn {
   readonly triggers: readonly Trigger[];
+  readonly notify: Notify;
   readonly diagnostics: readonly Diagnostic[];
   /**
    * Mistakes of a deployment, which are no mistakes of a run: a required parameter without a value, a payload in code.
@@ -22,9 +25,10 @@ export interface CompiledOn {
 
 /** @param plan  null: a mistake in the plan was reported */
 export function compileOn(spec: Spec, plan: Plan | null, options: CompileOptions): CompiledOn {
-  if (spec.on.length === 0) return { triggers: [], diagnostics: [], deployProblems: [] };
-  if (options.checkExpression === undefined) throw new Error('a spec with triggers is compiled without their language');
   const problems = new Problems(spec.file, spec.gaps);
+  const notify = compileNotify(spec, problems);
+  if (spec.on.length === 0) return { triggers: [], notify, diagnostics: problems.list(), deployProblems: [] };
+  if (options.checkExpression === undefined) throw new Error('a spec with triggers is compiled without their language');
   const { params = {} } = options;
   const triggers = compileTriggers(spec, { plan, check: options.checkExpression.trigger, problems });
   const deployProblems = findDeployProblems(spec, { ...options, params });
@@ -33,7 +37,7 @@ export function compileOn(spec: Spec, plan: Plan | null, options: CompileOptions
     severity: 'warning',
     remedy: `${remedy}; \`voidbox deploy\` refuses this`,
   }));
-  return { triggers, diagnostics: [...problems.list(), ...warnings], deployProblems };
+  return { triggers, notify, diagnostics: [...problems.list(), ...warnings], deployProblems };
 }
 
 function findDeployProblems(

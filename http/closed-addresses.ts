@@ -1,10 +1,10 @@
 /**
- * Addresses that this host fetches nothing from for a run: those which no rule of `egress` opens to a guest unless it names
- * them by number, because what listens there trusts its network.
+ * Addresses to which this host sends no request that a spec or an answer chose: those which no rule of `egress` opens to
+ * a guest unless it names them by number, because what listens there trusts its network.
  */
 import { BlockList, isIPv6 } from 'node:net';
 import { networkInterfaces, type NetworkInterfaceInfo } from 'node:os';
-import { CLOSED_NETWORKS, GUARDED_ADDRESSES } from '../../domain/security/closed-networks.ts';
+import { CLOSED_NETWORKS, GUARDED_ADDRESSES } from '../domain/security/closed-networks.ts';
 
 // One list of both would find each address of version 4 among those in another form.
 const closedV4 = new BlockList();
