@@ -135,6 +135,24 @@ const on = (output: { readonly name: string }): readonly TriggerOptions[] => [
   { name: 'file', folder: { path: '/a', match: '*.csv', existing: 'start', everyMs: 60_000 } },
   { name: 'row', outbox: { secret: 'DB_URL', table: 'a.b', ca: 'DB_CA', everyMs: 60_000 } },
   { name: 'after', run: { of: 'build', state: ['failed'], when: 'input.version > 1' } },
+  {
+    name: 'orders',
+    queue: {
+      nats: {
+        servers: 'tls://nats.example',
+        stream: 'ORDERS',
+        consumer: 'voidbox',
+        subject: 'orders.>',
+        start: 'new',
+        maxDeliver: 5,
+        user: 'voidbox',
+        password: 'NATS_PASSWORD',
+        tlsCa: 'NATS_CA',
+      },
+    },
+  },
+  { name: 'other', queue: { nats: { servers: ['tls://a.example'], stream: 'S', consumer: 'c', token: 'T' } } },
+  { name: 'third', queue: { nats: { servers: ['tls://a.example'], stream: 'S', consumer: 'c', creds: 'C' } } },
 ];
 const common = {
   llm,

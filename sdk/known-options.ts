@@ -186,6 +186,7 @@ export const TRIGGER_OPTIONS = {
   folder: true,
   outbox: true,
   run: true,
+  queue: true,
   when: true,
   params: true,
   input: true,
@@ -214,6 +215,20 @@ export const SCHEDULE_OPTIONS = {
 
 export const FOLDER_OPTIONS = { path: true, match: true, existing: true, everyMs: true } as const;
 export const OUTBOX_OPTIONS = { secret: true, table: true, ca: true, everyMs: true } as const;
+export const QUEUE_OPTIONS = { nats: true } as const;
+export const NATS_OPTIONS = {
+  servers: true,
+  stream: true,
+  consumer: true,
+  subject: true,
+  start: true,
+  maxDeliver: true,
+  token: true,
+  user: true,
+  password: true,
+  creds: true,
+  tlsCa: true,
+} as const;
 
 export const DEDUPE_OPTIONS = { key: true, forMs: true } as const;
 export const DEBOUNCE_OPTIONS = { key: true, delayMs: true, maxDelayMs: true, take: true } as const;

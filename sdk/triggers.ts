@@ -8,13 +8,14 @@ import type {
   OVERLAPS,
   RunEnd,
 } from '../domain/delivery/trigger.ts';
+import type { QUEUE_STARTS } from '../domain/delivery/queue-source.ts';
 import * as known from './known-options.ts';
 import { checkList, checkOptions, durationOf, nameOf, secondsOf } from './options.ts';
 import type { SpecObject } from './stages/stage.ts';
 
 /**
  * A text or an expression may contain `${{ … }}` over `input`, the payload, and `headers`. It has one source: a
- * webhook, a schedule, a folder, an outbox or the end of a run.
+ * webhook, a schedule, a folder, an outbox, the end of a run or a queue.
  */
 export interface TriggerOptions {
   /** Unique in the definition; not `api`. */
@@ -24,6 +25,7 @@ export interface TriggerOptions {
   readonly folder?: FolderOptions;
   readonly outbox?: OutboxOptions;
   readonly run?: RunSourceOptions;
+  readonly queue?: QueueOptions;
   /** A delivery starts a run only if this expression holds. Default: each delivery starts one. */
   readonly when?: string;
   /** Values for parameters. */
@@ -120,6 +122,28 @@ export interface OutboxOptions {
   readonly everyMs?: number;
 }
 
+/** Messages of a stream of NATS JetStream. `token`, `password`, `creds` and `tlsCa` name secrets of the deployment. */
+export interface QueueOptions {
+  readonly nats: {
+    /** Such as `tls://nats.example:4222`. */
+    readonly servers: string | readonly string[];
+    readonly stream: string;
+    /** The durable consumer. */
+    readonly consumer: string;
+    /** Default: all subjects of the stream. */
+    readonly subject?: string;
+    /** Where a consumer begins that the service makes. Default: `all`. */
+    readonly start?: (typeof QUEUE_STARTS)[number];
+    /** A message that was delivered more often is refused. Default: 10. */
+    readonly maxDeliver?: number;
+    readonly token?: string;
+    readonly user?: string;
+    readonly password?: string;
+    readonly creds?: string;
+    readonly tlsCa?: string;
+  };
+}
+
 export function writeTriggers(
   on: readonly TriggerOptions[] | undefined,
   of: string,
@@ -132,8 +156,8 @@ export function writeTriggers(
 function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
   checkOptions(`a trigger ${owner}`, trigger, known.TRIGGER_OPTIONS);
   const of = `of trigger "${trigger.name}"`;
-  const { name, webhook, schedule, folder, outbox, run, when, params, input, dedupe, debounce, batch, rate, order } =
-    trigger;
+  const { name, webhook, schedule, folder, outbox, run, queue, when, params, input } = trigger;
+  const { dedupe, debounce, batch, rate, order } = trigger;
   if (run !== undefined) checkOptions(`run ${of}`, run, known.RUN_SOURCE_OPTIONS);
   if (dedupe !== undefined) checkOptions(`dedupe ${of}`, dedupe, known.DEDUPE_OPTIONS);
   if (debounce !== undefined) checkOptions(`debounce ${of}`, debounce, known.DEBOUNCE_OPTIONS);
@@ -147,6 +171,7 @@ function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
     folder: writeFolder(folder, of),
     outbox: writeOutbox(outbox, of),
     run: run && { of: run.of, state: run.state, when: run.when },
+    queue: writeQueue(queue, of),
     when,
     params,
     input,
@@ -216,4 +241,12 @@ function writeOutbox(outbox: OutboxOptions | undefined, of: string): SpecObject 
   checkOptions(`outbox ${of}`, outbox, known.OUTBOX_OPTIONS);
   const { secret, table, ca, everyMs } = outbox;
   return { secret, table, ca, every: durationOf(`\`everyMs\` ${of}`, everyMs) };
+}
+
+function writeQueue(queue: QueueOptions | undefined, of: string): SpecObject | undefined {
+  if (queue === undefined) return undefined;
+  checkOptions(`queue ${of}`, queue, known.QUEUE_OPTIONS);
+  checkOptions(`nats ${of}`, queue.nats, known.NATS_OPTIONS);
+  const { maxDeliver, tlsCa, ...nats } = queue.nats;
+  return { nats: { ...nats, max_deliver: maxDeliver, tls_ca: tlsCa } };
 }

@@ -4,6 +4,7 @@ import type { ReadHookSecrets } from '../app/hooks/receive-hook.ts';
 import type { EvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import type { ReadSecretValues } from '../app/deliveries/read-deliveries.ts';
 import type { DeployService } from '../app/deployments/deploying.ts';
+import type { QueueSources } from '../app/sources/queue/queue-sources.ts';
 import type { Machine } from '../app/machine.ts';
 import type { ScheduleServer } from '../client/schedules/schedule-server.ts';
 import type { FoundToken } from '../store/access.ts';
@@ -38,6 +39,8 @@ export interface ApiOptions {
   readonly readSecretValues?: ReadSecretValues;
   /** Makes versions of deployments. Absent: in the state folder, with a process that the service does not end. */
   readonly deploying?: DeployService;
+  /** The queues that this service reads for a deployment. Absent: none. */
+  readonly listQueueStates?: QueueSources['listStates'];
   /** Called when deployments have changed. Absent: nothing is called. */
   readonly onDeployed?: () => Promise<void>;
   readonly limits: ApiLimits;

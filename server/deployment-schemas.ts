@@ -118,8 +118,24 @@ const FIELDS = {
 
 export const DeploymentSchema = z.object(FIELDS).openapi('Deployment');
 
+const QueueSchema = z
+  .object({
+    deployment: z.string(),
+    trigger: z.string(),
+    state: z.enum(['connecting', 'reading', 'waiting', 'faulty']),
+    code: z.string().nullable().openapi({ description: 'Why it is faulty; null: it is not.' }),
+    message: z.string().nullable(),
+    sinceMs: z.number().openapi({ description: 'When the state began.' }),
+  })
+  .openapi('DeploymentQueue');
+
 export const ShownDeploymentSchema = z
-  .object({ ...FIELDS, versions: z.array(VersionSchema).readonly(), absentUpstreams: AbsentUpstreams })
+  .object({
+    ...FIELDS,
+    versions: z.array(VersionSchema).readonly(),
+    absentUpstreams: AbsentUpstreams,
+    queues: z.array(QueueSchema).readonly().openapi({ description: 'The queues that this service reads for it.' }),
+  })
   .openapi('ShownDeployment');
 
 export const DeploymentListSchema = z

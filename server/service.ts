@@ -79,6 +79,7 @@ export async function openService({
     evaluate: triggers.evaluate,
     readSecretValues: triggers.readSecretValues,
     deploying: triggers.deploying,
+    listQueueStates: triggers.listQueueStates,
     onDeployed: triggers.onDeployed,
     version: readVersion(),
     limits: API_LIMITS,

@@ -14,7 +14,8 @@ export type ReceivedEvent = Pick<
   NewDelivery,
   'deployment' | 'version' | 'trigger' | 'isOrdered' | 'contentType' | 'body' | 'refusal'
 > &
-  Partial<Omit<DeliveryFacts, 'acceptedAtMs'>>;
+  Partial<Omit<DeliveryFacts, 'acceptedAtMs'>> &
+  Partial<Pick<NewDelivery, 'refusal'>>;
 
 export interface AcceptTools {
   readonly deliveries: Pick<DeliveryStore, 'accept'>;

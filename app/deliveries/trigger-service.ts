@@ -1,6 +1,7 @@
 /** The part of a service that starts the runs of deployments: accepted deliveries are decided, and their runs start. */
 import { createConditionThreads } from '../../conditions/threads.ts';
 import { readNotifyHosts } from '../../client/embedded/notify-hosts.ts';
+import { readAllowedSources } from '../../client/embedded/allowed-sources.ts';
 import { hasEnabledTriggers } from '../../client/embedded/trigger-mark.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
@@ -15,6 +16,8 @@ import { createRunCanceller } from '../schedules/cancel-oldest.ts';
 import { createServerOpener, keepSchedules, type ScheduleKeeper } from '../schedules/schedule-keeper.ts';
 import { readWebhookSecrets } from '../secrets/read-secrets.ts';
 import { findSecretKeyFile } from '../secrets/secret-keys.ts';
+import type { OpenQueue } from '../sources/queue/queue-port.ts';
+import { type QueueSources, startQueueSources } from '../sources/queue/queue-sources.ts';
 import { createEvaluateDelivery, type EvaluateDelivery } from './evaluate-delivery.ts';
 import { startPump } from './pump.ts';
 import type { ReadSecretValues } from './read-deliveries.ts';
@@ -43,6 +46,8 @@ export interface TriggerService {
   readonly schedules: Omit<ScheduleKeeper, 'close'>;
   /** A notification may be due. */
   readonly wakeNotifications: () => void;
+  /** The queues that this service reads for a deployment. */
+  readonly listQueueStates: QueueSources['listStates'];
   /** Deployments have changed. */
   readonly onDeployed: () => Promise<void>;
   close(): Promise<void>;
@@ -88,6 +93,15 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
   });
   const runs = watchRuns({ openTriggers, machine, onEnded: calls.wake, log });
   const schedules = keepSchedules({ openTriggers, openServer: createServerOpener(machine), log });
+  const queues = startQueueSources({
+    openTriggers,
+    open: openQueue,
+    readSecrets: readSecretValues,
+    readAllowed: () => readAllowedSources(env.stateDir).queue,
+    wake: calls.wake,
+    nowMs: () => machine.now().getTime(),
+    log,
+  });
   const sweep = async (): Promise<void> => {
     const triggers = await openTriggers();
     if (triggers === null) return;
@@ -105,6 +119,7 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     evaluate,
     readSecretValues,
     wakeNotifications: notifications.wake,
+    listQueueStates: queues.listStates,
     hooks: {
       wake,
       readSecrets: async (deployment, name) => {
@@ -129,10 +144,13 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
       const triggers = await openTriggers();
       if (triggers !== null) await mark(triggers);
       calls.wake();
+      queues.refresh();
       await schedules.settle();
     },
     async close() {
       clearInterval(timer);
+      // Its messages are deliveries, which the pump may start.
+      await queues.close();
       await Promise.all([pump.close(), runs.close(), schedules.close(), notifications.close()]);
       await calls.close();
       deploying.close();
@@ -140,3 +158,9 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     },
   };
 }
+
+/** Most services read no queue, and load no client of a broker. */
+const openQueue: OpenQueue = async (target) => {
+  const { openNats } = await import('../sources/queue/nats/open-nats.ts');
+  return await openNats(target);
+};

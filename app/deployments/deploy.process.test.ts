@@ -66,7 +66,7 @@ beforeEach(async () => {
     folders: openVersionFolders(env),
     uploads: openUploads(env),
     compiler,
-    readAllowedSources: () => ({ watch: [], outbox: [] }),
+    readAllowedSources: () => ({ watch: [], outbox: [], queue: [] }),
     listMissingSecrets: (_, names) => Promise.resolve(names.filter((name) => !known.has(name))),
   };
 });
@@ -116,6 +116,29 @@ const findVersion = async (version: number): Promise<VersionRow> =>
   (await access.triggers.deployments.findVersion('review', version))!;
 
 describe('a deployment', () => {
+  test('reads a queue only of servers that the operator of the service allows', async () => {
+    const nats = 'servers: [tls://nats.example, tls://other.example:5], stream: S, consumer: c, creds: API_TOKEN';
+    const spec = `${SPEC}on: [{ name: orders, queue: { nats: { ${nats} } } }]\n${step('run: ls')}`;
+    const refusal = {
+      code: 'deploy/source-not-allowed',
+      message: expect.stringContaining('the trigger orders') as string,
+    };
+    for (const [allowed, server] of [
+      [[], 'nats.example:4222'],
+      [['nats.example:4222', 'other.example:4222'], 'other.example:5'],
+    ] as const) {
+      tools = { ...tools, readAllowedSources: () => ({ watch: [], outbox: [], queue: allowed }) };
+      const remedy = expect.stringContaining(`voidbox up --allow-queue ${server}`) as string;
+      await expect(deploySpec(spec)).rejects.toMatchObject({ ...refusal, remedy });
+      await expect(deploySpec(spec, {}, createTokenCaller({ name: 'ci' }))).rejects.toMatchObject(refusal);
+    }
+    expect(listFolders()).toEqual([]);
+    const queue = ['nats.example:4222', 'other.example:5'];
+    tools = { ...tools, readAllowedSources: () => ({ watch: [], outbox: [], queue }) };
+    const deployed = await deploySpec(spec);
+    expect([deployed.isNew, deployed.secrets]).toEqual([true, ['API_TOKEN']]);
+  });
+
   test('keeps the files of its version, its triggers and the names of its secrets', async () => {
     const files = await upload({ kind: 'file', path: 'data/x', mode: 0o644, body: Buffer.from('hello') });
     const mounts = 'sandbox: { mode: mock, isolation: none, mounts: [{ host: data, guest: /data }] }';

@@ -2,6 +2,7 @@
 import { shorten } from '../../domain/units/quote.ts';
 import type { DeploymentRow, TriggerStore, VersionRow } from '../../store/triggers.ts';
 import { AppError } from '../app-error.ts';
+import type { QueueState } from '../sources/queue/keep-queue.ts';
 import type { Caller } from '../access/authenticate.ts';
 import { mayCallerSeeDeployment, requireDeployment } from '../access/visible-deployments.ts';
 import { enableWithoutCircle, listAbsent, requireFollowed } from './followed.ts';
@@ -71,17 +72,27 @@ export interface ShownDeployment extends DeploymentJson {
   readonly versions: readonly VersionJson[];
   /** Deployments that its triggers follow, and that do not exist. */
   readonly absentUpstreams: readonly string[];
+  /** The queues that this service reads for it. */
+  readonly queues: readonly QueueState[];
 }
 
-/** @throws AppError `api/no-deployment`, `api/not-allowed` */
-export async function showDeployment(name: string, caller: Caller, triggers: TriggerStore): Promise<ShownDeployment> {
+/**
+ * @param queues  those of the deployment
+ * @throws AppError `api/no-deployment`, `api/not-allowed`
+ */
+export async function showDeployment(
+  name: string,
+  caller: Caller,
+  triggers: TriggerStore,
+  queues: readonly QueueState[] = [],
+): Promise<ShownDeployment> {
   requireDeployment(caller, name);
   const row = await triggers.deployments.find(name);
   if (row === null) throw createUnknownError(name);
   const versions = await triggers.deployments.listVersions(name, SHOWN_VERSIONS);
   const deployment = await withVersion(row, triggers);
   const absentUpstreams = await listAbsent(deployment.enabled.triggers, triggers.deployments);
-  return { ...deployment, versions: versions.map(toVersionJson), absentUpstreams };
+  return { ...deployment, versions: versions.map(toVersionJson), absentUpstreams, queues };
 }
 
 export type DeploymentChange =

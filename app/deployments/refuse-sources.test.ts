@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { API_RULES, type Trigger, type TriggerSource } from '../../domain/delivery/trigger.ts';
+import { makeNats } from '../../test/conformance/queues.ts';
 import { refuseSources } from './refuse-sources.ts';
 
 let dir: string;
@@ -22,7 +23,7 @@ function watch(path: string): Trigger {
 }
 
 function refuse(trigger: Trigger, outbox: readonly string[] = []): void {
-  refuseSources([API_RULES, trigger], () => ({ watch: [join(dir, 'allowed')], outbox }));
+  refuseSources([API_RULES, trigger], () => ({ watch: [join(dir, 'allowed')], outbox, queue: ['nats.example:4222'] }));
 }
 
 test('a trigger may watch an allowed folder and those below it, also by a link that leads there', () => {
@@ -48,6 +49,23 @@ test.each(['allowed/file', 'allowed/absent'])(
     expect(() => refuse(watch(join(dir, path)))).toThrow(/which is not a folder/);
   },
 );
+
+test('a trigger with a queue needs an allowance of each server and its port', () => {
+  const read = (...servers: readonly string[]): Trigger => ({
+    ...API_RULES,
+    name: 'orders',
+    source: { kind: 'queue', nats: { ...makeNats(''), servers } },
+  });
+  expect(() => refuse(read('tls://nats.example:4222'))).not.toThrow();
+  for (const refused of ['nats.example:4223', 'other.example:4222'])
+    expect(() => refuse(read('tls://nats.example:4222', `tls://${refused}`))).toThrow(
+      expect.objectContaining({
+        code: 'deploy/source-not-allowed',
+        message: `the trigger orders reads a queue of ${refused}, which the operator of the service has not allowed`,
+        remedy: `The operator allows it on the machine of the service: voidbox up --allow-queue ${refused}`,
+      }) as Error,
+    );
+});
 
 test('a trigger with an outbox needs an allowed database', () => {
   const source: TriggerSource = { kind: 'outbox', secret: 'DB_URL', table: 'a', ca: null, everyMs: 10_000 };

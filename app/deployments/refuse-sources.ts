@@ -1,21 +1,34 @@
-/** Refuses triggers that would read folders or databases which the operator of the service has not allowed. */
+/** Refuses triggers that would read folders, databases or queues which the operator of the service has not allowed. */
 import { realpathSync, statSync } from 'node:fs';
 import type { AllowedSources } from '../../client/embedded/allowed-sources.ts';
 import type { Trigger } from '../../domain/delivery/trigger.ts';
 import { contains } from '../../domain/language/text/paths.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
+import { findRefusedBroker } from '../../domain/delivery/queue-address.ts';
+import type { QueueSource } from '../../domain/delivery/queue-source.ts';
 import { AppError } from '../app-error.ts';
 
 /** @throws AppError `deploy/source-not-allowed` */
 export function refuseSources(triggers: readonly Trigger[], readAllowed: () => AllowedSources): void {
   for (const { name, source } of triggers) {
     if (source.kind === 'folder') refuseFolder(name, source.path, readAllowed());
+    if (source.kind === 'queue') refuseQueue(name, source, readAllowed());
     if (source.kind === 'outbox' && readAllowed().outbox.length === 0)
       throw createRefusal(
         `the trigger ${name} reads an outbox, and the operator of the service has allowed no database for that`,
         'The operator allows one on the machine of the service: voidbox up --allow-outbox HOST:PORT',
       );
   }
+}
+
+/** A deployer is not the operator: a spec must not let the service connect to any host. */
+function refuseQueue(trigger: string, { nats }: QueueSource, { queue }: AllowedSources): void {
+  const refused = findRefusedBroker(nats.servers, queue);
+  if (refused !== null)
+    throw createRefusal(
+      `the trigger ${trigger} reads a queue of ${refused}, which the operator of the service has not allowed`,
+      `The operator allows it on the machine of the service: voidbox up --allow-queue ${refused}`,
+    );
 }
 
 function refuseFolder(trigger: string, path: string, { watch }: AllowedSources): void {

@@ -58,7 +58,9 @@ test('a webhook is signed as the library of Standard Webhooks verifies it', () =
     },
   });
   expect(headers['webhook-id']).toBe('ntf-1');
-  expect(() => new Webhook(SECRET).verify(body.replace('failed', 'fine'), { ...headers })).toThrow('No matching signature');
+  expect(() => new Webhook(SECRET).verify(body.replace('failed', 'fine'), { ...headers })).toThrow(
+    'No matching signature',
+  );
 });
 
 test('a question has its text, its deadline and its link', () => {

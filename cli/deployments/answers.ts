@@ -38,11 +38,13 @@ export function parseDeployment(answer: unknown): DeploymentJson {
 }
 
 export function parseShown(answer: unknown): ShownDeployment {
-  const { versions, absentUpstreams } = parseDeployment(answer) as {
+  const { versions, absentUpstreams, queues } = parseDeployment(answer) as {
     readonly versions?: unknown;
     readonly absentUpstreams?: unknown;
+    readonly queues?: unknown;
   };
-  if (Array.isArray(versions) && versions.every(isVersion) && Array.isArray(absentUpstreams))
+  const hasQueues = Array.isArray(queues) && queues.every(isQueue);
+  if (hasQueues && Array.isArray(versions) && versions.every(isVersion) && Array.isArray(absentUpstreams))
     return answer as ShownDeployment;
   throw createForeignError();
 }
@@ -58,6 +60,10 @@ export function parseDeployments(answer: unknown): DeploymentsAnswer {
   if (Array.isArray(deployments) && (next === null || typeof next === 'string'))
     return { deployments: deployments.map(parseDeployment), next };
   throw createForeignError();
+}
+
+function isQueue(value: unknown): boolean {
+  return hasFields(value, ['trigger', 'state', 'code', 'message', 'sinceMs']);
 }
 
 function isVersion(value: unknown): value is VersionJson {

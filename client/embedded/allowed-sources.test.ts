@@ -11,27 +11,37 @@ beforeEach(() => {
   onTestFinished(() => rmSync(stateDir, { recursive: true }));
 });
 
-test('a new list replaces its earlier one, and the other list stays', () => {
-  expect(readAllowedSources(stateDir)).toEqual({ watch: [], outbox: [] });
+test('a new list replaces its earlier one, and the other lists stay', () => {
+  expect(readAllowedSources(stateDir)).toEqual({ watch: [], outbox: [], queue: [] });
   keepAllowedSources(stateDir, { watch: ['/srv/b', '/srv/a', '/srv/a'] });
   keepAllowedSources(stateDir, { outbox: ['db.example:5432'] });
-  expect(readAllowedSources(stateDir)).toEqual({ watch: ['/srv/a', '/srv/b'], outbox: ['db.example:5432'] });
+  keepAllowedSources(stateDir, { queue: ['nats.example:4222', '[::1]:5', 'nats.example:4222'] });
+  expect(readAllowedSources(stateDir)).toEqual({
+    watch: ['/srv/a', '/srv/b'],
+    outbox: ['db.example:5432'],
+    queue: ['[::1]:5', 'nats.example:4222'],
+  });
   keepAllowedSources(stateDir, { watch: [] });
-  expect(readAllowedSources(stateDir)).toEqual({ watch: [], outbox: ['db.example:5432'] });
+  expect(readAllowedSources(stateDir)).toMatchObject({ watch: [], outbox: ['db.example:5432'], queue: { length: 2 } });
 });
 
 test.each([
   '',
   '[]',
   '{"watch":[]}',
-  '{"watch":["srv"],"outbox":[]}',
-  '{"watch":[],"outbox":["a"]}',
-  '{"watch":[],"outbox":["/run:5432"]}',
-  '{"watch":[null],"outbox":[]}',
+  '{"watch":[],"outbox":[]}',
+  '{"watch":[],"outbox":[],"queue":["a"]}',
+  '{"watch":[],"outbox":[],"queue":["A:1"]}',
+  '{"watch":["srv"],"outbox":[],"queue":[]}',
+  '{"watch":[],"outbox":["a"],"queue":[]}',
+  '{"watch":[],"outbox":["/run:5432"],"queue":[]}',
+  '{"watch":[null],"outbox":[],"queue":[]}',
 ])('a file that holds %j allows nothing silently: it is an error with the way out', (text) => {
   writeFileSync(join(makeStateFolder(stateDir), 'sources.json'), text);
-  expect(() => readAllowedSources(stateDir)).toThrow(/sources\.json, the folders and databases .* cannot be used/);
+  expect(() => readAllowedSources(stateDir)).toThrow(
+    /sources\.json, the folders, databases and queues .* cannot be used/,
+  );
   expect(() => keepAllowedSources(stateDir, { watch: [] })).toThrow(/cannot be used/);
-  keepAllowedSources(stateDir, { watch: ['/srv'], outbox: [] });
-  expect(readAllowedSources(stateDir)).toEqual({ watch: ['/srv'], outbox: [] });
+  keepAllowedSources(stateDir, { watch: ['/srv'], outbox: [], queue: [] });
+  expect(readAllowedSources(stateDir)).toEqual({ watch: ['/srv'], outbox: [], queue: [] });
 });

@@ -1,11 +1,12 @@
 /**
- * `sources.json`: the folders and the database servers that triggers of deployments may read. The author of a
+ * `sources.json`: the folders, the databases and the servers of queues that triggers of deployments may read. The author of a
  * deployment is not the operator of the machine, so only this file allows them. It is in the state folder, so only its
  * user can write it. The service reads it again for each use.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { formatDatabaseHost, parseDatabaseHost } from '../../domain/delivery/database-host.ts';
+import { formatBrokerAddress, parseBrokerAddress } from '../../domain/delivery/queue-address.ts';
 import { SetupError } from '../../setup/setup-error.ts';
 import { openStateFolder } from '../vms/state-folder.ts';
 import { replaceFile } from './replace-file.ts';
@@ -15,9 +16,11 @@ export interface AllowedSources {
   readonly watch: readonly string[];
   /** Servers of databases, as `formatDatabaseHost` writes them. */
   readonly outbox: readonly string[];
+  /** Servers of queues, as `formatBrokerAddress` writes them. */
+  readonly queue: readonly string[];
 }
 
-const NOTHING: AllowedSources = { watch: [], outbox: [] };
+const NOTHING: AllowedSources = { watch: [], outbox: [], queue: [] };
 
 function locateFile(stateDir: string): string {
   return join(stateDir, 'sources.json');
@@ -45,10 +48,10 @@ function parseSources(text: string): AllowedSources | null {
   } catch {
     return null;
   }
-  const { watch, outbox } = (value ?? {}) as Readonly<Record<string, unknown>>;
-  if (!isTexts(watch) || !isTexts(outbox)) return null;
-  const isWhole = watch.every((path) => path.startsWith('/')) && outbox.every(isHost);
-  return isWhole ? { watch, outbox } : null;
+  const { watch, outbox, queue } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  if (!isTexts(watch) || !isTexts(outbox) || !isTexts(queue)) return null;
+  const isWhole = watch.every((path) => path.startsWith('/')) && outbox.every(isHost) && queue.every(isBroker);
+  return isWhole ? { watch, outbox, queue } : null;
 }
 
 function isTexts(value: unknown): value is readonly string[] {
@@ -60,18 +63,24 @@ function isHost(text: string): boolean {
   return host !== null && formatDatabaseHost(host) === text;
 }
 
+function isBroker(text: string): boolean {
+  const address = parseBrokerAddress(text);
+  return address !== null && formatBrokerAddress(address) === text;
+}
+
 function createUnusableError(file: string, why: string): SetupError {
   return new SetupError(
-    `${file}, the folders and databases that triggers may read, cannot be used: ${why}`,
-    'Remove the file, then allow them again: `voidbox up --allow-watch FOLDER… --allow-outbox HOST:PORT…`',
+    `${file}, the folders, databases and queues that triggers may read, cannot be used: ${why}`,
+    'Remove the file, then allow them again: `voidbox up --allow-watch FOLDER… --allow-outbox HOST:PORT… --allow-queue HOST:PORT…`',
   );
 }
 
 /** Replaces the lists that are given; the others stay. */
 export function keepAllowedSources(stateDir: string, change: Partial<AllowedSources>): void {
-  const isWhole = change.watch !== undefined && change.outbox !== undefined;
-  const { watch, outbox } = { ...(isWhole ? NOTHING : readAllowedSources(stateDir)), ...change };
+  const isWhole = change.watch !== undefined && change.outbox !== undefined && change.queue !== undefined;
+  const { watch, outbox, queue } = { ...(isWhole ? NOTHING : readAllowedSources(stateDir)), ...change };
   const sort = (texts: readonly string[]): readonly string[] => [...new Set(texts)].toSorted();
   openStateFolder(stateDir);
-  replaceFile(locateFile(stateDir), `${JSON.stringify({ watch: sort(watch), outbox: sort(outbox) }, null, 2)}\n`);
+  const sources = { watch: sort(watch), outbox: sort(outbox), queue: sort(queue) };
+  replaceFile(locateFile(stateDir), `${JSON.stringify(sources, null, 2)}\n`);
 }

@@ -4,6 +4,7 @@
  * `${{ … }}`: expressions over `input` (the payload) and `headers`.
  */
 import { API_TRIGGER } from './delivery.ts';
+import { listQueueSecrets, type QueueSource } from './queue-source.ts';
 
 export interface Trigger {
   /** Unique in its spec. */
@@ -22,7 +23,14 @@ export interface Trigger {
   readonly order: Order | null;
 }
 
-export type TriggerSource = WebhookSource | ScheduleSource | FolderSource | OutboxSource | RunSource | ApiSource;
+export type TriggerSource =
+  | WebhookSource
+  | ScheduleSource
+  | FolderSource
+  | OutboxSource
+  | RunSource
+  | QueueSource
+  | ApiSource;
 
 /** A person or a program asks for a run. Each deployment has this source, which its spec does not name. */
 export interface ApiSource {
@@ -187,12 +195,24 @@ export interface Order {
 
 /** The names of secrets that the triggers need, sorted. */
 export function listTriggerSecrets(triggers: readonly Trigger[]): readonly string[] {
-  return [...new Set(triggers.flatMap(({ source }) => listSecrets(source)))].toSorted();
+  const names = triggers.flatMap(({ source }) => listSourceSecrets(source));
+  return [...new Set(names)].toSorted();
 }
 
-function listSecrets(source: TriggerSource): readonly string[] {
-  if (source.kind === 'outbox') return source.ca === null ? [source.secret] : [source.secret, source.ca];
-  return source.kind === 'webhook' && source.verify.scheme !== 'none' ? [source.verify.secret] : [];
+function listSourceSecrets(source: TriggerSource): readonly string[] {
+  switch (source.kind) {
+    case 'webhook':
+      return source.verify.scheme === 'none' ? [] : [source.verify.secret];
+    case 'outbox':
+      return source.ca === null ? [source.secret] : [source.secret, source.ca];
+    case 'queue':
+      return listQueueSecrets(source);
+    case 'schedule':
+    case 'folder':
+    case 'run':
+    case 'api':
+      return [];
+  }
 }
 
 /** The trigger of deliveries that `voidbox trigger` makes. The senders of these state their own parameters. */

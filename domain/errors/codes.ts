@@ -3,6 +3,7 @@ import { API_CODES } from './api-codes.ts';
 import { CLI_CODES } from './cli-codes.ts';
 import { DEPLOY_CODES } from './deploy-codes.ts';
 import type { ErrorCodeInfo } from './code-info.ts';
+import { QUEUE_CODES } from './queue-codes.ts';
 import { SPEC_CODES } from './spec-codes.ts';
 import { NOTIFY_CODES } from './notify-codes.ts';
 import { TRIGGER_CODES } from './trigger-codes.ts';
@@ -634,6 +635,7 @@ export const ERROR_CODES = {
     summary: 'A value is larger than the limit for values of a run.',
     remedy: 'Pass large data as files, such as named outputs or mounts.',
   },
+  ...QUEUE_CODES,
   ...CLI_CODES,
   ...TRIGGER_CODES,
   ...NOTIFY_CODES,

@@ -19,8 +19,8 @@ export const DEPLOY_CODES = {
     'Retry the run through the service of the deployment, or replay its delivery: voidbox delivery replay ID',
   ),
   'deploy/source-not-allowed': defineDeployCode(
-    'A trigger of the spec reads a folder or a database that the operator of the service has not allowed.',
-    'The operator allows it on the machine of the service: `voidbox up --allow-watch FOLDER`, or `--allow-outbox HOST:PORT`.',
+    'A trigger of the spec reads a folder, a database or a queue that the operator of the service has not allowed.',
+    'The operator allows it on the machine of the service: `voidbox up --allow-watch FOLDER`, `--allow-outbox HOST:PORT` or `--allow-queue HOST:PORT`.',
   ),
   'deploy/too-costly': defineDeployCode(
     'The spec could not be compiled within the limits: 20 seconds, 256 MiB of memory and 120 seconds of CPU.',

@@ -93,4 +93,23 @@ export const TRIGGER_CODES = {
     summary: 'The payload of the delivery is deleted, because payloads are kept for 7 days.',
     remedy: 'Send the event again.',
   },
+  'trigger/too-large': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'A message of a queue has more than 1 MiB. The service has not kept it and does not read it again.',
+    remedy: 'Let the sender store large data elsewhere, and send its address.',
+  },
+  'trigger/redelivered': {
+    kind: 'delivery',
+    retry: 'never',
+    summary:
+      'A queue delivered a message more often than `max_deliver` allows, because no delivery of it was acknowledged. The service does not read it again.',
+    remedy: 'Read the log of the service for the reason. Then replay the delivery: `voidbox delivery replay ID`.',
+  },
+  'trigger/uncommitted': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The database could not store a message of a queue as it is, at each of its deliveries.',
+    remedy: 'Correct the headers of the message at its sender, and send it again.',
+  },
 } as const satisfies Record<string, ErrorCodeInfo>;

@@ -98,6 +98,7 @@ const DELETE = createRoute({
 
 export function addDeploymentRoutes(routes: OpenAPIHono, { access, machine, uploads, ...options }: ApiOptions): void {
   const { deploying = createDeploying(machine.env, access), onDeployed = () => Promise.resolve() } = options;
+  const { listQueueStates = () => [] } = options;
   const openTriggers = async (use: AccessUse = 'find') => (await access(use)).triggers;
   const readNowMs = (): number => machine.now().getTime();
   routes.openapi(LIST, async (context) => {
@@ -123,7 +124,8 @@ export function addDeploymentRoutes(routes: OpenAPIHono, { access, machine, uplo
   });
   routes.openapi(SHOW, async (context) => {
     const { deployment } = context.req.valid('param');
-    return context.json(await showDeployment(deployment, getCaller(context), await openTriggers()), 200);
+    const queues = listQueueStates(deployment);
+    return context.json(await showDeployment(deployment, getCaller(context), await openTriggers(), queues), 200);
   });
   const change = async (name: string, what: DeploymentChange, caller: ReturnType<typeof getCaller>) => {
     const changed = await changeDeployment(name, what, caller, { triggers: await openTriggers(), nowMs: readNowMs() });

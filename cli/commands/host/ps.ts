@@ -43,7 +43,7 @@ export const command = defineCommand<Options>({
     const problem = findStateFormatProblem(env.stateDir);
     // In another format the file may have another meaning.
     const allowed = problem === null ? readAllowedMounts(env.stateDir) : [];
-    const allowedSources = problem === null ? readAllowedSources(env.stateDir) : { watch: [], outbox: [] };
+    const allowedSources = problem === null ? readAllowedSources(env.stateDir) : { watch: [], outbox: [], queue: [] };
     const schedules = await schedulesOf(stack);
     const deployments = problem === null ? readEnabledTriggers(env.stateDir) : null;
     const apiSocket = stack === null ? null : findApiSocket(env.stateDir);

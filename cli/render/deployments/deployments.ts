@@ -50,9 +50,20 @@ export function renderDeployment(shown: ShownDeployment, layout: Layout): readon
   return [
     ...facts.map(([name, value]) => `${name.padEnd('deployment'.length)}  ${value}`),
     ...renderAbsent(shown.absentUpstreams, style),
+    ...shown.queues.flatMap((queue) => renderQueue(queue, layout)),
     '',
     ...renderTable(['VERSION', 'DEPLOYED', 'BY', 'TRIGGERS'], rows, { style, width }),
   ];
+}
+
+function renderQueue(
+  { trigger, state, code, message, sinceMs }: ShownDeployment['queues'][number],
+  { style, nowMs }: Layout,
+): readonly string[] {
+  const colored =
+    state === 'faulty' ? style.red(state) : state === 'reading' ? style.green(state) : style.yellow(state);
+  const why = code === null ? [] : [`            ${sanitizeLine(`${code}: ${message ?? ''}`)}`];
+  return [`queue       ${sanitizeLine(trigger)}: ${colored}, since ${formatAge(nowMs - sinceMs)}`, ...why];
 }
 
 export function renderDeployed(

@@ -23,7 +23,7 @@ function renderTcp(listen: ListenState | null): readonly string[] {
     nowMs: 0,
     stateDir: '/s',
     allowedMounts: [],
-    allowedSources: { watch: ['/srv/in'], outbox: [] },
+    allowedSources: { watch: ['/srv/in'], outbox: [], queue: ['nats.example:4222'] },
     apiSocket: '/s/api.sock',
     listen,
   });

@@ -32,10 +32,11 @@ export function renderStack(
   ];
 }
 
-function renderSources({ watch, outbox }: AllowedSources): string[] {
+function renderSources({ watch, outbox, queue }: AllowedSources): string[] {
   return [
     ...(watch.length === 0 ? [] : [`folders     triggers may watch ${watch.map(sanitizeLine).join(', ')}`]),
     ...(outbox.length === 0 ? [] : [`outboxes    triggers may read from ${outbox.map(sanitizeLine).join(', ')}`]),
+    ...(queue.length === 0 ? [] : [`queues      triggers may read from ${queue.map(sanitizeLine).join(', ')}`]),
   ];
 }
 

@@ -23,8 +23,9 @@ test('each trigger is shown with its source, and secrets once', () => {
       { name: 'open', webhook: { verify: 'none' } },
       { name: 'night', schedule: { cron: ['30 2 * * *', '0 4 * * *'], timezone: 'Europe/Berlin' } },
       { name: 'often', schedule: { every: '90m' } },
+      { name: 'queue', queue: { nats: { servers: 'tls://a.example', stream: 'S', consumer: 'c', creds: 'C' } } },
     ]),
   ).toBe(
-    'triggers of a deployment: hook (webhook, github), own (webhook, hmac), again (webhook, gitlab), open (webhook, accepts every request), night (30 2 * * * and 0 4 * * *, Europe/Berlin), often (every 90m)\nsecrets of its triggers: A, B\n',
+    'triggers of a deployment: hook (webhook, github), own (webhook, hmac), again (webhook, gitlab), open (webhook, accepts every request), night (30 2 * * * and 0 4 * * *, Europe/Berlin), often (every 90m), queue (queue, S of tls://a.example:4222)\nsecrets of its triggers: A, B, C\n',
   );
 });

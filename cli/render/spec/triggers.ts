@@ -21,6 +21,7 @@ function describeSource(source: Trigger['source']): string {
   if (source.kind === 'folder') return sanitizeLine(`folder ${source.path}, ${source.match}`);
   if (source.kind === 'outbox') return `outbox ${source.table}`;
   if (source.kind === 'run') return sanitizeLine(`runs of ${source.of} that have ${source.states.join(' or ')}`);
+  if (source.kind === 'queue') return `queue, ${source.nats.stream} of ${source.nats.servers.join(', ')}`;
   if (source.everyMs !== null) return `every ${writeDurationMs(source.everyMs)}`;
   return sanitizeLine(`${source.cron.join(' and ')}, ${source.timezone}`);
 }

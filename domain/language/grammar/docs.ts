@@ -13,6 +13,7 @@ import { WORKSPACE } from './workspace-table.ts';
 import { STAGE } from './stage-table.ts';
 import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
 import { RECEIVER } from './notify-table.ts';
+import { QUEUE } from './trigger-queue-table.ts';
 import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
 import { TRIGGER } from './trigger-table.ts';
 import type { Json } from './json.ts';
@@ -43,6 +44,7 @@ const TRIGGER_SECTIONS: Readonly<Record<string, MappingTable>> = {
   schedule: SCHEDULE,
   folder: FOLDER,
   outbox: OUTBOX,
+  queue: QUEUE,
 };
 
 /** The same in notifications.md. */

@@ -32,7 +32,7 @@ test.each([
 
 test('a table of triggers without a marker is reported', () => {
   expect(() => writeTriggerTables('# Triggers\n')).toThrow(
-    'no place for the keys of trigger, webhook, schedule, folder, outbox',
+    'no place for the keys of trigger, webhook, schedule, folder, outbox, queue',
   );
 });
 

@@ -17,6 +17,7 @@ import { SANDBOX } from './sandbox-table.ts';
 import { SKILL } from './skill-table.ts';
 import { SPEC } from './spec-table.ts';
 import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
+import { QUEUE } from './trigger-queue-table.ts';
 import { SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
 import { RECEIVER } from './notify-table.ts';
 import { TRIGGER } from './trigger-table.ts';
@@ -120,7 +121,19 @@ function spotsBelow(
     const { table } = type;
     const isApart =
       (
-        [SANDBOX, APPROVAL, WAIT, BUDGET, LLM, SKILL, WEBHOOK, SCHEDULE, FOLDER, OUTBOX] as readonly MappingTable[]
+        [
+          SANDBOX,
+          APPROVAL,
+          WAIT,
+          BUDGET,
+          LLM,
+          SKILL,
+          WEBHOOK,
+          SCHEDULE,
+          FOLDER,
+          OUTBOX,
+          QUEUE,
+        ] as readonly MappingTable[]
       ).includes(table) || table.keys['subfolder'] === WORKSPACE.keys.subfolder;
     // Defaults share the keys of a stage.
     const shared = { docs: inline.docs.replace(/^defaults\./, ''), full: inline.full };

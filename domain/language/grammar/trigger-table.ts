@@ -4,6 +4,7 @@ import { DEFAULT_DEDUPE_MS } from '../../delivery/trigger.ts';
 import { writeDurationMs } from '../../units/duration.ts';
 import type { Key, MappingTable } from './table.ts';
 import { FOLDER, OUTBOX } from './trigger-folder-tables.ts';
+import { QUEUE } from './trigger-queue-table.ts';
 import { RUN, SCHEDULE, WEBHOOK } from './trigger-source-tables.ts';
 import { DURATIONS, RANGES } from './values.ts';
 
@@ -183,6 +184,15 @@ export const TRIGGER = {
       form: 'run: { of: NAME }',
       doc: 'The end of a run of another deployment. See [Ends of runs](#ends-of-runs).',
       example: { of: 'build' },
+    },
+    queue: {
+      as: 'queue',
+      type: { is: 'mapping', table: QUEUE },
+      group: 'source',
+      mistaken: ['nats', 'messages', 'broker', 'consumer'],
+      form: 'queue: { nats: { servers: tls://HOST:4222, stream: NAME, consumer: NAME } }',
+      doc: 'Messages of a queue. See [Queues](#queues).',
+      example: { nats: { servers: 'tls://nats.example:4222', stream: 'ORDERS', consumer: 'voidbox-orders' } },
     },
     when: {
       as: 'when',

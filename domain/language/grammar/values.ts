@@ -74,6 +74,8 @@ export const RANGES = {
   respondSecs: { min: 1, max: 60, integer: false, unit: 'seconds' },
   successStatus: { min: 200, max: 299, integer: true, unit: 'HTTP status' },
   batchSize: { min: 2, max: 1_000, integer: true, unit: 'deliveries' },
+  /** Deliveries of one message of a queue. */
+  maxDeliver: { min: 1, max: 1_000, integer: true, unit: 'deliveries of a message' },
   rateLimit: { min: 1, max: 10_000, integer: true, unit: 'runs' },
 } as const satisfies Record<string, NumberRange>;
 

@@ -20,6 +20,7 @@ import {
 import { findNameProblem } from '../../../delivery/deployment-name.ts';
 import { readCron } from './cron.ts';
 import { compileFolder, compileOutbox } from './service-sources.ts';
+import { compileQueue } from './queue.ts';
 import { findTimeZone } from './timezone.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { Spec } from '../../read/spec.ts';
@@ -44,11 +45,12 @@ interface SourceContext {
 
 /** Returns null if a mistake in the source was reported. */
 export function compileSource(trigger: TriggerSpec, context: SourceContext): TriggerSource | null {
-  const { webhook, schedule, folder, outbox, run, batch } = trigger;
+  const { webhook, schedule, folder, outbox, run, queue, batch } = trigger;
   if (webhook !== null) return compileWebhook(webhook, context);
   if (folder !== null) return compileFolder({ folder, batch }, context);
   if (outbox !== null) return compileOutbox(outbox, context);
   if (run !== null) return compileRun(run, context);
+  if (queue !== null) return compileQueue(queue, context);
   return schedule === null ? null : compileSchedule(schedule, context);
 }
 
