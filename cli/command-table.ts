@@ -2,6 +2,7 @@ import type { CommandEntry, CommandFamily, CommandGroup } from './command-entry.
 import { DELIVERY_COMMANDS } from './delivery-commands.ts';
 import { SERVICE_COMMANDS } from './service-commands.ts';
 import { DEPLOYMENT_COMMANDS } from './deployment-commands.ts';
+import { SCHEDULE_COMMANDS } from './schedule-commands.ts';
 
 /** Every command, in the order of the help. A command's file is imported when it is typed and not before. */
 export const COMMAND_GROUPS: readonly CommandGroup[] = [
@@ -346,6 +347,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       },
       ...DELIVERY_COMMANDS,
       ...DEPLOYMENT_COMMANDS,
+      ...SCHEDULE_COMMANDS,
       ...SERVICE_COMMANDS,
       {
         name: 'worker',

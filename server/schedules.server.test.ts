@@ -146,10 +146,10 @@ test('times of a schedule become deliveries once each, also those before the ser
 
 test('after the worker was away, `catchup: last` starts no time before the latest one, and `all` starts each', async () => {
   await stopWorker();
-  await deploy(every(1_000, { catchup: 'last' }), { ...every(1_000, { catchup: 'all' }), name: 'all' });
+  await deploy(every(4_000, { catchup: 'last' }), { ...every(4_000, { catchup: 'all' }), name: 'all' });
   await compare();
-  await expect.poll(() => countFired('nightly'), { timeout: 20_000 }).toBeGreaterThan(3);
-  await expect.poll(() => countFired('all'), { timeout: 20_000 }).toBeGreaterThan(3);
+  await expect.poll(() => countFired('nightly'), { timeout: 30_000 }).toBeGreaterThan(2);
+  await expect.poll(() => countFired('all'), { timeout: 20_000 }).toBeGreaterThan(2);
   const backMs = Date.now();
   await startWorker();
   beginPump();
@@ -163,12 +163,12 @@ test('after the worker was away, `catchup: last` starts no time before the lates
     .toBeGreaterThan(backMs);
   await expect.poll(async () => Math.max(...(await readRows('all', 'started')))).toBeGreaterThan(backMs);
   await endDeployment();
-  const isOvertaken = (atMs: number): boolean => atMs + 1_000 <= backMs;
+  const isOvertaken = (atMs: number): boolean => atMs + 4_000 <= backMs;
   const rows = await listRows();
   const missed = rows.filter(({ trigger, schedule }) => trigger === 'nightly' && isOvertaken(schedule!.atMs));
-  expect(missed.length).toBeGreaterThan(2);
+  expect(missed.length).toBeGreaterThan(1);
   expect(new Set(missed.map(({ code }) => code))).toEqual(new Set(['trigger/missed']));
-  expect((await readRows('all', 'started')).filter(isOvertaken).length).toBeGreaterThan(2);
+  expect((await readRows('all', 'started')).filter(isOvertaken).length).toBeGreaterThan(1);
   expect(await readRows('all', 'filtered')).toEqual([]);
 });
 

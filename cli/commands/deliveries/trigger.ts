@@ -10,10 +10,8 @@ import { parseTriggered } from '../../deliveries/answers.ts';
 import { awaitTriggered } from '../../deliveries/await-triggered.ts';
 import { EXIT } from '../../exit-code.ts';
 import { parseParam } from '../../start/spec-options.ts';
+import { parseTypedTime } from '../../schedules/typed-time.ts';
 import { readTypedInput } from '../../start/typed-input.ts';
-
-/** ISO 8601 with a date and a time; without an offset it is the time of this machine. */
-const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?(?:Z|[+-]\d{2}:\d{2})?$/;
 
 interface Options {
   readonly input?: string;
@@ -48,7 +46,7 @@ export const command = defineCommand<Options>({
       .argument('<deployment>', 'the name of the deployment')
       .option('-i, --input <text>', 'the input of the run; @FILE reads a file, - reads standard input (default: empty)')
       .option('--param <name=value>', 'set a parameter of the spec; repeatable', parseParam)
-      .option('--at <time>', 'start it at this time: 2026-12-01T06:00, with Z or +01:00 for a zone', parseTime)
+      .option('--at <time>', 'start it at this time: 2026-12-01T06:00, with Z or +01:00 for a zone', parseTypedTime)
       .option('--after <duration>', 'start it after this time: 90s, 2h', parseAge)
       .option('--ttl <duration>', 'give up if it has not started this long after it could', parseAge)
       .option('--wait', 'wait for the end of the run and print its result');
@@ -91,12 +89,6 @@ function decodeInput(bytes: Uint8Array): string {
   } catch {
     throw createUsageError('the input is not UTF-8 text', 'Upload other bytes with `voidbox run`, or encode them.');
   }
-}
-
-function parseTime(text: string): string {
-  const ms = TIME.test(text) ? Date.parse(text) : Number.NaN;
-  if (!Number.isNaN(ms)) return new Date(ms).toISOString();
-  throw new InvalidArgumentError('It must be a time, such as 2026-12-01T06:00 or 2026-12-01T06:00:00+01:00.');
 }
 
 function parseAge(text: string): number {

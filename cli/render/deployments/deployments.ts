@@ -3,7 +3,7 @@ import type { DeployResult } from '../../../app/deployments/deploy.ts';
 import type { DeploymentJson, ShownDeployment, VersionJson } from '../../../app/deployments/manage.ts';
 import type { NamedChanges } from '../../../app/deployments/compare-versions.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { formatAge } from '../../../domain/units/duration.ts';
+import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import type { Style } from '../text/style.ts';
 import { renderTable } from '../text/table.ts';
 
@@ -73,7 +73,7 @@ export function renderDeployed(
   const shown = sanitizeLine(name);
   const lines = [
     ...renderChanges('stage', changes.stages, style),
-    ...renderChanges('trigger', changes.triggers, style),
+    ...renderChanges('trigger', changes.triggers, style, (trigger) => describeSource(triggers, trigger)),
     ...changes.others.map((what) => `  ${style.yellow('~')} ${OTHERS[what]}`),
   ];
   if (!isNew) return [`${shown} is at this version already${version === null ? '' : `: version ${version}`}`];
@@ -102,13 +102,28 @@ const OTHERS = {
   allowGit: 'repositories that it may fetch',
 } as const;
 
-function renderChanges(noun: string, { added, removed, changed }: NamedChanges, style: Style): readonly string[] {
-  const renderLine = (mark: string, name: string): string => `  ${mark} ${noun} ${sanitizeLine(name)}`;
+function renderChanges(
+  noun: string,
+  { added, removed, changed }: NamedChanges,
+  style: Style,
+  describe: (name: string) => string = () => '',
+): readonly string[] {
+  const renderLine = (mark: string, name: string): string =>
+    `  ${mark} ${noun} ${sanitizeLine(name)}${sanitizeLine(describe(name))}`;
   return [
     ...added.map((name) => renderLine(style.green('+'), name)),
     ...removed.map((name) => renderLine(style.red('-'), name)),
     ...changed.map((name) => renderLine(style.yellow('~'), name)),
   ];
+}
+
+/** Returns when a schedule starts, and for any other trigger its kind; empty for one that is removed. */
+function describeSource(triggers: DeployResult['triggers'], name: string): string {
+  const source = triggers.find((trigger) => trigger.name === name)?.source;
+  if (source === undefined) return '';
+  if (source.kind !== 'schedule') return ` (${source.kind})`;
+  const { cron, everyMs, timezone } = source;
+  return ` (schedule: ${everyMs === null ? `${cron.join(', ')} ${timezone}` : `every ${formatDurationMs(everyMs)}`})`;
 }
 
 function describeState({ isPaused, onPause }: Pick<DeploymentJson, 'isPaused' | 'onPause'>, style: Style): string {

@@ -1,0 +1,107 @@
+/** The routes of schedules: who may use them, and what they refuse. */
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
+import { MOST_NOTE_BYTES } from '../app/schedules/manage-schedules.ts';
+import { MOST_TIMES } from '../client/schedules/schedule-server.ts';
+import type { Trigger } from '../domain/delivery/trigger.ts';
+import type { AccessStore } from '../store/access.ts';
+import { makeVersion, WEBHOOK } from '../test/conformance/deployments.ts';
+import { makeSchedule } from '../test/conformance/schedules.ts';
+import { createMemoryAccess } from '../test/rig/access/memory-access.ts';
+import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
+import { createMemoryScheduleServer, type MemoryScheduleServer } from '../test/rig/servers/memory-schedules.ts';
+import { startTestApi } from '../test/rig/servers/test-api.ts';
+import { ServiceClient } from '../http/service-client.ts';
+
+const NOW_MS = Date.UTC(2026, 9, 25, 12);
+const PATH = ['deployments', 'report', 'schedules', 'nightly'];
+const EVERY: Trigger = makeSchedule({ cron: [], everyMs: 3_600_000, timezone: 'UTC' });
+
+let access: AccessStore;
+let server: MemoryScheduleServer;
+let client: ServiceClient;
+let isAway: boolean;
+beforeEach(async () => {
+  access = createMemoryAccess();
+  server = createMemoryScheduleServer();
+  isAway = false;
+  await access.triggers.deployments.deploy(makeVersion('report', { triggers: [EVERY, WEBHOOK] }), { isPaused: false });
+  const api = await startTestApi({
+    stateDir: '/nowhere/state',
+    stores: openMemoryStores(new MemoryPlace()),
+    access,
+    machine: { now: () => new Date(NOW_MS) },
+    schedules: {
+      openServer: () => (isAway ? Promise.reject(new Error('away')) : Promise.resolve(server)),
+      wake: () => undefined,
+      settle: () => Promise.resolve(),
+    },
+  });
+  client = new ServiceClient({ name: 'the test', place: { kind: 'unix', path: api.socket }, token: null, ca: null });
+  onTestFinished(async () => {
+    client.close();
+    await api.close();
+  });
+});
+
+const readRows = () => access.triggers.deliveries.list({ limit: 2_000 });
+
+test('a list shows schedules only, also while the server of Temporal is away', async () => {
+  isAway = true;
+  const { schedules } = (await client.readJson({ path: ['schedules'] })) as { schedules: readonly unknown[] };
+  expect(schedules).toEqual([
+    expect.objectContaining({ deployment: 'report', trigger: 'nightly', next: null, last: null, isPaused: false }),
+  ]);
+});
+
+test('a start by a person is a delivery of this moment, and two of them are two', async () => {
+  const asked = (await client.change({ path: [...PATH, 'trigger'] })) as { delivery: string; runId: string };
+  expect(asked.runId).toBe(`report-${asked.delivery}`);
+  await client.change({ path: [...PATH, 'trigger'] });
+  const rows = await readRows();
+  expect(rows.map(({ schedule }) => schedule)).toEqual(
+    [1, 2].map(() => ({ atMs: NOW_MS, isOvertaken: false, isAsked: true })),
+  );
+  expect(new Set(rows.map(({ senderId }) => senderId)).size).toBe(2);
+});
+
+test('a backfill has the first and the last time of its range, and at most 999', async () => {
+  server.times = Array.from({ length: MOST_TIMES }, (_, index) => NOW_MS - (index + 1) * 1_000).toReversed();
+  const [first, second] = server.times as [number, number];
+  const write = (ms: number): string => new Date(ms).toISOString();
+  const backfill = async (from: number, to = NOW_MS): Promise<readonly unknown[]> => {
+    const body = { json: { from: write(from), to: write(to) } };
+    return ((await client.change({ path: [...PATH, 'backfill'], body })) as { times: unknown[] }).times;
+  };
+  await expect(backfill(first)).rejects.toMatchObject({ message: expect.stringContaining('1000 times') });
+  expect(await backfill(second)).toHaveLength(MOST_TIMES - 1);
+  expect(await readRows()).toHaveLength(MOST_TIMES - 1);
+  expect(await backfill(second, second)).toHaveLength(1);
+  await expect(backfill(second, NOW_MS + 1)).rejects.toMatchObject({ message: expect.stringContaining('future') });
+  await expect(backfill(second, first)).rejects.toMatchObject({ message: expect.stringContaining('later') });
+});
+
+test('a note has at most so many bytes', async () => {
+  const pause = (note: string) => client.change({ path: [...PATH, 'pause'], body: { json: { note } } });
+  expect(await pause('a'.repeat(MOST_NOTE_BYTES))).toMatchObject({ isPaused: true });
+  await expect(pause('a'.repeat(MOST_NOTE_BYTES + 1))).rejects.toMatchObject({ code: 'api/invalid-request' });
+});
+
+test.each([
+  ['GET', []],
+  ['POST', ['trigger']],
+  ['POST', ['resume']],
+] as const)('%s %j of a trigger that is no schedule is refused', async (method, verb) => {
+  const path = ['deployments', 'report', 'schedules', 'push', ...verb];
+  const asked = method === 'GET' ? client.readJson({ path }) : client.change({ path });
+  await expect(asked).rejects.toMatchObject({ code: 'api/no-schedule' });
+});
+
+test('a worker hands over a time, which is one delivery, and a stale one starts nothing', async () => {
+  const owner = await access.triggers.schedules.findOwner();
+  const body = { json: { owner, atMs: NOW_MS, firedAtMs: NOW_MS, firing: 'one' } };
+  const first = await client.change({ path: [...PATH, 'times'], body });
+  expect(await client.change({ path: [...PATH, 'times'], body })).toEqual(first);
+  expect(await readRows()).toHaveLength(1);
+  const stale = ['deployments', 'report', 'schedules', 'none', 'times'];
+  expect(await client.change({ path: stale, body })).toEqual({ delivery: null });
+});
