@@ -1,10 +1,16 @@
-/** The routes of schedules: who may use them, and what they refuse. */
+/** The routes of schedules: the callers that may use them, and the requests that they refuse. */
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { MOST_NOTE_BYTES } from '../app/schedules/manage-schedules.ts';
 import { MOST_TIMES } from '../client/schedules/schedule-server.ts';
+import type { Scope } from '../domain/access/scopes.ts';
 import type { Trigger } from '../domain/delivery/trigger.ts';
 import type { AccessStore } from '../store/access.ts';
 import { makeVersion, WEBHOOK } from '../test/conformance/deployments.ts';
+import { createToken } from '../app/access/tokens.ts';
+import { openUploads } from '../store/open-uploads.ts';
+import { createTestMachine } from '../test/rig/runs/test-machine.ts';
+import { createApi } from './api.ts';
+import { API_LIMITS } from './limits.ts';
 import { makeSchedule } from '../test/conformance/schedules.ts';
 import { createMemoryAccess } from '../test/rig/access/memory-access.ts';
 import { MemoryPlace, openMemoryStores } from '../test/rig/runs/memory-stores.ts';
@@ -104,4 +110,50 @@ test('a worker hands over a time, which is one delivery, and a stale one starts 
   expect(await readRows()).toHaveLength(1);
   const stale = ['deployments', 'report', 'schedules', 'none', 'times'];
   expect(await client.change({ path: stale, body })).toEqual({ delivery: null });
+});
+
+interface AskedByToken {
+  readonly scopes: readonly Scope[];
+  readonly runs?: readonly string[];
+}
+
+let tokens = 0;
+
+/** Returns the status and the code of the answer. */
+async function askByToken(path: string, body: object, { scopes, runs = [] }: AskedByToken): Promise<string> {
+  const over = createApi({
+    machine: createTestMachine(openMemoryStores(new MemoryPlace()), { now: () => new Date(NOW_MS) }),
+    uploads: openUploads({ stateDir: '/nowhere/state' }),
+    access: () => Promise.resolve(access),
+    version: '1.2.3',
+    limits: API_LIMITS,
+    log: () => undefined,
+  });
+  tokens += 1;
+  const asked = { name: `t${tokens}`, scopes: [...scopes], runs: [...runs], groups: [], allowGit: [], lifeMs: 60_000 };
+  const { text } = await createToken(asked, { tokens: access.tokens, nowMs: NOW_MS });
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${text}` };
+  const response = await over.request(
+    `/api/v1/${PATH.join('/')}/${path}`,
+    { method: 'POST', headers, body: JSON.stringify(body) },
+    { connection: { listener: 'tcp', address: '192.0.2.7', end: () => undefined } },
+  );
+  const { code = '' } = (await response.json()) as { readonly code?: string };
+  return `${response.status} ${code}`.trimEnd();
+}
+
+test('a token hands over no time, whatever its scopes are', async () => {
+  const owner = await access.triggers.schedules.findOwner();
+  const body = { owner, atMs: NOW_MS, firedAtMs: NOW_MS, firing: 'one' };
+  expect(await askByToken('times', body, { scopes: ['admin', 'run', 'read', 'approve'] })).toBe('403 api/not-allowed');
+  expect(await readRows()).toEqual([]);
+});
+
+test('a token starts and pauses by its scope, and only a deployment whose runs it may see', async () => {
+  expect(await askByToken('trigger', {}, { scopes: ['read'] })).toBe('403 api/not-allowed');
+  expect(await askByToken('trigger', {}, { scopes: ['run'], runs: ['other-*'] })).toBe('403 api/not-allowed');
+  expect(await askByToken('trigger', {}, { scopes: ['run'], runs: ['report-*'] })).toBe('202');
+  expect(await askByToken('pause', {}, { scopes: ['run'] })).toBe('403 api/not-allowed');
+  expect(await askByToken('pause', {}, { scopes: ['admin'], runs: ['other-*'] })).toBe('403 api/not-allowed');
+  expect(await askByToken('pause', {}, { scopes: ['admin'] })).toBe('200');
 });

@@ -10,10 +10,12 @@ import { openServeListeners } from './serve-listeners.ts';
 
 let settings: ServeSettings;
 let sources: ConnectionSource[];
+let lines: string[];
 beforeEach(() => {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-serve-listeners-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
   sources = [];
+  lines = [];
   settings = {
     sockets: [join(dir, 'api.sock')],
     listen: [{ host: '127.0.0.1', port: 0 }],
@@ -25,15 +27,16 @@ beforeEach(() => {
   };
 });
 
-const open = (change: Partial<ServeSettings> = {}) =>
+const open = (change: Partial<ServeSettings> = {}, workerSocket: string | null = null) =>
   openServeListeners({
+    workerSocket,
     settings: { ...settings, ...change },
     lockFile: `${settings.sockets[0]!}.lock`,
     accept: (socket: Socket, source) => {
       sources.push(source);
       socket.destroy();
     },
-    log: () => undefined,
+    log: (line) => void lines.push(line),
   });
 
 test('each connection has the source of its listener', async () => {
@@ -62,4 +65,18 @@ test('a port in use and an address of another machine name the remedy, and close
     message: expect.stringContaining('this machine does not have the address') as string,
   });
   expect(existsSync(settings.sockets[0]!)).toBe(false);
+});
+
+test('a worker of the host finds a socket of its own, which only the first service of a folder has', async () => {
+  const workerSocket = `${settings.sockets[0]!}-worker`;
+  const first = await open({}, workerSocket);
+  onTestFinished(first.close);
+  expect(first.sockets).toEqual(settings.sockets);
+  await once(connect({ path: workerSocket }), 'close');
+  expect(sources).toEqual([{ listener: 'unix' }]);
+  const second = await open({ sockets: [`${settings.sockets[0]!}-2`] }, workerSocket);
+  onTestFinished(second.close);
+  expect(lines).toEqual([expect.stringMatching(/^this service gets no times of schedules: /)]);
+  first.close();
+  expect(existsSync(workerSocket)).toBe(false);
 });

@@ -22,6 +22,8 @@ export interface ListenersOptions {
   readonly settings: ServeSettings;
   /** Locked while a Unix socket is opened. */
   readonly lockFile: string;
+  /** Where a worker of this host hands over times of schedules. Null: the supervisor of the stack listens there. */
+  readonly workerSocket: string | null;
   readonly accept: (socket: Socket, source: ConnectionSource) => void;
   readonly log: (line: string) => void;
 }
@@ -30,6 +32,7 @@ export interface ListenersOptions {
 export async function openServeListeners({
   settings,
   lockFile,
+  workerSocket,
   accept,
   log,
 }: ListenersOptions): Promise<ServeListeners> {
@@ -49,6 +52,13 @@ export async function openServeListeners({
       const server = await listenOnPort(address, (socket) => accept(socket, source));
       keep(server, formatAuthority(address));
       listeners.push(describeListener(address, server, tls !== null));
+    }
+    if (workerSocket !== null && !sockets.includes(workerSocket)) {
+      // Another service of this folder may have it, and gets the times.
+      const own = await listenOnSocket(workerSocket, lockFile, (socket) => accept(socket, { listener: 'unix' })).catch(
+        (error: Error) => log(`this service gets no times of schedules: ${error.message}`),
+      );
+      if (own !== undefined) keep(own, workerSocket);
     }
     return { sockets, listeners, close };
   } catch (error) {

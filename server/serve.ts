@@ -8,6 +8,7 @@ import { createDaemonToken } from '../app/access/daemon-token.ts';
 import { describeError } from '../app/describe-error.ts';
 import type { ConnectionSource } from '../client/embedded/api-messages.ts';
 import { chooseClientUrl } from '../client/embedded/client-url.ts';
+import { locateApiSocket } from '../client/embedded/api-socket.ts';
 import { announceService, type ServedAddresses } from '../client/service/serving.ts';
 import { parseServeOrder, type ServeNews, type ServeSettings } from '../client/service/serve-messages.ts';
 import { readEnvironment } from '../setup/environment.ts';
@@ -40,7 +41,13 @@ async function serve(settings: ServeSettings): Promise<void> {
   });
   service = opened;
   const accept = (socket: Socket, source: ConnectionSource): void => opened.connections.accept(socket, source);
-  listeners = await openServeListeners({ settings, lockFile: join(env.stateDir, 'serve.lock'), accept, log });
+  listeners = await openServeListeners({
+    settings,
+    lockFile: join(env.stateDir, 'serve.lock'),
+    workerSocket: env.temporalConfigured ? locateApiSocket(env.stateDir) : null,
+    accept,
+    log,
+  });
   if (isStopping) return listeners.close();
   const { sockets, listeners: addresses } = listeners;
   announced = announceIfPossible(env.stateDir, { sockets, listeners: addresses });

@@ -21,7 +21,7 @@ beforeEach(async () => {
 
 const compare = () => compareSchedules(rows, server, { known });
 
-test('a schedule without a difference is left alone, and costs one list', async () => {
+test('a schedule without a difference stays as it is, and costs one list', async () => {
   expect(await compare()).toEqual({ put: 1, deleted: 0 });
   server.calls.length = 0;
   expect(await compare()).toEqual({ put: 0, deleted: 0 });

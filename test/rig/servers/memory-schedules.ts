@@ -6,7 +6,7 @@ import type { StoredTimes } from '../../../client/schedules/same-times.ts';
 
 export interface MemoryScheduleServer extends ScheduleServer {
   readonly kept: Map<string, WantedSchedule>;
-  /** What was asked for, in order. */
+  /** The calls, in order. */
   readonly calls: string[];
   /** The times of each schedule. */
   times: readonly number[];
