@@ -110,7 +110,7 @@ const respond = { waitMs: 10_000, status: 201 };
 const on = (output: { readonly name: string }): readonly TriggerOptions[] => [
   {
     name: 'hook',
-    webhook: { verify: HMAC, secret: 'TOKEN', respond: { ...respond, output } },
+    webhook: { verify: HMAC, secret: 'TOKEN', format: 'cloudevents', respond: { ...respond, output } },
     when: 'input.ok',
     params: { rows: 1 },
     input: '${{ input.text }}',

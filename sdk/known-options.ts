@@ -197,7 +197,7 @@ export const TRIGGER_OPTIONS = {
   order: true,
 } as const;
 
-export const WEBHOOK_OPTIONS = { verify: true, secret: true, respond: true } as const;
+export const WEBHOOK_OPTIONS = { verify: true, secret: true, format: true, respond: true } as const;
 export const HMAC_OPTIONS = { header: true, prefix: true, algorithm: true, encoding: true, timestamp: true } as const;
 export const RESPOND_OPTIONS = { waitMs: true, output: true, status: true } as const;
 

@@ -4,6 +4,7 @@ import type {
   EXISTING_FILES,
   HMAC_ALGORITHMS,
   HMAC_ENCODINGS,
+  HookFormat,
   NamedScheme,
   OVERLAPS,
   RunEnd,
@@ -54,6 +55,8 @@ export interface WebhookOptions {
   readonly verify: NamedScheme | 'none' | HmacOptions;
   /** The name of a secret of the deployment; required, except with `none`. */
   readonly secret?: string;
+  /** `cloudevents`: each request is an event of CloudEvents 1.0, or a batch of them. Default: `payload`. */
+  readonly format?: HookFormat;
   /** The sender waits for the run. */
   readonly respond?: {
     /** Default: 25 seconds. */
@@ -200,12 +203,13 @@ function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
 function writeWebhook(webhook: WebhookOptions | undefined, of: string): SpecObject | undefined {
   if (webhook === undefined) return undefined;
   checkOptions(`webhook ${of}`, webhook, known.WEBHOOK_OPTIONS);
-  const { verify, secret, respond } = webhook;
+  const { verify, secret, format, respond } = webhook;
   if (typeof verify === 'object') checkOptions(`verify ${of}`, verify, known.HMAC_OPTIONS);
   if (respond !== undefined) checkOptions(`respond ${of}`, respond, known.RESPOND_OPTIONS);
   return {
     verify,
     secret,
+    format,
     respond: respond && {
       wait_secs: secondsOf(respond.waitMs),
       output: respond.output && nameOf(`\`respond.output\` ${of}`, respond.output),

@@ -33,6 +33,7 @@ export function findForeignRequest(incoming: IncomingMessage, source: TcpSource)
       // A chat program is another site, and its users open links to questions.
       isPage: isApprovalPath,
       isForm: isApprovalPath,
+      takesOptions: (path) => path.startsWith('/hooks/'),
     },
   );
 }

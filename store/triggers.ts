@@ -173,6 +173,8 @@ export interface DeliveryMember {
 export interface DeliveryStore {
   /** Commits a delivery and its body. A delivery with the same id is not added again, and is returned as it is. */
   accept(delivery: NewDelivery): Promise<{ readonly delivery: DeliveryRow; readonly isNew: boolean }>;
+  /** Commits all of the deliveries or none, in their order. Their ids are new. */
+  acceptAll(deliveries: readonly NewDelivery[]): Promise<void>;
   find(id: string): Promise<DeliveryRow | null>;
   /** Null: there is no such delivery, or its body is deleted. */
   readBody(id: string): Promise<Uint8Array | null>;

@@ -47,6 +47,7 @@ export const NO_TOKENS: AccessStore = {
     },
     deliveries: {
       accept: refuse,
+      acceptAll: refuse,
       find: () => Promise.resolve(null),
       readBody: () => Promise.resolve(null),
       list: () => Promise.resolve([]),

@@ -50,6 +50,31 @@ export async function acceptDelivery(event: ReceivedEvent, { deliveries, nowMs, 
   return id;
 }
 
+/**
+ * Commits the rows and the payloads of several deliveries, or of none.
+ * @returns their ids, in the order of the events
+ * @throws CodedError `api/access-unavailable`, `host/disk-full`
+ */
+export async function acceptDeliveries(
+  events: readonly ReceivedEvent[],
+  {
+    deliveries,
+    nowMs,
+    wake,
+  }: Omit<AcceptTools, 'deliveries'> & { readonly deliveries: Pick<DeliveryStore, 'acceptAll'> },
+): Promise<readonly string[]> {
+  const acceptedAtMs = nowMs();
+  const accepted = events.map((event) => ({
+    ...NOTHING,
+    ...event,
+    id: event.id ?? createDeliveryId(acceptedAtMs),
+    acceptedAtMs,
+  }));
+  await deliveries.acceptAll(accepted);
+  wake();
+  return accepted.map(({ id }) => id);
+}
+
 let last: LastDeliveryId | null = null;
 
 /** Makes an id that no other delivery has. Ids of one process sort by the order of their making. */

@@ -53,10 +53,14 @@ export function selectEventHeaders(headers: HookHeaders): Readonly<Record<string
 /** W3C Trace Context, version 00. */
 const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
+export function isTraceparent(text: string): boolean {
+  return TRACEPARENT.test(text);
+}
+
 /** @returns null for a header that is absent or not of this form, which the standard says to ignore */
 export function readTraceparent(headers: HookHeaders): string | null {
   const [value, ...others] = headers.get('traceparent') ?? [];
-  return value !== undefined && others.length === 0 && TRACEPARENT.test(value) ? value : null;
+  return value !== undefined && others.length === 0 && isTraceparent(value) ? value : null;
 }
 
 /** Returns the ids of an event of CloudEvents 1.0 in the binary form; null: it is no such event. */

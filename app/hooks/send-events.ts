@@ -3,6 +3,7 @@ import { MOST_PAYLOAD_BYTES } from '../../domain/delivery/delivery.ts';
 import type { DeploymentStore } from '../../store/triggers.ts';
 import { AppError } from '../app-error.ts';
 import { createDeliveryId } from '../deliveries/accept.ts';
+import { toMediaType } from '../cloud-events/read-events.ts';
 import { readContentType } from './content-type.ts';
 import { createHookFinder, type FoundHook } from './find-hook.ts';
 import type { HookHeaders } from './hook-request.ts';
@@ -33,8 +34,10 @@ export interface SendRequest {
 export interface SentEvent {
   /** The place of its payload in `bodies`. */
   readonly body: number;
-  /** Null: it was refused, or is the answer to a challenge. */
+  /** Null: it was refused, is the answer to a challenge, or is a batch. */
   readonly delivery: string | null;
+  /** The deliveries of a batch of CloudEvents. Null: it is no batch. */
+  readonly deliveries: readonly string[] | null;
   /** Why it was refused; null: it was not. */
   readonly refusal: string | null;
 }
@@ -68,7 +71,7 @@ export async function sendEvents(request: SendRequest, tools: SendTools): Promis
               headers: toHeaders(request, hook, signed),
               body,
               nowMs,
-              contentType: readContentType(request.contentType)!,
+              contentType: readType(request.contentType, hook)!,
             },
             { ...tools, onVerified: () => undefined },
           );
@@ -77,8 +80,13 @@ export async function sendEvents(request: SendRequest, tools: SendTools): Promis
   return sent;
 }
 
-function requireSendable({ bodies, contentType, event, times }: SendRequest, { source }: FoundHook): void {
-  if (readContentType(contentType) === null)
+function readType(contentType: string, { source }: Pick<FoundHook, 'source'>): string | null {
+  return source.format === 'cloudevents' ? toMediaType(contentType) : readContentType(contentType);
+}
+
+function requireSendable({ bodies, contentType, event, times }: SendRequest, hook: FoundHook): void {
+  const { source } = hook;
+  if (readType(contentType, hook) === null)
     throw new AppError('usage', 'api/unsupported-body', 'an event is JSON, a form or plain text, in UTF-8');
   const tooLarge = bodies.findIndex((body) => body.byteLength > MOST_PAYLOAD_BYTES);
   if (tooLarge !== -1)
@@ -104,6 +112,7 @@ function describeOutcome(body: number, outcome: HookOutcome): SentEvent {
   return {
     body,
     delivery: outcome.kind === 'accepted' ? outcome.delivery : null,
+    deliveries: outcome.kind === 'batch' ? outcome.deliveries : null,
     refusal: outcome.kind === 'refused' ? REFUSAL_REASONS[outcome.refusal] : null,
   };
 }

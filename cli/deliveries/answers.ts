@@ -34,6 +34,8 @@ export function parseTriggered(answer: unknown): TriggeredAnswer {
 export interface SentAnswer {
   readonly body: number;
   readonly delivery: string | null;
+  /** Null: it is no batch of CloudEvents. */
+  readonly deliveries: readonly string[] | null;
   readonly refusal: string | null;
 }
 
@@ -41,8 +43,15 @@ export function parseSent(answer: unknown): readonly SentAnswer[] {
   const { sent } = (answer ?? {}) as { readonly sent?: unknown };
   if (!Array.isArray(sent)) throw createForeignError();
   return sent.map((each: unknown) => {
-    const { body, delivery = null, refusal = null } = (each ?? {}) as Partial<Record<string, unknown>>;
-    if (typeof body === 'number' && isTextOrNull(delivery) && isTextOrNull(refusal)) return { body, delivery, refusal };
+    const {
+      body,
+      delivery = null,
+      deliveries = null,
+      refusal = null,
+    } = (each ?? {}) as Partial<Record<string, unknown>>;
+    const isBatch = Array.isArray(deliveries) && deliveries.every((id) => typeof id === 'string');
+    if (typeof body === 'number' && isTextOrNull(delivery) && isTextOrNull(refusal) && (isBatch || deliveries === null))
+      return { body, delivery, deliveries, refusal };
     throw createForeignError();
   });
 }

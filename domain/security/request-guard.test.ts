@@ -52,6 +52,16 @@ test('a form of a page without a referrer is accepted, and not one of another si
   expect(guard({ ...form, origin: 'https://evil.example' }, rules)).toContain('other origins');
 });
 
+test('rules name the targets that answer OPTIONS, and a request with an Origin is refused', () => {
+  expect(guard({ method: 'OPTIONS' })).toContain('OPTIONS is not done here');
+  const takesOptions = (target: string): boolean => target.startsWith('/hooks/');
+  expect(guard({ method: 'OPTIONS' }, { takesOptions })).toContain('OPTIONS is not done here');
+  expect(guard({ method: 'OPTIONS', target: '/hooks/a/b' }, { takesOptions })).toBeNull();
+  const preflight = { method: 'OPTIONS', target: '/hooks/a/b', origin: 'https://evil.example' };
+  expect(guard(preflight, { takesOptions })).toContain('other origins');
+  expect(guard({ method: 'TRACE', target: '/hooks/a/b' }, { takesOptions })).toContain('TRACE is not done here');
+});
+
 test('rules without a host refuse every request', () => {
   expect(guard({}, { hosts: [] })).toContain('Host');
   expect(guard({ host: undefined }, { hosts: [] })).toContain('Host');

@@ -28,6 +28,8 @@ export interface GuardRules {
    * with `Origin: null`. Absent: no target is.
    */
   readonly isForm?: (target: string) => boolean;
+  /** Whether this target answers OPTIONS. The preflight of a browser names its `Origin`, and is refused by that. */
+  readonly takesOptions?: (target: string) => boolean;
 }
 
 const READS = new Set(['GET', 'HEAD']);
@@ -40,7 +42,8 @@ export function findRefusal(request: GuardedRequest, rules: GuardRules): string 
     return `the Host of a request here is ${rules.hosts.join(' or ')}`;
   if (!target.startsWith('/')) return 'the target of a request here is a path';
   const isWrite = WRITES.has(method);
-  if (!isWrite && !READS.has(method)) return `${method} is not done here`;
+  const isQuestion = method === 'OPTIONS' && rules.takesOptions?.(target) === true;
+  if (!isWrite && !isQuestion && !READS.has(method)) return `${method} is not done here`;
   if (isWrite && rules.needsOrigin && origin === undefined) return 'a request that changes something names its Origin';
   if (origin !== undefined && !rules.listOrigins(host).includes(origin) && !isOwnForm(request, rules))
     return 'requests of other origins are refused';

@@ -1,13 +1,16 @@
 /** Webhooks: requests of strangers, whose proof is their only right. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
+import { toMediaType } from '../../app/cloud-events/read-events.ts';
 import { readContentType } from '../../app/hooks/content-type.ts';
 import { answerMeta, mayBeMeta } from '../../app/hooks/challenge.ts';
 import { awaitHookAnswer } from '../../app/hooks/await-answer.ts';
 import { createHookFinder, type FoundHook } from '../../app/hooks/find-hook.ts';
 import type { HookHeaders } from '../../app/hooks/hook-request.ts';
 import { type HookOutcome, receiveHook } from '../../app/hooks/receive-hook.ts';
+import { answerOrigin, type OriginQuestion } from '../../app/hooks/origin-question.ts';
 import { createRefusalLog, hideSecretProblems } from '../../app/hooks/refusal-log.ts';
+import type { HookFormat } from '../../domain/delivery/trigger.ts';
 import type { UnprovenRequests } from '../access/unproven-requests.ts';
 import type { ApiOptions } from '../api-options.ts';
 import { createHookMemory, useHookBody } from '../hook-body.ts';
@@ -18,6 +21,7 @@ import { readSegment } from './run-id.ts';
 
 /** The segments of `/hooks/DEPLOYMENT/NAME`. */
 const [DEPLOYMENT_SEGMENT, NAME_SEGMENT] = [2, 3];
+const SECONDS_OF_MINUTE = 60;
 
 const HookPath = z.object({
   deployment: z.string().openapi({ param: { name: 'deployment', in: 'path' } }),
@@ -26,7 +30,11 @@ const HookPath = z.object({
 
 const AcceptedSchema = z
   .object({
-    delivery: z.string().openapi({ description: 'The id of the delivery, whose row is committed.' }),
+    delivery: z.string().optional().openapi({ description: 'The id of the delivery, whose row is committed.' }),
+    deliveries: z
+      .array(z.string())
+      .optional()
+      .openapi({ description: 'For a batch of CloudEvents: the ids of its deliveries, in its order.' }),
     state: z.string().optional().openapi({ description: 'If the sender waited: the state of the delivery.' }),
   })
   .openapi('AcceptedEvent');
@@ -78,6 +86,8 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions, unp
       logRefusal(hook, outcome.refusal);
       throw createRequestError('api/hook-unproven', 'the request does not prove its sender');
     }
+    // A sender of several events waits for no run.
+    if (outcome.kind === 'batch') return context.json({ deliveries: outcome.deliveries }, 202);
     const { delivery } = outcome;
     const { respond } = hook.source;
     // A sender that would wait beyond the limit gets its answer at once.
@@ -102,7 +112,7 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions, unp
     receive: async (context) =>
       await unproven.count(context, async (sender, prove) => {
         const hook = await find(context);
-        const contentType = requireType(context);
+        const contentType = requireType(context, hook.source.format);
         const { deliveries } = await openTriggers();
         const { raw } = context.req;
         const reading = { announced: context.req.header('content-length'), address: sender, memory };
@@ -116,6 +126,13 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions, unp
     answerOther: async (context) =>
       await unproven.count(context, async (_sender, prove) => {
         const { method } = context.req;
+        const question = method === 'OPTIONS' ? readOriginQuestion(context) : null;
+        if (question !== null && (await find(context)).source.format === 'cloudevents') {
+          const headers = answerOrigin(question, limits.unprovenPerSecond * SECONDS_OF_MINUTE);
+          if (headers === null)
+            throw createRequestError('api/invalid-request', 'the header `WebHook-Request-Origin` or `-Rate` is wrong');
+          return new Response(null, { status: 200, headers });
+        }
         const mode = method === 'GET' ? context.req.query('hub.mode') : undefined;
         const hook = mode === undefined ? null : await find(context);
         const verify = hook?.source.verify;
@@ -139,17 +156,30 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions, unp
   };
 }
 
-/** @throws AppError `api/unsupported-body` */
-function requireType({ req }: Context): string {
+/**
+ * @returns null for an event of CloudEvents without a type
+ * @throws AppError `api/unsupported-body`
+ */
+function requireType({ req }: Context, format: HookFormat): string | null {
   if (req.header('content-encoding') !== undefined)
     throw createRequestError('api/unsupported-body', 'an event has no `Content-Encoding`');
-  const type = readContentType(req.header('content-type') ?? null);
+  const header = req.header('content-type') ?? null;
+  if (format === 'cloudevents' && header === null) return null;
+  const type = format === 'cloudevents' ? toMediaType(header ?? '') : readContentType(header);
+  if (type === null && format === 'cloudevents')
+    throw createRequestError('api/unsupported-body', 'the `Content-Type` of the event is not a media type');
   if (type === null)
     throw createRequestError(
       'api/unsupported-body',
       'the `Content-Type` of an event is JSON, `application/x-www-form-urlencoded` or `text/plain`, in UTF-8',
     );
   return type;
+}
+
+/** @returns null for a request without an origin */
+function readOriginQuestion({ req }: Context): OriginQuestion | null {
+  const origin = req.header('webhook-request-origin') ?? null;
+  return origin === null ? null : { origin, rate: req.header('webhook-request-rate') ?? null };
 }
 
 /** Node keeps every value of a header. A request of a test has only the joined ones. */

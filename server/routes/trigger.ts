@@ -71,6 +71,11 @@ const SentSchema = z
         z.object({
           body: z.number().openapi({ description: 'The place of its payload in `bodies`.' }),
           delivery: z.string().nullable(),
+          deliveries: z
+            .array(z.string())
+            .readonly()
+            .nullable()
+            .openapi({ description: 'The deliveries of a batch of CloudEvents; null: it is no batch.' }),
           refusal: z.string().nullable().openapi({ description: 'Why it was refused; null: it was not.' }),
         }),
       )

@@ -27,6 +27,7 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
     (await read(text, values)).map((row) => readDelivery(row as StoredDelivery));
   return {
     accept: async (delivery) => await acceptDelivery(database, delivery),
+    acceptAll: async (deliveries) => await acceptAll(database, deliveries),
     find: async (id) => await findDelivery(read, id),
     async readBody(id) {
       const [row] = await read('SELECT body FROM voidbox.deliveries WHERE id = $1', [toStoredText(id)]);
@@ -143,6 +144,22 @@ async function acceptDelivery(database: Database, delivery: NewDelivery): Return
   // A sweep deletes only rows that are months old.
   if (known === null) throw new Error(`the delivery ${delivery.id} was deleted while it was accepted again`);
   return { delivery: known, isNew: false };
+}
+
+async function acceptAll(database: Database, deliveries: readonly NewDelivery[]): Promise<void> {
+  await database.transact(async (send) => {
+    const ordered = deliveries.filter(({ isOrdered }) => isOrdered);
+    const compareTriggers = (one: NewDelivery, other: NewDelivery): number =>
+      compare(one.deployment, other.deployment) || compare(one.trigger, other.trigger);
+    // Each process takes the locks in this order. A lock that it has is free for it.
+    for (const delivery of ordered.toSorted(compareTriggers)) await lockAcceptances(send, delivery);
+    // A second try of a lost answer finds the ids of the first.
+    for (const delivery of deliveries) await insertAccepted(send, delivery);
+  }, true);
+}
+
+function compare(one: string, other: string): number {
+  return one === other ? 0 : one < other ? -1 : 1;
 }
 
 /** Adds the row of a new delivery. @returns null if its id is taken */

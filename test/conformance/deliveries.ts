@@ -208,6 +208,19 @@ function testAcceptance({ store, accept }: Tools): void {
     await wakened;
     expect(calls).toBeGreaterThan(0);
   });
+
+  test('several deliveries are accepted in their order', async () => {
+    const made = [
+      makeDelivery({ body: Buffer.from('1') }),
+      makeDelivery({ isOrdered: true }),
+      makeDelivery({ trigger: 'a', isOrdered: true }),
+    ];
+    await store().acceptAll(made);
+    await store().acceptAll([]);
+    const rows = (await store().list({ limit: 9 })).toReversed();
+    expect(rows.map(({ id }) => id)).toEqual(made.map(({ id }) => id));
+    expect(rows).toMatchObject(made.map(() => ({ state: 'accepted', acceptedAtMs: NOW_MS })));
+  });
 }
 
 function testClaims({ store, accept, claim, decide }: Tools): void {

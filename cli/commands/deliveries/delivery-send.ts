@@ -70,8 +70,9 @@ export const command = defineCommand<Options>({
     const sent = parseSent(answer);
     if (json === true) await context.stdout.write(`${JSON.stringify({ sent })}\n`);
     else
-      for (const { body: at, delivery, refusal } of sent) {
-        const outcome = refusal === null ? (delivery ?? 'a challenge, which was answered') : `refused: ${refusal}`;
+      for (const { body: at, delivery, deliveries, refusal } of sent) {
+        const made = deliveries?.join(' ') ?? delivery ?? 'a challenge, which was answered';
+        const outcome = refusal === null ? made : `refused: ${refusal}`;
         await context.stdout.write(`${sanitizeLine(body[at] ?? '')}  ${sanitizeLine(outcome)}\n`);
       }
     return sent.every(({ refusal }) => refusal === null) ? EXIT.success : EXIT.runFailed;

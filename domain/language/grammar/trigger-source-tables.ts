@@ -2,6 +2,7 @@ import {
   CATCHUPS,
   HMAC_ALGORITHMS,
   HMAC_ENCODINGS,
+  HOOK_FORMATS,
   NAMED_SCHEMES,
   OVERLAPS,
   RUN_ENDS,
@@ -12,6 +13,7 @@ import {
   RUN_DEFAULTS,
   SCHEDULE_DEFAULTS,
   TRIGGER_LIMITS,
+  WEBHOOK_DEFAULTS,
 } from '../../delivery/trigger-defaults.ts';
 import { writeDurationMs } from '../../units/duration.ts';
 import type { MappingTable } from './table.ts';
@@ -111,6 +113,14 @@ export const WEBHOOK = {
       otherwise: 'required, except with `verify: none`',
       doc: 'The secret of the deployment that the sender also has.',
       example: 'GITHUB_WEBHOOK_SECRET',
+    },
+    format: {
+      as: 'format',
+      type: { is: 'word', words: HOOK_FORMATS },
+      default: WEBHOOK_DEFAULTS.format,
+      mistaken: ['content_type', 'mode', 'envelope'],
+      doc: 'With `cloudevents`, each request is an event of CloudEvents 1.0 or a batch of them, and the payload is the data of an event.',
+      example: 'cloudevents',
     },
     respond: {
       as: 'respond',

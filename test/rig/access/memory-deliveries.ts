@@ -51,6 +51,10 @@ export function createMemoryDeliveries(
       const { body, isOrdered: _isOrdered, ...facts } = structuredClone(delivery);
       return Promise.resolve({ delivery: memory.add(facts, body), isNew: true });
     },
+    acceptAll(deliveries) {
+      for (const { body, isOrdered: _isOrdered, ...facts } of structuredClone(deliveries)) memory.add(facts, body);
+      return Promise.resolve();
+    },
     find: (id) => Promise.resolve(memory.find(id)?.row ?? null),
     readBody: (id) => Promise.resolve(memory.find(id)?.body ?? null),
     list({ limit, before = Number.POSITIVE_INFINITY, deployment, trigger, state, sinceMs = 0 }) {

@@ -63,7 +63,7 @@ function compileWebhook(webhook: WebhookSpec, context: SourceContext): WebhookSo
   return {
     kind: 'webhook',
     verify,
-    format: WEBHOOK_DEFAULTS.format,
+    format: webhook.format?.value ?? WEBHOOK_DEFAULTS.format,
     respond: respond === null ? null : compileRespond(respond),
   };
 }
