@@ -118,8 +118,26 @@ export const SERVICE_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
   {
     name: 'service',
     usage: 'service VERB',
-    summary: 'prepare your own database for the HTTP API',
+    summary: 'start the stack with your session, and prepare your own database',
     commands: [
+      {
+        name: 'install',
+        usage: 'service install',
+        summary: 'write a systemd user unit that starts the embedded stack',
+        load: () => import('./commands/host/service-install.ts'),
+      },
+      {
+        name: 'uninstall',
+        usage: 'service uninstall',
+        summary: 'stop the stack, and remove the systemd user unit',
+        load: () => import('./commands/host/service-uninstall.ts'),
+      },
+      {
+        name: 'status',
+        usage: 'service status',
+        summary: 'show the systemd user unit, and whether it is active',
+        load: () => import('./commands/host/service-status.ts'),
+      },
       {
         name: 'migrate',
         usage: 'service migrate',

@@ -114,6 +114,18 @@ export const CLI_CODES = {
     'No snapshot can be made, read or deleted: snapshots are off, or the folder of snapshots cannot be used.',
     'Follow the message; [snapshots](snapshots.md) lists when a VM starts from a snapshot.',
   ),
+  'cli/foreign-unit': defineCommandCode(
+    'The systemd user unit `voidbox.service` exists, and `voidbox service install` did not write it in its present form.',
+    'Move it away, or write your settings into a drop-in: `systemctl --user edit voidbox`.',
+  ),
+  'cli/no-systemd': defineCommandCode(
+    'systemd does not answer for this user, such as in a container or after `su`.',
+    'Log in as the user itself. Without systemd, start the stack with cron: `@reboot voidbox up`.',
+  ),
+  'cli/unit-failed': defineCommandCode(
+    'systemd could not enable, start or stop the unit `voidbox.service`.',
+    'Read why: `journalctl --user -u voidbox`.',
+  ),
   'cli/bug': defineCommandCode('A bug in the command line.', 'Report it with the message.'),
 } as const satisfies Record<string, ErrorCodeInfo>;
 
