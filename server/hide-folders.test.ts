@@ -16,7 +16,12 @@ import { API_LIMITS } from './limits.ts';
 import { createProblem, type Problem } from './problems.ts';
 import { ProblemSchema } from './schemas.ts';
 
-const FOLDERS = { stateDir: '/home/ann/state', cacheDir: '/var/cache/voidbox', home: '/home/ann' };
+const FOLDERS = {
+  stateDir: '/home/ann/state',
+  cacheDir: '/var/cache/voidbox',
+  secretsKeyFile: '/home/ann/state/own/keys',
+  home: '/home/ann',
+};
 const UPLOADS = '/home/ann/state/runs/r%2F1/uploads/0123456789abcdef';
 
 function hide(detail: string, change: Partial<Problem> = {}): Problem {
@@ -30,6 +35,7 @@ test.each([
   ['the disk of /home/ann/state is full', 'the disk of <state folder> is full'],
   ['/var/cache/voidbox/images/a is damaged', '<cache folder>/images/a is damaged'],
   ['/home/ann/.ssh is refused', '<home>/.ssh is refused'],
+  ['the file /home/ann/state/own/keys has the mode 644', 'the file <file of keys> has the mode 644'],
   ['/srv/data is not in an upload', '/srv/data is not in an upload'],
 ])('a message for a token is cleared of the folders: %s', (text, shown) => {
   expect(hide(text).detail).toBe(shown);

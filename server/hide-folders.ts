@@ -8,6 +8,8 @@ const UPLOADS = /<state folder>\/runs\/[^/\s]{1,255}\/uploads\/[0-9a-f]{16}(\/|(
 export interface HiddenFolders {
   readonly stateDir: string;
   readonly cacheDir: string;
+  /** The file with the keys of secrets; null: it is in the state folder. */
+  readonly secretsKeyFile: string | null;
   /** The home of the owner; null: it is unknown. */
   readonly home: string | null;
 }
@@ -51,8 +53,10 @@ export function hideStateFolder(value: unknown, stateDir: string): unknown {
   );
 }
 
-function hideIn(text: string, { stateDir, cacheDir, home }: HiddenFolders): string {
-  const hidden = text
+function hideIn(text: string, { stateDir, cacheDir, secretsKeyFile, home }: HiddenFolders): string {
+  // It may be in one of the folders.
+  const withoutKeys = secretsKeyFile === null ? text : text.replaceAll(secretsKeyFile, '<file of keys>');
+  const hidden = withoutKeys
     .replaceAll(stateDir, '<state folder>')
     .replaceAll(cacheDir, '<cache folder>')
     .replaceAll(UPLOADS, (_path, slash: string) => (slash === '' ? 'the uploads' : ''));

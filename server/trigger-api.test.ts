@@ -51,7 +51,9 @@ beforeEach(async () => {
     name: at < schemes.length ? verify.scheme : 'unset',
     source: { kind: 'webhook', verify, format: 'payload', respond: null } as const,
   }));
-  await access.triggers.deployments.deploy(makeVersion('review', { triggers }), { isPaused: false });
+  await access.triggers.deployments.deploy(makeVersion('review', { triggers, paramNames: ['number', 'constructor'] }), {
+    isPaused: false,
+  });
 });
 
 interface Sent {
@@ -142,13 +144,22 @@ describe('a run of a deployment', () => {
     ['a life that is too short', { ttlMs: 999 }, {}],
     ['an input that is too large', { input: 'ü'.repeat(524_289) }, {}],
     ['an unknown key', { later: 5 }, {}],
-    ['half a character', { params: { a: '\ud800' } }, {}],
+    ['half a character', { params: { number: '\ud800' } }, {}],
+    ['a parameter that the spec does not have', { params: { number: '1', numbr: '7' } }, {}],
     ['a key with a blank', {}, { 'idempotency-key': 'a b' }],
   ])('is refused with %s', async (_name, body, headers) => {
     expect(await codeOf(await post('review/runs', body, { scope: 'run', headers }))).toEqual([
       400,
       'api/invalid-request',
     ]);
+  });
+
+  test('is refused with an unknown parameter before it is accepted, and the message has the known ones', async () => {
+    const problem = ProblemSchema.parse(await (await post('review/runs', { params: { numbr: '7' } })).json());
+    expect(problem.detail).toBe(
+      '`params`: the spec of version 1 has no parameter "numbr"; its parameters: number, constructor',
+    );
+    expect(await access.triggers.deliveries.list({ limit: 9 })).toEqual([]);
   });
 
   test('needs a deployment, and a token that may see the run', async () => {

@@ -36,6 +36,8 @@ export interface VersionRow {
   readonly specName: string;
   /** Parameters that the deployer set; a trigger's `params` override them. */
   readonly params: Readonly<Record<string, string>>;
+  /** Names of the parameters that the spec has, in its order. */
+  readonly paramNames: readonly string[];
   /** The name of the folder with its unpacked files, below that of all versions. */
   readonly folder: string;
   /** The SHA-256 of the tar with its files; null: the spec names no file. */

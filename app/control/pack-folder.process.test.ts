@@ -44,6 +44,9 @@ test('links that lead out, sockets and pipes are left out, and no link is follow
   execFileSync('mkfifo', [join(dir, 'pipe')]);
   symlinkSync('missing', join(dir, 'dangling'));
   expect(await list()).toEqual(['symlink dangling 777 missing']);
+  const left: string[] = [];
+  await measureFolder(dir, PACK_LIMITS, undefined, (path) => left.push(path));
+  expect(left).toEqual(['absolute', 'climbs']);
 });
 
 test('the same content has the same hash, whatever its times', async () => {

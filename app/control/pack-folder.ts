@@ -33,6 +33,9 @@ export interface PackedFolder {
 /** Decides about each entry by its path in the folder. A folder that is not packed is not read. */
 export type PackFilter = (path: string) => boolean;
 
+/** Gets the path of a link in the folder that leads out of it, as text for people. */
+export type OnLeftOut = (path: string) => void;
+
 function packAll(): boolean {
   return true;
 }
@@ -42,10 +45,11 @@ export async function measureFolder(
   path: string,
   limits: PackLimits = PACK_LIMITS,
   isPacked: PackFilter = packAll,
+  onLeftOut: OnLeftOut = () => undefined,
 ): Promise<PackedFolder> {
   const hash = createHash('sha256');
   let sizeBytes = 0;
-  for await (const piece of generateTar(path, limits, isPacked)) {
+  for await (const piece of generateTar(path, limits, isPacked, onLeftOut)) {
     hash.update(piece);
     sizeBytes += piece.byteLength;
   }
@@ -61,8 +65,9 @@ export async function* generateTar(
   path: string,
   limits: PackLimits = PACK_LIMITS,
   isPacked: PackFilter = packAll,
+  onLeftOut: OnLeftOut = () => undefined,
 ): AsyncGenerator<Uint8Array> {
-  const pack: Pack = { folder: path, limits, isPacked, entries: 0, bytes: 0 };
+  const pack: Pack = { folder: path, limits, isPacked, onLeftOut, entries: 0, bytes: 0 };
   const handle = await tryReading(pack, '', () => open(path, FOLDER_FLAGS));
   try {
     yield* packEntries(pack, handle!, '');
@@ -77,6 +82,7 @@ interface Pack {
   readonly folder: string;
   readonly limits: PackLimits;
   readonly isPacked: PackFilter;
+  readonly onLeftOut: OnLeftOut;
   entries: number;
   bytes: number;
 }
@@ -106,7 +112,8 @@ async function* packEntry(
   const common = { names: 'latin1', sizeBytes: 0 } as const;
   if (entry.isSymbolicLink()) {
     const target = await tryReading(pack, path, () => readlink(at, { encoding: 'latin1' }));
-    if (target === null || !linkStaysInside(path, target)) return;
+    if (target === null) return;
+    if (!linkStaysInside(path, target)) return pack.onLeftOut(sanitizeLine(Buffer.from(path, 'latin1').toString()));
     countEntry(pack, 0);
     yield writeHeader({ ...common, path, typeFlag: '2', mode: 0o777, linkTarget: target });
   } else if (entry.isDirectory()) {

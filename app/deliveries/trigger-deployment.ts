@@ -1,13 +1,16 @@
 /** A run of a deployment that a person or a program asks for: a delivery of the trigger `api`. */
 import { API_TRIGGER, MOST_PAYLOAD_BYTES } from '../../domain/delivery/delivery.ts';
 import { countUtf8Bytes } from '../../domain/units/utf8.ts';
-import type { DeploymentStore } from '../../store/triggers.ts';
+import { quote } from '../../domain/units/quote.ts';
+import type { DeploymentRow, DeploymentStore } from '../../store/triggers.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import { AppError } from '../app-error.ts';
 import { acceptDelivery, type AcceptTools, createDeliveryId } from './accept.ts';
 
 /** The latest time that a sender may choose, from now. */
 export const MOST_DELAY_MS = 366 * 24 * 60 * 60_000;
+/** The most names of parameters in a message. */
+const MOST_SHOWN = 20;
 /** A sender's key for a request that it repeats. */
 const KEY = /^[\x21-\x7e]{1,255}$/;
 
@@ -32,7 +35,7 @@ export interface TriggeredRun {
 }
 
 export interface TriggerTools extends AcceptTools {
-  readonly deployments: Pick<DeploymentStore, 'find'>;
+  readonly deployments: Pick<DeploymentStore, 'find' | 'findVersion'>;
   readonly caller: Caller;
 }
 
@@ -57,6 +60,7 @@ export async function startTriggered(
     throw createInvalidError(`\`input\` has more than ${MOST_PAYLOAD_BYTES} bytes`);
   const row = await deployments.find(deployment);
   if (row === null) throw new AppError('usage', 'api/no-deployment', 'there is no deployment with this name');
+  await refuseUnknownParams(Object.keys(params), row, deployments);
   await acceptDelivery(
     {
       id,
@@ -75,6 +79,22 @@ export async function startTriggered(
     tools,
   );
   return { delivery: id, runId };
+}
+
+/** The delivery would be accepted, and its run refused. */
+async function refuseUnknownParams(
+  given: readonly string[],
+  { name, version }: DeploymentRow,
+  deployments: Pick<DeploymentStore, 'findVersion'>,
+): Promise<void> {
+  if (given.length === 0) return;
+  const known = (await deployments.findVersion(name, version))?.paramNames ?? [];
+  const unknown = given.find((each) => !known.includes(each));
+  if (unknown === undefined) return;
+  const shown = known.slice(0, MOST_SHOWN).join(', ');
+  const more = known.length > MOST_SHOWN ? ', …' : '';
+  const names = known.length === 0 ? 'it has no parameters' : `its parameters: ${shown}${more}`;
+  throw createInvalidError(`\`params\`: the spec of version ${version} has no parameter ${quote(unknown)}; ${names}`);
 }
 
 function createInvalidError(message: string): AppError {

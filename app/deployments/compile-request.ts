@@ -41,6 +41,8 @@ export interface CompiledVersion {
   readonly source: CompiledRun['source'];
   /** Whether the mock agent plays an agent of the plan. */
   readonly arePlayed: boolean;
+  /** Names of the parameters that the spec has, in its order. */
+  readonly paramNames: readonly string[];
   readonly triggers: readonly Trigger[];
   readonly notify: Notify;
   /** Mistakes that only a deployment may not have. */

@@ -7,6 +7,7 @@ import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { shorten } from '../../domain/units/quote.ts';
+import { parseSpec } from '../../domain/language/read/parse.ts';
 import { contains, resolveFrom } from '../../domain/language/text/paths.ts';
 import type { Environment } from '../../setup/environment.ts';
 import { AppError } from '../app-error.ts';
@@ -67,6 +68,7 @@ async function compile(request: CompileRequest, env: Environment): Promise<Compi
     places: [...compiled.places],
     source: compiled.source,
     arePlayed: compiled.mockAgents === true,
+    paramNames: parseSpec(request.spec, request.specName).spec?.params.map(({ name }) => name) ?? [],
     triggers: compiled.triggers,
     notify: compiled.notify,
     deployProblems: replaceFileNames(compiled.deployProblems, request),

@@ -180,6 +180,7 @@ async function makeVersion(
     files,
     specDir,
     bundles,
+    paramNames: compiled.paramNames,
     stages: describeStages(plan, folder.path),
     triggers: compiled.triggers,
     notify: compiled.notify,

@@ -89,11 +89,23 @@ function hasAgent(plan: Plan): boolean {
 }
 
 async function sendFiles({ root, isPacked }: ReturnType<typeof collectFiles>, tools: SendTools): Promise<string> {
+  const left = new Set<string>();
   const measure = async () => ({
-    ...(await measureFolder(root, PACK_LIMITS, isPacked)),
+    ...(await measureFolder(root, PACK_LIMITS, isPacked, (path) => left.add(path))),
     open: () => generateTar(root, PACK_LIMITS, isPacked),
   });
-  return await sendBlob(root, measure, tools);
+  const sha256 = await sendBlob(root, measure, tools);
+  if (left.size > 0) tools.onProgress(describeLeft([...left], root));
+  return sha256;
+}
+
+/** The most links of a notice. */
+const MOST_NAMED = 10;
+
+function describeLeft(left: readonly string[], root: string): string {
+  const more = left.length > MOST_NAMED ? ` and ${left.length - MOST_NAMED} more` : '';
+  const links = left.length === 1 ? 'this link leads' : 'these links lead';
+  return `not sent, because ${links} out of ${root}: ${left.slice(0, MOST_NAMED).join(', ')}${more}`;
 }
 
 interface Places {

@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ClientMark } from '../../client/runs/client-record.ts';
 import { compileText } from '../../domain/language/load.ts';
 import { withMocks } from '../../domain/plan-rules/mocks.ts';
@@ -17,6 +17,7 @@ import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
 import { createStartLink, type StartedWorkflow } from '../../test/rig/runs/start-link.ts';
 import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
+import type { Machine } from '../machine.ts';
 import type { StartedRetry } from './retry-run.ts';
 import { forkRun, type ForkRequest } from './fork-run.ts';
 
@@ -50,7 +51,11 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-async function fork(change: Partial<ForkRequest>, caller: Caller = createTokenCaller()): Promise<StartedRetry> {
+async function fork(
+  change: Partial<ForkRequest>,
+  caller: Caller = createTokenCaller(),
+  machineChange: Partial<Machine> = {},
+): Promise<StartedRetry> {
   const link = createStartLink({ has: () => false, start: (workflow) => void started.push(workflow) });
   const env = readEnvironment({
     VOIDBOX_STATE_DIR: join(dir, 'state'),
@@ -73,7 +78,7 @@ async function fork(change: Partial<ForkRequest>, caller: Caller = createTokenCa
     limits: {},
     ...change,
   };
-  const machine = createTestMachine(stores, { env, stackLink: () => Promise.resolve(link) });
+  const machine = createTestMachine(stores, { env, stackLink: () => Promise.resolve(link), ...machineChange });
   return await forkRun(request, caller, { uploads: openUploads(env), onProgress: () => undefined }, machine);
 }
 
@@ -118,4 +123,48 @@ test('mocks of the earlier run are repeated', async () => {
   await stores.records.put('sales-bad', 'admission', { ...RECORD_DEFAULTS, plan: toWire(made.plan) });
   await fork({ spec: mocked });
   expect(started[0]!.args[0]).toMatchObject({ mock: ['load'] });
+});
+
+describe("a fork of a deployment's run", () => {
+  const READS = OTHER.replace('run: pwd', 'run: pwd, secrets: [KEY, OTHER_KEY]');
+  const asked: string[] = [];
+  const secrets: Partial<Machine> = {
+    readDeploymentSecrets(deployment, names) {
+      asked.push(`${deployment} ${names.join()}`);
+      return Promise.resolve(Object.fromEntries(names.map((name) => [name, 'of the deployment'])));
+    },
+  };
+
+  beforeEach(async () => {
+    asked.length = 0;
+    const deployment = { name: 'web', version: 1, delivery: 'd', deployer: null };
+    await stores.marks.put('sales-bad', 'client', { baseDir: dir, starter: { kind: 'deployment', ...deployment } });
+  });
+
+  test.each<[string, Caller]>([
+    ['the owner', { kind: 'owner' }],
+    ['a token that may deploy', createTokenCaller({ scopes: ['admin'] })],
+  ])('by %s gets the secrets of the deployment, and the request takes precedence', async (_who, caller) => {
+    await fork({ spec: READS, variables: { KEY: 'of the request' } }, caller, secrets);
+    expect(asked).toEqual(['web OTHER_KEY']);
+    expect(await stores.hostVariables.get('again')).toEqual({ KEY: 'of the request', OTHER_KEY: 'of the deployment' });
+  });
+
+  test.each<[string, Caller]>([
+    ['a token that may not deploy', createTokenCaller()],
+    ['a token that may not see the deployment', createTokenCaller({ scopes: ['admin'], runs: ['again'] })],
+  ])('by %s does not get them', async (_who, caller) => {
+    await expect(fork({ spec: READS, variables: { KEY: 'x' } }, caller, secrets)).rejects.toMatchObject({
+      code: 'host/variable-missing',
+    });
+    expect([asked, started]).toEqual([[], []]);
+  });
+
+  test('that another starter started does not give them', async () => {
+    await stores.marks.put('sales-bad', 'client', { baseDir: dir, starter: { kind: 'token', name: 'ci' } });
+    await expect(fork({ spec: READS }, { kind: 'owner' }, secrets)).rejects.toMatchObject({
+      code: 'host/variable-missing',
+    });
+    expect(asked).toEqual([]);
+  });
 });

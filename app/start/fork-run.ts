@@ -1,7 +1,10 @@
 /** Forks a run for a caller of the API: runs another spec from the first stage that differs, or shows what it would use. */
+import { hasScope } from '../../domain/access/scopes.ts';
 import { type Caller } from '../access/authenticate.ts';
+import { mayCallerSeeDeployment } from '../access/visible-deployments.ts';
 import { type OriginJson, toOriginJson } from '../json/origin-json.ts';
 import type { Machine } from '../machine.ts';
+import { readClientMark } from '../runs/client-mark.ts';
 import {
   type ClientFork,
   type ClientRequest,
@@ -15,6 +18,7 @@ import type { PutFacts } from './start-keyed.ts';
 import { type LimitOptions, limitPlan } from './run-limits.ts';
 import type { StartFrom } from './start-run.ts';
 import type { StartedRetry } from './retry-run.ts';
+import { readConfinedStarter } from './token-rules.ts';
 
 export interface ForkRequest extends Omit<ClientRequest, 'mock' | 'mockAgents'> {
   /** The whole id of the earlier run, which the store has. */
@@ -87,6 +91,36 @@ async function prepareFork(
       onSettled(settled);
       return { compiled: limited, from: settled };
     },
+    readVariables: async ({ hostVariables }) =>
+      await chooseVariables(hostVariables, { request, runId, caller }, machine),
   };
   return { request, plan, caller, fork };
+}
+
+interface ForkedBy {
+  readonly request: ClientRequest;
+  readonly runId: string;
+  readonly caller: Caller;
+}
+
+/**
+ * A fork of a deployment's run gets the secrets of the deployment, if its caller may deploy: the caller writes the spec,
+ * which could send each of them away. A variable of the request takes precedence.
+ */
+async function chooseVariables(
+  names: readonly string[],
+  { request: { variables }, runId, caller }: ForkedBy,
+  machine: Machine,
+): Promise<Readonly<Record<string, string>>> {
+  const starter = readConfinedStarter((await readClientMark(runId, await machine.stores())) ?? {});
+  const deployment = starter !== null && 'deployment' in starter ? starter.deployment.name : null;
+  const asked = names.filter((name) => !Object.hasOwn(variables, name));
+  if (deployment === null || asked.length === 0 || !mayDeploy(caller, deployment)) return variables;
+  return { ...(await machine.readDeploymentSecrets?.(deployment, asked)), ...variables };
+}
+
+function mayDeploy(caller: Caller, deployment: string): boolean {
+  return (
+    caller.kind === 'owner' || (hasScope(caller.token.scopes, 'admin') && mayCallerSeeDeployment(caller, deployment))
+  );
 }

@@ -116,6 +116,8 @@ export interface ClientFork {
   readonly repeated: RepeatedOptions;
   /** Decides what the compiled run takes over. @throws AppError for everything that admission would refuse */
   settle(compiled: AcceptedRun, context: Machine): { readonly compiled: AcceptedRun; readonly from: StartFrom };
+  /** Returns the variables that the run may read. */
+  readVariables(plan: Plan): Promise<Readonly<Record<string, string>>>;
 }
 
 /** Starts the run in a folder of its own, in which its uploads are unpacked. */
@@ -176,14 +178,15 @@ async function startIn(
     tools,
     machine,
   });
-  const { request } = start;
+  const { request, fork } = start;
+  const variables = (await fork?.readVariables(compiled.plan)) ?? request.variables;
   const given = from === null ? new Set<string>() : listSettled(compiled.plan, from.reuse);
   const link = await startRun(
     {
       ...compiled,
       from,
       runId,
-      hostVariables: selectHostVariables(compiled.plan, given, context, request.variables),
+      hostVariables: selectHostVariables(compiled.plan, given, context, variables),
       allowMounts,
       allowGit: parsePlaces(request.allowGit),
       input: request.input === null ? null : Buffer.from(request.input),

@@ -98,3 +98,8 @@ export function findAddressProblem(url: string): string | null {
   if (/^https:\/\/[^/?#]*@/.test(url)) return 'has a user or a password in it';
   return /^https:\/\/[^/?#]+\/+[^/?#]/.test(url) ? null : 'has no path, and so names no repository';
 }
+
+/** Whether the text of `git` is a URL, and no folder. `git@host:path` is a short form of a URL. */
+export function isGitAddress(text: string): boolean {
+  return /^[A-Za-z][A-Za-z0-9+.-]*:\/\/|^[^/]+@[^/]+:/.test(text);
+}

@@ -56,7 +56,14 @@ describe('a payload', () => {
     ['a variable', { run: { program: 'sh', args: ['-c', 'echo "$TEXT"'] }, env: { TEXT: '${{ params.text }}' } }],
     ['a word of a shell text', { run: 'echo ${{ params.text }}' }],
     ['a prompt', { prompt: 'Review ${{ params.text }}.' }],
-    ['the ref of a workspace', { prompt: 'x', workspace: { git: '.', ref: '${{ params.text }}' } }],
+    [
+      'the ref of a workspace',
+      { prompt: 'x', workspace: { git: 'https://example.com/a.git', ref: '${{ params.text }}' } },
+    ],
+    [
+      'the ref of a sent repository, if no payload fills it',
+      { prompt: 'x', workspace: { git: '.', ref: '${{ params.fixed }}' } },
+    ],
   ])('is data as %s', (_place, stage) => {
     expect(problemsOf(compile(stage))).toEqual([]);
   });
@@ -65,6 +72,12 @@ describe('a payload', () => {
     const git = `https://example.com/\${{ params.${name} }}.git`;
     expect(problemsOf(compile({ prompt: 'x', workspace: { git } }))).toEqual([
       `x.json: error spec/payload-code: a trigger fills the parameter "${name}" from a payload, and stage "a" has it in \`git\` of its workspace`,
+    ]);
+  });
+
+  test.each(['text', 'choice', 'number'])('chooses no commit of a repository that is sent: %s', (name) => {
+    expect(problemsOf(compile({ prompt: 'x', workspace: { git: '.', ref: `\${{ params.${name} }}` } }))).toEqual([
+      `x.json: error spec/payload-code: a trigger fills the parameter "${name}" from a payload, and stage "a" has it as \`ref\` of a repository that \`voidbox deploy\` sends with one commit`,
     ]);
   });
 

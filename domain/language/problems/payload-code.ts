@@ -11,6 +11,7 @@ import { typeOf } from '../read/params.ts';
 import { folderOf, type PartFiles, partPath } from '../read/part-files.ts';
 import type { Spec, StageSpec } from '../read/spec.ts';
 import type { Located, Position } from '../text/tree.ts';
+import { isGitAddress } from '../../plan/workspace.ts';
 import { quote } from '../../units/quote.ts';
 
 export interface PayloadUse {
@@ -129,6 +130,14 @@ function findInStage(stage: StageSpec, spec: Spec, filled: ReadonlySet<string>):
           filled,
           'in `git` of its workspace',
           'write the address, and let the payload choose only `ref`',
+        )),
+    ...(workspace === null || workspace.ref === null || workspace.git === null || isGitAddress(workspace.git.value)
+      ? []
+      : use(
+          workspace.ref,
+          filled,
+          'as `ref` of a repository that `voidbox deploy` sends with one commit',
+          'write the URL of the repository in `git`, and allow it: voidbox deploy FILE --allow-git HOST/PATH',
         )),
   ];
 }

@@ -1,7 +1,14 @@
 /** Compiles the git repository in which a stage works. */
 import { WORKSPACE_DEFAULTS } from '../../../plan/defaults.ts';
 import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../../../plan/plan.ts';
-import { findAddressProblem, isPlainRef, isRefName, isWorkspaceOutput, mayHaveGit } from '../../../plan/workspace.ts';
+import {
+  findAddressProblem,
+  isGitAddress,
+  isPlainRef,
+  isRefName,
+  isWorkspaceOutput,
+  mayHaveGit,
+} from '../../../plan/workspace.ts';
 import { compileGuestPath, compileHostPath } from './sandbox.ts';
 import { contains, ownFolderIn, toRelativePath } from '../../text/paths.ts';
 import { hasStandIn } from '../../read/params.ts';
@@ -110,8 +117,7 @@ function compileSource(workspace: WorkspaceSpec, context: WorkspaceContext): Wor
   if (git === null) return null;
   const written = { at: git.at, value: context.fill(git) };
   const ref = compileRef(workspace, context);
-  // `git@host:path` is a short form of a URL.
-  return /^[A-Za-z][A-Za-z0-9+.-]*:\/\/|^[^/]+@[^/]+:/.test(written.value)
+  return isGitAddress(written.value)
     ? compileAddress(written, ref, workspace, context)
     : compileFolder(written, ref, workspace, context);
 }
