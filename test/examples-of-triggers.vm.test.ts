@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
 import { Rig, until } from './e2e/rig.ts';
 import { serveGit } from './rig/git/git-server.ts';
-import { EXAMPLES, endRig } from './rig/runs/examples.ts';
+import { EXAMPLES, endRig, observations } from './rig/runs/examples.ts';
 import { LOCALHOST_CERTIFICATE } from './rig/servers/localhost-certificate.ts';
 
 let rig: Rig;
@@ -94,4 +94,19 @@ test('pull-requests.yaml', { timeout: 240_000 }, async () => {
   );
   const raw = await succeed('logs', runId, '--stage', 'review', '--raw');
   expect(raw, 'it reads the commit of the event').toContain('add.sh | 2 +-');
+});
+
+test('nightly-report.yaml', { timeout: 240_000 }, async () => {
+  await succeed('deploy', join(EXAMPLES, 'nightly-report.yaml'));
+  expect(await succeed('schedule', 'list')).toMatch(/nightly-report.*\n(?:.*\n)*.*02:30/);
+  await succeed('schedule', 'trigger', 'nightly-report', 'nightly');
+  const [{ runId }] = (await awaitOutcomes('nightly-report', 1)) as [Delivery];
+  await rig.eventOf(runId!, 'stage-asking', 90_000);
+  await succeed('approve', runId!);
+  expect((await rig.finish(runId!)).outcome.state).toBe('succeeded');
+  const rainy = new Map<string, number>();
+  for (const { city, rainMm } of observations()) if (rainMm > 0) rainy.set(city, (rainy.get(city) ?? 0) + 1);
+  const lines = [...rainy].map(([city, days]) => `${city}: ${days}`).toSorted();
+  expect(await rig.output(runId!, 'publish')).toBe(`Rainy days by city:\n${lines.join('\n')}\n`);
+  await succeed('deployment', 'delete', 'nightly-report');
 });
