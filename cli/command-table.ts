@@ -1,4 +1,5 @@
 import type { CommandEntry, CommandFamily, CommandGroup } from './command-entry.ts';
+import { NOTIFICATION_COMMANDS } from './notification-commands.ts';
 import { DELIVERY_COMMANDS } from './delivery-commands.ts';
 import { SERVICE_COMMANDS } from './service-commands.ts';
 import { DEPLOYMENT_COMMANDS } from './deployment-commands.ts';
@@ -346,6 +347,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         ],
       },
       ...DELIVERY_COMMANDS,
+      ...NOTIFICATION_COMMANDS,
       ...DEPLOYMENT_COMMANDS,
       ...SCHEDULE_COMMANDS,
       ...SERVICE_COMMANDS,

@@ -35,6 +35,8 @@ export interface ApiOptions {
   readonly daemon?: FoundToken | null;
   /** Evaluates the expressions of triggers. Absent: a thread of this process does. */
   readonly evaluate?: EvaluateDelivery;
+  /** A notification may be due. Absent: the service finds it at its next look. */
+  readonly wakeNotifications?: () => void;
   /** Reads secrets of a deployment, which no answer may contain. Absent: no value can be read. */
   readonly readSecretValues?: ReadSecretValues;
   /** Makes versions of deployments. Absent: in the state folder, with a process that the service does not end. */

@@ -20,6 +20,7 @@ import { addBlobRoutes } from './routes/blobs.ts';
 import { addDeliveryRoutes } from './routes/deliveries.ts';
 import { addEventRoutes } from './routes/events.ts';
 import { addInfoRoutes } from './routes/info.ts';
+import { addNotificationRoutes } from './routes/notifications/routes.ts';
 import { addOpenWorkRoutes } from './routes/open-work.ts';
 import { addHookRoutes } from './routes/hooks.ts';
 import { addExplainRoute } from './routes/explain.ts';
@@ -101,6 +102,7 @@ export function createApi(options: ApiOptions): Api {
   addTokenRoutes(routes, options);
   addTriggerRoutes(routes, options);
   addDeliveryRoutes(routes, options);
+  addNotificationRoutes(routes, options);
   addExplainRoute(routes, options);
   addDeploymentRoutes(routes, options);
   api.route(ROOT, routes);

@@ -163,6 +163,7 @@ const SURROGATES: readonly (readonly [string, string, object])[] = [
   ['/api/v1/tokens', 'allowGit', { name: 'a', scopes: ['read'], allowGit: [`example.org/${LONE}`] }],
   ['/api/v1/deliveries/replay', 'deployment', { filter: { deployment: LONE } }],
   ['/api/v1/deliveries/replay', 'trigger', { filter: { deployment: 'a', trigger: LONE } }],
+  ['/api/v1/notifications/replay', 'deadOf', { deadOf: LONE }],
   ['/api/v1/deployments/a/triggers/b/explain', 'contentType', { body: 'e30=', contentType: LONE }],
   ['/v1/runs', 'file', { file: `/${LONE}` }],
   ['/v1/runs', 'run_id', { file: '/none.yaml', run_id: LONE }],

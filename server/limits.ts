@@ -68,6 +68,8 @@ export const MOST_RUNS = 200;
 export const MOST_STAGES = 200;
 /** The most deliveries of a page. */
 export const MOST_DELIVERIES = 200;
+/** The most notifications of a page. */
+export const MOST_NOTIFICATIONS = 200;
 /** The most deployments of a page. */
 export const MOST_DEPLOYMENTS = 200;
 /** The most tokens of a page. */

@@ -55,6 +55,7 @@ const API_STATUS: Readonly<Record<ApiCode, number>> = {
   'api/access-unavailable': 503,
   'api/no-hook': 404,
   'api/no-delivery': 404,
+  'api/no-notification': 404,
   'api/delivery-open': 409,
   'api/no-deployment': 404,
   'api/no-schedule': 404,

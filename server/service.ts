@@ -78,6 +78,7 @@ export async function openService({
     schedules: triggers.schedules,
     evaluate: triggers.evaluate,
     readSecretValues: triggers.readSecretValues,
+    wakeNotifications: triggers.wakeNotifications,
     deploying: triggers.deploying,
     listQueueStates: triggers.listQueueStates,
     onDeployed: triggers.onDeployed,

@@ -3,10 +3,12 @@ import { createConditionThreads } from '../../conditions/threads.ts';
 import { readNotifyHosts } from '../../client/embedded/notify-hosts.ts';
 import { readAllowedSources } from '../../client/embedded/allowed-sources.ts';
 import { hasEnabledTriggers } from '../../client/embedded/trigger-mark.ts';
+import { stageNameOf } from '../../domain/run/attempt.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
 import type { OpenAccess } from '../access/access-opener.ts';
 import type { ReadClientUrl } from '../approval-links/approval-links.ts';
+import { linkStage } from '../approval-links/link-stage.ts';
 import { createDeploying, type DeployService } from '../deployments/deploying.ts';
 import { markTriggers } from '../deployments/mark-triggers.ts';
 import { startDelivered } from '../deployments/start-delivered.ts';
@@ -53,7 +55,14 @@ export interface TriggerService {
   close(): Promise<void>;
 }
 
-export function startTriggerService({ env, machine, access, hasDatabase, log }: TriggerServiceOptions): TriggerService {
+export function startTriggerService({
+  env,
+  machine,
+  access,
+  readClientUrl,
+  hasDatabase,
+  log,
+}: TriggerServiceOptions): TriggerService {
   const deploying = createDeploying(env, access);
   const threads = createConditionThreads();
   const calls = createWakeCalls({ onWake: () => pump.wake(), log });
@@ -86,7 +95,10 @@ export function startTriggerService({ env, machine, access, hasDatabase, log }: 
     openTriggers,
     machine,
     readSecretValues,
-    createApprovalLink: () => Promise.resolve(null),
+    createApprovalLink: async ({ runId, stage, execKey, as }) => {
+      const asked = { runId, stage: stageNameOf({ stage, execKey }), as };
+      return (await linkStage(asked, { env, machine, access, readClientUrl })).url;
+    },
     readOpenedHosts: () => readNotifyHosts(env.stateDir),
     onIdle: mark,
     log,

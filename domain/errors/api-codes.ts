@@ -108,6 +108,10 @@ export const API_CODES = {
     'The enabled version of the deployment has no schedule with the name.',
     'List the schedules: voidbox schedule list',
   ),
+  'api/no-notification': defineRequestCode(
+    'There is no notification with this id. Notifications are kept for 30 days.',
+    'List them: `voidbox notifications`.',
+  ),
   'api/no-delivery': defineRequestCode(
     'No delivery has the id, or the token may not see its run. Deliveries are kept for 90 days after their outcome.',
     'List the deliveries: voidbox deliveries',

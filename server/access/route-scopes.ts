@@ -76,6 +76,9 @@ const ROUTE_ACCESS: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAcce
   ['GET /api/v1/deliveries/:delivery', 'read'],
   ['POST /api/v1/deliveries/replay', 'run'],
   ['POST /api/v1/deployments/:deployment/triggers/:trigger/explain', 'run'],
+  ['GET /api/v1/notifications', 'read'],
+  ['GET /api/v1/notifications/:notification', 'read'],
+  ['POST /api/v1/notifications/replay', 'run'],
   ['GET /api/v1/deployments', 'read'],
   ['GET /api/v1/deployments/:deployment', 'read'],
   // Its runs get secrets, and start without a person.
