@@ -17,7 +17,8 @@ export function codeArguments(program: string, args: readonly string[]): Readonl
     const name = word.slice(word.lastIndexOf('/') + 1);
     const script = SHELLS.has(name) ? scriptBehind(words, at) : null;
     if (script !== null) code.set(script - 1, name);
-    if (INTERPRETERS.test(name) && CODE_OPTION.test(words[at + 1] ?? '')) code.set(at + 1, name);
+    const hasCode = at + 2 < words.length && CODE_OPTION.test(words[at + 1]!);
+    if (INTERPRETERS.test(name) && hasCode) code.set(at + 1, name);
     if (FILTERS.test(name) && at + 1 < words.length && !words[at + 1]!.startsWith('-')) code.set(at, name);
   });
   return code;
