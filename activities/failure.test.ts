@@ -24,6 +24,7 @@ test('Temporal retries these codes and no others', () => {
     'attempt/detached',
     'fence/stale',
     'host/elsewhere',
+    'host/no-service',
     'skill/away',
     'store/io',
     'vm/no-capacity',
@@ -31,7 +32,11 @@ test('Temporal retries these codes and no others', () => {
 });
 
 test('failures for missing room and for a reset of an ended run are benign', () => {
-  expect(CODES.filter((code) => failureOf(code).category === 'BENIGN').sort()).toEqual(['run/ended', 'vm/no-capacity']);
+  expect(CODES.filter((code) => failureOf(code).category === 'BENIGN').sort()).toEqual([
+    'host/no-service',
+    'run/ended',
+    'vm/no-capacity',
+  ]);
 });
 
 test('no failure contains the folder in which this code is installed', () => {

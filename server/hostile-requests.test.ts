@@ -155,6 +155,7 @@ const SURROGATES: readonly (readonly [string, string, object])[] = [
   ['/api/v1/deployments/none/schedules/none/times', 'owner', { owner: LONE, atMs: 1, firedAtMs: 1, firing: 'a' }],
   ['/api/v1/deployments/none/schedules/none/times', 'firing', { owner: 'a', atMs: 1, firedAtMs: 1, firing: LONE }],
   ['/api/v1/deployments/none/triggers/none/send', 'contentType', { bodies: ['e30='], contentType: LONE }],
+  ['/api/v1/runs/none/approval-links', 'as', { stage: 'a', as: LONE }],
   ['/api/v1/secrets/A/rotate', 'value', { value: LONE }],
   ['/api/v1/secrets/A/rotate', 'deployments', { value: 'a', deployments: [LONE] }],
   ['/api/v1/tokens', 'name', { name: LONE, scopes: ['read'] }],
@@ -175,6 +176,8 @@ const SURROGATES: readonly (readonly [string, string, object])[] = [
 const WITHOUT_TEXTS: readonly string[] = [
   // Its body is bytes.
   '/hooks/:deployment/:name',
+  // It is a form of a browser, which server/approvals tests.
+  '/approvals/:link',
   '/api/v1/runs/:runId/cancel',
   '/api/v1/sessions/:session/cancel',
   '/api/v1/deployments/:deployment/schedules/:trigger/trigger',

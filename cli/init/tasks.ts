@@ -4,6 +4,7 @@ const TASKS: Readonly<Record<string, readonly string[]>> = {
   'a first run': ['first', 'hello'],
   'agents that change a repository': ['fix-a-test', 'review-a-patch', 'release-notes'],
   'other agents': ['agents', 'research', 'review-skill', 'mocks'],
+  'runs that events start': ['pull-requests', 'nightly-report', 'queue-consumer'],
   people: ['approval', 'approve-each'],
   'lists of files and values': ['files', 'for-each', 'for-each-part', 'for-each-nested', 'for-each-loop'],
   'order and conditions': ['conditions', 'loop', 'uses', 'parts', 'outputs-in-arguments', 'wait'],

@@ -35,6 +35,6 @@ export const QUEUE_CODES = {
 function defineQueueCode(
   summary: string,
   remedy: string,
-): ErrorCodeInfo & { readonly kind: 'world'; readonly retry: 'temporal' } {
-  return { kind: 'world', retry: 'temporal', summary, remedy };
+): ErrorCodeInfo & { readonly kind: 'world'; readonly retry: 'never' } {
+  return { kind: 'world', retry: 'never', summary, remedy };
 }
