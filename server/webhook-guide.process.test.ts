@@ -47,9 +47,9 @@ async function serve(access: AccessStore): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-function readScript(): string {
-  const page = readFileSync(join(findPackageRoot(), 'docs/guides/webhooks.md'), 'utf8');
-  return /<!-- signed request -->\n```sh\n([^]*?)```/.exec(page)![1]!;
+function readScript(name = 'signed request', guide = 'webhooks'): string {
+  const page = readFileSync(join(findPackageRoot(), `docs/guides/${guide}.md`), 'utf8');
+  return new RegExp(`<!-- ${name} -->\\n\`\`\`sh\\n([^]*?)\`\`\``).exec(page)![1]!;
 }
 
 async function type(url: string, secret: string): Promise<string> {
@@ -80,4 +80,29 @@ test('a header that a request repeats is refused, also if one value is right', a
   const env = { PATH: process.env['PATH'], URL: url, GITHUB_WEBHOOK_SECRET: SECRET };
   const { stdout } = await promisify(execFile)('bash', ['-euc', script], { env });
   expect(stdout).toMatch(/"code":"api\/hook-unproven"/);
+});
+
+test('the events of the guide to CloudEvents are deliveries with their data, over a real socket', async () => {
+  const access = createMemoryAccess();
+  const source = { kind: 'webhook', verify: { scheme: 'none' }, format: 'cloudevents', respond: null } as const;
+  const triggers = [{ ...WEBHOOK, name: 'paid', source }];
+  await access.triggers.deployments.deploy(makeVersion('orders', { triggers }), { isPaused: false });
+  const env = { PATH: process.env['PATH'], URL: await serve(access) };
+  for (const [form, order] of [
+    ['structured', 42],
+    ['binary', 43],
+  ] as const) {
+    const script = readScript(`${form} event`, 'cloudevents');
+    const { stdout } = await promisify(execFile)('bash', ['-euc', script], { env });
+    const [, delivery, status] = /^\{"delivery":"(\w+)"\}(\d+)\n$/.exec(stdout)!;
+    expect(status).toBe('202');
+    const row = (await access.triggers.deliveries.find(delivery!))!;
+    expect(row.cloudEvent).toEqual({ source: '/shop', id: `${order}-paid` });
+    expect(Buffer.from((await access.triggers.deliveries.readBody(row.id))!).toString()).toBe(`{"order":${order}}`);
+  }
+  const ask = "curl -s -o /dev/null -w '%{http_code}' -X OPTIONS -H 'WebHook-Request-Origin: shop.example'";
+  const asked = async (more: string): Promise<string> =>
+    (await promisify(execFile)('bash', ['-euc', `${ask} ${more} "$URL/hooks/orders/paid"`], { env })).stdout;
+  expect(await asked('')).toBe('200');
+  expect(await asked("-H 'Origin: https://evil.example'")).toBe('403');
 });

@@ -516,7 +516,16 @@ test.each<[string, unknown, number | undefined]>([
 
 const CONFINED = [
   { kind: 'token', name: 'ci', allowGit: [] },
-  { kind: 'deployment', name: 'review', version: 3, delivery: 'd-1', allow: [], allowGit: [] },
+  {
+    kind: 'deployment',
+    name: 'review',
+    version: 3,
+    delivery: 'd-1',
+    traceparent: '00-1-2-01',
+    cloudEvent: { source: '/s', id: 'e-1' },
+    allow: [],
+    allowGit: [],
+  },
 ] as const;
 
 describe.each(CONFINED)('a run of a $kind', (confined) => {
@@ -543,7 +552,8 @@ describe.each(CONFINED)('a run of a $kind', (confined) => {
     const admission = await admitted({ plan: toWire(mount(stateDir, 'ro')) });
     const bodies: RunEventBody[] = [];
     for await (const { body } of deps.reader.read(RUN, 0)) bodies.push(body);
-    const named = { deployment: 'review', version: 3, delivery: 'd-1' };
+    const ids = { traceparent: '00-1-2-01', cloudEvent: { source: '/s', id: 'e-1' } };
+    const named = { deployment: 'review', version: 3, delivery: 'd-1', ...ids };
     expect(admission.deployment).toBe(confined.kind === 'deployment' ? 'review' : undefined);
     expect((bodies[0] as { readonly trigger?: unknown }).trigger).toEqual(
       confined.kind === 'deployment' ? named : undefined,

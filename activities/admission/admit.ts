@@ -1,4 +1,5 @@
 /** The first activity of each run. It checks every run, whatever client started it. */
+import { pickEventIds } from '../../domain/run/run-trigger.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { type AnyErrorCode, retryOf } from '../../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../../domain/pipeline/machine-plan.ts';
@@ -233,7 +234,7 @@ function startIn({ startedAtMs }: AdmitRequest, nowMs: number): Pick<AdmissionRe
 function pickTrigger(starter: Starter): Pick<AdmissionRecord, 'trigger'> {
   if (starter.kind !== 'deployment') return {};
   const { name, version, delivery } = starter;
-  return { trigger: { deployment: name, version, delivery } };
+  return { trigger: { deployment: name, version, delivery, ...pickEventIds(starter) } };
 }
 
 const NOTHING_GIVEN: Reuse['given'] = new Map();

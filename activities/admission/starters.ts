@@ -1,5 +1,6 @@
 /** Implementations of the `Starters` port. */
 import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
+import { pickEventIds } from '../../domain/run/run-trigger.ts';
 import type { HostMarks } from '../ports/host-marks.ts';
 import type { Starter, Starters } from '../ports/starters.ts';
 
@@ -37,7 +38,16 @@ function findStarter(mark: unknown): Starter | { readonly kind: 'unmarked' } {
   if (kind === 'token' && typeof name === 'string')
     return { kind: 'token', name, baseDir, allowGit: textsIn(allowGit) };
   if (kind === 'deployment' && typeof name === 'string' && typeof version === 'number' && typeof delivery === 'string')
-    return { kind, name, version, delivery, baseDir, allow: textsIn(allow), allowGit: textsIn(allowGit) };
+    return {
+      kind,
+      name,
+      version,
+      delivery,
+      ...pickEventIds(starter),
+      baseDir,
+      allow: textsIn(allow),
+      allowGit: textsIn(allowGit),
+    };
   // A starter of a later build gets no permission of the owner.
   return { kind: 'unknown' };
 }

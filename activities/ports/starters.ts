@@ -1,3 +1,4 @@
+import type { EventIds } from '../../domain/run/run-trigger.ts';
 import type { HostMarks } from './host-marks.ts';
 
 /**
@@ -44,7 +45,7 @@ export interface TokenPermissions {
   readonly allowGit: readonly string[];
 }
 
-export interface DeploymentPermissions {
+export interface DeploymentPermissions extends EventIds {
   readonly name: string;
   readonly version: number;
   /** The id of the delivery that starts the run. */

@@ -8,6 +8,7 @@ import type { DeliveryQuery, DeliveryRow, TriggerStore } from '../../store/trigg
 import type { Caller } from '../access/authenticate.ts';
 import { mayCallerSee } from '../access/visible-runs.ts';
 import { AppError } from '../app-error.ts';
+import { type ChainLink, readChain } from './read-chain.ts';
 
 /** The characters of a payload that `show` has at most. */
 export const SHOWN_CHARACTERS = 4_096;
@@ -72,6 +73,8 @@ export async function listDeliveries(
 
 export interface ShownDelivery extends DeliveryJson {
   readonly message: string | null;
+  /** The deliveries whose ended runs led to this one, the first one first; empty: its event is not the end of a run. */
+  readonly chain: readonly ChainLink[];
   /** Null: the values that must be redacted cannot be read. */
   readonly details: DeliveryDetails | null;
 }
@@ -109,7 +112,7 @@ export async function showDelivery(
   const row = await findVisible(id, caller, triggers);
   const version = await triggers.deployments.findVersion(row.deployment, row.version);
   const redact = await openRedactor(row.deployment, version?.secrets ?? [], readSecretValues);
-  const shown = toDeliveryJson(row);
+  const shown = { ...toDeliveryJson(row), chain: await readChain(row, caller, triggers) };
   // A message may quote the payload.
   if (redact === null) return { ...shown, message: null, details: null };
   const body = await triggers.deliveries.readBody(id);

@@ -250,7 +250,12 @@ describe('the run of a delivery', () => {
   const start = async (params: Readonly<Record<string, string>> = {}, input = '{"n":18446744073709551615}') =>
     await startDelivered(
       {
-        delivery: { id: '01KB', deployment: 'review' },
+        delivery: {
+          id: '01KB',
+          deployment: 'review',
+          traceparent: '00-1-2-01',
+          cloudEvent: { source: '/s', id: 'e-1' },
+        },
         version: await findVersion(1),
         params,
         input: Buffer.from(input),
@@ -277,7 +282,15 @@ describe('the run of a delivery', () => {
     expect(request().input).toEqual({ kind: 'inline', text: '{"n":18446744073709551615}' });
     expect(await stores.hostVariables.get('review-01KB')).toEqual({ API_TOKEN: 'value of API_TOKEN' });
     const mark = (await stores.marks.get('review-01KB', 'client')) as ClientMark;
-    expect(mark.starter).toEqual({ kind: 'deployment', name: 'review', version: 1, delivery: '01KB', deployer: 'ci' });
+    expect(mark.starter).toEqual({
+      kind: 'deployment',
+      name: 'review',
+      version: 1,
+      delivery: '01KB',
+      deployer: 'ci',
+      traceparent: '00-1-2-01',
+      cloudEvent: { source: '/s', id: 'e-1' },
+    });
     expect(mark.startedBy).toBeUndefined();
   });
 

@@ -4,6 +4,7 @@ import { nameRun } from '../../domain/delivery/deployment-name.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { retryOf } from '../../domain/errors/error-code.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
+import { pickEventIds } from '../../domain/run/run-trigger.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
 import { cutText } from '../../domain/units/cut-text.ts';
 import type { DeliveryResult, DeliveryRow, VersionRow } from '../../store/triggers.ts';
@@ -18,7 +19,7 @@ import type { DeployingTools } from './deploying.ts';
 import { requireCompiled } from './deploy.ts';
 
 export interface DeliveredStart {
-  readonly delivery: Pick<DeliveryRow, 'id' | 'deployment'>;
+  readonly delivery: Pick<DeliveryRow, 'id' | 'deployment' | 'traceparent' | 'cloudEvent'>;
   readonly version: VersionRow;
   /** Parameters of the trigger and of the delivery. */
   readonly params: Readonly<Record<string, string>>;
@@ -103,6 +104,7 @@ async function start(
           version: version.version,
           delivery: delivery.id,
           deployer: version.deployer,
+          ...pickEventIds(delivery),
         },
         allow: allowMounts,
         allowGit,

@@ -68,7 +68,7 @@ export function parseDeliveries(answer: unknown): DeliveryPage {
 }
 
 export function parseDelivery(answer: unknown): ShownDelivery {
-  if (!hasFields(answer, [...DELIVERY_FIELDS, 'message', 'details'])) throw createForeignError();
+  if (!hasFields(answer, [...DELIVERY_FIELDS, 'message', 'chain', 'details'])) throw createForeignError();
   const { details } = answer as { readonly details: unknown };
   if (details === null || hasFields(details, DETAIL_FIELDS)) return answer as ShownDelivery;
   throw createForeignError();

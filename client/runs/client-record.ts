@@ -1,3 +1,4 @@
+import type { EventIds } from '../../domain/run/run-trigger.ts';
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 
 /**
@@ -24,7 +25,7 @@ export interface ClientMark {
 
 export type MarkedStarter =
   | { readonly kind: 'token'; readonly name: string }
-  | {
+  | ({
       readonly kind: 'deployment';
       readonly name: string;
       readonly version: number;
@@ -32,7 +33,7 @@ export type MarkedStarter =
       readonly delivery: string;
       /** The token that deployed the version; null: the owner. */
       readonly deployer: string | null;
-    };
+    } & EventIds);
 
 /** The name of a record on this machine, for runs of the embedded stack: the source that a run was compiled from. */
 export const SOURCE_RECORD = 'source';

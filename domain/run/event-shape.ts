@@ -149,7 +149,13 @@ const networkShape = kindOf<DoorNotice['kind']>(
   { others: true },
 );
 
-export const triggerShape = objectOf({ deployment: aText, version: aCount, delivery: aText });
+export const triggerShape = objectOf({
+  deployment: aText,
+  version: aCount,
+  delivery: aText,
+  traceparent: optional(aText),
+  cloudEvent: optional(objectOf({ source: aText, id: aText })),
+});
 
 const body = kindOf<RunEventBody['type']>(
   'type',

@@ -82,8 +82,18 @@ export const KeysSchema = z.object({
 
 const TextMap = z.record(z.string(), z.string()).readonly();
 
+const ChainLinkSchema = z.object({
+  delivery: z.string().nullable().openapi({ description: 'Null: the token may not see its run.' }),
+  deployment: z.string().nullable(),
+  runId: z.string().nullable(),
+});
+
 export const ShownDeliverySchema = DeliverySchema.extend({
   message: z.string().nullable(),
+  chain: z
+    .array(ChainLinkSchema)
+    .readonly()
+    .openapi({ description: 'The deliveries whose ended runs led to this one, the first one first.' }),
   details: z
     .object({
       senderId: z.string().nullable(),

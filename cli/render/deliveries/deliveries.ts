@@ -51,6 +51,7 @@ export function renderDelivery(shown: ShownDelivery, { style, nowMs }: Omit<Layo
     ['replay of', shown.replayOf],
     ['waits for', shown.hold === null ? null : describeHold(shown, shown.hold, nowMs)],
     ['run', shown.runId],
+    ['follows', shown.chain.length === 0 ? null : shown.chain.map(({ runId }) => runId ?? '(hidden)').join(' → ')],
     ['into', shown.into],
     ['reason', shown.code === null ? null : `${shown.code}${shown.message === null ? '' : `: ${shown.message}`}`],
     ['tries', shown.tries === 0 ? null : `${shown.tries} failed`],
@@ -76,6 +77,8 @@ function describeDetails(details: DeliveryDetails): readonly (readonly [string, 
   );
   return [
     ['sender id', details.senderId],
+    ['event', details.cloudEvent === null ? null : `${details.cloudEvent.id} of ${details.cloudEvent.source}`],
+    ['trace', details.traceparent],
     ['headers', listTexts(details.headers)],
     ['parameters', listTexts(details.params)],
     ['keys', keys.length === 0 ? null : keys.join(', ')],

@@ -42,6 +42,7 @@ export function renderStatus(
       ? []
       : [['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`] as [string, string]]),
     ...(view.trigger === null ? [] : [['delivery', renderTrigger(view.trigger)] as [string, string]]),
+    ...(view.trigger === null ? [] : renderEventIds(view.trigger)),
     ...(view.origin === null ? [] : [['from', sanitizeLine(describeOrigin(view.origin))] as [string, string]]),
     ...(view.mocked.length === 0 ? [] : [['mocked', style.yellow(renderMockedCount(view))] as [string, string]]),
     ...(view.mockAgents.length === 0
@@ -143,6 +144,15 @@ function renderVms(view: RunView, style: Style): string[] {
     );
   });
   return ['', ...lines];
+}
+
+function renderEventIds({ cloudEvent, traceparent }: RunTrigger): [string, string][] {
+  return [
+    ...(cloudEvent === undefined
+      ? []
+      : [['event', sanitizeLine(`${cloudEvent.id} of ${cloudEvent.source}`)] as [string, string]]),
+    ...(traceparent === undefined ? [] : [['trace', sanitizeLine(traceparent)] as [string, string]]),
+  ];
 }
 
 function renderTrigger({ deployment, version, delivery }: RunTrigger): string {
