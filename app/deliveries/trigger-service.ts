@@ -99,6 +99,7 @@ export function startTriggerService({
       const asked = { runId, stage: stageNameOf({ stage, execKey }), as };
       return (await linkStage(asked, { env, machine, access, readClientUrl })).url;
     },
+    openServer: createServerOpener(machine),
     readOpenedHosts: () => readNotifyHosts(env.stateDir),
     onIdle: mark,
     log,

@@ -69,6 +69,7 @@ async function failRun(notify: Notify, openedHosts: readonly string[]) {
     machine: createTestMachine(stores),
     readSecretValues: () => Promise.resolve({ NOTIFY_SECRET: SECRET }),
     createApprovalLink: () => Promise.resolve(null),
+    openServer: () => Promise.reject(new Error('no server')),
     readOpenedHosts: () => openedHosts,
     onIdle: () => Promise.resolve(),
     log: () => undefined,

@@ -6,12 +6,15 @@ import type { Machine } from '../machine.ts';
 import { followRuns } from './follow-runs.ts';
 import { isHostOpened } from './opened-hosts.ts';
 import { type CreateApprovalLink, startSender } from './send-due.ts';
+import { watchSchedules, type WatchSchedulesOptions } from './watch-schedules.ts';
 
 export interface NotificationServiceOptions {
   readonly openTriggers: () => Promise<TriggerStore | null>;
   readonly machine: Machine;
   readonly readSecretValues: ReadSecretValues;
   readonly createApprovalLink: CreateApprovalLink;
+  /** Opens the server of schedules. */
+  readonly openServer: WatchSchedulesOptions['openServer'];
   /** Returns the hosts that `--allow-notify` opens. */
   readonly readOpenedHosts: () => readonly string[];
   readonly onIdle: (triggers: TriggerStore) => Promise<void>;
@@ -36,12 +39,14 @@ export function startNotifications(options: NotificationServiceOptions): Notific
       return await sendGuarded(post, { isOpened: (host, port) => isHostOpened(hosts, host, port) });
     },
   });
-  const follower = followRuns({ ...options, onAdded: () => sender.wake() });
+  const onAdded = (): void => sender.wake();
+  const follower = followRuns({ ...options, onAdded });
+  const schedules = watchSchedules({ ...options, nowMs: readMs, onAdded });
   return {
     wake: () => sender.wake(),
     sweep: async ({ notifications }) => await notifications.sweep(readMs()),
     async close() {
-      await Promise.all([follower.close(), sender.close()]);
+      await Promise.all([follower.close(), schedules.close(), sender.close()]);
     },
   };
 }

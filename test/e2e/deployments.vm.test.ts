@@ -3,11 +3,14 @@
  * at several moments on the way, and each event still starts exactly one run.
  */
 import { createHmac, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { request } from 'node:http';
+import { createServer, type IncomingHttpHeaders, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { Webhook } from 'standardwebhooks';
+import { expect, onTestFinished, test } from 'vitest';
 import { entriesBelow } from '../storm/leftovers.ts';
 import { freePort } from '../../workers/embedded/ports.ts';
 import { type Rig, until } from './rig.ts';
@@ -17,6 +20,8 @@ const theRig = useRig();
 
 const HOOK_SECRET = `hook-${randomBytes(12).toString('hex')}`;
 const CANARY = `canary-${randomBytes(12).toString('hex')}`;
+/** Signs the messages to the receiver. */
+const NOTIFY_SECRET = randomBytes(24).toString('base64');
 
 const SPEC = `kind: workflow
 name: review
@@ -28,6 +33,10 @@ on:
     webhook: { verify: github, secret: HOOK }
     when: input.action == "opened"
     params: { number: "\${{ input.number }}", title: "\${{ input.title }}" }
+notify:
+  - name: ops
+    states: [failed, recovered]
+    webhook: { url: "http://127.0.0.1:RECEIVER_PORT/", secret: NOTIFY }
 sandbox:
   memory_mb: 256
   mounts: [{ host: data, guest: /data }]
@@ -35,8 +44,33 @@ workflow:
   steps:
     - name: show
       secrets: [API_TOKEN]
-      run: { program: sh, args: [-c, 'cat /data/note; echo "$1 has $2"; echo "token of \${#API_TOKEN} characters"; echo "leaked $API_TOKEN"', sh, "\${{ params.number }}", "\${{ params.title }}"] }
+      run: { program: sh, args: [-c, 'cat /data/note; echo "$1 has $2"; echo "token of \${#API_TOKEN} characters"; echo "leaked $API_TOKEN"; if [ "$1" = 77 ]; then echo "$API_TOKEN" >&2; exit 3; fi', sh, "\${{ params.number }}", "\${{ params.title }}"] }
 `;
+
+interface Message {
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** Receives notifications. */
+async function startReceiver(): Promise<{ readonly port: number; readonly messages: readonly Message[] }> {
+  const messages: Message[] = [];
+  const server = createServer((request, response) => {
+    const parts: Buffer[] = [];
+    request.on('data', (part: Buffer) => parts.push(part));
+    request.on('end', () => {
+      messages.push({ headers: request.headers, body: Buffer.concat(parts).toString() });
+      response.writeHead(204).end();
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { port: (server.address() as AddressInfo).port, messages };
+}
 
 interface Delivery {
   readonly id: string;
@@ -103,8 +137,12 @@ test('a signed event starts one run in a VM with a secret, also if the service d
   const port = await freePort();
   await feed(rig, HOOK_SECRET, 'secret', 'set', 'HOOK', '--deployment', 'review');
   await feed(rig, CANARY, 'secret', 'set', 'API_TOKEN', '--deployment', 'review');
-  expect((await rig.cli('up', '--listen', `127.0.0.1:${port}`)).code).toBe(0);
-  const deployed = await rig.cli('deploy', rig.spec('review.yaml', SPEC), '--json');
+  await feed(rig, NOTIFY_SECRET, 'secret', 'set', 'NOTIFY', '--deployment', 'review');
+  const receiver = await startReceiver();
+  const options = ['--listen', `127.0.0.1:${port}`, '--allow-notify', `127.0.0.1:${receiver.port}`];
+  expect((await rig.cli('up', ...options)).code).toBe(0);
+  const spec = SPEC.replace('RECEIVER_PORT', String(receiver.port));
+  const deployed = await rig.cli('deploy', rig.spec('review.yaml', spec), '--json');
   expect([deployed.code, deployed.stderr.includes('error')]).toEqual([0, false]);
   expect(JSON.parse(deployed.stdout)).toMatchObject({ name: 'review', version: 1, isNew: true });
   // A later change of the folder is no change of the version.
@@ -154,12 +192,28 @@ test('a signed event starts one run in a VM with a secret, also if the service d
   const forked = await rig.cli('fork', runId!, '--from', 'show', '--run-id', 'forked');
   expect(forked.code).not.toBe(0);
 
+  // A run fails, and the next one recovers.
+  for (const [at, number] of [77, 8].entries()) {
+    await deliver(port, bodyOf(number), `sent-${number}`);
+    await until(`message ${at + 1}`, 120_000, () => Promise.resolve(receiver.messages.length > at));
+  }
+  const received = receiver.messages.map(
+    ({ headers, body }) => new Webhook(NOTIFY_SECRET).verify(body, headers as Record<string, string>) as object,
+  );
+  expect(received).toMatchObject([
+    { type: 'voidbox.run.failed', data: { deployment: 'review', stage: 'show', state: 'failed' } },
+    { type: 'voidbox.run.recovered', data: { deployment: 'review', state: 'recovered' } },
+  ]);
+  const texts = [JSON.stringify(receiver.messages), (await rig.cli('notifications', '--json')).stdout];
+  for (const secret of [CANARY, HOOK_SECRET, NOTIFY_SECRET]) expect(texts.join('\n')).not.toContain(secret);
+  expect(texts[1]!.match(/"state":"sent"/g)).toHaveLength(2);
+
   expect((await rig.cli('down')).stdout).toContain('the deployment review starts no run while the stack is down');
   const hits = entriesBelow(rig.stateDir).filter((name) => {
     const path = join(rig.stateDir, name);
     if (lstatSync(path, { throwIfNoEntry: false })?.isFile() !== true) return false;
     const bytes = readFileSync(path);
-    return bytes.includes(CANARY) || bytes.includes(HOOK_SECRET);
+    return [CANARY, HOOK_SECRET, NOTIFY_SECRET].some((secret) => bytes.includes(secret));
   });
   expect(hits).toEqual([]);
 }, 300_000);
