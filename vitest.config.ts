@@ -154,6 +154,7 @@ export default defineConfig({
           expect: EXPECT,
           include: every('process.test.ts'),
           exclude: NOT_TESTS,
+          globalSetup: ['test/rig/queues/nats-program.setup.ts'],
           // Each waits for its programs a fifth of its time.
           maxWorkers: WORKERS + 1,
           sequence: { groupOrder: 1 },

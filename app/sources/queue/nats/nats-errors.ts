@@ -18,11 +18,15 @@ const CODES: Readonly<Record<string, QueueCode>> = {
 export function toQueueError(error: unknown, { stream, consumer }: Pick<NatsQueue, 'stream' | 'consumer'>): CodedError {
   if (isCodedError(error)) return error;
   if (!(error instanceof Error)) return new CodedError('queue/unreachable', 'the server has ended the connection');
-  const code = Object.hasOwn(CODES, error.name) ? CODES[error.name]! : 'queue/unreachable';
+  const code = findCode(error) ?? (error.cause instanceof Error ? findCode(error.cause) : null) ?? 'queue/unreachable';
   // The name of the consumer is no secret, and the texts of the client do not have it.
   const where =
     code === 'queue/no-stream' || code === 'queue/bad-consumer' ? `consumer ${consumer} of stream ${stream}: ` : '';
   return new CodedError(code, `${where}${error.message}${describeCause(error)}`, { cause: error });
+}
+
+function findCode({ name }: Error): QueueCode | null {
+  return Object.hasOwn(CODES, name) ? CODES[name]! : null;
 }
 
 /** The reason of Node, such as ECONNREFUSED with the address. */
