@@ -2,9 +2,11 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
 import { Rig, until } from './e2e/rig.ts';
+import { NO_NATS } from './rig/queues/nats-program.ts';
+import { startNatsServer } from './rig/queues/nats-server.ts';
 import { serveGit } from './rig/git/git-server.ts';
 import { EXAMPLES, endRig, observations } from './rig/runs/examples.ts';
 import { LOCALHOST_CERTIFICATE } from './rig/servers/localhost-certificate.ts';
@@ -109,4 +111,34 @@ test('nightly-report.yaml', { timeout: 240_000 }, async () => {
   const lines = [...rainy].map(([city, days]) => `${city}: ${days}`).toSorted();
   expect(await rig.output(runId!, 'publish')).toBe(`Rainy days by city:\n${lines.join('\n')}\n`);
   await succeed('deployment', 'delete', 'nightly-report');
+});
+
+const note = NO_NATS === null ? '' : ` (not tested here: ${NO_NATS})`;
+
+test.skipIf(NO_NATS !== null)(`queue-consumer.yaml${note}`, { timeout: 240_000 }, async () => {
+  const broker = await startNatsServer();
+  onTestFinished(() => broker.stop());
+  await broker.addStream();
+  const text = readFileSync(join(EXAMPLES, 'queue-consumer.yaml'), 'utf8');
+  const spec = rig.spec('queue-consumer.yaml', text.replace('"nats://127.0.0.1:4222"', `"${broker.address}"`));
+  const refused = await rig.cli('deploy', spec);
+  expect([refused.code, refused.stderr]).toEqual([
+    2,
+    expect.stringContaining('which the operator of the service has not allowed'),
+  ]);
+  await succeed('up', '--allow-queue', `127.0.0.1:${broker.port}`);
+  await succeed('deploy', spec);
+  const order = { id: 7, item: '$(id) "tea"', quantity: 3, cents: 450 };
+  for (const each of [order, order, { ...order, id: 8, quantity: 0 }])
+    await broker.publish('orders.new', JSON.stringify(each));
+  const outcomes = await awaitOutcomes('queue-consumer', 3);
+  expect(outcomes.map(({ state }) => state).toSorted()).toEqual(['deduplicated', 'filtered', 'started']);
+  await expect.poll(() => broker.countUnsettled('voidbox-orders')).toBe(0);
+  const runId = outcomes.find(({ state }) => state === 'started')!.runId!;
+  expect((await rig.finish(runId)).outcome.state).toBe('succeeded');
+  expect(await rig.output(runId, 'invoice')).toBe('Order 7: 3 x $(id) "tea", 1350 cents\n');
+  const shown = await succeed('deployment', 'show', 'queue-consumer');
+  expect(shown).toMatch(/queue {7}orders: reading, since/);
+  await broker.kill();
+  await expect.poll(() => succeed('deployment', 'show', 'queue-consumer')).toContain('queue/unreachable');
 });
