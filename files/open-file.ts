@@ -155,6 +155,24 @@ export async function openUnlinked(path: string | Buffer): Promise<FileHandle> {
 }
 
 /**
+ * Opens the folder at exactly this path. A link at its end is refused.
+ * @param real  the path that the opened folder must have, without links; null: any
+ * @throws FileRefusal
+ */
+export async function openFolder(path: string | Buffer, real: string | null): Promise<FileHandle> {
+  let handle: FileHandle;
+  try {
+    handle = await open(path, FLAGS | constants.O_DIRECTORY);
+  } catch (error) {
+    throw refusalOf(error, real);
+  }
+  const found = real === null ? null : readlinkSync(`/proc/self/fd/${handle.fd}`);
+  if (found === real) return handle;
+  await handle.close();
+  throw new FileRefusal('changed', `it leads to ${found}`, found);
+}
+
+/**
  * Returns the target of a path, which is in one of the folders.
  * @throws FileRefusal
  */

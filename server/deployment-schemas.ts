@@ -135,6 +135,10 @@ export const ShownDeploymentSchema = z
     versions: z.array(VersionSchema).readonly(),
     absentUpstreams: AbsentUpstreams,
     queues: z.array(QueueSchema).readonly().openapi({ description: 'The queues that this service reads for it.' }),
+    problems: z
+      .array(z.object({ trigger: z.string(), code: z.string(), message: z.string(), sinceMs: z.number() }))
+      .readonly()
+      .openapi({ description: 'The triggers whose source the service cannot read.' }),
   })
   .openapi('ShownDeployment');
 

@@ -7,6 +7,7 @@ import {
   formatDeliveryId,
   type LastDeliveryId,
 } from '../../domain/delivery/delivery-id.ts';
+import type { AcceptedOnce, SourceEvent, SourceStore } from '../../store/ports/sources.ts';
 import type { DeliveryStore, NewDelivery } from '../../store/triggers.ts';
 
 /** The facts that a source knows about an event. Without an id, it gets one. */
@@ -73,6 +74,27 @@ export async function acceptDeliveries(
   await deliveries.acceptAll(accepted);
   wake();
   return accepted.map(({ id }) => id);
+}
+
+export interface AcceptOnceTools extends Omit<AcceptTools, 'deliveries'> {
+  readonly sources: Pick<SourceStore, 'acceptOnce'>;
+}
+
+/**
+ * Commits a delivery together with the event of a source that the service reads. An event that was seen before adds
+ * none.
+ * @throws CodedError `api/access-unavailable`, `host/disk-full`
+ */
+export async function acceptOnce(
+  event: SourceEvent,
+  received: ReceivedEvent,
+  { sources, nowMs, wake }: AcceptOnceTools,
+): Promise<AcceptedOnce> {
+  const acceptedAtMs = nowMs();
+  const id = received.id ?? createDeliveryId(acceptedAtMs);
+  const accepted = await sources.acceptOnce(event, { ...NOTHING, ...received, id, acceptedAtMs });
+  if (accepted.isNew) wake();
+  return accepted;
 }
 
 let last: LastDeliveryId | null = null;

@@ -20,6 +20,7 @@ import { readWebhookSecrets } from '../secrets/read-secrets.ts';
 import { findSecretKeyFile } from '../secrets/secret-keys.ts';
 import type { OpenQueue } from '../sources/queue/queue-port.ts';
 import { type QueueSources, startQueueSources } from '../sources/queue/queue-sources.ts';
+import { startSources } from '../sources/start-sources.ts';
 import { createEvaluateDelivery, type EvaluateDelivery } from './evaluate-delivery.ts';
 import { startPump } from './pump.ts';
 import type { ReadSecretValues } from './read-deliveries.ts';
@@ -115,6 +116,7 @@ export function startTriggerService({
     nowMs: () => machine.now().getTime(),
     log,
   });
+  const sources = startSources({ env, machine, openTriggers, wake: calls.wake, log });
   const sweep = async (): Promise<void> => {
     const triggers = await openTriggers();
     if (triggers === null) return;
@@ -123,6 +125,7 @@ export function startTriggerService({
     await triggers.approvalLinks.sweep(nowMs);
     await triggers.secrets.dropPrevious(nowMs);
     await notifications.sweep(triggers);
+    await sources.sweep(triggers, nowMs);
     await deploying.open().folders.sweep((name) => triggers.deployments.hasFolder(name), nowMs);
   };
   const sweepLoudly = (): void => void sweep().catch((error: Error) => log(`deliveries: ${error.message}`));
@@ -159,12 +162,13 @@ export function startTriggerService({
       calls.wake();
       queues.refresh();
       await schedules.settle();
+      sources.wake();
     },
     async close() {
       clearInterval(timer);
       // Its messages are deliveries, which the pump may start.
       await queues.close();
-      await Promise.all([pump.close(), runs.close(), schedules.close(), notifications.close()]);
+      await Promise.all([pump.close(), runs.close(), schedules.close(), notifications.close(), sources.close()]);
       await calls.close();
       deploying.close();
       await threads.close();

@@ -199,9 +199,9 @@ async function makeVersion(
   return { name, version, compiled };
 }
 
-/** The grammar has folders and outboxes; a deployment whose trigger starts nothing would be a trap. */
+/** The grammar has outboxes; a deployment whose trigger starts nothing would be a trap. */
 function refuseUnread(triggers: readonly Trigger[]): void {
-  const unread = triggers.find(({ source }) => source.kind === 'folder' || source.kind === 'outbox');
+  const unread = triggers.find(({ source }) => source.kind === 'outbox');
   if (unread === undefined) return;
   throw new AppError(
     'usage',

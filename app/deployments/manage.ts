@@ -74,6 +74,15 @@ export interface ShownDeployment extends DeploymentJson {
   readonly absentUpstreams: readonly string[];
   /** The queues that this service reads for it. */
   readonly queues: readonly QueueState[];
+  /** The triggers of the enabled version whose source cannot be read. */
+  readonly problems: readonly TriggerProblem[];
+}
+
+export interface TriggerProblem {
+  readonly trigger: string;
+  readonly code: string;
+  readonly message: string;
+  readonly sinceMs: number;
 }
 
 /**
@@ -91,8 +100,14 @@ export async function showDeployment(
   if (row === null) throw createUnknownError(name);
   const versions = await triggers.deployments.listVersions(name, SHOWN_VERSIONS);
   const deployment = await withVersion(row, triggers);
-  const absentUpstreams = await listAbsent(deployment.enabled.triggers, triggers.deployments);
-  return { ...deployment, versions: versions.map(toVersionJson), absentUpstreams, queues };
+  const problems = await triggers.sources.listProblems(name);
+  return {
+    ...deployment,
+    versions: versions.map(toVersionJson),
+    absentUpstreams: await listAbsent(deployment.enabled.triggers, triggers.deployments),
+    queues,
+    problems: problems.map(({ trigger, code, message, sinceMs }) => ({ trigger, code, message, sinceMs })),
+  };
 }
 
 export type DeploymentChange =

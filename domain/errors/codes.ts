@@ -6,6 +6,7 @@ import type { ErrorCodeInfo } from './code-info.ts';
 import { QUEUE_CODES } from './queue-codes.ts';
 import { SPEC_CODES } from './spec-codes.ts';
 import { NOTIFY_CODES } from './notify-codes.ts';
+import { SOURCE_CODES } from './source-codes.ts';
 import { TRIGGER_CODES } from './trigger-codes.ts';
 import { WORKSPACE_CODES } from './workspace-codes.ts';
 
@@ -637,6 +638,7 @@ export const ERROR_CODES = {
   },
   ...QUEUE_CODES,
   ...CLI_CODES,
+  ...SOURCE_CODES,
   ...TRIGGER_CODES,
   ...NOTIFY_CODES,
   ...API_CODES,

@@ -87,6 +87,21 @@ export const TRIGGER_CODES = {
     remedy:
       'Correct the expression, for example with `has(…)` before a key that may be absent. Test it with `voidbox delivery explain`, deploy again and replay the delivery.',
   },
+  'trigger/refused-file': {
+    kind: 'delivery',
+    retry: 'never',
+    summary:
+      'A name in the watched folder is a link, a device, a named pipe or a socket, or its name, its size or its permissions do not allow to read it.',
+    remedy:
+      'The message has the reason. Replace it by a file that the service may read: a changed file is looked at again.',
+  },
+  'trigger/refused-row': {
+    kind: 'delivery',
+    retry: 'never',
+    summary:
+      'The payload of a row of an outbox is not JSON, or has more than 1 MiB. The row is marked with the reason.',
+    remedy: 'Correct the application, and let it write a new row.',
+  },
   'trigger/payload-deleted': {
     kind: 'delivery',
     retry: 'never',

@@ -1,6 +1,6 @@
 /** Texts of deployments: their list, one of them, and the answer to `deploy`. */
 import type { DeployResult } from '../../../app/deployments/deploy.ts';
-import type { DeploymentJson, ShownDeployment, VersionJson } from '../../../app/deployments/manage.ts';
+import type { DeploymentJson, ShownDeployment, TriggerProblem, VersionJson } from '../../../app/deployments/manage.ts';
 import type { NamedChanges } from '../../../app/deployments/compare-versions.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
@@ -51,6 +51,7 @@ export function renderDeployment(shown: ShownDeployment, layout: Layout): readon
     ...facts.map(([name, value]) => `${name.padEnd('deployment'.length)}  ${value}`),
     ...renderAbsent(shown.absentUpstreams, style),
     ...shown.queues.flatMap((queue) => renderQueue(queue, layout)),
+    ...shown.problems.map((problem) => renderProblem(problem, layout)),
     '',
     ...renderTable(['VERSION', 'DEPLOYED', 'BY', 'TRIGGERS'], rows, { style, width }),
   ];
@@ -64,6 +65,11 @@ function renderQueue(
     state === 'faulty' ? style.red(state) : state === 'reading' ? style.green(state) : style.yellow(state);
   const why = code === null ? [] : [`            ${sanitizeLine(`${code}: ${message ?? ''}`)}`];
   return [`queue       ${sanitizeLine(trigger)}: ${colored}, since ${formatAge(nowMs - sinceMs)}`, ...why];
+}
+
+function renderProblem({ trigger, code, message, sinceMs }: TriggerProblem, { style, nowMs }: Layout): string {
+  const since = `since ${formatAge(nowMs - sinceMs)}`;
+  return `${style.red('problem'.padEnd('deployment'.length))}  ${sanitizeLine(`${trigger}: ${message} (${code}, ${since})`)}`;
 }
 
 export function renderDeployed(

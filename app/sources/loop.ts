@@ -1,0 +1,68 @@
+/** A loop that looks at a source again and again, until it is closed. */
+
+export interface Loop {
+  /** Looks at once, after the shortest pause. */
+  wake(): void;
+  /** Ends when the look in progress has ended. */
+  close(): Promise<void>;
+}
+
+export interface LoopOptions {
+  /** Never rejects. @returns the pause until the next look */
+  readonly scan: (signal: AbortSignal) => Promise<number>;
+  /** A call of `wake` does not make a pause shorter than this. */
+  readonly leastMs: number;
+  /** The part of the time that looks may take, at most: 0.1 makes each pause at least 9 times as long as its look. */
+  readonly mostBusy?: number;
+}
+
+export function startLoop({ scan, leastMs, mostBusy = 1 }: LoopOptions): Loop {
+  const ending = new AbortController();
+  let isWoken = false;
+  let endPause: (() => void) | null = null;
+  const pause = async (pauseMs: number, canWake: boolean): Promise<void> => {
+    if (ending.signal.aborted || pauseMs <= 0 || (canWake && isWoken)) return;
+    await new Promise<void>((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        ending.signal.removeEventListener('abort', end);
+        endPause = null;
+        resolve();
+      };
+      const timer = setTimeout(end, pauseMs);
+      ending.signal.addEventListener('abort', end);
+      if (canWake) endPause = end;
+    });
+  };
+  const run = async (): Promise<void> => {
+    while (!ending.signal.aborted) {
+      isWoken = false;
+      const beganAt = performance.now();
+      const pauseMs = await scan(ending.signal);
+      const shortest = Math.max(leastMs, (performance.now() - beganAt) * (1 / mostBusy - 1));
+      await pause(shortest, false);
+      await pause(pauseMs - shortest, true);
+    }
+  };
+  const running = run();
+  return {
+    wake() {
+      isWoken = true;
+      endPause?.();
+    },
+    async close() {
+      ending.abort();
+      await running;
+    },
+  };
+}
+
+/** Lets one caller after the other do its work. */
+export function createTurns(): <T>(work: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return async (work) => {
+    const turn = last.then(work, work);
+    last = turn.catch(() => undefined);
+    return await turn;
+  };
+}
