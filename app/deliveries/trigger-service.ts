@@ -116,7 +116,7 @@ export function startTriggerService({
     nowMs: () => machine.now().getTime(),
     log,
   });
-  const sources = startSources({ env, machine, openTriggers, wake: calls.wake, log });
+  const sources = startSources({ env, machine, openTriggers, readSecrets: readSecretValues, wake: calls.wake, log });
   const sweep = async (): Promise<void> => {
     const triggers = await openTriggers();
     if (triggers === null) return;

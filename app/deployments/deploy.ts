@@ -156,7 +156,6 @@ async function makeVersion(
   );
   if (compiled.deployProblems.length > 0) throw new SpecRefusal(compiled.deployProblems);
   refuseSources(compiled.triggers, tools.readAllowedSources);
-  refuseUnread(compiled.triggers);
   const plan = fromWire(compiled.plan);
   const name = request.name ?? plan.name;
   refuseName(name);
@@ -197,18 +196,6 @@ async function makeVersion(
     hash: computeHash(facts),
   };
   return { name, version, compiled };
-}
-
-/** The grammar has outboxes; a deployment whose trigger starts nothing would be a trap. */
-function refuseUnread(triggers: readonly Trigger[]): void {
-  const unread = triggers.find(({ source }) => source.kind === 'outbox');
-  if (unread === undefined) return;
-  throw new AppError(
-    'usage',
-    'deploy/source-not-allowed',
-    `this build does not read the source of the trigger ${unread.name}`,
-    'Remove it from `on`, and start the runs another way: voidbox trigger DEPLOYMENT',
-  );
 }
 
 /** @throws AppError */

@@ -43,6 +43,7 @@ async function start(): Promise<Sources> {
     env: readEnvironment({ VOIDBOX_STATE_DIR: stateDir, VOIDBOX_CACHE_DIR: stateDir }),
     machine: createTestMachine(stores),
     openTriggers: () => Promise.resolve(triggers),
+    readSecrets: () => Promise.resolve({}),
     wake: () => (wakes += 1),
     log: (line) => lines.push(line),
     leastPauseMs: 20,

@@ -11,6 +11,7 @@ import { createSourceLister, type EnabledSource } from './enabled-sources.ts';
 import { sweepHeld } from './folder/sweep-held.ts';
 import { watchFolder } from './folder/watch-folder.ts';
 import { createTurns, type Loop, startLoop } from './loop.ts';
+import { type OutboxTools, readOutbox } from './outbox/read-outbox.ts';
 import { createProblemLog } from './problem-log.ts';
 
 /** Another service of the same database may have deployed. */
@@ -22,6 +23,8 @@ export interface SourcesOptions {
   readonly machine: Machine;
   /** Null: there is no database yet. */
   readonly openTriggers: () => Promise<TriggerStore | null>;
+  /** Returns the values of secrets of a deployment, by name. */
+  readonly readSecrets: OutboxTools['readSecrets'];
   /** Tells the service that a delivery waits. */
   readonly wake: () => void;
   readonly log: (line: string) => void;
@@ -35,7 +38,7 @@ export interface Sources extends Loop {
 }
 
 export function startSources(options: SourcesOptions): Sources {
-  const { env, machine, openTriggers, wake, log, leastPauseMs } = options;
+  const { env, machine, openTriggers, readSecrets, wake, log, leastPauseMs } = options;
   const requireTriggers = async (): Promise<TriggerStore> => {
     const triggers = await openTriggers();
     if (triggers !== null) return triggers;
@@ -47,9 +50,20 @@ export function startSources(options: SourcesOptions): Sources {
   const openHeld = (): HeldArtifacts => (held ??= openHeldArtifacts(env));
   const openSources = async (): Promise<TriggerStore['sources']> => (await requireTriggers()).sources;
 
-  const startReader = async ({ source, ...enabled }: EnabledSource): Promise<Loop | null> => {
+  const startReader = async ({ source, ...enabled }: EnabledSource): Promise<Loop> => {
     const problems = createProblemLog({ id: enabled.id, openSources, nowMs: readNowMs, log });
-    if (source.kind === 'outbox') return null;
+    if (source.kind === 'outbox')
+      return readOutbox(
+        { ...enabled, source },
+        {
+          openTriggers: requireTriggers,
+          readAllowed: () => readAllowedSources(env.stateDir),
+          readSecrets,
+          problems,
+          nowMs: readNowMs,
+          wake,
+        },
+      );
     return watchFolder(
       { ...enabled, source },
       {
@@ -81,8 +95,7 @@ export function startSources(options: SourcesOptions): Sources {
     isFirst = false;
     for (const [name, each] of began) {
       if (signal.aborted) return;
-      const reader = await startReader(each);
-      if (reader !== null) readers.set(name, reader);
+      readers.set(name, await startReader(each));
     }
   };
   // A trigger may have ended while no service ran.

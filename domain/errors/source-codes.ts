@@ -20,9 +20,11 @@ export const SOURCE_CODES = {
   ),
   'source/bad-table': defineSourceCode(
     'The table of an outbox does not exist, lacks a column, or the role of the address lacks a privilege.',
-    'Make it in the database of the application with the statements of `voidbox outbox sql`.',
+    'Make it in the database of the application with the statements in the guide of outboxes.',
   ),
 } as const satisfies Record<string, ErrorCodeInfo>;
+
+export type SourceCode = keyof typeof SOURCE_CODES;
 
 function defineSourceCode(
   summary: string,

@@ -63,7 +63,7 @@ export const OUTBOX = {
       required: true,
       mistaken: ['name', 'from', 'relation'],
       form: 'table: orders_outbox',
-      doc: 'The table, with its schema unless that is `public`: `NAME` or `SCHEMA.NAME`. See `voidbox outbox sql`.',
+      doc: 'The table, with its schema unless that is `public`: `NAME` or `SCHEMA.NAME`. [Rows of an application](../guides/outboxes.md) has its statements.',
       example: 'orders_outbox',
     },
     ca: {

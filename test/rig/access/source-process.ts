@@ -24,6 +24,7 @@ startSources({
   env: readEnvironment({ VOIDBOX_STATE_DIR: stateDir, VOIDBOX_CACHE_DIR: stateDir }),
   machine: createTestMachine(await openStores({ stateDir })),
   openTriggers: () => Promise.resolve(access.triggers),
+  readSecrets: () => Promise.resolve({}),
   wake: () => report('accepted'),
   log: (line) => void process.stderr.write(`${line}\n`),
   leastPauseMs: 20,
