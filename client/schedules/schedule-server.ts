@@ -10,7 +10,7 @@ import {
   type WantedSchedule,
 } from './schedule-options.ts';
 
-const PAGE = 250;
+const PAGE = 100;
 /** The server returns no more times of a range. */
 export const MOST_TIMES = 1_000;
 
@@ -43,7 +43,7 @@ export interface ScheduleServer {
 
 export function createScheduleServer(link: Pick<ServerLink, 'briefly'>): ScheduleServer {
   return {
-    list: async (owner, deployment) => await link.briefly((client) => listSchedules(client, owner, deployment)),
+    list: async (owner, deployment) => await listSchedules(link, owner, deployment),
     put: async (wanted) => await link.briefly((client) => putSchedule(client, wanted)),
     delete: async (id) =>
       await link.briefly(async (client) => {
@@ -60,7 +60,7 @@ export function createScheduleServer(link: Pick<ServerLink, 'briefly'>): Schedul
 }
 
 async function listSchedules(
-  { workflowService, options: { namespace } }: Client,
+  link: Pick<ServerLink, 'briefly'>,
   owner: string,
   deployment: string | undefined,
 ): Promise<readonly ListedSchedule[]> {
@@ -68,7 +68,11 @@ async function listSchedules(
   // Names of deployments contain no quotation mark.
   const query = `ScheduleId STARTS_WITH '${nameSchedules(owner, deployment)}'`;
   for (let nextPageToken = new Uint8Array(); ;) {
-    const page = await workflowService.listSchedules({ namespace, maximumPageSize: PAGE, nextPageToken, query });
+    const asked = { maximumPageSize: PAGE, nextPageToken, query };
+    // Each page has the time of a call: 1,000 schedules take the server some seconds.
+    const page = await link.briefly(({ workflowService, options: { namespace } }) =>
+      workflowService.listSchedules({ ...asked, namespace }),
+    );
     for (const { scheduleId, info } of page.schedules ?? [])
       listed.push({
         id: scheduleId ?? '',
