@@ -90,8 +90,8 @@ const EXPECT = { poll: { timeout: 20_000 } };
 
 const SETUP_FILES = ['test/rig/fast-node-starts.ts', 'test/rig/no-login.ts'];
 
-/** The largest specs need 2 s of a CPU, and at a load of 14 a test gets a tenth of one. */
-const PURE_LIMITS = { testTimeout: 30_000, hookTimeout: 30_000 };
+/** The tests of all sources need 5 s of a CPU, and at a load of 30 a test gets a twentieth of one. */
+const PURE_LIMITS = { testTimeout: 120_000, hookTimeout: 120_000 };
 
 /** Each file has servers of its own, and waits for them more than it computes: it needs less than half a CPU. */
 const SERVER_WORKERS = 4;
@@ -99,10 +99,32 @@ const SERVER_SETUP = ['test/rig/servers/host-pieces.setup.ts', 'test/rig/servers
 const SERVER_LIMITS = { testTimeout: 120_000, hookTimeout: 120_000 };
 
 /**
- * Files with a server and a worker in the test's own process. All load the SDK of Temporal, which takes a second of a CPU,
- * so they share processes as pure tests do.
+ * The files of a group share processes, because a process and the modules that it loads take half a second of a CPU, and
+ * a second with the SDK of Temporal. These change what is left to the next file, or measure their process, so each has a
+ * process of its own. test/structure/isolation.test.ts compares this list with the files.
  */
-const IN_ONE_PROCESS = ['test/runs/*.server.test.ts'];
+export const OWN_PROCESS = [
+  'client/temporal/pollers.server.test.ts',
+  'sandbox/hostile-guest.vm.test.ts',
+  'sandbox/keeper-death.vm.test.ts',
+  'sdk/run.server.test.ts',
+  'setup/bootstrap.process.test.ts',
+  'setup/cache/damage.process.test.ts',
+  'skill-kit/bundle/build-skill.process.test.ts',
+  'store/file/event-log.process.test.ts',
+  'store/http/stores.process.test.ts',
+  'test/cli/code-cache.process.test.ts',
+  'test/cli/light-loading.process.test.ts',
+  'test/cli/mounts.server.test.ts',
+  'test/package.process.test.ts',
+  'test/skills/environment.process.test.ts',
+  'test/temporal-plugin.server.test.ts',
+  'test/temporal-plugin.vm.test.ts',
+  'workers/embedded/api-door.process.test.ts',
+  'workers/embedded/stop-stack.process.test.ts',
+  'workers/skills/session-attacker.server.test.ts',
+];
+const ownProcess = (suffix: string): string[] => OWN_PROCESS.filter((file) => file.endsWith(`.${suffix}`));
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -153,9 +175,23 @@ export default defineConfig({
           setupFiles: SETUP_FILES,
           expect: EXPECT,
           include: every('process.test.ts'),
-          exclude: NOT_TESTS,
+          exclude: [...NOT_TESTS, ...OWN_PROCESS],
+          isolate: false,
           globalSetup: ['test/rig/queues/nats-program.setup.ts'],
           // Each waits for its programs a fifth of its time.
+          maxWorkers: WORKERS + 1,
+          sequence: { groupOrder: 1 },
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+      {
+        test: {
+          name: 'process-own',
+          setupFiles: SETUP_FILES,
+          expect: EXPECT,
+          include: ownProcess('process.test.ts'),
+          exclude: NOT_TESTS,
           maxWorkers: WORKERS + 1,
           sequence: { groupOrder: 1 },
           testTimeout: 60_000,
@@ -168,7 +204,8 @@ export default defineConfig({
           setupFiles: SETUP_FILES,
           expect: EXPECT,
           include: every('server.test.ts'),
-          exclude: [...NOT_TESTS, ...IN_ONE_PROCESS],
+          exclude: [...NOT_TESTS, ...OWN_PROCESS],
+          isolate: false,
           maxWorkers: SERVER_WORKERS,
           // Groups with limits of their own take turns, so that files of any groups can be named in one call.
           sequence: { groupOrder: 2 },
@@ -178,13 +215,12 @@ export default defineConfig({
       },
       {
         test: {
-          name: 'server-runs',
+          name: 'server-own',
           setupFiles: SETUP_FILES,
           expect: EXPECT,
-          include: IN_ONE_PROCESS,
+          include: ownProcess('server.test.ts'),
           exclude: NOT_TESTS,
           maxWorkers: SERVER_WORKERS,
-          isolate: false,
           sequence: { groupOrder: 2 },
           globalSetup: SERVER_SETUP,
           ...SERVER_LIMITS,
@@ -196,8 +232,23 @@ export default defineConfig({
           setupFiles: SETUP_FILES,
           expect: EXPECT,
           include: every('vm.test.ts'),
-          exclude: [...NOT_TESTS, ...ALONE],
+          exclude: [...NOT_TESTS, ...ALONE, ...OWN_PROCESS],
+          isolate: false,
           // Each keeps half a CPU busy.
+          maxWorkers: 4,
+          sequence: { groupOrder: 3 },
+          globalSetup: ['test/rig/servers/host-pieces.setup.ts'],
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
+        },
+      },
+      {
+        test: {
+          name: 'vm-own',
+          setupFiles: SETUP_FILES,
+          expect: EXPECT,
+          include: ownProcess('vm.test.ts'),
+          exclude: NOT_TESTS,
           maxWorkers: 4,
           sequence: { groupOrder: 3 },
           globalSetup: ['test/rig/servers/host-pieces.setup.ts'],

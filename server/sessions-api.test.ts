@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { createToken, type TokenRequest } from '../app/access/tokens.ts';
 import type { Machine } from '../app/machine.ts';
 import { openUploads } from '../store/open-uploads.ts';
@@ -117,7 +117,7 @@ describe('a session', () => {
     expect([early.status, await early.json()]).toEqual([202, { session: 'first', result: null }]);
     const joined = advance(60);
     // Each request opens the sessions right before it joins the work.
-    await vi.waitFor(() => expect(machines).toHaveLength(2));
+    await expect.poll(() => machines).toHaveLength(2);
     finish();
     expect(await (await joined).json()).toMatchObject({ result: { turn: 2 } });
     expect(sessions.answers).toHaveLength(1);

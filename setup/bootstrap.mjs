@@ -65,8 +65,9 @@ const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
 /** The projects of vitest.config.ts in a group; every other group is one project of the same name. */
 const PROJECTS = /** @type {Record<string, string[]>} */ ({
   pure: ['pure', 'isolated'],
-  server: ['server', 'server-runs'],
-  vm: ['vm', 'vm-alone'],
+  process: ['process', 'process-own'],
+  server: ['server', 'server-own'],
+  vm: ['vm', 'vm-own', 'vm-alone'],
 });
 /** Groups that run only when they are named: one downloads programs that a user may not want, the other takes minutes. */
 const NAMED_GROUPS = ['agents', 'clock'];

@@ -245,7 +245,7 @@ describe('npm test and npm run check', () => {
 
   /** Tests of processes and of Rust start in parallel; this puts tests of processes first. */
   const inOrder = (called: readonly string[]): readonly string[] => {
-    const [rust, process] = ['cargo test', 'vitest run --project=process'].map((start) =>
+    const [rust, process] = ['cargo test', 'vitest run --project=process --project=process-own'].map((start) =>
       called.findIndex((call) => call.startsWith(start)),
     ) as [number, number];
     return rust > process ? called : called.with(rust, called[process]!).with(process, called[rust]!);
@@ -260,10 +260,10 @@ describe('npm test and npm run check', () => {
       'cargo fmt --all',
       'cargo clippy --workspace',
       'vitest run --project=pure --project=isolated',
-      'vitest run --project=process',
+      'vitest run --project=process --project=process-own',
       'cargo test --workspace',
-      'vitest run --project=server --project=server-runs',
-      'vitest run --project=vm --project=vm-alone',
+      'vitest run --project=server --project=server-own',
+      'vitest run --project=vm --project=vm-own --project=vm-alone',
     ]);
   });
 
@@ -294,10 +294,10 @@ describe('npm test and npm run check', () => {
     expect(exitCode).toBe(1);
     expect(inOrder(calls().slice(4))).toEqual([
       'vitest run --project=pure --project=isolated',
-      'vitest run --project=process',
+      'vitest run --project=process --project=process-own',
       'cargo test',
-      'vitest run --project=server --project=server-runs',
-      'vitest run --project=vm --project=vm-alone',
+      'vitest run --project=server --project=server-own',
+      'vitest run --project=vm --project=vm-own --project=vm-alone',
     ]);
     const atEnd = stderr.slice(stderr.indexOf('time by group:')).replaceAll(/^\[.*?\] /gm, '');
     expect(atEnd.split('\n').slice(-8)).toEqual([

@@ -22,7 +22,7 @@ import {
 } from '../../test/rig/runs/void-box-service.ts';
 
 const TCP = { connection: { listener: 'tcp', address: '192.0.2.7', end: () => undefined } } as const;
-const WAIT = { timeout: 5_000 };
+const WAIT = { timeout: 20_000 };
 
 let service: VoidBoxService;
 beforeEach(() => {

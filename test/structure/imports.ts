@@ -24,7 +24,7 @@ export function pathsOf(root: string): readonly string[] {
 export function importGraph(sources: ReadonlyMap<string, string>): ImportGraph {
   const graph = new Map<string, readonly string[]>();
   for (const [path, text] of sources) {
-    const targets = specifiersIn(parse(path, text))
+    const targets = readSpecifiers(path, text)
       .filter((specifier) => specifier.startsWith('.'))
       .map((specifier) => posix.join(posix.dirname(path), specifier));
     graph.set(
@@ -33,6 +33,17 @@ export function importGraph(sources: ReadonlyMap<string, string>): ImportGraph {
     );
   }
   return graph;
+}
+
+/** Tests of the same process ask for the same files, and reading all of them takes seconds of a CPU. */
+const known = new Map<string, { readonly text: string; readonly specifiers: readonly string[] }>();
+
+function readSpecifiers(path: string, text: string): readonly string[] {
+  const found = known.get(path);
+  if (found?.text === text) return found.specifiers;
+  const specifiers = specifiersIn(parse(path, text));
+  known.set(path, { text, specifiers });
+  return specifiers;
 }
 
 /** Finds the specifiers of `import … from`, `export … from`, `import(…)` of a literal, and `import('…').Type`. */

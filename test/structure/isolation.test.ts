@@ -1,16 +1,18 @@
 /**
- * Pure tests and those of test/runs/ share processes, and the modules that are loaded in them: a state that one file leaves changes the next.
- * So each of them restores what it changes, or has a process of its own, as an `.isolated.test.ts`.
+ * The test files of a group share processes, and the modules that are loaded in them: a state that one file leaves changes
+ * the next. So each of them restores what it changes, or has a process of its own: a pure one as an `.isolated.test.ts`,
+ * another one as an entry of `OWN_PROCESS` in vitest.config.ts.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { findPackageRoot } from '../../setup/package-root.ts';
+import { OWN_PROCESS } from '../../vitest.config.ts';
 import { pathsOf } from './imports.ts';
 
 const ROOT = findPackageRoot();
 
-const SHARING = /(?<!\.(?:isolated|process|server|vm|agents|clock))\.test\.ts$|^test\/runs\/[^/]+\.server\.test\.ts$/;
+const SHARING = /(?<!\.(?:isolated|agents|clock))\.test\.ts$/;
 const TEST = /\.test\.ts$/;
 
 const REFUSED: readonly (readonly [form: RegExp, reason: string])[] = [
@@ -30,9 +32,10 @@ const REFUSED: readonly (readonly [form: RegExp, reason: string])[] = [
   [/\bprocess\.(?:memoryUsage|resourceUsage)\(/g, 'the figures include those of other files'],
 ];
 
-/** A test restores these, also if it fails. */
+/** A test restores these, also if it fails. The first connection of a process installs a runtime, unless a stack of tests does it before. */
 const RESTORED: readonly (readonly [change: RegExp, restore: RegExp])[] = [
   [/\bvi\.useFakeTimers\(/g, /\b(?:afterEach|onTestFinished)\([^;]*?\bvi\.useRealTimers\(/s],
+  [/\bNativeConnection\.connect\(/g, /\b(?:useTestRuns|startTestStack)\(/],
   [/\bvi\.stubEnv\(/g, /\b(?:afterEach|onTestFinished)\([^;]*?\bvi\.unstubAllEnvs\(/s],
 ];
 
@@ -55,10 +58,18 @@ function refusedIn(path: string, source: string): readonly string[] {
   );
 }
 
+const readRefused = (path: string): readonly string[] => refusedIn(path, readFileSync(join(ROOT, path), 'utf8'));
+
 test('no file leaves a state to the next file of its process', () => {
-  const sources = pathsOf(ROOT).filter((path) => path.endsWith('.ts') && path !== 'test/structure/isolation.test.ts');
-  expect(sources.filter((path) => SHARING.test(path)).length).toBeGreaterThan(300);
-  expect(sources.flatMap((path) => refusedIn(path, readFileSync(join(ROOT, path), 'utf8')))).toEqual([]);
+  const sources = pathsOf(ROOT).filter(
+    (path) => path.endsWith('.ts') && path !== 'test/structure/isolation.test.ts' && !OWN_PROCESS.includes(path),
+  );
+  expect(sources.filter((path) => SHARING.test(path)).length).toBeGreaterThan(700);
+  expect(sources.flatMap(readRefused)).toEqual([]);
+});
+
+test('a file has a process of its own only if it leaves a state', () => {
+  expect(OWN_PROCESS.filter((path) => readRefused(path).length === 0)).toEqual([]);
 });
 
 test.each([
@@ -76,7 +87,9 @@ test.each([
   ['a.test.ts', 'vi.useFakeTimers();'],
   ['a.test.ts', 'vi.useFakeTimers();\nvi.useRealTimers();'],
   ['a.test.ts', "afterEach(() => clean());\nvi.stubEnv('HOME', dir);\nvi.unstubAllEnvs();"],
-  ['test/runs/a.server.test.ts', 'process.chdir(dir);'],
+  ['a.process.test.ts', 'process.chdir(dir);'],
+  ['a.vm.test.ts', 'process.umask(0o22);'],
+  ['test/runs/a.server.test.ts', 'const own = await NativeConnection.connect({ address });'],
   ['test/rig/a.ts', 'afterEach(() => void warnings.splice(0));'],
   ['test/rig/a.ts', 'describe.each([1])(name, run);'],
 ])('what is left to other files is found: %s %s', (path, source) => {
@@ -85,8 +98,7 @@ test.each([
 
 test.each([
   ['a.isolated.test.ts', "vi.mock('node:fs');"],
-  ['a.process.test.ts', 'process.umask(0o22);'],
-  ['test/cli/a.server.test.ts', 'process.umask(0o22);'],
+  ['a.agents.test.ts', 'process.umask(0o22);'],
   ['a.test.ts', 'beforeEach(() => void vi.useFakeTimers());\nafterEach(() => void vi.useRealTimers());'],
   ['a.test.ts', "vi.stubEnv('HOME', dir);\nonTestFinished(() => void vi.unstubAllEnvs());"],
   ['test/rig/a.ts', 'export function useServer() {\n  afterEach(stop);\n}'],

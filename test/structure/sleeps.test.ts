@@ -80,3 +80,50 @@ test('a sleep is found in both forms and by a name of its time, and a short one,
     'await sleep(20);\nwhile (!isReady) await sleep(500);\nawait sleep(600_000, undefined, { signal: killed });\n';
   expect(countSleeps(`${found}${other}`)).toBe(4);
 });
+
+/** `expect.poll` has the limit of vitest.config.ts; these have a second by default. */
+const WAIT = /\bvi\.wait(?:For|Until)\(/g;
+const LEAST_WAIT_MS = 20_000;
+
+/** Returns the waits that give up before a loaded machine has done the work. */
+function findShortWaits(path: string, source: string): readonly string[] {
+  const named = readTimeMs(/^const WAIT = \{(.*)\}/m.exec(source)?.[1]);
+  return [...source.matchAll(WAIT)].flatMap(({ index }) => {
+    const call = callAt(source, source.indexOf('(', index));
+    const limitMs = /,\s*WAIT,?\s*\)$/.test(call) ? named : readTimeMs(call);
+    return limitMs < LEAST_WAIT_MS ? [`${path}: ${call.slice(0, 80)} waits ${limitMs} ms`] : [];
+  });
+}
+
+function readTimeMs(options = ''): number {
+  return Number((/\btimeout: ([\d_]+)/.exec(options)?.[1] ?? '1000').replaceAll('_', ''));
+}
+
+/** Returns the source from a parenthesis to the one that closes it. */
+function callAt(source: string, open: number): string {
+  let depth = 0;
+  for (let at = open; at < source.length; at += 1) {
+    depth += source[at] === '(' ? 1 : source[at] === ')' ? -1 : 0;
+    if (depth === 0) return source.slice(open, at + 1);
+  }
+  return source.slice(open);
+}
+
+test('no wait of a test ends within 20 s, because a loaded machine does nothing for seconds', () => {
+  const paths = pathsOf(ROOT).filter((path) => path.endsWith('.ts') && path !== 'test/structure/sleeps.test.ts');
+  expect(paths.flatMap((path) => findShortWaits(path, readFileSync(join(ROOT, path), 'utf8')))).toEqual([]);
+});
+
+test.each([
+  'await vi.waitFor(() => expect(seen).toHaveLength(2));',
+  'await vi.waitFor(() => expect(seen()).toBe(1), { timeout: 5_000 });',
+  'const WAIT = { timeout: 5_000 };\nawait vi.waitFor(() => expect(seen()).toBe(1), WAIT);',
+  'await vi.waitUntil(() => seen.length > 0);',
+])('a short wait is found: %s', (source) => {
+  expect(findShortWaits('a.test.ts', source)).toHaveLength(1);
+});
+
+test('a wait of 20 s is long enough', () => {
+  const source = 'await vi.waitFor(() => expect(seen()).toBe(1), { timeout: 20_000, interval: 20 });';
+  expect(findShortWaits('a.test.ts', source)).toEqual([]);
+});

@@ -1,5 +1,5 @@
 import { WorkflowNotFoundError, type Client } from '@temporalio/client';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { countLiving, keepLeases, renewalIntervalMs, renewLeases, type VmLeasesOptions } from './vm-leases.ts';
@@ -127,7 +127,7 @@ test('a server that does not answer keeps no living VM from being counted', asyn
   const silent = { workflow: { getHandle: () => ({ describe: () => new Promise(() => undefined) }) } };
   const stop = keepLeases({ ...all, client: silent as unknown as Client }, 10);
   try {
-    await vi.waitFor(() => expect(counted.length).toBeGreaterThan(2), 5_000);
+    await expect.poll(() => counted.length).toBeGreaterThan(2);
   } finally {
     stop();
   }
