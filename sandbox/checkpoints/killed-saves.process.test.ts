@@ -12,8 +12,8 @@ import { createStepCheckpoints } from './step-checkpoints.ts';
 
 const SCOPE: SavedScope = { runId: 'run', scope: '_shared', instance: [] };
 const DISK_BYTES = 1 << 20;
-/** From the begin of a save to the kill: some fall into it, others into a later one. */
-const KILLS_AFTER_MS = [80, 0, 3, 40, 1, 8, 60, 2, 15, 5];
+/** From the begin of a save to the kill: some fall into it, others into a later one. The first save ends before its kill. */
+const KILLS_AFTER_MS = ['end', 0, 3, 40, 1, 8, 60, 2, 15, 5] as const;
 const BEGIN_LIMIT_MS = 30_000;
 
 /** Saves steps until it is killed. The disk of each checkpoint has its number in each byte. */
@@ -56,8 +56,8 @@ function listNames(): readonly string[] {
 
 const isSaving = (): boolean => listNames().some((name) => name.endsWith('.partial'));
 
-/** Starts a worker, and kills it `afterMs` after it has begun a save. */
-async function killInSave(afterMs: number): Promise<void> {
+/** Starts a worker, and kills it `afterMs` after it has begun a save, or after the end of one. */
+async function killInSave(afterMs: number | 'end'): Promise<void> {
   const dist = join(findPackageRoot(), 'dist/sandbox/checkpoints');
   const args = ['--input-type=module', '-e', SAVES_FOREVER, dist, root, JSON.stringify(SCOPE), String(DISK_BYTES)];
   const worker = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
@@ -66,7 +66,8 @@ async function killInSave(afterMs: number): Promise<void> {
   const hasBegun = (): boolean => listNames().some((name) => !before.includes(name)) && isSaving();
   for (const end = Date.now() + BEGIN_LIMIT_MS; !hasBegun() && Date.now() < end; await sleep(1));
   const begun = hasBegun() || listNames().length > before.length;
-  await sleep(afterMs);
+  if (afterMs === 'end') await expect.poll(listNames).toContainEqual(expect.stringMatching(/^\d+\.json$/));
+  else await sleep(afterMs);
   worker.kill('SIGKILL');
   await ended;
   expect(begun, 'the worker saves').toBe(true);

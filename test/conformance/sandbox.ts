@@ -10,11 +10,11 @@ import { LIMITS } from './sandbox/limits.ts';
 export type { Behaviour, Conformance } from './sandbox/behaviour.ts';
 
 /** Rows that another image of the guest may break: the environment, the actions and the results of commands. */
-export const OF_IMAGES: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES, ...LIMITS].filter(
+export const OF_IMAGES: readonly Behaviour[] = [...COMMANDS, ...FILES, ...LIMITS].filter(
   ({ image }) => image !== 'base',
 );
 
-/** `ATTACHMENT` is about the keeper and its drivers, which are the same for all images. */
+/** `FLOODS` is about the agent and the kernel, `ATTACHMENT` about the keeper and its drivers. They are the same for all images. */
 export const BEHAVIOURS: readonly Behaviour[] = [
   ...COMMANDS,
   ...FLOODS,
