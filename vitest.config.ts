@@ -124,7 +124,7 @@ export const OWN_PROCESS = [
   'workers/embedded/stop-stack.process.test.ts',
   'workers/skills/session-attacker.server.test.ts',
 ];
-const ownProcess = (suffix: string): string[] => OWN_PROCESS.filter((file) => file.endsWith(`.${suffix}`));
+const listOwnProcess = (suffix: string): string[] => OWN_PROCESS.filter((file) => file.endsWith(`.${suffix}`));
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -190,7 +190,7 @@ export default defineConfig({
           name: 'process-own',
           setupFiles: SETUP_FILES,
           expect: EXPECT,
-          include: ownProcess('process.test.ts'),
+          include: listOwnProcess('process.test.ts'),
           exclude: NOT_TESTS,
           maxWorkers: WORKERS + 1,
           sequence: { groupOrder: 1 },
@@ -218,7 +218,7 @@ export default defineConfig({
           name: 'server-own',
           setupFiles: SETUP_FILES,
           expect: EXPECT,
-          include: ownProcess('server.test.ts'),
+          include: listOwnProcess('server.test.ts'),
           exclude: NOT_TESTS,
           maxWorkers: SERVER_WORKERS,
           sequence: { groupOrder: 2 },
@@ -247,7 +247,7 @@ export default defineConfig({
           name: 'vm-own',
           setupFiles: SETUP_FILES,
           expect: EXPECT,
-          include: ownProcess('vm.test.ts'),
+          include: listOwnProcess('vm.test.ts'),
           exclude: NOT_TESTS,
           maxWorkers: 4,
           sequence: { groupOrder: 3 },

@@ -89,7 +89,7 @@ const LEAST_WAIT_MS = 20_000;
 function findShortWaits(path: string, source: string): readonly string[] {
   const named = readTimeMs(/^const WAIT = \{(.*)\}/m.exec(source)?.[1]);
   return [...source.matchAll(WAIT)].flatMap(({ index }) => {
-    const call = callAt(source, source.indexOf('(', index));
+    const call = readCall(source, source.indexOf('(', index));
     const limitMs = /,\s*WAIT,?\s*\)$/.test(call) ? named : readTimeMs(call);
     return limitMs < LEAST_WAIT_MS ? [`${path}: ${call.slice(0, 80)} waits ${limitMs} ms`] : [];
   });
@@ -100,7 +100,7 @@ function readTimeMs(options = ''): number {
 }
 
 /** Returns the source from a parenthesis to the one that closes it. */
-function callAt(source: string, open: number): string {
+function readCall(source: string, open: number): string {
   let depth = 0;
   for (let at = open; at < source.length; at += 1) {
     depth += source[at] === '(' ? 1 : source[at] === ')' ? -1 : 0;
