@@ -519,6 +519,10 @@ const VERBS = {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'service-main.js'), ...args]),
   },
+  'bench-triggers': {
+    everything: () => true,
+    work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'triggers', 'main.js'), ...args]),
+  },
   'bench-steps': {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]),
