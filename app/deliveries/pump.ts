@@ -20,6 +20,7 @@ import type {
 import { cancelOldest, type CancelRun } from '../schedules/cancel-oldest.ts';
 import type { EvaluateDelivery } from './evaluate-delivery.ts';
 import { joinPayloads } from './join-payloads.ts';
+import { createKnownVersions, type FindVersion } from './known-versions.ts';
 
 /** A delivery whose run starts. */
 export interface ReadyDelivery {
@@ -67,6 +68,7 @@ export interface Pump {
 
 export function startPump(options: PumpOptions): Pump {
   const { openTriggers, nowMs, log, limits = PUMP_LIMITS } = options;
+  const findVersion = createKnownVersions();
   let isClosed = false;
   let isWoken = true;
   // A process before this one may have died before it could call `onIdle`.
@@ -96,7 +98,7 @@ export function startPump(options: PumpOptions): Pump {
     await Promise.all(
       claimed.map(async (delivery) => {
         const turn = takeTurn(delivery);
-        await processDelivery(delivery, { id: delivery.id, token }, { triggers, options, turn });
+        await processDelivery(delivery, { id: delivery.id, token }, { triggers, options, findVersion, turn });
         turn.end();
       }),
     );
@@ -133,6 +135,7 @@ export function startPump(options: PumpOptions): Pump {
 interface Work {
   readonly triggers: TriggerStore;
   readonly options: PumpOptions;
+  readonly findVersion: FindVersion;
   readonly turn: Turn;
 }
 
@@ -182,10 +185,10 @@ async function processDelivery(delivery: DeliveryRow, claim: Claim, work: Work):
 async function decideAndStart(
   delivery: DeliveryRow,
   claim: Claim,
-  { triggers, options, turn }: Work,
+  { triggers, options, findVersion, turn }: Work,
 ): Promise<DeliveryResult | null> {
   const { deployments, deliveries } = triggers;
-  const version = await deployments.findVersion(delivery.deployment, delivery.version);
+  const version = await findVersion(deployments)(delivery.deployment, delivery.version);
   const trigger = version === null ? null : findTrigger(version, delivery.trigger);
   if (version === null || trigger === null)
     return refuse('trigger/unknown', `version ${delivery.version} has no trigger ${delivery.trigger}`);

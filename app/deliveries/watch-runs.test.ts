@@ -66,6 +66,23 @@ test('two services make one delivery of an end, with its facts', async () => {
   expect(body).toMatchObject({ run: `build-${id}`, state: 'failed' });
 });
 
+test('an end that follows another one is recorded after a short pause', async () => {
+  const first = await runOnce('succeeded');
+  let second: Promise<string> | undefined;
+  watches.push(
+    watchRuns({
+      openTriggers: () => Promise.resolve(triggers),
+      machine: createTestMachine(stores),
+      onEnded: () => void (second ??= runOnce('succeeded')),
+      log: (line) => lines.push(line),
+      everyMs: 60 * 60_000,
+      busyMs: 200,
+    }),
+  );
+  await expect.poll(async () => (await triggers.deliveries.find(first))?.runEndedAtMs).not.toBeNull();
+  await expect.poll(async () => (await triggers.deliveries.find(await second!))?.runEndedAtMs).not.toBeNull();
+});
+
 test('an end in another state, and one that no trigger follows, only gives room', async () => {
   const report = makeVersion('report', { triggers: [followTrigger('build', ['succeeded'])] });
   await triggers.deployments.deploy(report, { isPaused: false });

@@ -10,8 +10,10 @@ import { readRunEndEvent } from './run-end-event.ts';
 
 const PAGE = 200;
 const EVERY_MS = 5_000;
-/** Every so many looks, Temporal is asked about runs without an end: their worker could not write one. */
-const LOOKS_BETWEEN_REPAIRS = 12;
+/** The pause after a look that found an end: others follow it in a burst, and held deliveries wait for them. */
+const BUSY_MS = 500;
+/** Every so many long pauses, Temporal is asked about runs without an end: their worker could not write one. */
+const PAUSES_BETWEEN_REPAIRS = 12;
 /** A run that the store does not know may wait for its admission for so long. Later it was pruned. */
 const UNKNOWN_MS = 10 * 60_000;
 
@@ -20,44 +22,57 @@ export interface WatchRunsOptions {
   readonly machine: Machine;
   readonly onEnded: () => void;
   readonly log: (line: string) => void;
-  /** Another pause is for tests. */
+  /** Other pauses are for tests. */
   readonly everyMs?: number;
+  readonly busyMs?: number;
 }
 
 export interface RunWatch {
   close(): Promise<void>;
 }
 
-export function watchRuns({ openTriggers, machine, onEnded, log, everyMs = EVERY_MS }: WatchRunsOptions): RunWatch {
+export function watchRuns(options: WatchRunsOptions): RunWatch {
+  const { openTriggers, machine, onEnded, log, everyMs = EVERY_MS, busyMs = Math.min(BUSY_MS, everyMs) } = options;
   let isClosed = false;
   let looking: Promise<void> = Promise.resolve();
-  let looks = 0;
-  const findEnds = async (): Promise<void> => {
-    looks += 1;
-    const repairs = looks % LOOKS_BETWEEN_REPAIRS === 0;
+  let timer: NodeJS.Timeout | undefined;
+  let repairedAtMs = Date.now();
+  /** @returns whether a run has ended */
+  const findEnds = async (): Promise<boolean> => {
+    const repairs = Date.now() - repairedAtMs >= PAUSES_BETWEEN_REPAIRS * everyMs;
+    if (repairs) repairedAtMs = Date.now();
     const triggers = await openTriggers();
-    if (triggers === null) return;
+    if (triggers === null) return false;
+    let hasEnded = false;
     for (let after = 0; !isClosed;) {
       const open = await triggers.deliveries.listOpenRuns(PAGE, after);
       const ended = new Set(await findEnded(open, repairs, machine));
       const rows = open.filter(({ id }) => ended.has(id));
-      if (await recordEnds(rows, triggers, { machine, log })) onEnded();
-      if (open.length < PAGE) return;
+      if (await recordEnds(rows, triggers, { machine, log })) {
+        hasEnded = true;
+        onEnded();
+      }
+      if (open.length < PAGE) return hasEnded;
       after = open.at(-1)!.seq;
     }
+    return hasEnded;
   };
-  let isLooking = false;
-  const timer = setInterval(() => {
-    if (isLooking) return;
-    isLooking = true;
-    looking = findEnds()
-      .catch((error: Error) => log(`runs of deliveries: ${error.message}`))
-      .finally(() => (isLooking = false));
-  }, everyMs).unref();
+  const searchEnds = async (): Promise<void> => {
+    const hasEnded = await findEnds().catch((error: Error) => {
+      log(`runs of deliveries: ${error.message}`);
+      return false;
+    });
+    if (!isClosed) scheduleSearch(hasEnded ? busyMs : everyMs);
+  };
+  const scheduleSearch = (pauseMs: number): void => {
+    timer = setTimeout(() => void (looking = searchEnds()), pauseMs).unref();
+  };
+  // Runs may have ended while no service ran.
+  scheduleSearch(busyMs);
   return {
     async close() {
       isClosed = true;
-      clearInterval(timer);
+      clearTimeout(timer);
       await looking;
     },
   };

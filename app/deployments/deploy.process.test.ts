@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { RunRequest } from '../../activities/contract.ts';
 import type { ClientMark } from '../../client/runs/client-record.ts';
+import { evaluateTrigger } from '../../domain/language/expression/evaluate-trigger.ts';
+import { fromWire, type PlanWire } from '../../domain/plan/wire.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import type { AccessStore } from '../../store/access.ts';
 import { openStores } from '../../store/open-stores.ts';
@@ -18,6 +20,7 @@ import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
 import { createStartLink, type StartedWorkflow } from '../../test/rig/runs/start-link.ts';
 import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
+import { createEvaluateDelivery } from '../deliveries/evaluate-delivery.ts';
 import type { Machine } from '../machine.ts';
 import { deploy, type DeployRequest, type DeployTools } from './deploy.ts';
 import { startDelivered } from './start-delivered.ts';
@@ -246,6 +249,8 @@ test('a version whose agents the mock agent plays needs no key of a model', asyn
   expect((await deploySpec(spec)).changes.others).toEqual(['mockAgents']);
 });
 
+const request = (): RunRequest => started[0]!.args[0];
+
 describe('the run of a delivery', () => {
   const start = async (params: Readonly<Record<string, string>> = {}, input = '{"n":18446744073709551615}') =>
     await startDelivered(
@@ -268,8 +273,6 @@ describe('the run of a delivery', () => {
       },
       machine,
     );
-  const request = (): RunRequest => started[0]!.args[0];
-
   test('is compiled with the parameters of the delivery, and has secrets, an input and a mark', async () => {
     await deploySpec(
       `${SPEC}${PUSH}${step('run: { program: echo, args: ["${{ params.number }}"] }, secrets: [API_TOKEN]')}`,
@@ -308,8 +311,70 @@ describe('the run of a delivery', () => {
   });
 });
 
+describe('a payload', () => {
+  /** Evaluates the trigger of the version for a payload, and starts the run. */
+  const startFor = async (payload: object) => {
+    const version = await findVersion(1);
+    const [trigger] = version.triggers;
+    const evaluate = createEvaluateDelivery({ evaluateTrigger: (asked) => Promise.resolve(evaluateTrigger(asked)) });
+    const body = Buffer.from(JSON.stringify(payload));
+    const evaluation = await evaluate(trigger!, { contentType: 'application/json', senderId: null, headers: {} }, body);
+    if ('code' in evaluation) throw new Error(evaluation.message);
+    const readSecrets = (_: string, names: readonly string[]) =>
+      Promise.resolve(Object.fromEntries(names.map((name) => [name, `value of ${name}`])));
+    return await startDelivered(
+      {
+        delivery: { id: '01KB', deployment: 'review', traceparent: null, cloudEvent: null },
+        version,
+        params: evaluation.params,
+        input: body,
+        inputRef: null,
+      },
+      { ...tools, readSecrets, onProgress: () => undefined },
+      machine,
+    );
+  };
+  const withParam = (sandbox: string): string =>
+    SPEC.replace('params: { number: "0" }', 'params: { number: { type: text, default: main } }').replace(
+      /sandbox: .*/,
+      sandbox,
+    ) + PUSH.replace('secret: HOOK }', 'secret: HOOK }, params: { number: "${{ input.x }}" }');
+
+  test.each([
+    ['folder of a mount', 'sandbox: { mounts: [{ host: "${{ params.number }}", guest: /data }] }', 'run: ls'],
+    ['URL of a workspace', '', 'run: ls, workspace: { git: "${{ params.number }}" }'],
+    ['name of a secret', '', 'run: ls, secrets: ["${{ params.number }}"]'],
+    ['image', 'sandbox: { image: "${{ params.number }}" }', 'run: ls'],
+  ])('is no %s: such a spec is not deployed', async (_what, sandbox, text) => {
+    await expect(deploySpec(withParam(sandbox) + step(text))).rejects.toThrow('the spec has a mistake');
+    expect(listFolders()).toEqual([]);
+  });
+
+  test.each(['--upload-pack=/bin/sh', '-q', 'main:evil', 'a..b', '@{-1}', 'https://example.com/x', 'main\nother'])(
+    'gives git no option and no expression as a ref: %j',
+    async (x) => {
+      const spec =
+        withParam('') + step('run: ls, workspace: { git: "https://example.com/app", ref: "${{ params.number }}" }');
+      await deploySpec(spec, { allowGit: ['example.com/app'] });
+      expect(await startFor({ x })).toMatchObject({ kind: 'refused', code: 'spec/invalid' });
+      expect(started).toEqual([]);
+    },
+  );
+
+  test('that names a secret, a placeholder, an option or code is an argument as it is', async () => {
+    const sandbox = 'sandbox: { mode: mock, isolation: none }';
+    const run = 'run: { program: echo, args: ["${{ params.number }}"] }, secrets: [API_TOKEN]';
+    await deploySpec(withParam(sandbox) + step(run));
+    const x = '--help ${{ secrets.HOOK }} ${{ params.number }} $HOOK ${API_TOKEN} `id`; $(id)';
+    expect(await startFor({ x, secrets: ['HOOK'], HOOK: 'mine' })).toEqual({ kind: 'started' });
+    const [stage] = fromWire(request().plan as PlanWire).stages;
+    expect(stage!.work).toMatchObject({ program: 'echo', args: [x] });
+    expect(await stores.hostVariables.get('review-01KB')).toEqual({ API_TOKEN: 'value of API_TOKEN' });
+  });
+});
+
 describe('the process that compiles', () => {
-  const request = {
+  const asked = {
     spec: SPEC + step('run: ls'),
     specName: 'x',
     folder: '/nowhere',
@@ -327,7 +392,7 @@ describe('the process that compiles', () => {
     const spec =
       SPEC.replace('number: "0"', 'sha: main').replace(/sandbox: .*\n/, '') +
       step('run: ls, workspace: { git: ., ref: "${{ params.sha }}" }');
-    const sent = { ...request, spec, bundles: { '.': '0'.repeat(64) } };
+    const sent = { ...asked, spec, bundles: { '.': '0'.repeat(64) } };
     expect(await compiler.compile({ ...sent, params: { sha: 'main' } })).toMatchObject({ kind: 'compiled' });
     expect(await compiler.compile({ ...sent, params: { sha: 'other' } })).toMatchObject({
       kind: 'refused',
@@ -342,17 +407,17 @@ describe('the process that compiles', () => {
 
   test('ends after its time, and the next request gets a new one', async () => {
     const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, answerMs: 1 } });
-    await expect(own.compile(request)).rejects.toMatchObject({
+    await expect(own.compile(asked)).rejects.toMatchObject({
       code: 'deploy/too-costly',
       message: expect.stringContaining('0.001 s'),
     });
     own.close();
-    expect((await compiler.compile(request)).kind).toBe('compiled');
+    expect((await compiler.compile(asked)).kind).toBe('compiled');
   });
 
   test('ends with the limit of its memory', async () => {
     const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, memoryMib: 12 } });
-    await expect(own.compile(request)).rejects.toMatchObject({
+    await expect(own.compile(asked)).rejects.toMatchObject({
       code: 'deploy/too-costly',
       message: expect.stringContaining('12 MiB'),
     });
@@ -361,7 +426,7 @@ describe('the process that compiles', () => {
 
   test('gets no variable of the service', async () => {
     const spec = SPEC.replace('params: { number: "0" }\n', '') + step('run: ls, env: { A: "${HOME}" }');
-    const answer = await compiler.compile({ ...request, spec });
+    const answer = await compiler.compile({ ...asked, spec });
     expect(JSON.stringify(answer)).not.toContain(process.env['HOME']);
   });
 });

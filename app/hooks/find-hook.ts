@@ -1,5 +1,6 @@
 import type { Trigger, WebhookSource } from '../../domain/delivery/trigger.ts';
 import type { DeploymentStore } from '../../store/triggers.ts';
+import { shareReads } from './share-reads.ts';
 
 /** A webhook of the enabled version of a deployment. */
 export interface FoundHook {
@@ -23,12 +24,12 @@ export function createHookFinder(
   mostVersions = MOST_VERSIONS,
 ): FindHook {
   const known = new Map<string, readonly FoundHook[]>();
+  const findDeployment = shareReads(async (deployment) => await (await open()).find(deployment));
   return async ({ deployment, name }) => {
-    const deployments = await open();
-    const row = await deployments.find(deployment);
+    const row = await findDeployment(deployment);
     if (row === null) return null;
     const key = `${row.version} ${deployment}`;
-    const hooks = known.get(key) ?? (await readHooks(deployment, row.version, deployments));
+    const hooks = known.get(key) ?? (await readHooks(deployment, row.version, await open()));
     // The order of a map is the order of insertion.
     known.delete(key);
     known.set(key, hooks);

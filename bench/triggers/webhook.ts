@@ -42,8 +42,8 @@ export function createSender({ port }: Pick<TriggerStack, 'port'>, connections: 
 /** Calls `work` for each number below `count`, so many at once. */
 export async function repeatAtOnce(count: number, atOnce: number, work: (at: number) => Promise<void>): Promise<void> {
   let next = 0;
-  const workInTurn = async (): Promise<void> => {
+  const runLane = async (): Promise<void> => {
     while (next < count) await work(next++);
   };
-  await Promise.all(Array.from({ length: atOnce }, workInTurn));
+  await Promise.all(Array.from({ length: atOnce }, runLane));
 }

@@ -10,6 +10,7 @@ import type { HookHeaders } from '../../app/hooks/hook-request.ts';
 import { type HookOutcome, receiveHook } from '../../app/hooks/receive-hook.ts';
 import { answerOrigin, type OriginQuestion } from '../../app/hooks/origin-question.ts';
 import { createRefusalLog, hideSecretProblems } from '../../app/hooks/refusal-log.ts';
+import { shareSecretReads } from '../../app/hooks/share-secret-reads.ts';
 import type { HookFormat } from '../../domain/delivery/trigger.ts';
 import type { UnprovenRequests } from '../access/unproven-requests.ts';
 import type { ApiOptions } from '../api-options.ts';
@@ -69,7 +70,7 @@ function createReceiver({ access, machine, hooks, limits, log }: ApiOptions, unp
   const logRefusal = createRefusalLog({ log, nowMs: readMs });
   const openTriggers = async () => (await access('find')).triggers;
   const { readSecrets: read = () => Promise.resolve([]), wake = () => undefined } = hooks ?? {};
-  const readSecrets = hideSecretProblems(read, { log, nowMs: readMs });
+  const readSecrets = hideSecretProblems(shareSecretReads(read), { log, nowMs: readMs });
   const findHook = createHookFinder(async () => (await openTriggers()).deployments);
   let waits = 0;
 

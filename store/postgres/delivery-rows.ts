@@ -109,7 +109,7 @@ const CHANGING = [
 export const DELIVERY_COLUMNS = ['seq', ...FACTS, ...CHANGING, 'run_ended_at_ms'].join(', ');
 
 /** The first part of the advisory locks of acceptances. */
-const ACCEPT_LOCKS = 861_152;
+export const ACCEPT_LOCKS = 861_152;
 
 /** Lets acceptances for one trigger follow each other until their commit. Only a trigger with `order` needs this. */
 export async function lockAcceptances(
@@ -122,21 +122,36 @@ export async function lockAcceptances(
   ]);
 }
 
-/** Adds a row unless its id is taken. @returns no row if it is */
+export interface InsertedDelivery {
+  readonly row: Omit<DeliveryRow, 'seq'>;
+  readonly body: Uint8Array;
+}
+
+/** Adds rows in one statement, except those whose id is taken. @returns those that were added */
+export async function insertDeliveries(
+  send: SendQuery,
+  deliveries: readonly InsertedDelivery[],
+): Promise<readonly StoredDelivery[]> {
+  const columns = [...FACTS, ...CHANGING, 'body'];
+  const values = deliveries.map(({ row, body }) => [...listFacts(row), ...listChanging(row), Buffer.from(body)]);
+  const places = values.map(
+    (_row, at) => `(${columns.map((_column, n) => `$${at * columns.length + n + 1}`).join(', ')})`,
+  );
+  const added = await send(
+    `INSERT INTO voidbox.deliveries (${columns.join(', ')}) VALUES ${places.join(', ')}
+     ON CONFLICT (id) DO NOTHING RETURNING ${DELIVERY_COLUMNS}`,
+    values.flat(),
+  );
+  return added as readonly StoredDelivery[];
+}
+
+/** Adds a row unless its id is taken. @returns null if it is */
 export async function insertDelivery(
   send: SendQuery,
-  row: Omit<DeliveryRow, 'seq'>,
+  row: InsertedDelivery['row'],
   body: Uint8Array,
 ): Promise<StoredDelivery | null> {
-  const columns = [...FACTS, ...CHANGING];
-  const values = [...listFacts(row), ...listChanging(row), Buffer.from(body)];
-  const [added] = await send(
-    `INSERT INTO voidbox.deliveries (${columns.join(', ')}, body)
-     VALUES (${values.map((_value, index) => `$${index + 1}`).join(', ')})
-     ON CONFLICT (id) DO NOTHING RETURNING ${DELIVERY_COLUMNS}`,
-    values,
-  );
-  return (added as StoredDelivery | undefined) ?? null;
+  return (await insertDeliveries(send, [{ row, body }]))[0] ?? null;
 }
 
 /**

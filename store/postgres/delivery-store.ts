@@ -1,23 +1,21 @@
-import { createHash } from 'node:crypto';
 import type { Decision } from '../../domain/delivery/decision.ts';
 import { DELIVERY_KEPT_MS, type DeliveryKeys, PAYLOAD_KEPT_MS } from '../../domain/delivery/delivery.ts';
-import { applyDecision, applyResult, createRow, refuseRow } from '../../domain/delivery/row-changes.ts';
-import type { Claim, DeliveryMember, DeliveryQuery, DeliveryRow, DeliveryStore, NewDelivery } from '../triggers.ts';
+import { applyDecision, applyResult } from '../../domain/delivery/row-changes.ts';
+import type { Claim, DeliveryMember, DeliveryQuery, DeliveryRow, DeliveryStore } from '../triggers.ts';
 import type { AccessTarget, Database, SendQuery } from './database.ts';
+import { acceptAll, createAcceptance } from './delivery-acceptance.ts';
 import { lockDeployment, readFacts, wakeOthers, writeBucket } from './delivery-facts.ts';
-import {
-  DELIVERY_COLUMNS,
-  insertDelivery,
-  lockAcceptances,
-  readDelivery,
-  type StoredDelivery,
-  updateDelivery,
-} from './delivery-rows.ts';
+import { DELIVERY_COLUMNS, readDelivery, type StoredDelivery, updateDelivery } from './delivery-rows.ts';
 import { connectWakeClient, createDeliveryWaker } from './delivery-waker.ts';
 import { recordRunEnd } from './links/run-ends.ts';
 import { fromStoredText, toStoredText } from './stored-text.ts';
 import { watchStartedRun } from './watched-runs.ts';
 
+/**
+ * A condition that holds. Its change counts before it is on the disk: a server that dies may lose it, and then another
+ * claim follows. The start of a run waits for the disk, and with it all changes before.
+ */
+const WITHOUT_WAITING = `set_config('synchronous_commit', 'off', true) = 'off'`;
 /** The most rows that one statement of a sweep changes. */
 const SWEEP_ROWS = 1_000;
 
@@ -26,7 +24,7 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
   const select = async (text: string, values: readonly unknown[]): Promise<readonly DeliveryRow[]> =>
     (await read(text, values)).map((row) => readDelivery(row as StoredDelivery));
   return {
-    accept: async (delivery) => await acceptDelivery(database, delivery),
+    accept: createAcceptance({ database, find: (id) => findDelivery(read, id) }),
     acceptAll: async (deliveries) => await acceptAll(database, deliveries),
     find: async (id) => await findDelivery(read, id),
     async readBody(id) {
@@ -44,7 +42,7 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
                 AND (lease_until_ms IS NULL OR lease_until_ms <= $2 OR lease_until_ms > $2 + $3)
               ORDER BY seq LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)
            UPDATE voidbox.deliveries SET claim = $1, lease_until_ms = $2 + $3
-             WHERE seq IN (SELECT seq FROM free) RETURNING ${DELIVERY_COLUMNS}`,
+             WHERE seq IN (SELECT seq FROM free) AND (SELECT ${WITHOUT_WAITING}) RETURNING ${DELIVERY_COLUMNS}`,
           [toStoredText(token), nowMs, leaseMs, limit],
         )
       ).toSorted((one, other) => one.seq - other.seq),
@@ -59,7 +57,7 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
     record: async (claim, result, nowMs) =>
       await database.transact(async (send) => {
         await lockDeployment(send, claim.id);
-        const row = await findClaimed(send, claim);
+        const row = await findClaimed(send, claim, WITHOUT_WAITING);
         if (row === null) return null;
         const changed = applyResult(row, result, nowMs);
         await updateDelivery(send, changed, null);
@@ -68,11 +66,10 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
         return changed;
       }, true),
     renew: async ({ id, token }, { nowMs, leaseMs }) =>
-      void (await read('UPDATE voidbox.deliveries SET lease_until_ms = $3 WHERE id = $1 AND claim = $2', [
-        toStoredText(id),
-        toStoredText(token),
-        nowMs + leaseMs,
-      ])),
+      void (await read(
+        `UPDATE voidbox.deliveries SET lease_until_ms = $3 WHERE id = $1 AND claim = $2 AND (SELECT ${WITHOUT_WAITING})`,
+        [toStoredText(id), toStoredText(token), nowMs + leaseMs],
+      )),
     release: async ({ id, token }) =>
       void (await read(
         'UPDATE voidbox.deliveries SET claim = NULL, lease_until_ms = NULL WHERE id = $1 AND claim = $2',
@@ -130,56 +127,16 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
   };
 }
 
-async function acceptDelivery(database: Database, delivery: NewDelivery): ReturnType<DeliveryStore['accept']> {
-  const insert = (send: SendQuery): Promise<StoredDelivery | null> => insertAccepted(send, delivery);
-  const send: SendQuery = (text, values) => database.send(text, values, true);
-  const added = delivery.isOrdered
-    ? await database.transact(async (locked) => {
-        await lockAcceptances(locked, delivery);
-        return await insert(locked);
-      }, true)
-    : await insert(send);
-  if (added !== null) return { delivery: readDelivery(added), isNew: true };
-  const known = await findDelivery(send, delivery.id);
-  // A sweep deletes only rows that are months old.
-  if (known === null) throw new Error(`the delivery ${delivery.id} was deleted while it was accepted again`);
-  return { delivery: known, isNew: false };
-}
-
-async function acceptAll(database: Database, deliveries: readonly NewDelivery[]): Promise<void> {
-  await database.transact(async (send) => {
-    const ordered = deliveries.filter(({ isOrdered }) => isOrdered);
-    const compareTriggers = (one: NewDelivery, other: NewDelivery): number =>
-      compare(one.deployment, other.deployment) || compare(one.trigger, other.trigger);
-    // Each process takes the locks in this order. A lock that it has is free for it.
-    for (const delivery of ordered.toSorted(compareTriggers)) await lockAcceptances(send, delivery);
-    // A second try of a lost answer finds the ids of the first.
-    for (const delivery of deliveries) await insertAccepted(send, delivery);
-  }, true);
-}
-
-function compare(one: string, other: string): number {
-  return one === other ? 0 : one < other ? -1 : 1;
-}
-
-/** Adds the row of a new delivery. @returns null if its id is taken */
-export async function insertAccepted(send: SendQuery, delivery: NewDelivery): Promise<StoredDelivery | null> {
-  const { body, isOrdered: _isOrdered, refusal, ...facts } = delivery;
-  const bodySha256 = createHash('sha256').update(body).digest('hex');
-  const accepted = createRow({ ...facts, bodySha256, bodyBytes: body.byteLength }, 0);
-  const { seq: _seq, ...row } = refusal === undefined ? accepted : refuseRow(accepted, refusal);
-  return await insertDelivery(send, row, body);
-}
-
 async function findDelivery(send: SendQuery, id: string): Promise<DeliveryRow | null> {
   const [row] = await send(`SELECT ${DELIVERY_COLUMNS} FROM voidbox.deliveries WHERE id = $1`, [toStoredText(id)]);
   return row === undefined ? null : readDelivery(row as StoredDelivery);
 }
 
-async function findClaimed(send: SendQuery, { id, token }: Claim): Promise<DeliveryRow | null> {
+/** @param condition  one that holds, and that changes how the transaction is committed */
+async function findClaimed(send: SendQuery, { id, token }: Claim, condition = 'true'): Promise<DeliveryRow | null> {
   const [row] = await send(
     `SELECT ${DELIVERY_COLUMNS} FROM voidbox.deliveries
-      WHERE id = $1 AND claim = $2 AND due_at_ms IS NOT NULL FOR NO KEY UPDATE`,
+      WHERE id = $1 AND claim = $2 AND due_at_ms IS NOT NULL AND (SELECT ${condition}) FOR NO KEY UPDATE`,
     [toStoredText(id), toStoredText(token)],
   );
   return row === undefined ? null : readDelivery(row as StoredDelivery);

@@ -109,6 +109,28 @@ test('a service hears the calls of another one, also after the server has ended 
   await expect.poll(() => calls).toBe(3);
 }, 60_000);
 
+test('a delivery that the database refuses fails, and those that are accepted with it do not', async () => {
+  const target = await server.createDatabase();
+  const access = await openAccess({
+    target,
+    migrationsDir: MIGRATIONS,
+    migrate: true,
+    recover: () => Promise.resolve(),
+    retryForMs: 0,
+    warn: () => undefined,
+  });
+  onTestFinished(() => access.close());
+  const { deliveries } = access.triggers;
+  const accepted = await Promise.allSettled(
+    Array.from({ length: 20 }, async (_, at) => {
+      const headers = at === 13 ? { 'x-long': 'x'.repeat(300_000) } : {};
+      return await deliveries.accept(makeDelivery({ headers, isOrdered: at % 2 === 0 }));
+    }),
+  );
+  expect(accepted.flatMap(({ status }, at) => (status === 'rejected' ? [at] : []))).toEqual([13]);
+  expect(await deliveries.list({ limit: 99 })).toHaveLength(19);
+}, 60_000);
+
 test('each delivery has one outcome and each key one run, in order, although processes are killed', async () => {
   const target = await server.createDatabase();
   const access = await openAccess({

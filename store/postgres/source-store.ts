@@ -7,8 +7,8 @@ import {
   type SourceStore,
 } from '../ports/sources.ts';
 import type { Database, SendQuery } from './database.ts';
+import { insertAccepted } from './delivery-acceptance.ts';
 import { lockAcceptances } from './delivery-rows.ts';
-import { insertAccepted } from './delivery-store.ts';
 import { cutStoredText, fromStoredText, toStoredText } from './stored-text.ts';
 
 const MESSAGE_BYTES = 8_192;

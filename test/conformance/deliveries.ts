@@ -192,6 +192,16 @@ function testAcceptance({ store, accept }: Tools): void {
     expect(new Set(all.map(({ seq }) => seq)).size).toBe(20);
   });
 
+  test('deliveries that are accepted at once are each committed once, also with equal ids', async () => {
+    const ids = Array.from({ length: 90 }, (_, at) => `same-${at % 45}`);
+    const accepted = await Promise.all(
+      ids.map(async (id, at) => await store().accept(makeDelivery({ id, isOrdered: at % 3 === 0, senderId: id }))),
+    );
+    expect(accepted.map(({ delivery }) => delivery.senderId)).toEqual(ids);
+    expect(accepted.filter(({ isNew }) => isNew)).toHaveLength(45);
+    expect(await store().list({ limit: 99 })).toHaveLength(45);
+  });
+
   test('a call wakes a process that listens, until it stops', async () => {
     let calls = 0;
     const wakened = new Promise<void>((resolve) => {

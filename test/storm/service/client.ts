@@ -23,8 +23,8 @@ export interface Sent {
 const PAUSE_MS = 150;
 /** Longer than the pause between two comments of a silent stream, and than the longest answer. */
 const SILENCE_MS = 40_000;
-/** The service is away, or its client must wait. */
-const AGAIN: readonly number[] = [429, 503];
+/** The service is away, has no room, or its client must wait. */
+const AGAIN: readonly number[] = [429, 503, 507];
 
 /** A service answers with a status that no killed process explains. */
 export class UnexpectedAnswer extends Error {}

@@ -84,7 +84,7 @@ interface Settling {
  * @returns the deliveries of the round, the oldest first; at the limit as they are
  * @throws Error if the service does not learn of an end
  */
-async function awaitOutcomes(
+export async function awaitOutcomes(
   rig: Rig,
   service: Service,
   { earlier, endAtMs }: Settling,
@@ -118,12 +118,12 @@ async function listDeliveries(service: Service, endAtMs: number): Promise<readon
   return deliveries;
 }
 
-function listRuns(rig: Rig): ReadonlySet<string> {
+export function listRuns(rig: Rig): ReadonlySet<string> {
   const folder = runsDir(rig.stateDir);
   return new Set(existsSync(folder) ? readdirSync(folder) : []);
 }
 
-async function readRuns(rig: Rig, known: ReadonlySet<string>): Promise<ReadonlyMap<string, FoundRun>> {
+export async function readRuns(rig: Rig, known: ReadonlySet<string>): Promise<ReadonlyMap<string, FoundRun>> {
   const found = new Map<string, FoundRun>();
   for (const runId of listRuns(rig)) {
     if (known.has(runId)) continue;

@@ -93,7 +93,7 @@ async function sendEvent({ trigger, name, body }: Event, { service, endAtMs }: S
   return delivery;
 }
 
-function sendHook({ port }: Service, trigger: string, name: string, body: string) {
+export function sendHook({ port }: Pick<Service, 'port'>, trigger: string, name: string, body: string) {
   const sent = request({
     host: '127.0.0.1',
     port,
