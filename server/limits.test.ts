@@ -67,7 +67,7 @@ test('the page names the limits of the code', () => {
     'listed questions': MOST_QUESTIONS.toLocaleString('en'),
     'uploads of one start': `${MOST_UPLOADS}`,
     'an `Idempotency-Key`': `${KEY_CHARACTERS} characters`,
-    'a page of runs, tokens or deliveries': `${MOST_RUNS}`,
+    'a page of runs, tokens, deliveries or notifications': `${MOST_RUNS}`,
     'a page of the audit log, or of ids of runs': MOST_IDS.toLocaleString('en'),
     'a page of stages': `${MOST_STAGES}`,
     '`grep`, `stage`, `since` of events and logs': `${GREP_CHARACTERS}, ${STAGE_CHARACTERS.toLocaleString('en')} and ${SINCE_CHARACTERS} characters`,

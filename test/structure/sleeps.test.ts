@@ -33,6 +33,7 @@ const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>
   'test/conformance/sandbox/attachment.ts': [2, AWAY],
   'test/conformance/sandbox/commands.ts': [4, OVERLAP],
   'test/e2e/deployments.vm.test.ts': [1, OVERLAP],
+  'test/e2e/disk-full-events.server.test.ts': [1, OVERLAP],
   'test/e2e/disk-full.vm.test.ts': [1, ABSENCE],
   'test/e2e/logins.agents.test.ts': [1, CLOCK],
   'test/e2e/retained-vm.vm.test.ts': [1, ABSENCE],

@@ -64,7 +64,7 @@ export const RECEIVER = {
       type: { is: 'name' },
       required: true,
       mistaken: ['id', 'receiver'],
-      doc: 'Unique in the spec.',
+      doc: 'Unique among the receivers.',
       example: 'ops',
     },
     states: {
