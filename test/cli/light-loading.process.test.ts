@@ -61,7 +61,7 @@ async function packagesWith(
   const names = readFileSync(loaded, 'utf8')
     .split('\n')
     .flatMap((path) => {
-      if (path.includes('/dist/cli-bundle/')) return /\/temporal-[^/-]+\.cjs$/.test(path) ? [CLIENT] : [];
+      if (path.includes('/dist/cli-bundle/')) return /\/temporal-[^/]{8}\.cjs$/.test(path) ? [CLIENT] : [];
       return /.*\/(?:node_modules|dist|bin)\/((?:@[^/]+\/)?[^/.]+)(?:\/|\.cjs$)/.exec(path)?.[1] ?? [];
     });
   return new Set(names);
