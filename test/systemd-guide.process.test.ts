@@ -75,12 +75,14 @@ async function verify(unit: string): Promise<{ readonly code: number | null; rea
   }
 }
 
-/** Returns each command of the unit and the page with its options: `worker --secrets-file`. */
+/** Returns each command of the unit and the page with its options, such as `worker --secrets-file`. `service` has verbs. */
 function listCommands(page: string): readonly { readonly name: string; readonly options: readonly string[] }[] {
-  return [...page.matchAll(/(?<![\w/.-])voidbox ([a-z]+)([^`\n|]*)/g)].map(([, name = '', rest = '']) => ({
-    name,
-    options: rest.match(/--[a-z-]+/g) ?? [],
-  }));
+  return [...page.matchAll(/(?<![\w/.-])voidbox (service [a-z]+|[a-z]+)([^`\n|]*)/g)].map(
+    ([, name = '', rest = '']) => ({
+      name,
+      options: rest.match(/--[a-z-]+/g) ?? [],
+    }),
+  );
 }
 
 test('the unit has the sections and keys that systemd knows', () => {
@@ -110,7 +112,7 @@ test('each command of the page exists with its options', async () => {
   const prose = (PAGE.match(/`--[a-z-]+/g) ?? []).map((option) => option.slice(1));
   expect(prose).toContain('--skills');
   for (const { name, options } of [...commands, { name: 'worker', options: prose }]) {
-    const { code, stdout } = await typeCommand([name, '--help'], ROOT, {});
+    const { code, stdout } = await typeCommand([...name.split(' '), '--help'], ROOT, {});
     const known: readonly string[] = stdout.match(/^ {2}(?:-\w, )?--[a-z-]+/gm) ?? [];
     expect(code, name).toBe(0);
     const missing = options.filter((option) => !known.some((each) => each.trim().replace(/^-\w, /, '') === option));

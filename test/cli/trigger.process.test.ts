@@ -18,7 +18,9 @@ const stores = openMemoryStores(new MemoryPlace());
 let api: TestApi;
 
 beforeAll(async () => {
-  await access.triggers.deployments.deploy(makeVersion('review', { triggers: [WEBHOOK], paramNames: ['n', 'm'] }), { isPaused: false });
+  await access.triggers.deployments.deploy(makeVersion('review', { triggers: [WEBHOOK], paramNames: ['n', 'm'] }), {
+    isPaused: false,
+  });
   api = await startTestApi({
     stateDir: join(dir, 'state'),
     stores,
