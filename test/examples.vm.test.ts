@@ -20,7 +20,9 @@ test('every example has its test', () => {
     // The example of the client needs an installed package.
     .filter((name) => /^(?:examples.*|package)\.vm\.test\.ts$/.test(name))
     .flatMap((name) => [
-      ...readFileSync(join(HERE, name), 'utf8').matchAll(/^(?:test|\]\))\('([\w-]+\.(?:yaml|ts))\b/gm),
+      ...readFileSync(join(HERE, name), 'utf8').matchAll(
+        /^(?:test(?:\.skipIf\(.*\))?|\]\))\(['`]([\w-]+\.(?:yaml|ts))\b/gm,
+      ),
     ])
     .map(([, example]) => example);
   expect([...new Set(titles)].toSorted()).toEqual(
