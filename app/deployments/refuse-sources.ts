@@ -46,8 +46,8 @@ function refuseFolder(trigger: string, path: string, { watch }: AllowedSources):
 }
 
 /**
- * Returns the folder of a trigger without links. Of a path that is in no allowed folder it tells nothing, also not
- * whether it exists.
+ * Returns the folder of a trigger without links. The result does not tell whether a path outside of the allowed
+ * folders exists.
  * @returns null if it is in none of the allowed folders
  */
 export function findWatched(path: string, watch: readonly string[]): string | null {

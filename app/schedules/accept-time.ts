@@ -47,7 +47,7 @@ export async function findSchedule(
 }
 
 /**
- * @returns the id of the delivery; null if the deployment has no such schedule any more
+ * @returns the id of the delivery; null if the deployment no longer has such a schedule
  * @throws AppError `api/invalid-request` for a schedule of another database, or for a time that has not come
  */
 export async function acceptFiredTime(fired: FiredTime, tools: TimeTools): Promise<string | null> {

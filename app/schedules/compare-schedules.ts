@@ -77,7 +77,7 @@ async function listWanted(
     ]),
   );
   const wanted = new Map<string, WantedSchedule>();
-  for await (const { name, version, isPaused } of readDeployments(rows, deployment))
+  for await (const { name, version, isPaused } of readDeployments(rows, deployment ?? null))
     for (const { trigger, source } of await readSources(rows, name, version, known)) {
       const pause = notes.get(JSON.stringify([name, trigger]));
       const note = pause ?? (isPaused ? `the deployment ${name} is paused` : '');
@@ -87,8 +87,9 @@ async function listWanted(
   return wanted;
 }
 
-async function* readDeployments({ deployments }: Rows, only: string | undefined) {
-  if (only !== undefined) {
+/** @param only  null: all of them */
+export async function* readDeployments({ deployments }: Pick<Rows, 'deployments'>, only: string | null) {
+  if (only !== null) {
     const row = await deployments.find(only);
     if (row !== null) yield row;
     return;

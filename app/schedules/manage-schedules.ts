@@ -12,6 +12,7 @@ import { mayCallerSeeDeployment, requireDeployment } from '../access/visible-dep
 import { requireRun } from '../access/authenticate.ts';
 import { AppError } from '../app-error.ts';
 import { createDeliveryId } from '../deliveries/accept.ts';
+import { readDeployments } from './compare-schedules.ts';
 import {
   acceptAskedTime,
   createNoScheduleError,
@@ -24,7 +25,6 @@ import {
 export const MOST_NOTE_BYTES = 500;
 /** The next times of a schedule that a list has. */
 export const SHOWN_TIMES = 5;
-const PAGE = 200;
 
 export interface ScheduleJson extends Omit<ScheduleSource, 'kind'> {
   readonly deployment: string;
@@ -177,20 +177,6 @@ interface Found {
   readonly trigger: string;
   readonly row: DeploymentRow;
   readonly source: ScheduleSource;
-}
-
-async function* readDeployments({ deployments }: Pick<TriggerStore, 'deployments'>, only: string | null) {
-  if (only !== null) {
-    const row = await deployments.find(only);
-    if (row !== null) yield row;
-    return;
-  }
-  for (let after: string | undefined; ;) {
-    const page = await deployments.list(PAGE, after);
-    yield* page;
-    if (page.length < PAGE) return;
-    after = page.at(-1)!.name;
-  }
 }
 
 async function readSchedules(

@@ -33,7 +33,7 @@ export interface SourcesOptions {
 }
 
 export interface Sources extends Loop {
-  /** Deletes what no delivery needs any more. */
+  /** Deletes what no delivery needs. */
   sweep(triggers: TriggerStore, nowMs: number): Promise<void>;
 }
 

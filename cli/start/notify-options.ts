@@ -4,7 +4,7 @@ import { parseOpenedHosts } from '../../app/notifications/opened-hosts.ts';
 import { keepNotifyHosts } from '../../client/embedded/notify-hosts.ts';
 
 export interface NotifyOptions {
-  /** False: none any more. */
+  /** False: the list becomes empty. */
   readonly allowNotify?: readonly string[] | false;
 }
 

@@ -9,7 +9,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
 export interface SourceOptions {
-  /** False: none any more. Absent: as before. */
+  /** False: the list becomes empty. Absent: as before. */
   readonly allowWatch?: readonly string[] | false;
   readonly allowOutbox?: readonly string[] | false;
   readonly allowQueue?: readonly string[] | false;

@@ -34,7 +34,7 @@ export async function* listNames(
     yield { name: entry.name as unknown as Buffer, isFolder: entry.isDirectory() };
 }
 
-/** Reads the facts of a name itself, also if it is a link. @returns null if it does not exist any more */
+/** Reads the facts of a name itself, also if it is a link. @returns null if it no longer exists */
 export async function readFacts(folder: FileHandle, name: Buffer): Promise<BigIntStats | null> {
   try {
     return await lstat(locate(folder, name), { bigint: true });

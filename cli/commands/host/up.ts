@@ -43,7 +43,7 @@ interface Options extends ListenOptions, SourceOptions, NotifyOptions {
   readonly with?: readonly string[];
   readonly images?: readonly string[];
   readonly skills?: readonly string[];
-  /** False: none any more. */
+  /** False: the list becomes empty. */
   readonly allowMounts?: readonly string[] | false;
 }
 
