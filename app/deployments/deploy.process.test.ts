@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { RunRequest } from '../../activities/contract.ts';
 import type { ClientMark } from '../../client/runs/client-record.ts';
 import { evaluateTrigger } from '../../domain/language/expression/evaluate-trigger.ts';
@@ -413,6 +413,26 @@ describe('the process that compiles', () => {
     });
     own.close();
     expect((await compiler.compile(asked)).kind).toBe('compiled');
+  });
+
+  test('may be killed by others: the request fails without a verdict about the spec, and the next one works', async () => {
+    const own = createVersionCompiler({ env });
+    onTestFinished(() => own.close());
+    const listCompilers = (): readonly string[] =>
+      readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8')
+        .split(' ')
+        .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('compile-main'));
+    const before = new Set(listCompilers());
+    const failed = own.compile(asked).catch((error: unknown) => error);
+    const pid = await vi.waitUntil(() => listCompilers().find((each) => !before.has(each)), {
+      timeout: 20_000,
+      interval: 1,
+    });
+    process.kill(Number(pid), 'SIGKILL');
+    const error = await failed;
+    expect(error).not.toMatchObject({ code: 'deploy/too-costly' });
+    expect((error as Error).message).toContain('ended with signal SIGKILL');
+    expect((await own.compile(asked)).kind).toBe('compiled');
   });
 
   test('ends with the limit of its memory', async () => {

@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -103,6 +104,7 @@ type Limits = Readonly<Record<keyof typeof COMPILE_LIMITS, number>>;
 class Compiling {
   readonly #child: ChildProcess;
   readonly #limits: Limits;
+  readonly #startedAtMs = performance.now();
   readonly #heard: (Message | Ended)[] = [];
   #wake: () => void = () => undefined;
   #stderr = '';
@@ -175,6 +177,12 @@ class Compiling {
     }
   }
 
+  /** A process that another one killed, such as the kernel without memory, has not lived long enough for its limit. */
+  #mayHaveUsedItsCpu(): boolean {
+    const livedSeconds = (performance.now() - this.#startedAtMs) / 1_000;
+    return livedSeconds * availableParallelism() >= this.#limits.cpuSeconds * 2;
+  }
+
   async #awaitMessage(limitMs: number): Promise<Message> {
     const limit = new AbortController();
     const late = sleep(limitMs, undefined, { signal: limit.signal }).then(
@@ -194,7 +202,7 @@ class Compiling {
     const { how, stderr } = message;
     if (/heap out of memory|Allocation failed/.test(stderr))
       throw createCostError(`it takes more than ${this.#limits.memoryMib} MiB of memory`);
-    if (how === 'signal SIGXCPU' || how === 'signal SIGKILL')
+    if (how === 'signal SIGXCPU' || (how === 'signal SIGKILL' && this.#mayHaveUsedItsCpu()))
       throw createCostError(`its process was killed, as one is that takes ${this.#limits.cpuSeconds * 2} s of CPU`);
     throw new Error(`the compiler of deployments ended with ${how}: ${stderr}`);
   }
