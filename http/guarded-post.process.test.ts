@@ -4,7 +4,7 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { LOCALHOST_CERTIFICATE, LOCALHOST_KEY } from '../test/rig/servers/localhost-certificate.ts';
-import { type GuardedPost, POST_LIMITS, type PostGuard, sendGuarded } from './guarded-post.ts';
+import { findClosedTarget, type GuardedPost, POST_LIMITS, type PostGuard, sendGuarded } from './guarded-post.ts';
 
 interface Seen {
   readonly path: string;
@@ -209,4 +209,22 @@ test('a failure does not contain the URL of the receiver, which may be a secret'
   const url = 'https://user:word@hooks.example/services/SECRET';
   for (const bad of [url, 'https://SECRET value', 'SECRET', 'ftp://hooks.example/SECRET'])
     expect(JSON.stringify(await sendGuarded(makePost(bad), OUTSIDE))).not.toContain('SECRET');
+});
+
+test.each([
+  ['http://receiver.example/', 'receiver.example has no TLS, and its host is not opened'],
+  ['https://10.1.2.3/', '10.1.2.3 is 10.1.2.3, an address of this machine or of a private network'],
+  ['https://inside.example/', 'inside.example is 10.0.0.1, an address of this machine or of a private network'],
+  ['https://receiver.example/', null],
+  ['https://absent.example/', null],
+  ['https://slow.example/', null],
+])('a receiver that is looked up before a message exists: %s', async (url, why) => {
+  const addresses: Readonly<Record<string, string>> = { 'inside.example': '10.0.0.1', 'receiver.example': '127.0.0.1' };
+  const resolve = async (host: string) => {
+    if (host === 'slow.example') return await new Promise<never>(() => undefined);
+    return addresses[host] === undefined ? [] : [{ address: addresses[host], family: 4 }];
+  };
+  expect(await findClosedTarget(url, { ...OUTSIDE, resolve, timeMs: 20 })).toBe(why);
+  expect(await findClosedTarget(url, { ...OPENED, resolve, timeMs: 20 })).toBeNull();
+  expect(seen).toEqual([]);
 });

@@ -17,6 +17,9 @@ export const POST_LIMITS = {
   headerBytes: 16 * 1_024,
 } as const;
 
+/** The longest lookup of `findClosedTarget`. */
+const LOOKUP_MS = 3_000;
+
 export interface GuardedPost {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -54,6 +57,24 @@ export async function sendGuarded(post: GuardedPost, guard: PostGuard): Promise<
     const code = error instanceof PostRefusal ? error.code : 'notify/no-answer';
     const cause: unknown = limit.signal.aborted ? limit.signal.reason : error;
     return { kind: 'failed', code, problem: sanitizeLine(describeCause(cause)) };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * Looks up a URL as a POST would, and sends nothing. A name without an address is no reason: its receiver may get one
+ * later. Never rejects.
+ * @returns why a POST is refused: the receiver has no TLS, or a closed address. Null: it is not refused
+ */
+export async function findClosedTarget(text: string, guard: PostGuard): Promise<string | null> {
+  const limit = new AbortController();
+  const timer = setTimeout(() => limit.abort(new Error('no address in time')), guard.timeMs ?? LOOKUP_MS);
+  try {
+    await openTarget(parseTarget(text, null), guard, limit.signal);
+    return null;
+  } catch (error) {
+    return error instanceof PostRefusal && error.code === 'notify/closed-address' ? sanitizeLine(error.message) : null;
   } finally {
     clearTimeout(timer);
   }
@@ -113,6 +134,17 @@ async function send(
   { headers, body }: Pick<GuardedPost, 'headers' | 'body'>,
   { guard, signal }: Sending,
 ): Promise<IncomingMessage> {
+  return await exchange(url, { headers, body, ...(await openTarget(url, guard, signal)) }, { guard, signal });
+}
+
+interface Target {
+  readonly addresses: readonly LookupAddress[];
+  /** @throws PostRefusal */
+  readonly check: (address: string) => void;
+}
+
+/** @throws PostRefusal */
+async function openTarget(url: URL, guard: PostGuard, signal: AbortSignal): Promise<Target> {
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
   const isTls = url.protocol === 'https:';
   const port = url.port === '' ? (isTls ? 443 : 80) : Number(url.port);
@@ -129,7 +161,7 @@ async function send(
   };
   const addresses = await findAddresses(host, guard, signal);
   for (const { address } of addresses) check(address);
-  return await exchange(url, { headers, body, addresses, check }, { guard, signal });
+  return { addresses, check };
 }
 
 async function findAddresses(
@@ -147,11 +179,7 @@ async function findAddresses(
   return found;
 }
 
-interface Exchange extends Pick<GuardedPost, 'headers' | 'body'> {
-  readonly addresses: readonly LookupAddress[];
-  /** @throws PostRefusal */
-  readonly check: (address: string) => void;
-}
+interface Exchange extends Pick<GuardedPost, 'headers' | 'body'>, Target {}
 
 /** Connects without a second lookup, and sends nothing before it has checked the address of the socket. */
 async function exchange(

@@ -34,6 +34,14 @@ export const DeployBody = z
     allowGit: z.array(Text).max(MOST_LISTED).default([]).openapi({
       description: 'Repositories of the network that runs may fetch, as HOST/PATH.',
     }),
+    notify: z
+      .strictObject({ text: Text.min(1), name: Text.min(1).max(255).default('notify') })
+      .nullable()
+      .default(null)
+      .openapi({
+        description:
+          'A file of receivers that are added to those of the spec, as YAML or JSON: the keys `notify`, `late_after` and `waiting_after` of a spec. `name` is its name in diagnostics.',
+      }),
   })
   .openapi('Deploy');
 

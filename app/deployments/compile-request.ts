@@ -4,6 +4,7 @@ import type { Notify } from '../../domain/notification/notify.ts';
 import type { Trigger } from '../../domain/delivery/trigger.ts';
 import type { PlanWire } from '../../domain/plan/wire.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
+import type { ReceiverPlace } from '../notifications/refuse-receivers.ts';
 import type { CompiledRun } from '../start/compile-run.ts';
 
 export interface CompileRequest {
@@ -26,6 +27,15 @@ export interface CompileRequest {
   readonly allowGit: readonly string[];
   /** Whether the mock agent plays the agents, which then need no key. */
   readonly mockAgents: boolean;
+  /** The file of receivers that are added to those of the spec. Null: none are. */
+  readonly notify: NotifyFile | null;
+}
+
+export interface NotifyFile {
+  /** YAML or JSON. */
+  readonly text: string;
+  /** Its name in diagnostics. */
+  readonly name: string;
 }
 
 /** A plan that was compiled, in its wire form. */
@@ -44,7 +54,10 @@ export interface CompiledVersion {
   /** Names of the parameters that the spec has, in its order. */
   readonly paramNames: readonly string[];
   readonly triggers: readonly Trigger[];
+  /** With the receivers that are added. */
   readonly notify: Notify;
+  /** The place of the URL or the secret of each receiver, by name. */
+  readonly receiverPlaces: readonly (readonly [string, ReceiverPlace])[];
   /** Mistakes that only a deployment may not have. */
   readonly deployProblems: readonly Diagnostic[];
   /** Warnings. */

@@ -4,6 +4,10 @@
  */
 import { join } from 'node:path';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import { addReceivers, placeReceivers } from '../../domain/language/compile/trigger/added-receivers.ts';
+import type { Spec } from '../../domain/language/read/spec.ts';
+import type { Position } from '../../domain/language/text/tree.ts';
+import type { Notify } from '../../domain/notification/notify.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { shorten } from '../../domain/units/quote.ts';
@@ -35,7 +39,7 @@ export async function compileVersion(request: CompileRequest, env: Environment):
 }
 
 async function compile(request: CompileRequest, env: Environment): Promise<CompileAnswer> {
-  const { spec, folder, params, deployedParams, isDeployed, allowMounts, allowGit, mockAgents } = request;
+  const { spec, specName, folder, params, deployedParams, isDeployed, allowMounts, allowGit, mockAgents } = request;
   const places = placeVersion(request);
   const machine = createCompileMachine(env, spec, places.baseDir, folder);
   const limits = { deployment: NO_DELIVERY, folder, allow: allowMounts, allowGit };
@@ -60,6 +64,8 @@ async function compile(request: CompileRequest, env: Environment): Promise<Compi
     await compileSpec({ ...options, params: deployedParams, allowsMissingParams: true }, [], machine);
     refuseOtherRefs(asked, sent);
   }
+  const { spec: parsed } = parseSpec(spec, specName);
+  const notify = compileReceivers(compiled.notify, parsed, request);
   return {
     kind: 'compiled',
     plan: toWire(compiled.plan),
@@ -68,12 +74,27 @@ async function compile(request: CompileRequest, env: Environment): Promise<Compi
     places: [...compiled.places],
     source: compiled.source,
     arePlayed: compiled.mockAgents === true,
-    paramNames: parseSpec(request.spec, request.specName).spec?.params.map(({ name }) => name) ?? [],
+    paramNames: parsed?.params.map(({ name }) => name) ?? [],
     triggers: compiled.triggers,
-    notify: compiled.notify,
+    notify: notify.notify,
+    receiverPlaces: notify.places,
     deployProblems: replaceFileNames(compiled.deployProblems, request),
-    diagnostics: replaceFileNames(diagnostics, request),
+    diagnostics: [...replaceFileNames(diagnostics, request), ...notify.diagnostics],
   };
+}
+
+/**
+ * Adds the receivers of the deployment to those of its spec.
+ * @throws SpecRefusal
+ */
+function compileReceivers(ofSpec: Notify, spec: Spec | null, { specName, notify: added }: CompileRequest) {
+  const place = (places: ReadonlyMap<string, Position>, file: string) =>
+    [...places].map(([name, { line, column }]) => [name, { file, line, column }] as const);
+  const places = place(placeReceivers(spec?.notify ?? []), specName);
+  if (added === null) return { notify: ofSpec, places, diagnostics: [] };
+  const joined = addReceivers(ofSpec, added.text, added.name);
+  if (joined.diagnostics.some(({ severity }) => severity === 'error')) throw new SpecRefusal(joined.diagnostics);
+  return { ...joined, places: [...places, ...place(joined.places, added.name)] };
 }
 
 interface SentRepository {

@@ -21,7 +21,9 @@ import { createStartLink, type StartedWorkflow } from '../../test/rig/runs/start
 import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
 import type { Caller } from '../access/authenticate.ts';
 import { createEvaluateDelivery } from '../deliveries/evaluate-delivery.ts';
+import type { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
+import type { SpecRefusal } from '../start/start-spec.ts';
 import { deploy, type DeployRequest, type DeployTools } from './deploy.ts';
 import { startDelivered } from './start-delivered.ts';
 import { COMPILE_LIMITS, createVersionCompiler, type VersionCompiler } from './version-compiler.ts';
@@ -38,6 +40,8 @@ let machine: Machine;
 let access: AccessStore;
 let tools: DeployTools;
 let known: Set<string>;
+/** The values of secrets, by name. */
+let values: Readonly<Record<string, string>>;
 let started: StartedWorkflow[];
 let compiler: VersionCompiler;
 
@@ -64,12 +68,15 @@ beforeEach(async () => {
   machine = createTestMachine(stores, { env, stackLink: () => Promise.resolve(link) });
   access = createMemoryAccess();
   known = new Set(['HOOK', 'API_TOKEN']);
+  values = {};
   tools = {
     triggers: access.triggers,
     folders: openVersionFolders(env),
     uploads: openUploads(env),
     compiler,
     readAllowedSources: () => ({ watch: [], outbox: [], queue: [] }),
+    findClosedTarget: (url) => Promise.resolve(url.startsWith('https:') ? null : 'ops has no TLS'),
+    readSecrets: (_, names) => Promise.resolve(Object.fromEntries(names.map((name) => [name, values[name] ?? '']))),
     listMissingSecrets: (_, names) => Promise.resolve(names.filter((name) => !known.has(name))),
   };
 });
@@ -103,6 +110,7 @@ async function deploySpec(spec: string, change: Partial<DeployRequest> = {}, cal
     isDry: false,
     allowMounts: [],
     allowGit: [],
+    notify: null,
     ...change,
   };
   return await deploy(request, caller, tools, machine);
@@ -182,6 +190,79 @@ describe('a deployment', () => {
       message: 'the deployment review has no secret API_TOKEN',
       remedy: 'Set it: voidbox secret set API_TOKEN --deployment review',
     });
+  });
+
+  const receive = (name: string, target: string): string => `{ name: ${name}, states: [failed], ${target} }`;
+  const hook = (url: string): string => `webhook: { url: "${url}", secret: HOOK }`;
+  const OPS = `notify: [${receive('ops', hook('https://ops.example/'))}]\n`;
+
+  test('has the receivers of its spec, and those that its deployer adds', async () => {
+    const text = `notify: [${receive('chat', 'slack: { secret: API_TOKEN }')}]\nlate_after: 2h\n`;
+    values = { API_TOKEN: 'https://hooks.slack.example/x' };
+    const spec = SPEC + OPS + step('run: ls');
+    const added = await deploySpec(spec, { notify: { text, name: 'team.yaml' } });
+    expect(added.notify.receivers.map(({ name, target }) => [name, target.kind])).toEqual([
+      ['ops', 'webhook'],
+      ['chat', 'slack'],
+    ]);
+    expect([added.notify.lateAfterMs, added.secrets]).toEqual([7_200_000, ['API_TOKEN', 'HOOK']]);
+    const without = await deploySpec(spec);
+    expect([without.notify.receivers.length, without.changes.others]).toEqual([1, ['notify']]);
+  });
+
+  test.each([
+    [
+      'the name of a receiver of its spec',
+      receive('ops', hook('https://a.example/')),
+      'team.yaml:1:18: the spec has a receiver "ops" too',
+    ],
+    ['a mistake', receive('chat', 'slack: { secret: 1 }'), 'team.yaml:1:'],
+  ])('is refused with %s in the file of receivers, with its place', async (_what, receiver, text) => {
+    const notify = { text: `notify: [${receiver}]`, name: 'team.yaml' };
+    const refused = await deploySpec(SPEC + OPS + step('run: ls'), { notify }).catch((error: SpecRefusal) => error);
+    expect(refused).toMatchObject({ code: 'spec/invalid' });
+    const [{ file, line, column, message } = {}] = (refused as SpecRefusal).diagnostics;
+    expect(`${file}:${line}:${column}: ${message}`).toContain(text);
+    expect(listFolders()).toEqual([]);
+  });
+
+  test('is refused with a receiver to which nothing would be sent, with its place, its value and the remedy', async () => {
+    const spec = `${SPEC}notify:\n  - ${receive('ops', hook('http://ops.internal:81/x'))}\n${step('run: ls')}`;
+    await expect(deploySpec(spec)).rejects.toMatchObject({
+      code: 'notify/closed-address',
+      message: 'review.yaml:6:52: receiver ops: the service sends nothing to http://ops.internal:81/x: ops has no TLS',
+      remedy: expect.stringContaining('voidbox up --allow-notify ops.internal:81') as string,
+    });
+    const notify = { text: `notify: [${receive('chat', 'slack: { secret: API_TOKEN }')}]`, name: 'team.yaml' };
+    for (const [value, code] of [
+      ['http://127.0.0.1/secret-path', 'notify/closed-address'],
+      ['secret-path', 'notify/bad-secret'],
+    ] as const) {
+      values = { API_TOKEN: value };
+      const refused = await deploySpec(SPEC + step('run: ls'), { notify }).catch((error: AppError) => error);
+      expect(refused).toMatchObject({
+        code,
+        message: expect.stringContaining('team.yaml:1:59: receiver chat: ') as string,
+      });
+      expect(JSON.stringify([refused, (refused as AppError).message])).not.toContain('secret-path');
+    }
+    expect(listFolders()).toEqual([]);
+  });
+
+  test('reads an outbox only of a server that the operator allows, and whose address is in its secret', async () => {
+    const spec = `${SPEC}on: [{ name: orders, outbox: { secret: API_TOKEN, table: orders } }]\n${step('run: ls')}`;
+    tools = { ...tools, readAllowedSources: () => ({ watch: [], outbox: ['db.example:5432'], queue: [] }) };
+    for (const [value, code] of [
+      ['postgres://a:pass-word@other.example/x', 'deploy/source-not-allowed'],
+      ['mysql://a:pass-word@db.example/x', 'source/bad-secret'],
+    ] as const) {
+      values = { API_TOKEN: value };
+      const refused = await deploySpec(spec).catch((error: AppError) => error);
+      expect(refused).toMatchObject({ code, message: expect.stringContaining('the trigger orders') as string });
+      expect((refused as AppError).message).not.toMatch(/pass-word|other/);
+    }
+    values = { API_TOKEN: 'postgres://a:pass-word@db.example/x' };
+    expect((await deploySpec(spec)).isNew).toBe(true);
   });
 
   const vm = (keys: string): string => SPEC.replace(/sandbox: .*/, `sandbox: { mode: mock, isolation: none, ${keys} }`);
@@ -386,6 +467,7 @@ describe('the process that compiles', () => {
     allowMounts: [],
     allowGit: [],
     mockAgents: false,
+    notify: null,
   };
 
   test('refuses another commit of a repository than the one that was sent', async () => {

@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto';
 import { findNameProblem } from '../../domain/delivery/deployment-name.ts';
 import { listNotifySecrets, type Notify } from '../../domain/notification/notify.ts';
 import { listTriggerSecrets, type Trigger } from '../../domain/delivery/trigger.ts';
-import type { AllowedSources } from '../../client/embedded/allowed-sources.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
@@ -24,9 +23,10 @@ import { nameSender } from '../start/start-upload.ts';
 import { settleForStarter } from '../start/token-rules.ts';
 import { refuseUploads } from '../uploads/place-uploads.ts';
 import { unpackAll } from '../uploads/unpack-all.ts';
-import type { CompiledVersion } from './compile-request.ts';
+import { refuseReceivers, type ReceiverTools } from '../notifications/refuse-receivers.ts';
+import type { CompiledVersion, NotifyFile } from './compile-request.ts';
 import { placeVersion } from './compile-version.ts';
-import { refuseSources } from './refuse-sources.ts';
+import { type OutboxTools, refuseOutboxHosts, refuseSources } from './refuse-sources.ts';
 import { compareVersions, type VersionChanges } from './compare-versions.ts';
 import { enableWithoutCircle, listAbsent, refuseCircle, requireFollowed } from './followed.ts';
 import type { VersionCompiler } from './version-compiler.ts';
@@ -54,15 +54,15 @@ export interface DeployRequest {
   /** Folders of the service's machine that runs may mount `ro`; only the owner may name them. */
   readonly allowMounts: readonly string[];
   readonly allowGit: readonly string[];
+  /** The file of receivers that are added to those of the spec. Null: none are. */
+  readonly notify: NotifyFile | null;
 }
 
-export interface DeployTools {
+export interface DeployTools extends ReceiverTools, OutboxTools {
   readonly triggers: TriggerStore;
   readonly folders: VersionFolders;
   readonly uploads: UploadStore;
   readonly compiler: VersionCompiler;
-  /** Reads what the operator of the service allows triggers to read. @throws SetupError */
-  readonly readAllowedSources: () => AllowedSources;
   /** Returns the secrets among `names` that the deployment may not use, or that do not exist. */
   readonly listMissingSecrets: (deployment: string, names: readonly string[]) => Promise<readonly string[]>;
 }
@@ -138,7 +138,7 @@ async function makeVersion(
   folder: { readonly name: string; readonly path: string },
   { caller, tools, machine }: Making,
 ) {
-  const { spec, specName, files, specDir, bundles, params, mockAgents } = request;
+  const { spec, specName, files, specDir, bundles, params, mockAgents, notify } = request;
   const allowMounts = resolveFolders(request.allowMounts, folder.path);
   const allowGit = parsePlaces(request.allowGit);
   const places = placeVersion({ folder: folder.path, specDir, bundles });
@@ -152,7 +152,7 @@ async function makeVersion(
   );
   const asked = { spec, specName, folder: folder.path, specDir, bundles, params, allowMounts, allowGit, mockAgents };
   const compiled = requireCompiled(
-    await tools.compiler.compile({ ...asked, deployedParams: params, isDeployed: true }),
+    await tools.compiler.compile({ ...asked, deployedParams: params, isDeployed: true, notify }),
   );
   if (compiled.deployProblems.length > 0) throw new SpecRefusal(compiled.deployProblems);
   refuseSources(compiled.triggers, tools.readAllowedSources);
@@ -171,6 +171,8 @@ async function makeVersion(
   const secrets = [...new Set(named.flat())].toSorted();
   const missing = await tools.listMissingSecrets(name, secrets);
   if (missing.length > 0) throw createMissingError(name, missing, plan);
+  await refuseOutboxHosts(name, compiled.triggers, tools);
+  await refuseReceivers(name, compiled.notify, new Map(compiled.receiverPlaces), tools);
   const facts = {
     deployment: name,
     spec,

@@ -1,17 +1,17 @@
 /** The tools of one service that makes versions of deployments and starts their runs. */
 import { readAllowedSources } from '../../client/embedded/allowed-sources.ts';
+import { readNotifyHosts } from '../../client/embedded/notify-hosts.ts';
+import { findClosedTarget } from '../../http/guarded-post.ts';
 import type { Environment } from '../../setup/environment.ts';
 import { openVersionFolders } from '../../store/open-uploads.ts';
 import type { OpenAccess } from '../access/access-opener.ts';
+import { isHostOpened } from '../notifications/opened-hosts.ts';
 import { findMissingSecrets, readSecrets } from '../secrets/read-secrets.ts';
 import { findSecretKeyFile } from '../secrets/secret-keys.ts';
 import type { DeployTools } from './deploy.ts';
 import { createVersionCompiler } from './version-compiler.ts';
 
-export interface DeployingTools extends Omit<DeployTools, 'triggers' | 'uploads'> {
-  /** Returns the values of the secrets that the deployment may use, by name. */
-  readonly readSecrets: (deployment: string, names: readonly string[]) => Promise<Readonly<Record<string, string>>>;
-}
+export type DeployingTools = Omit<DeployTools, 'triggers' | 'uploads'>;
 
 export interface DeployService {
   /** Returns the tools, which it opens at the first call. */
@@ -35,6 +35,10 @@ function openTools(env: Environment, access: OpenAccess): DeployingTools {
     readAllowedSources: () => readAllowedSources(env.stateDir),
     listMissingSecrets: async (deployment, names) =>
       await findMissingSecrets(deployment, names, { secrets: await openSecrets() }),
+    async findClosedTarget(url) {
+      const hosts = readNotifyHosts(env.stateDir);
+      return await findClosedTarget(url, { isOpened: (host, port) => isHostOpened(hosts, host, port) });
+    },
     async readSecrets(deployment, names) {
       const place = { secrets: await openSecrets(), keyFile: findSecretKeyFile(env), nowMs: Date.now() };
       // `startRun` names the missing ones.

@@ -7,6 +7,7 @@ import { quoteArgument } from '../../domain/security/typed-argument.ts';
 import { findRefusedBroker } from '../../domain/delivery/queue-address.ts';
 import type { QueueSource } from '../../domain/delivery/queue-source.ts';
 import { AppError } from '../app-error.ts';
+import { isAllowedHost, parseOutboxAddress } from '../sources/outbox/outbox-address.ts';
 
 /** @throws AppError `deploy/source-not-allowed` */
 export function refuseSources(triggers: readonly Trigger[], readAllowed: () => AllowedSources): void {
@@ -59,6 +60,43 @@ export function findWatched(path: string, watch: readonly string[]): string | nu
     return isAllowed(path) ? path : null;
   }
   return isAllowed(real) ? real : null;
+}
+
+export interface OutboxTools {
+  /** Reads what the operator of the service allows triggers to read. @throws SetupError */
+  readonly readAllowedSources: () => AllowedSources;
+  /** Returns the values of secrets of the deployment, by name. They exist. */
+  readonly readSecrets: (deployment: string, names: readonly string[]) => Promise<Readonly<Record<string, string>>>;
+}
+
+/**
+ * Refuses outboxes whose secret names no database, or one that the operator has not allowed. Another value of the secret
+ * is checked when the service connects.
+ * @throws AppError `deploy/source-not-allowed`, `source/bad-secret`, without a part of the address
+ */
+export async function refuseOutboxHosts(
+  deployment: string,
+  triggers: readonly Trigger[],
+  { readAllowedSources, readSecrets }: OutboxTools,
+): Promise<void> {
+  for (const { name, source } of triggers) {
+    if (source.kind !== 'outbox') continue;
+    const { secret } = source;
+    const { [secret]: value = '' } = await readSecrets(deployment, [secret]);
+    const address = parseOutboxAddress(value);
+    if (typeof address === 'string')
+      throw new AppError(
+        'usage',
+        'source/bad-secret',
+        `the trigger ${name} reads an outbox, and the secret ${secret} is no address of a database: ${address}`,
+        `Set it to postgres://USER:PASSWORD@HOST:PORT/NAME: voidbox secret set ${secret} --deployment ${deployment}`,
+      );
+    if (!isAllowedHost(address, readAllowedSources().outbox))
+      throw createRefusal(
+        `the trigger ${name} reads an outbox, and the operator of the service has not allowed the server that the secret ${secret} names`,
+        'The operator allows it on the machine of the service: voidbox up --allow-outbox HOST:PORT',
+      );
+  }
 }
 
 function createRefusal(message: string, remedy: string): AppError {

@@ -1,8 +1,10 @@
 /** Sends a spec and its files to a service, which makes a version of a deployment. */
 import { basename, relative } from 'node:path';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import { addReceivers } from '../../domain/language/compile/trigger/added-receivers.ts';
 import { contains } from '../../domain/language/text/paths.ts';
 import { listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
+import type { Notify } from '../../domain/notification/notify.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { ServiceClient } from '../../http/service-client.ts';
 import { createUsageError } from '../app-error.ts';
@@ -10,9 +12,10 @@ import { generateTar, measureFolder, PACK_LIMITS } from '../control/pack-folder.
 import { listRepositories, requireRepositories, sendRepositories } from '../control/send-repositories.ts';
 import { sendBlob } from '../control/send-uploads.ts';
 import type { Machine } from '../machine.ts';
-import { type LoadedSpec, loadSpec } from '../start/load-spec.ts';
+import { type LoadedSpec, loadSpec, readTextBeside } from '../start/load-spec.ts';
 import { resolveFolders } from '../start/plan-mounts.ts';
 import { collectFiles } from './collect-files.ts';
+import type { NotifyFile } from './compile-request.ts';
 
 export interface DeployOptions {
   /** The path of the spec. */
@@ -26,6 +29,8 @@ export interface DeployOptions {
   /** Folders of the service's machine, from the working folder. */
   readonly allowMounts: readonly string[];
   readonly allowGit: readonly string[];
+  /** The path of a file with further receivers; null: none. */
+  readonly notify: string | null;
 }
 
 export interface SendTools {
@@ -77,10 +82,27 @@ export async function sendDeployment(options: DeployOptions, tools: SendTools): 
     isDry,
     allowMounts: allowed,
     allowGit,
+    notify: await readReceivers(options.notify, loaded.notify, tools),
     ...(name === null ? {} : { name }),
   };
   onProgress(isDry ? 'comparing the versions' : 'deploying');
   return await client.change({ path: ['deployments'], body: { json }, answerMs: DEPLOY_MS });
+}
+
+const NOTIFY_FORM = 'A file of receivers has the keys `notify`, `late_after` and `waiting_after` of a spec.';
+
+/**
+ * Checks the file of receivers before anything is sent.
+ * @throws AppError
+ */
+async function readReceivers(file: string | null, ofSpec: Notify, tools: SendTools): Promise<NotifyFile | null> {
+  if (file === null) return null;
+  const text = readTextBeside(file, NOTIFY_FORM, tools.context);
+  const { diagnostics } = addReceivers(ofSpec, text, file);
+  await tools.onDiagnostics(diagnostics, new Map([[file, text]]));
+  if (diagnostics.some(({ severity }) => severity === 'error'))
+    throw createUsageError(`\`${file}\` is not a file of receivers`, NOTIFY_FORM);
+  return { text, name: basename(file) };
 }
 
 function hasAgent(plan: Plan): boolean {

@@ -76,6 +76,7 @@ async function start(
       params: { ...version.params, ...params },
       deployedParams: version.params,
       isDeployed: false,
+      notify: null,
     }),
   );
   const plan = fromWire(compiled.plan);

@@ -193,9 +193,8 @@ function decode(bytes: Uint8Array, what: string): string {
 /** Longer than any spec that is compiled, so that the reader of specs names its own limit. */
 const SPEC_BYTES = 64 * 1024 * 1024;
 
-function refusalOfSpec(typed: string, { reason, message }: FileRefusal): AppError {
-  if (reason === 'missing')
-    return createUsageError(`the file \`${typed}\` does not exist`, 'Write a first spec: voidbox init');
+function refusalOfSpec(typed: string, { reason, message }: FileRefusal, remedy: string): AppError {
+  if (reason === 'missing') return createUsageError(`the file \`${typed}\` does not exist`, remedy);
   return createUsageError(
     reason === 'denied'
       ? `\`${typed}\` cannot be read by this user`
@@ -203,11 +202,20 @@ function refusalOfSpec(typed: string, { reason, message }: FileRefusal): AppErro
   );
 }
 
-function readSpecFile(path: string, typed: string): Uint8Array {
+/**
+ * Reads a file beside a spec, with the checks of the spec itself.
+ * @param remedy  of a file that does not exist
+ * @throws AppError
+ */
+export function readTextBeside(typed: string, remedy: string, { cwd }: Pick<Machine, 'cwd'>): string {
+  return decode(readSpecFile(resolve(cwd, typed), typed, remedy), `\`${typed}\``);
+}
+
+function readSpecFile(path: string, typed: string, remedy = 'Write a first spec: voidbox init'): Uint8Array {
   try {
     return readNamedFile(path, SPEC_BYTES);
   } catch (error) {
-    if (error instanceof FileRefusal) throw refusalOfSpec(typed, error);
+    if (error instanceof FileRefusal) throw refusalOfSpec(typed, error, remedy);
     const { code, message } = error as NodeJS.ErrnoException;
     if (typeof code === 'string') throw createUsageError(`cannot read \`${typed}\`: ${message}`);
     throw error;

@@ -124,6 +124,35 @@ test('a refused event names its file and the reason', async () => {
   expect([code, stdout]).toEqual([1, 'one.json  refused: its signature, its id or its time has another form\n']);
 });
 
+describe('a deployment', () => {
+  const receiver = { name: 'team', states: ['failed'], cloudevents: { url: 'https://192.0.2.7/' } };
+  const step = { name: 'a', run: { program: 'true' } };
+  const spec = { kind: 'workflow', name: 'told', sandbox: { mode: 'mock' }, workflow: { steps: [step] } };
+
+  test('gets the receivers of a file, and a mistake in the file is shown with its place', async () => {
+    writeFileSync(join(dir, 'told.json'), JSON.stringify(spec));
+    writeFileSync(join(dir, 'team.json'), JSON.stringify({ notify: [receiver] }));
+    const words = ['deploy', 'told.json', '--notify', 'team.json', '--dry-run', '--json'];
+    const refused = await type(...words);
+    expect([refused.code, refused.stderr]).toEqual([
+      2,
+      expect.stringMatching(/team\.json:1:\d+: receiver team: .* 192\.0\.2\.7/),
+    ]);
+    writeFileSync(
+      join(dir, 'team.json'),
+      JSON.stringify({ notify: [{ ...receiver, cloudevents: { url: 'https://1.1.1.1/' } }] }),
+    );
+    const { code, stdout } = await type(...words);
+    expect([code, JSON.parse(stdout)]).toMatchObject([0, { notify: { receivers: [{ name: 'team' }] } }]);
+    writeFileSync(join(dir, 'team.json'), JSON.stringify({ notify: [{ ...receiver, states: [] }] }));
+    const mistaken = await type(...words.slice(0, -1));
+    expect([mistaken.code, mistaken.stderr]).toEqual([2, expect.stringContaining('team.json:1:')]);
+    expect((await type('deploy', 'told.json', '--notify', 'none.json')).stderr).toContain(
+      'the file `none.json` does not exist',
+    );
+  });
+});
+
 test.each([
   [['trigger', 'none'], 'there is no deployment with this name'],
   [['trigger', 'review', '--at', 'tomorrow'], 'It must be a time'],

@@ -15,6 +15,7 @@ interface Options {
   readonly dryRun?: boolean;
   readonly allowMounts?: readonly string[];
   readonly allowGit?: readonly string[];
+  readonly notify?: string;
   readonly json?: boolean;
 }
 
@@ -48,6 +49,7 @@ export const command = defineCommand<Options>({
       .option('--name <name>', 'the name of the deployment (default: the name of the spec)')
       .option('--param <name=value>', 'set a parameter of the spec; `params` of a trigger override it', parseParam)
       .option('--mock-agents', 'the mock agent plays the agents of all runs, to try the deployment without a key')
+      .option('--notify <file>', 'receivers of notifications beside those of the spec: a file with the key `notify`')
       .option('--paused', 'a new deployment begins paused')
       .option('--dry-run', 'show what would change, and change nothing')
       .option('--allow-mounts <folder...>', 'folders of the service that its runs may mount `ro`; for its owner only')
@@ -60,7 +62,9 @@ export const command = defineCommand<Options>({
     const isJson = options.json === true;
     const onProgress = (line: string): void => void stderr.write(`==> ${line}\n`);
     const layout = { style: stderr.style, width: stderr.width() };
-    const request = { file, name, params: param, mockAgents, isPaused: paused, isDry: dryRun, allowMounts, allowGit };
+    const { notify = null } = options;
+    const allowed = { allowMounts, allowGit };
+    const request = { file, name, params: param, mockAgents, isPaused: paused, isDry: dryRun, notify, ...allowed };
     const answer = await withService(context, { onProgress, makesDatabase: !dryRun }, async (client) =>
       sendDeployment(request, {
         client,

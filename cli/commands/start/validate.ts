@@ -1,4 +1,5 @@
 import { listTriggerSecrets } from '../../../domain/delivery/trigger.ts';
+import { listNotifySecrets } from '../../../domain/notification/notify.ts';
 import { remedyOf } from '../../../domain/errors/error-code.ts';
 import type { Plan } from '../../../domain/plan/plan.ts';
 import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
@@ -35,7 +36,7 @@ import {
 import { type Finding, renderDiagnostics } from '../../render/spec/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../../render/spec/missing-params.ts';
 import { renderPlanSummary } from '../../render/spec/plan.ts';
-import { renderTriggers } from '../../render/spec/triggers.ts';
+import { renderEvents } from '../../render/spec/triggers.ts';
 
 interface Options extends BaseDirOption {
   readonly json?: boolean;
@@ -64,13 +65,13 @@ export const command = defineCommand<Options>({
       ...(baseDir === undefined ? {} : { baseDir }),
     };
     const loaded = await loadSpec(file, values, context);
-    const { plan, triggers, diagnostics, appliedSettings, missingParams } = loaded;
+    const { plan, triggers, notify, diagnostics, appliedSettings, missingParams } = loaded;
     const here = plan === null ? null : await checkOnThisHost(plan, loaded, context);
     const unsupported =
       plan === null ? [] : findUnsupportedParts(plan, 'read', await documentsOf(plan, loaded, context));
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], missingParams, triggers: triggers.map(({ name, source }) => ({ name, source: source.kind })), triggerSecrets: listTriggerSecrets(triggers), diagnostics, unsupported, settings: toSettingsJson(settings, appliedSettings), onThisHost: here })}\n`,
+        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], missingParams, triggers: triggers.map(({ name, source }) => ({ name, source: source.kind })), triggerSecrets: listTriggerSecrets(triggers), receivers: notify.receivers.map(({ name, states, target }) => ({ name, states, kind: target.kind })), receiverSecrets: listNotifySecrets(notify), diagnostics, unsupported, settings: toSettingsJson(settings, appliedSettings), onThisHost: here })}\n`,
       );
       return plan === null ? EXIT.usage : EXIT.success;
     }
@@ -81,7 +82,7 @@ export const command = defineCommand<Options>({
     if (plan === null) return EXIT.usage;
     await writeSettings(settings, appliedSettings, context.stderr);
     await context.stdout.write(renderPlanSummary(loaded.file, plan, { style: context.stdout.style }));
-    await context.stdout.write(renderTriggers(triggers));
+    await context.stdout.write(renderEvents(triggers, notify));
     await context.stdout.write(renderMissingParams(missingParams));
     if (unsupported.length > 0) await context.stderr.write(renderUnsupported(unsupported, context.stderr));
     await printHere(here, loaded, context);

@@ -4,6 +4,7 @@ import type { DeploymentJson, ShownDeployment, TriggerProblem, VersionJson } fro
 import type { NamedChanges } from '../../../app/deployments/compare-versions.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
+import { describeReceivers, renderEventSecrets } from '../spec/triggers.ts';
 import type { Style } from '../text/style.ts';
 import { renderTable } from '../text/table.ts';
 
@@ -35,6 +36,9 @@ export function renderDeployment(shown: ShownDeployment, layout: Layout): readon
     ['version', String(shown.version)],
     ['spec', `${sanitizeLine(enabled.specName)}, ${countNoun(enabled.stages.length, 'stage')}`],
     ['triggers', describeTriggers(enabled)],
+    ...(enabled.notify.receivers.length === 0
+      ? []
+      : ([['receivers', describeReceivers(enabled.notify.receivers)]] as const)),
     ['secrets', listNames(enabled.secrets)],
     ...(enabled.params.length === 0 ? [] : ([['parameters', listNames(enabled.params)]] as const)),
     ...(enabled.mockAgents ? ([['agents', layout.style.yellow('played by the mock agent')]] as const) : []),
@@ -73,7 +77,7 @@ function renderProblem({ trigger, code, message, sinceMs }: TriggerProblem, { st
 }
 
 export function renderDeployed(
-  { name, version, isNew, isPaused, changes, triggers, absentUpstreams }: DeployResult,
+  { name, version, isNew, isPaused, changes, triggers, notify, absentUpstreams }: DeployResult,
   { isDry, style }: { readonly isDry: boolean; readonly style: Style },
 ): readonly string[] {
   const shown = sanitizeLine(name);
@@ -87,7 +91,13 @@ export function renderDeployed(
     ? `${shown} would get a new version:`
     : `deployed ${shown}, version ${version}${isPaused ? ', paused' : ''}`;
   const hint = !isDry && triggers.length === 0 ? ['it has no trigger: start its runs with `voidbox trigger`'] : [];
-  return [heading, ...lines, ...hint, ...renderAbsent(absentUpstreams, style)];
+  return [
+    heading,
+    ...lines,
+    ...renderEventSecrets(triggers, notify).map((line) => `  ${line}`),
+    ...hint,
+    ...renderAbsent(absentUpstreams, style),
+  ];
 }
 
 /** @param names  of deployments that do not exist */

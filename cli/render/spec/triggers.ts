@@ -1,17 +1,37 @@
-/** Renders the triggers of a spec, which start runs once the spec is deployed. */
+/** Renders the triggers and the receivers of a spec, which have an effect once the spec is deployed. */
 import { listTriggerSecrets, type Trigger } from '../../../domain/delivery/trigger.ts';
+import { listNotifySecrets, type Notify } from '../../../domain/notification/notify.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { writeDurationMs } from '../../../domain/units/duration.ts';
 
-/** Empty without triggers. */
-export function renderTriggers(triggers: readonly Trigger[]): string {
-  if (triggers.length === 0) return '';
-  const secrets = listTriggerSecrets(triggers);
-  return [
-    `triggers of a deployment: ${triggers.map(({ name, source }) => `${name} (${describeSource(source)})`).join(', ')}`,
-    ...(secrets.length === 0 ? [] : [`secrets of its triggers: ${secrets.join(', ')}`]),
-    '',
-  ].join('\n');
+/** Empty without triggers and receivers. */
+export function renderEvents(triggers: readonly Trigger[], notify: Notify): string {
+  const { receivers } = notify;
+  const lines = [
+    ...(triggers.length === 0
+      ? []
+      : [
+          `triggers of a deployment: ${triggers.map(({ name, source }) => `${name} (${describeSource(source)})`).join(', ')}`,
+        ]),
+    ...(receivers.length === 0 ? [] : [`receivers of notifications: ${describeReceivers(receivers)}`]),
+    ...renderEventSecrets(triggers, notify),
+  ];
+  return lines.map((line) => `${line}\n`).join('');
+}
+
+/** The secrets that triggers and receivers need before a run starts. */
+export function renderEventSecrets(triggers: readonly Trigger[], notify: Notify): readonly string[] {
+  const named = [
+    ['secrets of its triggers', listTriggerSecrets(triggers)],
+    ['secrets of its receivers', listNotifySecrets(notify)],
+  ] as const;
+  return named.flatMap(([what, secrets]) => (secrets.length === 0 ? [] : [`${what}: ${secrets.join(', ')}`]));
+}
+
+export function describeReceivers(receivers: Notify['receivers']): string {
+  return receivers
+    .map(({ name, states, target }) => sanitizeLine(`${name} (${target.kind}: ${states.join(', ')})`))
+    .join(', ');
 }
 
 function describeSource(source: Trigger['source']): string {

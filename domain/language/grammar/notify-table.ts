@@ -156,3 +156,6 @@ export const NOTIFY_KEYS = {
     example: '30m',
   },
 } as const satisfies Record<string, Key>;
+
+/** A file of receivers that a deployer adds to those of a spec. */
+export const NOTIFY_FILE = { of: 'nothing', keys: NOTIFY_KEYS } as const satisfies MappingTable;

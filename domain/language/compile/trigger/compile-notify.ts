@@ -17,13 +17,16 @@ import type { Located } from '../../text/tree.ts';
 type ReceiverSpec = Spec['notify'][number];
 
 /** Returns the receivers without mistakes; the others are reported. */
-export function compileNotify(spec: Spec, problems: Problems): Notify {
+export function compileNotify(
+  spec: Pick<Spec, 'notify' | 'lateAfterMs' | 'waitingAfterMs'>,
+  problems: Problems,
+): Notify {
   const over = spec.notify[NOTIFY_LIMITS.receivers];
   if (over !== undefined)
     problems.error(
       'spec/too-large',
       over.at,
-      `the spec has ${spec.notify.length} receivers; at most ${NOTIFY_LIMITS.receivers} are allowed`,
+      `\`notify\` has ${spec.notify.length} receivers; at most ${NOTIFY_LIMITS.receivers} are allowed`,
       'let one receiver forward its messages',
     );
   const receivers = spec.notify.slice(0, NOTIFY_LIMITS.receivers);
