@@ -1,36 +1,49 @@
-/** The disk of the state folder gets full while events arrive: senders learn of it, and no accepted event is lost. */
+/**
+ * The disk of the state folder gets full while events arrive: senders learn of it, and no accepted event, file, row and
+ * message is lost.
+ */
+import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { SmallDisk } from '../rig/vms/small-disk.ts';
 import { randomOf } from '../storm/random.ts';
 import { awaitAnswer, readText } from '../storm/service/client.ts';
-import { startService } from '../storm/service/storm.ts';
-import { findDeliveryFaults, findRunFaults } from '../storm/triggers/findings.ts';
-import { awaitOutcomes, listRuns, readRuns } from '../storm/triggers/round.ts';
+import { listOwn, type SentEvent } from '../storm/triggers/findings.ts';
+import { NO_QUEUE, openOutside, startApplications } from '../storm/triggers/outside.ts';
+import { awaitOutcomes, findFaults } from '../storm/triggers/round.ts';
 import { sendHook, sendSequence } from '../storm/triggers/sender.ts';
-import { deploy } from '../storm/triggers/storm.ts';
+import type { TriggerName } from '../storm/triggers/spec.ts';
+import { openLane } from '../storm/triggers/storm.ts';
 import { Rig } from './rig.ts';
 
 const DISK_MIB = 300;
 const LIMIT_MS = 150_000;
 const FULL_MS = 3_000;
 
-test('on a full disk a sender gets 503 or 507, and each accepted event has one run once there is room', async () => {
+/** Sources that the service reads itself. */
+const READ: readonly TriggerName[] = ['files', 'rows', ...(NO_QUEUE === null ? (['messages'] as const) : [])];
+
+test('on a full disk a sender gets 503 or 507, and each accepted or waiting event has one run once there is room', async () => {
   await using rig = new Rig();
   using disk = new SmallDisk(rig.stateDir, DISK_MIB);
-  const service = await startService(rig);
-  await deploy(rig);
-  const known = listRuns(rig);
+  await using applications = await startApplications();
+  await using outside = await openOutside(rig, applications);
+  const lane = await openLane(rig, outside);
+  const { service } = lane;
   const endAtMs = Date.now() + LIMIT_MS;
-  const send = async (key: string) =>
-    await sendSequence({ trigger: 'ordered', key, events: 4 }, { service, endAtMs, random: randomOf(1) });
+  const send = async (key: string, trigger: TriggerName = 'ordered') =>
+    await sendSequence({ trigger, key, events: 4 }, { service, outside, endAtMs, random: randomOf(1) });
   const before = await send('before');
   disk.fill();
   const refusals: number[] = [];
+  const unknown: SentEvent[] = [];
   const filling = 'x'.repeat(500_000);
   for (let n = 0; refusals.length === 0 && Date.now() < endAtMs; n += 1) {
-    const body = JSON.stringify({ key: `full-${n}`, filling });
-    const answer = await awaitAnswer(sendHook(service, 'ordered', `full-${n}`, body)).catch(() => null);
+    const name = `full-${n}`;
+    const body = JSON.stringify({ key: name, filling });
+    const bodySha256 = createHash('sha256').update(body).digest('hex');
+    unknown.push({ name, trigger: 'ordered', bodySha256, orderKey: null, answered: [] });
+    const answer = await awaitAnswer(sendHook(service, 'ordered', name, body)).catch(() => null);
     if (answer === null) continue;
     const text = await readText(answer).catch(() => '');
     if (answer.statusCode !== 202) refusals.push(answer.statusCode!);
@@ -38,12 +51,13 @@ test('on a full disk a sender gets 503 or 507, and each accepted event has one r
   }
   expect(refusals).toHaveLength(1);
   const sending = send('during');
+  const read = await Promise.all(READ.map(async (trigger) => await send('during', trigger)));
   await sleep(FULL_MS);
   disk.makeRoom();
-  const events = [...before, ...(await sending), ...(await send('after'))];
-  const rows = await awaitOutcomes(rig, service, { earlier: new Set(), endAtMs });
-  const runs = await readRuns(rig, known);
-  expect(findDeliveryFaults(events, rows)).toEqual([]);
-  expect(findRunFaults(events, rows, runs)).toEqual([]);
+  const sent = [...before, ...read.flat(), ...(await sending), ...(await send('after'))];
+  const settled = await awaitOutcomes(lane, sent, endAtMs);
+  const accepted = unknown.filter((event) => listOwn(event, settled.rows).length > 0);
+  expect(await findFaults(lane, [...sent, ...accepted], settled, lane.earlier.firedUntilMs)).toEqual([]);
+  expect(await outside.listLeft()).toEqual([]);
   await rig.assertNothingLeft();
 }, 240_000);

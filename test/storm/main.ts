@@ -3,12 +3,13 @@ import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { stormService } from './service/storm.ts';
 import { storm, type StormRound } from './storm.ts';
+import { NO_QUEUE } from './triggers/outside.ts';
 import { stormTriggers } from './triggers/storm.ts';
 
 const USAGE = `usage: npm run storm -- [options]
 Kills and stops processes behind runs, damages snapshots, and looks for losses.
   --service    kills the HTTP API, its database and the stack while runs start and readers follow them; without VMs
-  --triggers   kills each process of the stack while events of senders start runs of a deployment; without VMs
+  --triggers   kills each process of the stack and a server of NATS while each source of events starts runs; without VMs
   --rounds N   how many rounds (20; with --service or --triggers 50)
   --seed N     repeats the blows of an earlier storm; without it a new one, which is printed
   --from N     number of the first round (0): with --rounds 1 plays that round alone
@@ -54,6 +55,7 @@ async function main(argv: readonly string[]): Promise<number> {
     stop.abort();
   });
   process.stderr.write(`storm of ${rounds} rounds, seed ${seed}\n`);
+  if (values.triggers && NO_QUEUE !== null) process.stderr.write(`without a queue: ${NO_QUEUE}\n`);
   const options = {
     seed,
     rounds,

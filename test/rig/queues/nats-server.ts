@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { jetstream, jetstreamManager } from '@nats-io/jetstream';
+import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import {
   connect,
   type ConnectionOptions,
@@ -17,6 +17,7 @@ import { ensureNatsServer } from './nats-program.ts';
 
 const START_LIMIT_MS = 30_000;
 const LOOK_MS = 10;
+const NANOS_PER_MS = 1_000_000;
 
 export interface NatsServerOptions {
   /** Lines of the server's configuration, such as its users. */
@@ -33,6 +34,8 @@ export interface TestNatsServer {
   readonly address: string;
   /** Makes the stream `ORDERS` of the subjects `orders.>`. */
   addStream(): Promise<void>;
+  /** Makes a durable consumer of all messages of `ORDERS`, as a service makes it. */
+  addConsumer(name: string, ackWaitMs: number): Promise<void>;
   /** @returns the number of the message in the stream */
   publish(subject: string, body: Uint8Array | string, headers?: Readonly<Record<string, string>>): Promise<number>;
   countUnsettled(consumer: string): Promise<number>;
@@ -147,6 +150,15 @@ class NatsServer implements TestNatsServer {
   async addStream(): Promise<void> {
     const manager = await jetstreamManager(await this.#use());
     await manager.streams.add({ name: 'ORDERS', subjects: ['orders.>'] });
+  }
+
+  async addConsumer(name: string, ackWaitMs: number): Promise<void> {
+    const manager = await jetstreamManager(await this.#use());
+    await manager.consumers.add('ORDERS', {
+      durable_name: name,
+      ack_policy: AckPolicy.Explicit,
+      ack_wait: ackWaitMs * NANOS_PER_MS,
+    });
   }
 
   async publish(

@@ -41,10 +41,13 @@ export async function stormService(options: ServiceStormOptions): Promise<readon
   return reports.toSorted((a, b) => a.round - b.round);
 }
 
-/** @throws Error if the stack does not listen */
-export async function startService(rig: Rig): Promise<Service> {
+/**
+ * @param options  further ones of `up`
+ * @throws Error if the stack does not listen
+ */
+export async function startService(rig: Rig, options: readonly string[] = []): Promise<Service> {
   const port = await freePort();
-  const up = await rig.cli('up', '--listen', `127.0.0.1:${port}`);
+  const up = await rig.cli('up', '--listen', `127.0.0.1:${port}`, ...options);
   if (up.code !== 0) throw new Error(`up ended with ${up.code}: ${up.stderr}`);
   const created = await rig.cli('token', 'create', 'storm', '--scope', 'run');
   if (created.code !== 0) throw new Error(`token create ended with ${created.code}: ${created.stderr}`);

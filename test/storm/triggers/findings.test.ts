@@ -1,5 +1,12 @@
 import { expect, test } from 'vitest';
-import { findDeliveryFaults, findRunFaults, type FoundRun, type ListedDelivery, type SentEvent } from './findings.ts';
+import {
+  findDeliveryFaults,
+  findRunFaults,
+  findStrayFaults,
+  type FoundRun,
+  type ListedDelivery,
+  type SentEvent,
+} from './findings.ts';
 
 const WHOLE: FoundRun = { types: ['run-admitted', 'run-finished'], state: 'succeeded', startedAtNs: 1n };
 
@@ -13,6 +20,7 @@ function makeRow(id: string, changes: Partial<ListedDelivery> = {}): ListedDeliv
     into: null,
     code: null,
     bodySha256: id,
+    schedule: null,
     ...changes,
   };
 }
@@ -42,6 +50,12 @@ test('a lost, an open, a double and a refused delivery are faults', () => {
   ]);
   expect(findDeliveryFaults([makeEvent('a')], [makeRow('a', { state: 'refused', code: 'api/bug' })])).toEqual([
     'a: the delivery a is refused (api/bug)',
+  ]);
+});
+
+test('a delivery that no event explains is a fault', () => {
+  expect(findStrayFaults([makeEvent('a')], [makeRow('a'), makeRow('half', { trigger: 'files' })])).toEqual([
+    'the delivery half of files belongs to no event',
   ]);
 });
 

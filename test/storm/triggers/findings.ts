@@ -10,6 +10,8 @@ export interface ListedDelivery {
   readonly into: string | null;
   readonly code: string | null;
   readonly bodySha256: string;
+  /** Null: its trigger is no schedule. */
+  readonly schedule: { readonly atMs: number; readonly isAsked: boolean } | null;
 }
 
 /** An event that was sent until its sender had an answer, at least once. */
@@ -19,7 +21,7 @@ export interface SentEvent {
   readonly bodySha256: string;
   /** Events with equal keys start in the order of their first answers. Null: no order. */
   readonly orderKey: string | null;
-  /** The ids of the deliveries that the answers had. */
+  /** The ids of the deliveries that the answers had. None: the service reads the source itself. */
   readonly answered: readonly string[];
 }
 
@@ -34,13 +36,22 @@ const OPEN: readonly string[] = ['accepted', 'held', 'starting'];
 
 export const isOpen = ({ state }: Pick<ListedDelivery, 'state'>): boolean => OPEN.includes(state);
 
+/** Returns the rows of the deliveries of an event. */
+export function listOwn<Row extends Pick<ListedDelivery, 'trigger' | 'bodySha256'>>(
+  { trigger, bodySha256 }: SentEvent,
+  rows: readonly Row[],
+): readonly Row[] {
+  return rows.filter((row) => row.trigger === trigger && row.bodySha256 === bodySha256);
+}
+
 /** @param rows  the oldest first */
 export function findDeliveryFaults(events: readonly SentEvent[], rows: readonly ListedDelivery[]): readonly string[] {
   const faults = rows.filter(isOpen).map(({ id, state }) => `the delivery ${id} is ${state} and has no outcome`);
   const ids = new Set(rows.map(({ id }) => id));
   const started = new Set(rows.filter(({ state }) => state === 'started').map(({ id }) => id));
-  for (const { name, trigger, bodySha256, answered } of events) {
-    const own = rows.filter((row) => row.trigger === trigger && row.bodySha256 === bodySha256);
+  for (const event of events) {
+    const { name, answered } = event;
+    const own = listOwn(event, rows);
     for (const id of answered) if (!ids.has(id)) faults.push(`${name}: the accepted delivery ${id} is lost`);
     const first = own.filter(({ state }) => state !== 'deduplicated');
     if (first.length !== 1) faults.push(`${name}: ${first.length} of its ${own.length} deliveries are no duplicates`);
@@ -52,6 +63,14 @@ export function findDeliveryFaults(events: readonly SentEvent[], rows: readonly 
     if (state === 'deduplicated' && !ids.has(into!)) faults.push(`${id} is a duplicate of ${into}, which is absent`);
   }
   return faults;
+}
+
+/** A half of a file, a row that a transaction took back, and a time that no schedule has would be such deliveries. */
+export function findStrayFaults(events: readonly SentEvent[], rows: readonly ListedDelivery[]): readonly string[] {
+  const known = new Set(events.flatMap((event) => listOwn(event, rows).map(({ id }) => id)));
+  return rows
+    .filter(({ id }) => !known.has(id))
+    .map(({ id, trigger }) => `the delivery ${id} of ${trigger} belongs to no event`);
 }
 
 /**
@@ -90,10 +109,10 @@ function findOrderFaults(
   const keys = new Set(events.flatMap(({ orderKey }) => orderKey ?? []));
   return [...keys].flatMap((key) => {
     const sent = events.filter(({ orderKey }) => orderKey === key);
-    const ofKey = sent.flatMap(({ name, trigger, bodySha256 }) => {
-      const row = started.find((each) => each.trigger === trigger && each.bodySha256 === bodySha256);
+    const ofKey = sent.flatMap((event) => {
+      const [row] = listOwn(event, started);
       const run = row === undefined ? undefined : runs.get(row.runId!);
-      return run === undefined ? [] : [{ name, startedAtNs: run.startedAtNs }];
+      return run === undefined ? [] : [{ name: event.name, startedAtNs: run.startedAtNs }];
     });
     const inTime = ofKey.toSorted((one, other) => (one.startedAtNs < other.startedAtNs ? -1 : 1));
     const [wanted, found] = [ofKey, inTime].map((all) => all.map(({ name }) => name).join(', '));

@@ -7,8 +7,19 @@ import type { Rig } from '../../e2e/rig.ts';
 import type { Phases } from '../phases.ts';
 import { type Random, randomOf } from '../random.ts';
 import { awaitAnswer, isAccepted, readText, repeatUntil, sendTo, type Service } from '../service/client.ts';
-import { findDeliveryFaults, findRunFaults, type FoundRun, isOpen, type ListedDelivery } from './findings.ts';
-import { DEPLOYMENT, sendSequence, type Sequence } from './sender.ts';
+import {
+  findDeliveryFaults,
+  findRunFaults,
+  findStrayFaults,
+  type FoundRun,
+  isOpen,
+  type ListedDelivery,
+  listOwn,
+  type SentEvent,
+} from './findings.ts';
+import type { Outside } from './outside.ts';
+import { describeTime, sendSequence, type Sequence } from './sender.ts';
+import { DEPLOYMENT, SCHEDULE_MS, TIMED } from './spec.ts';
 import { describeStrike, planStrikes, type Strike, type Target } from './strikes.ts';
 
 /** For everything of a round, on a busy machine. */
@@ -19,12 +30,23 @@ const SETTLE_POLL_MS = 200;
 /** A page of deliveries. */
 const PAGE = 200;
 
-export interface TriggerRound {
+/** A stack with its deployment, and the systems around it. */
+export interface Lane {
   readonly rig: Rig;
   readonly service: Service;
-  readonly phases: Phases;
-  /** Ids of deliveries of earlier rounds on this stack: by now the service knows that their runs have ended. */
-  readonly earlier: Set<string>;
+  readonly outside: Outside;
+  /** Deliveries and runs of earlier rounds. By now the service knows that these runs have ended. */
+  readonly earlier: Earlier;
+}
+
+export interface Earlier {
+  /** Ids of deliveries. */
+  readonly deliveries: Set<string>;
+  readonly runs: Set<string>;
+  /** The latest time of the schedule that was looked at, or that passed before the deployment. */
+  firedUntilMs: number;
+  /** The first time that the schedule must start. It may have started an earlier one during the deployment. */
+  readonly firstFiredMs: number;
 }
 
 export interface TriggerRoundReport {
@@ -33,38 +55,84 @@ export interface TriggerRoundReport {
 }
 
 export async function playTriggerRound(
-  { rig, service, phases, earlier }: TriggerRound,
+  lane: Lane,
+  phases: Phases,
   round: number,
   random: Random,
 ): Promise<TriggerRoundReport> {
+  const { rig, service, outside, earlier } = lane;
   const endAtMs = Date.now() + ROUND_LIMIT_MS;
-  const strikes = planStrikes(round, random);
-  const sequences = planSequences(`r${round}`);
+  const hasQueue = outside.broker !== null;
+  const strikes = planStrikes(round, random, hasQueue);
+  const sequences = planSequences(`r${round}`, hasQueue);
   const seeds = sequences.map(() => random.below(1_000_000));
   const known = listRuns(rig);
-  const [events, struck] = await phases.of('begin', async () => {
+  const [sent, struck] = await phases.of('begin', async () => {
     const sending = Promise.allSettled(
-      sequences.map(async (each, at) => await sendSequence(each, { service, endAtMs, random: randomOf(seeds[at]!) })),
+      sequences.map(
+        async (each, at) => await sendSequence(each, { service, outside, endAtMs, random: randomOf(seeds[at]!) }),
+      ),
     );
-    const striking = Promise.allSettled(strikes.map(async (each) => await deliver(rig, each, known)));
+    const striking = Promise.allSettled(strikes.map(async (each) => await deliver(lane, each, known)));
     return [(await sending).flatMap(takeValue), (await striking).map(takeValue)] as const;
   });
-  const rows = await phases.of('finish', async () => await awaitOutcomes(rig, service, { earlier, endAtMs }));
-  const findings = await phases.of('records', async () => {
-    const runs = await readRuns(rig, known);
-    return [...findDeliveryFaults(events, rows), ...findRunFaults(events, rows, runs)];
+  const horizonMs = Date.now();
+  const wanted = [...sent, ...listFired(Math.max(earlier.firedUntilMs, earlier.firstFiredMs - 1), horizonMs)];
+  const [settled, left] = await phases.of('finish', async () => {
+    const found = await awaitOutcomes(lane, wanted, endAtMs);
+    return [found, await outside.listLeft()] as const;
   });
-  for (const { id } of rows) earlier.add(id);
+  const findings = await phases.of('records', async () => [
+    ...left,
+    ...(await findFaults(lane, sent, settled, horizonMs)),
+  ]);
   return { strikes: struck, findings };
 }
 
-function planSequences(name: string): readonly Sequence[] {
+/**
+ * Compares the events of a round with its deliveries and its runs. Later rounds look at none of these again.
+ * @param horizonMs  the schedule must have started each time until this one, and it may have started later ones
+ */
+export async function findFaults(
+  { rig, earlier }: Pick<Lane, 'rig' | 'earlier'>,
+  sent: readonly SentEvent[],
+  { rows, runIds }: Settled,
+  horizonMs: number,
+): Promise<readonly string[]> {
+  const fired = rows.flatMap(({ schedule }) => (schedule === null || schedule.isAsked ? [] : [schedule.atMs]));
+  const untilMs = Math.max(horizonMs, ...fired);
+  const early = fired.filter((atMs) => atMs > earlier.firedUntilMs && atMs < earlier.firstFiredMs);
+  const due = listFired(Math.max(earlier.firedUntilMs, earlier.firstFiredMs - 1), untilMs);
+  const events = [...sent, ...early.map((atMs) => describeTime(atMs)), ...due];
+  const runs = await readRuns(rig, [...runIds, ...rows.flatMap(({ runId }) => runId ?? [])], earlier.runs);
+  earlier.firedUntilMs = untilMs;
+  for (const { id } of rows) earlier.deliveries.add(id);
+  for (const runId of runs.keys()) earlier.runs.add(runId);
+  return [...findDeliveryFaults(events, rows), ...findStrayFaults(events, rows), ...findRunFaults(events, rows, runs)];
+}
+
+function planSequences(name: string, hasQueue: boolean): readonly Sequence[] {
   return [
-    { trigger: 'ordered', key: `${name}.o1`, events: 3 },
-    { trigger: 'ordered', key: `${name}.o2`, events: 3 },
-    { trigger: 'merged', key: `${name}.m`, events: 4 },
-    { trigger: 'api', key: `${name}.a`, events: 3 },
+    { trigger: 'ordered', key: `${name}.o1`, events: 2 },
+    { trigger: 'ordered', key: `${name}.o2`, events: 2 },
+    { trigger: 'merged', key: `${name}.m`, events: 3 },
+    { trigger: 'api', key: `${name}.a`, events: 1 },
+    { trigger: TIMED, key: `${name}.t`, events: 2 },
+    { trigger: 'files', key: `${name}.f`, events: 2 },
+    { trigger: 'rows', key: `${name}.r`, events: 2 },
+    ...(hasQueue ? [{ trigger: 'messages', key: `${name}.q`, events: 2 } as const] : []),
   ];
+}
+
+/** The events of the times after one and until another, which the server of Temporal starts. */
+function listFired(afterMs: number, untilMs: number): readonly SentEvent[] {
+  const events: SentEvent[] = [];
+  for (let atMs = nextTime(afterMs); atMs <= untilMs; atMs += SCHEDULE_MS) events.push(describeTime(atMs));
+  return events;
+}
+
+function nextTime(afterMs: number): number {
+  return (Math.floor(afterMs / SCHEDULE_MS) + 1) * SCHEDULE_MS;
 }
 
 /** All of a round end before one of them fails, because a later round must not meet the others. */
@@ -73,30 +141,36 @@ function takeValue<T>(settled: PromiseSettledResult<T>): T {
   return settled.value;
 }
 
-interface Settling {
-  readonly earlier: ReadonlySet<string>;
-  readonly endAtMs: number;
+export interface Settled {
+  /** The deliveries of the round, the oldest first. */
+  readonly rows: readonly ListedDelivery[];
+  /** The runs that existed before the deliveries were listed, also those of earlier rounds. */
+  readonly runIds: readonly string[];
 }
 
 /**
- * Waits until each delivery of the round has its outcome and each of its runs has ended, and until the service knows
- * the ends of earlier runs.
- * @returns the deliveries of the round, the oldest first; at the limit as they are
+ * Waits until each event has a delivery, each delivery of the round its outcome, each of its runs an end, and until the
+ * service knows the ends of earlier runs.
+ * @returns at the limit as it is
  * @throws Error if the service does not learn of an end
  */
 export async function awaitOutcomes(
-  rig: Rig,
-  service: Service,
-  { earlier, endAtMs }: Settling,
-): Promise<readonly ListedDelivery[]> {
+  { rig, service, earlier }: Pick<Lane, 'rig' | 'service' | 'earlier'>,
+  events: readonly SentEvent[],
+  endAtMs: number,
+): Promise<Settled> {
+  const isEarlier = ({ id }: ListedDelivery): boolean => earlier.deliveries.has(id);
   for (;;) {
+    // The schedule never pauses: a run that exists now has its delivery in a later list.
+    const runIds = [...listRuns(rig)];
     const all = await listDeliveries(service, endAtMs);
-    const own = all.filter(({ id }) => !earlier.has(id)).toReversed();
-    const unknown = all.filter((row) => earlier.has(row.id) && row.state === 'started' && row.runEndedAtMs === null);
-    if (!own.some(isOpen) && unknown.length === 0 && (await haveEnded(rig, own))) return own;
+    const rows = all.filter((row) => !isEarlier(row)).toReversed();
+    const unknown = all.filter((row) => isEarlier(row) && row.state === 'started' && row.runEndedAtMs === null);
+    const isWhole = events.every((event) => listOwn(event, rows).length > 0) && !rows.some(isOpen);
+    if (isWhole && unknown.length === 0 && (await haveEnded(rig, rows))) return { rows, runIds };
     if (Date.now() > endAtMs) {
       if (unknown.length > 0) throw new Error(`ends that the service does not know: ${JSON.stringify(unknown)}`);
-      return own;
+      return { rows, runIds };
     }
     await sleep(SETTLE_POLL_MS);
   }
@@ -118,15 +192,20 @@ async function listDeliveries(service: Service, endAtMs: number): Promise<readon
   return deliveries;
 }
 
-export function listRuns(rig: Rig): ReadonlySet<string> {
+function listRuns(rig: Rig): ReadonlySet<string> {
   const folder = runsDir(rig.stateDir);
   return new Set(existsSync(folder) ? readdirSync(folder) : []);
 }
 
-export async function readRuns(rig: Rig, known: ReadonlySet<string>): Promise<ReadonlyMap<string, FoundRun>> {
+async function readRuns(
+  rig: Rig,
+  runIds: readonly string[],
+  known: ReadonlySet<string>,
+): Promise<ReadonlyMap<string, FoundRun>> {
   const found = new Map<string, FoundRun>();
-  for (const runId of listRuns(rig)) {
-    if (known.has(runId)) continue;
+  const existing = listRuns(rig);
+  for (const runId of new Set(runIds)) {
+    if (known.has(runId) || !existing.has(runId)) continue;
     const events = await rig.events(runId);
     const end = events.find(({ body }) => body.type === 'run-finished')?.body;
     // A start writes the record before it asks Temporal, and no later start replaces it.
@@ -143,16 +222,21 @@ export async function readRuns(rig: Rig, known: ReadonlySet<string>): Promise<Re
   return found;
 }
 
-async function deliver(rig: Rig, strike: Strike, known: ReadonlySet<string>): Promise<string> {
+async function deliver({ rig, outside }: Lane, strike: Strike, known: ReadonlySet<string>): Promise<string> {
   const { step, target, atMs } = strike;
+  const find = (): number | null => (target === 'nats' ? null : findTarget(rig, target));
   // The target is known before the step, because a search for it takes longer than a step.
-  const early = step === null ? null : findTarget(rig, target);
+  const early = step === null ? null : find();
   if (step === null) await sleep(atMs);
   else await awaitStep(rig, known, step, Date.now() + atMs);
-  let pid = early ?? findTarget(rig, target);
+  if (target === 'nats') {
+    await outside.broker!.kill();
+    await outside.broker!.start();
+    return describeStrike(strike);
+  }
+  let pid = early ?? find();
   // Another strike may have ended it a moment ago.
-  for (const end = Date.now() + TARGET_LIMIT_MS; pid === null && Date.now() < end; pid = findTarget(rig, target))
-    await sleep(50);
+  for (const end = Date.now() + TARGET_LIMIT_MS; pid === null && Date.now() < end; pid = find()) await sleep(50);
   return await killTarget(rig, strike, pid);
 }
 
@@ -162,14 +246,14 @@ async function awaitStep(rig: Rig, known: ReadonlySet<string>, step: string, end
   while (!isReached() && Date.now() < endAtMs) await sleep(STEP_POLL_MS);
 }
 
-const PATTERNS: Readonly<Record<Exclude<Target, 'supervisor'>, RegExp>> = {
+const PATTERNS: Readonly<Record<Exclude<Target, 'supervisor' | 'nats'>, RegExp>> = {
   service: /dist\/server\/main\.js/,
   postgres: /^\S*\/native\/bin\/postgres -D/,
   temporal: /^\S*temporal\S* server start-dev/,
   worker: /dist\/workers\/main\.js/,
 };
 
-function findTarget(rig: Rig, target: Target): number | null {
+function findTarget(rig: Rig, target: Exclude<Target, 'nats'>): number | null {
   if (target === 'supervisor') {
     const pid = rig.stack()?.supervisorPid;
     return pid !== undefined && rig.processes().some((each) => each.pid === pid) ? pid : null;

@@ -1,16 +1,19 @@
 /** Rounds against triggers, some side by side, each lane on a stack of its own with one deployment. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Rig } from '../../e2e/rig.ts';
 import { keepState } from '../keep-state.ts';
 import { Phases } from '../phases.ts';
 import { randomOf, roundSeed } from '../random.ts';
-import type { Service } from '../service/client.ts';
+import { awaitAnswer, readText, sendTo, type Service } from '../service/client.ts';
 import { type ServiceStormOptions, startService } from '../service/storm.ts';
 import type { StormRound } from '../storm.ts';
-import { playTriggerRound } from './round.ts';
-import { DEPLOYMENT, SECRET, SECRET_NAME, SPEC } from './sender.ts';
+import { openOutside, type Outside, startApplications } from './outside.ts';
+import { type Lane, playTriggerRound } from './round.ts';
+import { DEPLOYMENT, listSecrets, TIMED, writeSpec } from './spec.ts';
 
 /** More deliveries would not be on one page. */
-const ROUNDS_OF_A_STACK = 5;
+const ROUNDS_OF_A_STACK = 4;
+const SCHEDULE_POLL_MS = 100;
 
 /** Plays all rounds, and a new stack after each one with a finding. */
 export async function stormTriggers(options: ServiceStormOptions): Promise<readonly StormRound[]> {
@@ -18,11 +21,12 @@ export async function stormTriggers(options: ServiceStormOptions): Promise<reado
   const reports: StormRound[] = [];
   const end = firstRound + rounds;
   let next = firstRound;
+  await using applications = await startApplications();
   const playLane = async (): Promise<void> => {
     while (next < end && !signal.aborted) {
       await using rig = new Rig();
-      const lane = { rig, service: await startService(rig), earlier: new Set<string>() };
-      await deploy(rig);
+      await using outside = await openOutside(rig, applications);
+      const lane = await openLane(rig, outside);
       for (let played = 1, isClean = true; isClean && next < end && !signal.aborted; played += 1) {
         const round = next++;
         const isLast = played === ROUNDS_OF_A_STACK || next >= end;
@@ -37,20 +41,40 @@ export async function stormTriggers(options: ServiceStormOptions): Promise<reado
   return reports.toSorted((a, b) => a.round - b.round);
 }
 
-/** @throws Error if the spec cannot be deployed */
-export async function deploy(rig: Rig): Promise<void> {
-  const setting = rig.startFed('secret', 'set', SECRET_NAME);
-  setting.child.stdin!.end(SECRET);
-  const set = await setting.done;
-  if (set.code !== 0) throw new Error(`secret set ended with ${set.code}: ${set.stderr}`);
-  const deployed = await rig.cli('deploy', rig.spec('storm.yaml', SPEC), '--name', DEPLOYMENT);
+/** Starts the stack of a lane, and deploys its triggers. @throws Error if one of them fails */
+export async function openLane(rig: Rig, outside: Outside): Promise<Lane> {
+  const service = await startService(rig, outside.options);
+  for (const [name, value] of Object.entries(listSecrets(outside))) {
+    const request = { method: 'PUT', body: JSON.stringify({ value }) };
+    await requireOk(service, `secrets/${name}`, request);
+  }
+  const firedUntilMs = Date.now();
+  const deployed = await rig.cli('deploy', rig.spec('storm.yaml', writeSpec(outside)), '--name', DEPLOYMENT);
   if (deployed.code !== 0) throw new Error(`deploy ended with ${deployed.code}: ${deployed.stderr}`);
+  const firstFiredMs = await awaitSchedule(service);
+  return {
+    rig,
+    service,
+    outside,
+    earlier: { deliveries: new Set(), runs: new Set(), firedUntilMs, firstFiredMs },
+  };
 }
 
-interface Lane {
-  readonly rig: Rig;
-  readonly service: Service;
-  readonly earlier: Set<string>;
+/** The server of Temporal has the schedule a moment later. @returns its next time */
+async function awaitSchedule(service: Service): Promise<number> {
+  for (;;) {
+    const text = await requireOk(service, `deployments/${DEPLOYMENT}/schedules/${TIMED}`, {});
+    const { next } = JSON.parse(text) as { readonly next: readonly { readonly at: string }[] | null };
+    if (next !== null && next[0] !== undefined) return Date.parse(next[0].at);
+    await sleep(SCHEDULE_POLL_MS);
+  }
+}
+
+async function requireOk(service: Service, path: string, sent: Parameters<typeof sendTo>[3]): Promise<string> {
+  const answer = await awaitAnswer(sendTo(service, 'socket', path, sent));
+  const text = await readText(answer);
+  if (answer.statusCode !== 200) throw new Error(`${path}: ${answer.statusCode} ${text.slice(0, 400)}`);
+  return text;
 }
 
 async function play(lane: Lane, seed: number, round: number, isLast: boolean): Promise<StormRound> {
@@ -61,7 +85,7 @@ async function play(lane: Lane, seed: number, round: number, isLast: boolean): P
   let blows: readonly string[] = [];
   const findings: string[] = [];
   try {
-    const report = await playTriggerRound({ ...lane, phases }, round, randomOf(ofRound));
+    const report = await playTriggerRound(lane, phases, round, randomOf(ofRound));
     blows = report.strikes;
     findings.push(...report.findings);
     if (isLast) await phases.of('down', async () => await rig.assertNothingLeft());

@@ -1,7 +1,7 @@
 /** The kills of a round against triggers: chosen from a seed and the number of the round before it begins. */
 import type { Random } from '../random.ts';
 
-export const TARGETS = ['service', 'postgres', 'temporal', 'worker', 'supervisor'] as const;
+export const TARGETS = ['service', 'postgres', 'temporal', 'worker', 'supervisor', 'nats'] as const;
 export type Target = (typeof TARGETS)[number];
 
 /** Files and folders of a run of a delivery, in the order in which its start makes them. */
@@ -19,12 +19,16 @@ export interface Strike {
 const SPAN_MS = 2_500;
 const STEP_LIMIT_MS = 4_000;
 
-/** The first kills of five rounds in a row hit each target. Only one falls on the stack as a whole. */
-export function planStrikes(round: number, random: Random): readonly Strike[] {
-  const first = TARGETS[round % TARGETS.length]!;
-  const further = Array.from({ length: random.below(3) }, () =>
-    random.pick(['service', 'postgres', 'temporal', 'worker'] as const),
-  );
+/**
+ * The first kills of as many rounds in a row as there are targets hit each of them. Only one falls on the stack as a
+ * whole.
+ * @param hasQueue  whether the machine has NATS
+ */
+export function planStrikes(round: number, random: Random, hasQueue: boolean): readonly Strike[] {
+  const targets = TARGETS.filter((target) => hasQueue || target !== 'nats');
+  const first = targets[round % targets.length]!;
+  const others = targets.filter((target) => target !== 'supervisor');
+  const further = Array.from({ length: random.below(3) }, () => random.pick(others));
   return [first, ...further].map((target) => {
     const hasStep = random.below(2) > 0;
     return {

@@ -1,9 +1,10 @@
 /**
- * Eight rounds of kills under webhooks and the API trigger. Each time it is another storm: its seed is printed, and
+ * Eight rounds of kills under all sources of events. Each time it is another storm: its seed is printed, and
  * `npm run storm -- --triggers --seed N` sends it again. A long storm is `npm run storm -- --triggers --rounds 500`.
  */
 import { randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { NO_QUEUE } from './outside.ts';
 import { stormTriggers } from './storm.ts';
 
 const ROUNDS = 8;
@@ -16,6 +17,7 @@ test(
   async () => {
     const seed = randomInt(1_000_000);
     process.stderr.write(`storm of ${ROUNDS} rounds: npm run storm -- --triggers --seed ${seed}\n`);
+    if (NO_QUEUE !== null) process.stderr.write(`without a queue: ${NO_QUEUE}\n`);
     const reports = await stormTriggers({
       seed,
       rounds: ROUNDS,
