@@ -1,6 +1,12 @@
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { buildInitramfs, initramfsEntries, type InitramfsInputs } from './initramfs.ts';
+import {
+  buildInitramfs,
+  formatModuleLine,
+  initramfsEntries,
+  type InitramfsInputs,
+  parseModuleLine,
+} from './initramfs.ts';
 
 const INPUTS: InitramfsInputs = {
   agent: Buffer.from('agent'),
@@ -8,8 +14,8 @@ const INPUTS: InitramfsInputs = {
   busybox: Buffer.from('busybox'),
   applets: ['bin/ls', 'sbin/init', 'usr/bin/awk', 'linuxrc', 'bin/busybox'],
   modules: [
-    { name: 'virtio_mmio.ko', content: Buffer.from('first') },
-    { name: '9p.ko', content: Buffer.from('second') },
+    { name: 'virtio_mmio.ko', content: Buffer.from('first'), device: null },
+    { name: '9p.ko', content: Buffer.from('second'), device: 9 },
   ],
 };
 
@@ -51,8 +57,10 @@ describe('initramfsEntries', () => {
       expect(byPath.get(path)).toEqual({ kind: 'link', path, target: '/bin/busybox' });
   });
 
-  it('lists modules in the order of loading', () => {
-    expect(byPath.get('lib/modules/voidbox.order')).toMatchObject({ content: Buffer.from('virtio_mmio.ko\n9p.ko\n') });
+  it('lists modules in the order of loading, with the device that a module needs', () => {
+    expect(byPath.get('lib/modules/voidbox.order')).toMatchObject({
+      content: Buffer.from('virtio_mmio.ko\n9p.ko virtio=9\n'),
+    });
     expect(byPath.get('lib/modules/9p.ko')).toMatchObject({ kind: 'file' });
   });
 
@@ -68,4 +76,11 @@ describe('initramfsEntries', () => {
       'sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh',
     );
   });
+});
+
+it.each([
+  ['ext4.ko', null],
+  ['vsock.ko', 19],
+])('the line of the module %s with the device %s is read back', (name, device) => {
+  expect(parseModuleLine(formatModuleLine({ name, device }))).toEqual({ name, device });
 });

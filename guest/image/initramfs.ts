@@ -24,11 +24,13 @@ export interface InitramfsInputs {
 export interface KernelModule {
   /** File name, such as `virtio_blk.ko`. */
   readonly name: string;
+  /** The kind of virtio device without which the agent does not load it; null: the agent loads it in each guest. */
+  readonly device: number | null;
   readonly content: Uint8Array;
 }
 
 /** Part of the cache key. It must grow whenever the same inputs produce another image. */
-export const INITRAMFS_FORMAT = 2;
+export const INITRAMFS_FORMAT = 3;
 
 const READ_ONLY_FOLDERS = [
   'bin',
@@ -102,10 +104,21 @@ export function initramfsEntries(inputs: InitramfsInputs): CpioEntry[] {
   if (inputs.modules.length > 0) {
     for (const module of inputs.modules)
       entries.push({ kind: 'file', path: `lib/modules/${module.name}`, mode: 0o644, content: module.content });
-    const order = inputs.modules.map((module) => `${module.name}\n`).join('');
+    const order = inputs.modules.map((module) => `${formatModuleLine(module)}\n`).join('');
     entries.push({ kind: 'file', path: 'lib/modules/voidbox.order', mode: 0o644, content: Buffer.from(order) });
   }
   return entries;
+}
+
+/** Returns a module's line in the list that the agent reads (docs/reference/guest.md). */
+export function formatModuleLine({ name, device }: Pick<KernelModule, 'name' | 'device'>): string {
+  return device === null ? name : `${name} virtio=${device}`;
+}
+
+/** Reads a line of {@link formatModuleLine}. */
+export function parseModuleLine(line: string): Pick<KernelModule, 'name' | 'device'> {
+  const [name = '', device] = line.split(' virtio=');
+  return { name, device: device === undefined ? null : Number(device) };
 }
 
 /**

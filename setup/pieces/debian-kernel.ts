@@ -5,37 +5,39 @@ import { basename, dirname, join } from 'node:path';
 import { hasApt, searchPackages, unpackPackage } from './apt.ts';
 import { ensureCacheFolder, hashInputs, listCacheFolders } from '../cache/cache.ts';
 import { findContentsDamage } from '../cache/contents.ts';
+import { formatModuleLine, type KernelModule, parseModuleLine } from '../../guest/image/initramfs.ts';
 import { compareVersions } from './find-program.ts';
-import { collectModules } from './kernel-modules.ts';
+import { collectModules, type WantedModule } from './kernel-modules.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { SetupError } from '../setup-error.ts';
 import { unpackKernel } from './uncompressed-kernel.ts';
 
 const PIECE = 'kernel-debian';
 /** Part of the cache key. It must grow whenever the same package produces another folder. */
-const RECIPE = '2';
+const RECIPE = '3';
 
 /** The uncompressed kernel, in the same folder as Debian's compressed one. */
 const UNCOMPRESSED = 'vmlinux';
 
+/** Kinds of virtio devices, by their numbers in the specification. */
+const NINEP_DEVICE = 9;
+const VSOCK_DEVICE = 19;
+
 /**
- * The order of loading, unless modules' own dependencies require another. Modules that a kernel has built in are
- * skipped.
+ * The order of loading, unless modules' own dependencies require another: drivers of buses come before modules that need
+ * a device. Modules that a kernel has built in are skipped.
  */
-const WANTED_MODULES = [
-  'virtio_mmio',
-  'virtio_pci',
-  'virtio_blk',
-  'virtio_console',
-  'virtio_rng',
-  'crc32c_generic',
-  'ext4',
-  'netfs',
-  '9pnet',
-  '9pnet_virtio',
-  '9p',
-  'overlay',
+const WANTED_MODULES: readonly WantedModule[] = [
+  ...inEachGuest('virtio_mmio', 'virtio_pci', 'virtio_blk', 'virtio_console', 'virtio_rng', 'crc32c_generic', 'ext4'),
+  ...['netfs', '9pnet', '9pnet_virtio', '9p'].map((name) => ({ name, device: NINEP_DEVICE })),
+  // It depends on all other modules of vsock.
+  { name: 'vmw_vsock_virtio_transport', device: VSOCK_DEVICE },
+  ...inEachGuest('overlay'),
 ];
+
+function inEachGuest(...names: readonly string[]): WantedModule[] {
+  return names.map((name) => ({ name, device: null }));
+}
 
 /** Generic kernels, not the cloud flavour, which has no 9p. Signed images come first; 6.12 precedes 6.1. */
 const SERIES = [
@@ -74,7 +76,7 @@ export async function getDebianKernel(context: SetupContext): Promise<FoundPiece
   const blocker = findDebianKernelBlocker(context);
   if (blocker !== null) throw blocker;
   const chosen = await choosePackage(context);
-  const hash = hashInputs([RECIPE, chosen.package, ...WANTED_MODULES]);
+  const hash = hashInputs([RECIPE, chosen.package, ...WANTED_MODULES.map(formatModuleLine)]);
   const busybox = await context.need('busybox');
   const make = async (into: string): Promise<void> => {
     context.progress(`downloading the guest kernel ${chosen.package} (about 100 MB)`);
@@ -121,7 +123,7 @@ async function installKernel(context: SetupContext, tree: string, into: string, 
   const modules = await collectModules(context.env, modulesRoot, WANTED_MODULES, busybox);
   await mkdir(join(into, 'modules'));
   for (const module of modules) await writeFile(join(into, 'modules', module.name), module.content);
-  await writeFile(join(into, 'modules.order'), modules.map((module) => `${module.name}\n`).join(''));
+  await writeFile(join(into, 'modules.order'), modules.map((module) => `${formatModuleLine(module)}\n`).join(''));
 }
 
 /**
@@ -134,11 +136,14 @@ export function findUncompressed(kernel: string): string | null {
 }
 
 /** Returns the modules in the folder of a cached kernel, in their order of loading; none for other kernels. */
-export function readKernelModules(kernelFolder: string): { name: string; content: Uint8Array }[] {
+export function readKernelModules(kernelFolder: string): KernelModule[] {
   const order = join(kernelFolder, 'modules.order');
   if (!existsSync(order)) return [];
-  const names = readFileSync(order, 'utf8')
+  const lines = readFileSync(order, 'utf8')
     .split('\n')
-    .filter((name) => name !== '');
-  return names.map((name) => ({ name: basename(name), content: readFileSync(join(kernelFolder, 'modules', name)) }));
+    .filter((line) => line !== '');
+  return lines.map((line) => {
+    const { name, device } = parseModuleLine(line);
+    return { name: basename(name), device, content: readFileSync(join(kernelFolder, 'modules', name)) };
+  });
 }

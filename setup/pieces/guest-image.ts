@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { buildInitramfs, INITRAMFS_FORMAT } from '../../guest/image/initramfs.ts';
+import { buildInitramfs, formatModuleLine, INITRAMFS_FORMAT } from '../../guest/image/initramfs.ts';
 import { ensureCacheFolder, hashInputs } from '../cache/cache.ts';
 import { readKernelModules } from './debian-kernel.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
@@ -31,7 +31,7 @@ export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> 
     agent,
     mockAgent,
     busybox,
-    ...modules.flatMap((module) => [module.name, module.content]),
+    ...modules.flatMap((module) => [formatModuleLine(module), module.content]),
   ]);
   const piece = `initramfs-${context.kernelKind}`;
   const make = async (into: string): Promise<void> => {

@@ -9,6 +9,14 @@ export interface LoadableModule {
   /** The file name without the suffix of a compression: `virtio_blk.ko`. */
   readonly name: string;
   readonly content: Buffer;
+  /** The kind of virtio device without which no guest needs the module; null: every guest needs it. */
+  readonly device: number | null;
+}
+
+export interface WantedModule {
+  readonly name: string;
+  /** As in {@link LoadableModule}, also for modules that only this one depends on. */
+  readonly device: number | null;
 }
 
 /**
@@ -18,19 +26,40 @@ export interface LoadableModule {
 export async function collectModules(
   env: Environment,
   modulesRoot: string,
-  wanted: readonly string[],
+  wanted: readonly WantedModule[],
   busybox: string,
 ): Promise<LoadableModule[]> {
   const files = await indexModules(modulesRoot);
-  const taken = new Map<string, LoadableModule>();
-  const addModule = async (name: string): Promise<void> => {
+  const read = async (name: string): Promise<Buffer | null> => {
     const file = files.get(name);
-    if (file === undefined || taken.has(name)) return;
-    const content = await readModule(env, file, busybox);
-    for (const dependency of moduleDependencies(content)) await addModule(dependency);
-    taken.set(name, { name: `${name}.ko`, content: withoutSignature(content) });
+    return file === undefined ? null : await readModule(env, file, busybox);
   };
-  for (const name of wanted) await addModule(name);
+  return await orderModules(wanted, read);
+}
+
+/**
+ * Puts modules behind those on which they depend.
+ * @param read  returns a module's content; null if the kernel has it built in
+ */
+export async function orderModules(
+  wanted: readonly WantedModule[],
+  read: (name: string) => Promise<Buffer | null>,
+): Promise<LoadableModule[]> {
+  const taken = new Map<string, LoadableModule>();
+  const addModule = async ({ name, device }: WantedModule): Promise<void> => {
+    const known = taken.get(name);
+    if (known !== undefined && (known.device === null || known.device === device)) return;
+    const content = known?.content ?? (await read(name));
+    if (content === null) return;
+    for (const dependency of moduleDependencies(content)) await addModule({ name: dependency, device });
+    // A module that two kinds of devices need is loaded in every guest. It keeps its place in the order.
+    taken.set(name, {
+      name: `${name}.ko`,
+      content: known?.content ?? withoutSignature(content),
+      device: known === undefined ? device : null,
+    });
+  };
+  for (const module of wanted) await addModule(module);
   return [...taken.values()];
 }
 

@@ -1,6 +1,6 @@
-//! The guest agent. As PID 1, it boots the guest and serves its keeper over virtio-serial. For tests it runs as a plain
-//! process: with `--socket PATH` it serves the process that listens there, with `--fd N` the process at the other end
-//! of that socket. Either may come with a file as its mailbox.
+//! The guest agent. As PID 1, it boots the guest and serves its keeper over virtio-serial or vsock. For tests it runs as
+//! a plain process: with `--socket PATH` it serves the process that listens there, with `--fd N` the process at the
+//! other end of that socket. Either may come with a file as its mailbox.
 
 mod block_cache;
 mod boot;

@@ -24,6 +24,7 @@ use crate::mailbox::Mailbox;
 use crate::procfs;
 use boot_error::BootError;
 use command_line::CommandLine;
+use port::Transport;
 use start::Disks;
 
 pub use devices::{MAX_ENTROPY_BYTES, credit_entropy, set_clock};
@@ -47,6 +48,7 @@ pub fn boot() -> Result<Booted, BootError> {
     log::open_kmsg();
     timer::check()?;
     let command_line = CommandLine::read();
+    let transport = command_line.transport()?;
     modules::load_all(Path::new("/lib/modules/voidbox.order"));
     protect_agent();
     devices::raise_loopback();
@@ -57,7 +59,7 @@ pub fn boot() -> Result<Booted, BootError> {
             if let Err(error) = scrub::zero_freed_memory() {
                 log::line(&format!("the snapshot will be larger: {error}"));
             }
-            Some(port::open()?)
+            Some(port::open(transport)?)
         }
         false => None,
     };
@@ -79,11 +81,15 @@ pub fn boot() -> Result<Booted, BootError> {
         .map_err(|error| BootError::at("binding folders of an earlier VM", error))?;
     let port = match early_port {
         Some(port) => port,
-        None => port::open()?,
+        None => port::open(transport)?,
     };
-    // Disks appear before the port does: the kernel finds both when it finds the bus.
-    let mailbox =
-        Mailbox::find().map_err(|error| BootError::at("opening the mailbox disk", error))?;
+    let mailbox = match transport {
+        // Disks appear before the port does: the kernel finds both when it finds the bus.
+        Transport::Serial => {
+            Mailbox::find().map_err(|error| BootError::at("opening the mailbox disk", error))?
+        }
+        Transport::Vsock { .. } => None,
+    };
     Ok(Booted {
         port,
         mailbox,

@@ -8,24 +8,23 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::boot_error::BootError;
+use crate::boot::boot_error::BootError;
 
 /// The name that the keeper gives the port.
 const PORT_NAME: &str = "voidbox.agent";
-const PORT_WAIT: Duration = Duration::from_secs(10);
 /// The keeper opens its end before the VMM's start. So a port without a peer for this long means that the keeper is
 /// dead, and a guest without a keeper must not live on.
 const PEER_WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits for the port, and for the keeper on its other end.
-pub fn open() -> Result<File, BootError> {
+pub fn open(wait: Duration) -> Result<File, BootError> {
     let since = Instant::now();
     let path = loop {
         if let Some(path) = find(Path::new("/sys/class/virtio-ports")) {
             break path;
         }
-        if since.elapsed() >= PORT_WAIT {
+        if since.elapsed() >= wait {
             let missing = io::Error::from(io::ErrorKind::NotFound);
             return Err(BootError::at(
                 format!("waiting for the virtio-serial port {PORT_NAME:?}"),
