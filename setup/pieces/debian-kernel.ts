@@ -28,15 +28,24 @@ const VSOCK_DEVICE = 19;
  * a device. Modules that a kernel has built in are skipped.
  */
 const WANTED_MODULES: readonly WantedModule[] = [
-  ...inEachGuest('virtio_mmio', 'virtio_pci', 'virtio_blk', 'virtio_console', 'virtio_rng', 'crc32c_generic', 'ext4'),
-  ...['netfs', '9pnet', '9pnet_virtio', '9p'].map((name) => ({ name, device: NINEP_DEVICE })),
+  ...toWanted(
+    null,
+    'virtio_mmio',
+    'virtio_pci',
+    'virtio_blk',
+    'virtio_console',
+    'virtio_rng',
+    'crc32c_generic',
+    'ext4',
+  ),
+  ...toWanted(NINEP_DEVICE, 'netfs', '9pnet', '9pnet_virtio', '9p'),
   // It depends on all other modules of vsock.
-  { name: 'vmw_vsock_virtio_transport', device: VSOCK_DEVICE },
-  ...inEachGuest('overlay'),
+  ...toWanted(VSOCK_DEVICE, 'vmw_vsock_virtio_transport'),
+  ...toWanted(null, 'overlay'),
 ];
 
-function inEachGuest(...names: readonly string[]): WantedModule[] {
-  return names.map((name) => ({ name, device: null }));
+function toWanted(device: number | null, ...names: readonly string[]): WantedModule[] {
+  return names.map((name) => ({ name, device }));
 }
 
 /** Generic kernels, not the cloud flavour, which has no 9p. Signed images come first; 6.12 precedes 6.1. */
