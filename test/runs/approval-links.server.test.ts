@@ -1,13 +1,19 @@
 /** A link answers the question of a real run: through the API, a real Temporal server and the real activities. */
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { startTriggerService } from '../../app/deliveries/trigger-service.ts';
+import { keepNotifyHosts } from '../../client/embedded/notify-hosts.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { awaitOutcome, startRun } from '../../client/runs/runs.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
 import { type Api, createApi } from '../../server/api.ts';
+import { serveConnections } from '../../server/connections.ts';
 import { API_LIMITS } from '../../server/limits.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { openUploads } from '../../store/open-uploads.ts';
@@ -36,13 +42,14 @@ let stack: TestStack;
 let worker: RunningWorkers;
 let stateDir: string;
 let api: Api;
+let link: ServerLink;
 
 beforeAll(async () => {
   stack = await startTestStack(createMockBackend({}), await temporalCliForTests(), () => undefined);
   worker = await stack.startWorker();
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-approval-links-'));
   const { client } = stack.runs;
-  const link = {
+  link = {
     isEmbedded: true,
     client: () => client,
     briefly: async (call) => await call(client),
@@ -70,7 +77,7 @@ afterAll(async () => {
   if (stateDir !== undefined) rmSync(stateDir, { recursive: true });
 });
 
-async function link(): Promise<string> {
+async function makeLink(): Promise<string> {
   const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{"as":"anna"}' };
   const answer = await api.request('/api/v1/runs/linked/approval-links', init, OWNER);
   expect(answer.status).toBe(200);
@@ -86,7 +93,7 @@ test('a link answers for its name with a proof, once, and the output of the stag
   await stack.stores.marks.put('linked', 'client', { baseDir: '/x', starter: { kind: 'token', name: 'ci' } });
   await startRun(stack.runs.client, { runId: 'linked', request: { spec: SPEC }, summary: 'linked' });
   while (!(await stack.eventsOf('linked')).some(({ body }) => body.type === 'stage-asking')) await sleep(20);
-  const path = await link();
+  const path = await makeLink();
   expect((await post(path, { decision: 'approve', 'field.count': 'many' })).status).toBe(422);
   expect((await api.request(path, {}, STRANGER)).status).toBe(200);
   const both = await Promise.all([
@@ -101,3 +108,95 @@ test('a link answers for its name with a proof, once, and the output of the stag
   expect(answered?.body).toMatchObject({ by: 'anna', verified: true });
   expect((await api.request(path, {}, STRANGER)).status).toBe(404);
 });
+
+/** Listens on a free port of this machine until the test ends. @returns the address */
+async function listen(server: Server): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+interface Sent {
+  readonly data: { readonly state: string; readonly run: string; readonly link: string };
+}
+
+/** A service with everything behind its connections; only the database is in memory. */
+async function startService(opened: string) {
+  const env = readEnvironment({
+    PATH: process.env['PATH'],
+    VOIDBOX_STATE_DIR: stack.stateDir,
+    VOIDBOX_CACHE_DIR: join(stateDir, 'cache'),
+  });
+  keepNotifyHosts(env.stateDir, [opened]);
+  const store = createMemoryAccess();
+  const access = () => Promise.resolve(store);
+  const machine = createTestMachine(stack.stores, { env, stackLink: () => Promise.resolve(link) });
+  let base = '';
+  const readClientUrl = () => Promise.resolve(base);
+  const log = (): void => undefined;
+  const triggers = startTriggerService({ env, machine, access, readClientUrl, hasDatabase: () => true, log });
+  const served = createApi({
+    ...triggers,
+    machine,
+    access,
+    readClientUrl,
+    uploads: openUploads(env),
+    version: '1.2.3',
+    limits: API_LIMITS,
+    log,
+  });
+  const fetch = (request: Request, bindings: object) => served.fetch(request, bindings);
+  const connections = serveConnections({ fetch, limits: API_LIMITS, onClosed: () => undefined, log });
+  const server = createServer({ pauseOnConnect: true }, (socket) =>
+    connections.accept(socket, { listener: 'tcp', tls: null, behindProxy: false, publicUrl: base }),
+  );
+  base = `http://${await listen(server)}`;
+  onTestFinished(async () => {
+    connections.close();
+    await new Promise((resolve) => server.close(resolve));
+    await triggers.close();
+  });
+  const send = async (path: string, body: object): Promise<Response> => {
+    const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+    return await served.request(`/api/v1${path}`, init, OWNER);
+  };
+  return { send, base: () => base };
+}
+
+test('a message about a question has a link: its page is shown, and its form answers the run once', async () => {
+  const messages: Sent[] = [];
+  const receiver = createHttpServer((request, response) => {
+    void text(request).then((body) => {
+      messages.push(JSON.parse(body) as Sent);
+      response.writeHead(204).end();
+    });
+  });
+  const at = await listen(receiver);
+  onTestFinished(() => void receiver.close().closeAllConnections());
+  const { send, base } = await startService(at);
+  const target = { name: 'anna', states: ['asking'], as: 'anna', cloudevents: { url: `http://${at}/` } };
+  const notify = { text: JSON.stringify({ notify: [target] }) };
+  const deployed = await send('/deployments', { spec: SPEC.replace('linked', 'told'), notify });
+  expect([deployed.status, await deployed.json()]).toMatchObject([201, { name: 'told', version: 1 }]);
+  const { runId } = (await (await send('/deployments/told/runs', {})).json()) as { readonly runId: string };
+  await expect.poll(() => messages.length, { timeout: 30_000 }).toBe(1);
+  const [{ data }] = messages as [Sent];
+  expect([data.state, data.run, data.link.startsWith(`${base()}/approvals/`)]).toEqual(['asking', runId, true]);
+
+  // A preview of a chat program, and the person.
+  expect((await fetch(data.link, { method: 'HEAD' })).status).toBe(200);
+  const page = await fetch(data.link);
+  const html = await page.text();
+  expect([page.status, page.headers.get('referrer-policy')]).toEqual([200, 'no-referrer']);
+  expect(html).toMatch(/<pre>Ship\?<\/pre>[^]*<form method="post"/);
+  expect((await stack.eventsOf(runId)).some(({ body }) => body.type === 'stage-answered')).toBe(false);
+  const answer = async (): Promise<number> => {
+    const body = new URLSearchParams({ decision: 'approve', comment: 'go', 'field.count': '3' });
+    return (await fetch(data.link, { method: 'POST', body })).status;
+  };
+  expect([await answer(), await answer()]).toEqual([200, 404]);
+  expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('succeeded');
+  const answered = (await stack.eventsOf(runId)).filter(({ body }) => body.type === 'stage-answered');
+  expect(answered.map(({ body }) => body)).toMatchObject([{ by: 'anna', verified: true }]);
+  expect((await fetch(data.link)).status).toBe(404);
+  expect(messages).toHaveLength(1);
+}, 60_000);
