@@ -1,7 +1,7 @@
 /**
  * Tests are grouped by what they touch, which their file names say: `x.test.ts` nothing but files, `x.process.test.ts`
  * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs. `x.isolated.test.ts` is a pure test
- * that needs a process of its own. `x.agents.test.ts` is the lane of `npm run test:agents`: VMs with command lines of agents that each user downloads, against a model that plays a script. `x.clock.test.ts` is the lane of `npm run test:clock`: VMs whose clock is followed for minutes.
+ * that needs a process of its own. `x.agents.test.ts` is the lane of `npm run test:agents`: VMs with command lines of agents that each user downloads, against a model that plays a script. `x.clock.test.ts` is the lane of `npm run test:clock`: VMs whose clock is followed for minutes. `x.kvm.test.ts` is the lane of `npm run test:kvm`: whole tables on a real /dev/kvm.
  */
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
@@ -9,7 +9,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const NOT_TESTS = ['**/node_modules/**', '**/dist/**', '**/target/**'];
 const every = (suffix: string): string[] => [`**/*.${suffix}`];
-const IN_GROUPS = ['isolated', 'process', 'server', 'vm', 'agents', 'clock'].flatMap((group) =>
+const IN_GROUPS = ['isolated', 'process', 'server', 'vm', 'agents', 'clock', 'kvm'].flatMap((group) =>
   every(`${group}.test.ts`),
 );
 
@@ -294,6 +294,19 @@ export default defineConfig({
           sequence: { groupOrder: 6 },
           globalSetup: ['test/rig/servers/host-pieces.setup.ts'],
           testTimeout: 900_000,
+          hookTimeout: 120_000,
+        },
+      },
+      {
+        test: {
+          name: 'kvm',
+          expect: EXPECT,
+          include: every('kvm.test.ts'),
+          exclude: NOT_TESTS,
+          maxWorkers: 1,
+          sequence: { groupOrder: 7 },
+          globalSetup: ['test/rig/servers/host-pieces.setup.ts'],
+          testTimeout: 1_800_000,
           hookTimeout: 120_000,
         },
       },

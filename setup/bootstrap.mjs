@@ -69,10 +69,10 @@ const PROJECTS = /** @type {Record<string, string[]>} */ ({
   server: ['server', 'server-own'],
   vm: ['vm', 'vm-own', 'vm-alone'],
 });
-/** Groups that run only when they are named: one downloads programs that a user may not want, the other takes minutes. */
-const NAMED_GROUPS = ['agents', 'clock'];
+/** Groups that run only when they are named: one downloads programs that a user may not want, the others take minutes. */
+const NAMED_GROUPS = ['agents', 'clock', 'kvm'];
 /** Groups that need compiled tests, benchmarks and examples: `static` checks their types, the others start examples. */
-const NEEDS_ALL = new Set(['static', 'vm', 'agents']);
+const NEEDS_ALL = new Set(['static', 'vm', 'agents', 'kvm']);
 /** The groups of `npm run check`, which need neither a server nor a VM. */
 const CHECK_GROUPS = ['static', 'pure', 'process', 'rust'];
 /** Two groups that run in parallel: tests of Rust wait half of their time, and tests of processes use the CPU. */

@@ -23,6 +23,7 @@ test('files of any groups can be named in one call', () => {
     'vm-alone',
     'agents',
     'clock',
+    'kvm',
   ]);
   const orderOf = ({ sequence }: Group): number => sequence?.groupOrder ?? 0;
   const workersOf = ({ maxWorkers, fileParallelism }: Group): string => `${maxWorkers} ${fileParallelism}`;

@@ -7,14 +7,14 @@ import { ensureCacheFolder, hashInputs, listCacheFolders } from '../cache/cache.
 import { findContentsDamage } from '../cache/contents.ts';
 import { formatModuleLine, type KernelModule, parseModuleLine } from '../../guest/image/initramfs.ts';
 import { compareVersions } from './find-program.ts';
-import { collectModules, type WantedModule } from './kernel-modules.ts';
+import { collectModules, type LoadableModule, type WantedModule } from './kernel-modules.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { SetupError } from '../setup-error.ts';
 import { unpackKernel } from './uncompressed-kernel.ts';
 
 const PIECE = 'kernel-debian';
 /** Part of the cache key. It must grow whenever the same package produces another folder. */
-const RECIPE = '3';
+const RECIPE = '4';
 
 /** The uncompressed kernel, in the same folder as Debian's compressed one. */
 const UNCOMPRESSED = 'vmlinux';
@@ -43,6 +43,13 @@ const WANTED_MODULES: readonly WantedModule[] = [
   ...toWanted(VSOCK_DEVICE, 'vmw_vsock_virtio_transport'),
   ...toWanted(null, 'overlay'),
 ];
+
+/**
+ * The further modules of a host of VMs: KVM on the CPU that `test/kvm-lab/` emulates. They are in a folder of their own,
+ * which no guest gets.
+ */
+const LAB_MODULES = toWanted(null, 'kvm_amd');
+const LAB_FOLDER = 'lab';
 
 function toWanted(device: number | null, ...names: readonly string[]): WantedModule[] {
   return names.map((name) => ({ name, device }));
@@ -129,10 +136,21 @@ async function installKernel(context: SetupContext, tree: string, into: string, 
   await copyFile(join(tree, 'boot', image), join(into, 'vmlinuz'));
   const uncompressed = unpackKernel(await readFile(join(into, 'vmlinuz')));
   if (uncompressed !== null) await writeFile(join(into, UNCOMPRESSED), uncompressed);
-  const modules = await collectModules(context.env, modulesRoot, WANTED_MODULES, busybox);
-  await mkdir(join(into, 'modules'));
-  for (const module of modules) await writeFile(join(into, 'modules', module.name), module.content);
-  await writeFile(join(into, 'modules.order'), modules.map((module) => `${formatModuleLine(module)}\n`).join(''));
+  const ofGuests = await collectModules(context.env, modulesRoot, WANTED_MODULES, busybox);
+  await writeModules(into, ofGuests);
+  const names = new Set(ofGuests.map(({ name }) => name));
+  const all = await collectModules(context.env, modulesRoot, [...WANTED_MODULES, ...LAB_MODULES], busybox);
+  await mkdir(join(into, LAB_FOLDER));
+  await writeModules(
+    join(into, LAB_FOLDER),
+    all.filter(({ name }) => !names.has(name)),
+  );
+}
+
+async function writeModules(folder: string, modules: readonly LoadableModule[]): Promise<void> {
+  await mkdir(join(folder, 'modules'));
+  for (const module of modules) await writeFile(join(folder, 'modules', module.name), module.content);
+  await writeFile(join(folder, 'modules.order'), modules.map((module) => `${formatModuleLine(module)}\n`).join(''));
 }
 
 /**
@@ -142,6 +160,15 @@ async function installKernel(context: SetupContext, tree: string, into: string, 
 export function findUncompressed(kernel: string): string | null {
   const path = join(dirname(kernel), UNCOMPRESSED);
   return existsSync(path) ? path : null;
+}
+
+/**
+ * Returns the modules with which this kernel is a host of VMs on an emulated CPU, in their order of loading; none for other
+ * kernels.
+ */
+export function readLabModules(kernelFolder: string): KernelModule[] {
+  const ofLab = readKernelModules(join(kernelFolder, LAB_FOLDER));
+  return ofLab.length === 0 ? [] : [...readKernelModules(kernelFolder), ...ofLab];
 }
 
 /** Returns the modules in the folder of a cached kernel, in their order of loading; none for other kernels. */

@@ -12,7 +12,7 @@ import { pathsOf } from './imports.ts';
 
 const ROOT = findPackageRoot();
 
-const SHARING = /(?<!\.(?:isolated|agents|clock))\.test\.ts$/;
+const SHARING = /(?<!\.(?:isolated|agents|clock|kvm))\.test\.ts$/;
 const TEST = /\.test\.ts$/;
 
 const REFUSED: readonly (readonly [form: RegExp, reason: string])[] = [

@@ -1,0 +1,92 @@
+/**
+ * The KVM lab: a machine that QEMU emulates, with a CPU that has virtualization, and Debian's kernel as its host. In it the
+ * real /dev/kvm runs guests, on any x86-64 machine. It sees this machine's files read-only.
+ */
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type FirstRootInputs, ROOT_TAG, writeFirstRoot } from './first-root.ts';
+import type { Attempt } from './run-rows.ts';
+
+export interface LabPieces {
+  readonly qemu: string;
+  /** The `voidbox-vm` binary, which ends the lab with this process. */
+  readonly keeper: string;
+  readonly kernel: string;
+  readonly busybox: string;
+  readonly modules: FirstRootInputs['modules'];
+}
+
+export type LabProgram = Pick<FirstRootInputs, 'files' | 'command' | 'variables'>;
+
+/** Room for two VMs of the conformance table with their VMMs, and for what the lab writes. */
+const MEMORY_MIB = 2048;
+/** With two CPUs, some labs hang on a busy machine. */
+const CPUS = 1;
+/** The end of the console in messages. */
+const CONSOLE_TAIL_CHARACTERS = 3_000;
+
+/** Boots the lab, and starts the program in it. The lines are those that the program writes to `ROWS_PORT`. */
+export async function startLab(pieces: LabPieces, program: LabProgram): Promise<Attempt> {
+  const folder = await mkdtemp(join(tmpdir(), 'voidbox-lab-'));
+  const files = { root: join(folder, 'root.cpio'), console: join(folder, 'console.log') };
+  await writeFile(files.root, writeFirstRoot({ ...pieces, ...program, busybox: await readFile(pieces.busybox) }));
+  await writeFile(files.console, '');
+  const child = spawn(pieces.keeper, ['tie', '--', pieces.qemu, ...labArguments(pieces.kernel, files)], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const closed = new Promise<void>((resolve) => {
+    child.once('close', () => resolve());
+    child.once('error', () => resolve());
+  });
+  let complaints = '';
+  child.stderr.on('data', (chunk: Buffer) => {
+    complaints = (complaints + chunk.toString()).slice(-CONSOLE_TAIL_CHARACTERS);
+  });
+  let console = '';
+  const endOnce = async (): Promise<void> => {
+    child.kill('SIGKILL');
+    await closed;
+    console = readConsole(files.console);
+    await rm(folder, { recursive: true, force: true });
+  };
+  let ending: Promise<void> | null = null;
+  return {
+    lines: createInterface({ input: child.stdout, crlfDelay: Number.POSITIVE_INFINITY }),
+    describe: () => `The lab's console ends with:\n${console}\n${complaints}`,
+    end: () => (ending ??= endOnce()),
+  };
+}
+
+function readConsole(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').slice(-CONSOLE_TAIL_CHARACTERS);
+  } catch {
+    return '(nothing)';
+  }
+}
+
+/** Returns the arguments of QEMU; the second serial port is its standard output. */
+export function labArguments(kernel: string, files: { readonly root: string; readonly console: string }): string[] {
+  const machine = '-machine q35 -accel tcg,thread=multi -cpu EPYC,+svm,+npt';
+  const bare = '-nodefaults -no-user-config -no-reboot -display none -device virtio-rng-pci';
+  const share = 'local,id=root,path=/,security_model=none,readonly=on,multidevs=remap';
+  return [
+    ...`${machine} -smp ${CPUS} -m ${MEMORY_MIB} ${bare}`.split(' '),
+    '-kernel',
+    kernel,
+    '-initrd',
+    files.root,
+    '-append',
+    // Without `tsc=reliable` the lab's kernel gives its guests no clock that works.
+    'console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable',
+    '-chardev',
+    `file,id=console,path=${files.console}`,
+    ...'-chardev stdio,id=rows,signal=off'.split(' '),
+    ...`-serial chardev:console -serial chardev:rows -fsdev ${share}`.split(' '),
+    ...`-device virtio-9p-pci,fsdev=root,mount_tag=${ROOT_TAG}`.split(' '),
+  ];
+}

@@ -1,0 +1,11 @@
+/** The task of the program on KVM, a file of JSON. */
+import type { QemuPieces } from '../../../sandbox/micro-vm/qemu/qemu.ts';
+
+export interface KvmTask {
+  readonly pieces: QemuPieces;
+  /** Names of rows, in the order in which they run. */
+  readonly rows: readonly string[];
+  readonly bootTimeoutMs: number;
+  /** Whether VMs may start from a snapshot of the first one. */
+  readonly snapshots: boolean;
+}

@@ -1,0 +1,19 @@
+/** VMs on a real /dev/kvm, as part of `npm test`: a few rows; `npm run test:kvm` runs all of them. */
+import { afterAll, beforeAll, test } from 'vitest';
+import { runRowsOnKvm } from './prepare.ts';
+import { KVM_ROWS, NO_VM_LEFT } from './program/kvm-rows.ts';
+import type { RowResults } from './run-rows.ts';
+
+const ROWS = [...KVM_ROWS.map(({ name }) => name), NO_VM_LEFT];
+/** Two attempts fit into four minutes. */
+const LIMITS = { attemptMs: 115_000, silenceMs: 115_000 };
+
+let results: RowResults;
+
+beforeAll(async () => {
+  results = await runRowsOnKvm({ rows: ROWS, snapshots: false, limits: LIMITS });
+});
+
+afterAll(() => results.stop());
+
+test.each(ROWS)('%s', { timeout: 240_000 }, (row) => results.row(row));
