@@ -27,6 +27,8 @@ const ROUND_LIMIT_MS = 150_000;
 const STEP_POLL_MS = 1;
 const TARGET_LIMIT_MS = 5_000;
 const SETTLE_POLL_MS = 200;
+/** After the limit of a round, its deliveries are still listed once. */
+const LAST_LIST_MS = 20_000;
 /** A page of deliveries. */
 const PAGE = 200;
 
@@ -163,7 +165,7 @@ export async function awaitOutcomes(
   for (;;) {
     // The schedule never pauses: a run that exists now has its delivery in a later list.
     const runIds = [...listRuns(rig)];
-    const all = await listDeliveries(service, endAtMs);
+    const all = await listDeliveries(service, endAtMs + LAST_LIST_MS);
     const rows = all.filter((row) => !isEarlier(row)).toReversed();
     const unknown = all.filter((row) => isEarlier(row) && row.state === 'started' && row.runEndedAtMs === null);
     const isWhole = events.every((event) => listOwn(event, rows).length > 0) && !rows.some(isOpen);
