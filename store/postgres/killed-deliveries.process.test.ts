@@ -1,19 +1,14 @@
 /** Deliveries in PostgreSQL whose processes are killed at random moments. */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { rolldown } from 'rolldown';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { isOpenDelivery } from '../../domain/delivery/delivery.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { makeDelivery } from '../../test/conformance/deliveries.ts';
 import { makeVersion } from '../../test/conformance/deployments.ts';
+import { type KilledProcesses, openKilledProcesses } from '../../test/rig/access/killed-processes.ts';
 import { KILLED_TRIGGERS } from '../../test/rig/access/killed-triggers.ts';
-import { startTestPostgres, type TestPostgres } from '../../test/rig/access/postgres-server.ts';
 import type { AccessStore } from '../access.ts';
 import { MIGRATIONS_FOLDER, openAccess } from '../open-access.ts';
 import type { DeliveryRow } from '../triggers.ts';
@@ -25,56 +20,12 @@ const DELIVERIES = 96;
 const MOST_KILLS = 24;
 const LIMIT_MS = 90_000;
 
-let server: TestPostgres;
-let folder: string;
-let program: string;
-
-interface Running {
-  readonly child: ChildProcess;
-  /** The steps that it has done. */
-  steps: number;
-}
-
-const processes = new Set<Running>();
+let processes: KilledProcesses;
 
 beforeAll(async () => {
-  server = await startTestPostgres();
-  folder = mkdtempSync(join(tmpdir(), 'voidbox-killed-deliveries-'));
-  program = join(folder, 'program.mjs');
-  const input = fileURLToPath(new URL('../../test/rig/access/delivery-process.ts', import.meta.url));
-  const bundle = await rolldown({
-    input,
-    platform: 'node',
-    // The process does not migrate, and the client has no native part.
-    external: ['node-pg-migrate', 'pg-native'],
-    resolve: { extensionAlias: { '.js': ['.ts', '.js'] } },
-  });
-  await bundle.write({ file: program, format: 'esm', codeSplitting: false });
-  await bundle.close();
+  processes = await openKilledProcesses('access/delivery-process.ts');
 }, 300_000);
-
-afterAll(async () => {
-  for (const { child } of processes) child.kill('SIGKILL');
-  await server.stop();
-  rmSync(folder, { recursive: true, force: true });
-});
-
-async function startProcess(place: string, runsDir: string): Promise<Running> {
-  const settings = JSON.stringify({ place, migrationsDir: MIGRATIONS, runsDir, leaseMs: LEASE_MS });
-  const child = spawn(process.execPath, [program, settings], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const running: Running = { child, steps: 0 };
-  processes.add(running);
-  child.stdout!.on('data', (bytes: Buffer) => (running.steps += bytes.toString().split('\n').length - 1));
-  await once(child.stdout!, 'data');
-  return running;
-}
-
-async function killProcess(running: Running): Promise<void> {
-  const ended = once(running.child, 'exit');
-  running.child.kill('SIGKILL');
-  await ended;
-  processes.delete(running);
-}
+afterAll(async () => await processes.stop());
 
 async function acceptAll({ triggers }: AccessStore): Promise<void> {
   for (let index = 0; index < DELIVERIES; index += 1) {
@@ -88,6 +39,7 @@ async function acceptAll({ triggers }: AccessStore): Promise<void> {
 }
 
 test('a service hears the calls of another one, also after the server has ended its connection', async () => {
+  const { server } = processes;
   const target = await server.createDatabase();
   const settings = { target, migrationsDir: MIGRATIONS, migrate: true, retryForMs: 0, warn: () => undefined };
   const opened = { ...settings, recover: () => Promise.resolve() };
@@ -110,15 +62,7 @@ test('a service hears the calls of another one, also after the server has ended 
 }, 60_000);
 
 test('a delivery that the database refuses fails, and those that are accepted with it do not', async () => {
-  const target = await server.createDatabase();
-  const access = await openAccess({
-    target,
-    migrationsDir: MIGRATIONS,
-    migrate: true,
-    recover: () => Promise.resolve(),
-    retryForMs: 0,
-    warn: () => undefined,
-  });
+  const { access } = await processes.openDatabase();
   onTestFinished(() => access.close());
   const { deliveries } = access.triggers;
   const accepted = await Promise.allSettled(
@@ -132,40 +76,32 @@ test('a delivery that the database refuses fails, and those that are accepted wi
 }, 60_000);
 
 test('each delivery has one outcome and each key one run, in order, although processes are killed', async () => {
-  const target = await server.createDatabase();
-  const access = await openAccess({
-    target,
-    migrationsDir: MIGRATIONS,
-    migrate: true,
-    recover: () => Promise.resolve(),
-    retryForMs: 0,
-    warn: () => undefined,
-  });
+  const database = await processes.openDatabase();
+  const { access } = database;
   const { deliveries, deployments } = access.triggers;
   await deployments.deploy(makeVersion('review'), { isPaused: false });
-  const runsDir = join(folder, 'runs');
+  const runsDir = join(processes.folder, 'runs');
   mkdirSync(runsDir);
-  // The address has a descriptor of this process.
-  const place = target.place.replaceAll('self', String(process.pid));
-  const running = await Promise.all(Array.from({ length: PROCESSES }, () => startProcess(place, runsDir)));
+  const start = async () => await processes.start(database, { runsDir, leaseMs: LEASE_MS });
+  const running = await Promise.all(Array.from({ length: PROCESSES }, start));
   let isAccepted = false;
   const accepting = acceptAll(access).then(() => (isAccepted = true));
   let kills = 0;
   for (; kills < MOST_KILLS; kills += 1) {
     const at = kills % PROCESSES;
-    const steps = running[at]!.steps + 1 + Math.floor(Math.random() * 12);
+    const steps = running[at]!.steps() + 1 + Math.floor(Math.random() * 12);
     const isOver = async (): Promise<boolean> => isAccepted && (await deliveries.findNextDue(Date.now())) === null;
-    while (running[at]!.steps < steps && !(await isOver())) await sleep(1);
+    while (running[at]!.steps() < steps && !(await isOver())) await sleep(1);
     if (await isOver()) break;
-    await killProcess(running[at]!);
-    running[at] = await startProcess(place, runsDir);
+    await running[at]!.kill();
+    running[at] = await start();
   }
   await accepting;
   expect(kills).toBeGreaterThan(5);
   const until = Date.now() + LIMIT_MS;
   while ((await deliveries.findNextDue(Date.now())) !== null && Date.now() < until) await sleep(50);
   const rows = (await deliveries.list({ limit: 999 })).toReversed();
-  await Promise.all(running.map(killProcess));
+  await Promise.all(running.map(async (each) => await each.kill()));
   await access.close();
   expect(rows).toHaveLength(DELIVERIES);
   expect(rows.filter(({ state }) => isOpenDelivery(state))).toEqual([]);

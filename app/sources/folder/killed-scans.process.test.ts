@@ -1,68 +1,26 @@
 /** Watched folders whose services are killed at random moments, over PostgreSQL and the files of artifacts. */
-import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { rolldown } from 'rolldown';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { keepAllowedSources } from '../../../client/embedded/allowed-sources.ts';
 import { API_RULES, type Trigger } from '../../../domain/delivery/trigger.ts';
-import { findPackageRoot } from '../../../setup/package-root.ts';
-import { MIGRATIONS_FOLDER, openAccess } from '../../../store/open-access.ts';
 import { openStores } from '../../../store/open-stores.ts';
 import { makeVersion } from '../../../test/conformance/deployments.ts';
 import { bytesOf } from '../../../test/conformance/store.ts';
-import { startTestPostgres, type TestPostgres } from '../../../test/rig/access/postgres-server.ts';
+import { type KilledProcesses, openKilledProcesses } from '../../../test/rig/access/killed-processes.ts';
 
-const MIGRATIONS = join(findPackageRoot(), ...MIGRATIONS_FOLDER);
 const FILES = 60;
 const KILLS = 12;
 const LIMIT_MS = 60_000;
 
-let server: TestPostgres;
-let folder: string;
-let program: string;
-const processes = new Set<ChildProcess>();
+let processes: KilledProcesses;
 
 beforeAll(async () => {
-  server = await startTestPostgres();
-  folder = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-killed-scans-')));
-  program = join(folder, 'program.mjs');
-  const bundle = await rolldown({
-    input: fileURLToPath(new URL('../../../test/rig/access/source-process.ts', import.meta.url)),
-    platform: 'node',
-    // The process does not migrate, and the client has no native part.
-    external: ['node-pg-migrate', 'pg-native'],
-    resolve: { extensionAlias: { '.js': ['.ts', '.js'] } },
-  });
-  await bundle.write({ file: program, format: 'esm', codeSplitting: false });
-  await bundle.close();
+  processes = await openKilledProcesses('access/source-process.ts');
 }, 300_000);
-
-afterAll(async () => {
-  for (const child of processes) child.kill('SIGKILL');
-  await server.stop();
-  rmSync(folder, { recursive: true, force: true });
-});
-
-async function startProcess(settings: object): Promise<ChildProcess> {
-  const child = spawn(process.execPath, [program, JSON.stringify(settings)], { stdio: ['ignore', 'pipe', 'inherit'] });
-  processes.add(child);
-  await once(child.stdout!, 'data');
-  child.stdout!.resume();
-  return child;
-}
-
-async function killProcess(child: ChildProcess): Promise<void> {
-  const ended = once(child, 'exit');
-  child.kill('SIGKILL');
-  await ended;
-  processes.delete(child);
-}
+afterAll(async () => await processes.stop());
 
 const TRIGGER = (path: string): Trigger => ({
   ...API_RULES,
@@ -74,23 +32,16 @@ const TRIGGER = (path: string): Trigger => ({
 const write = (at: number): string => `${at},`.repeat(at % 7 === 0 ? 400_000 : 10);
 
 test('each file starts one delivery with its bytes, although the services are killed', async () => {
-  const target = await server.createDatabase();
-  const access = await openAccess({
-    target,
-    migrationsDir: MIGRATIONS,
-    migrate: true,
-    recover: () => Promise.resolve(),
-    retryForMs: 0,
-    warn: () => undefined,
-  });
+  const { folder } = processes;
+  const database = await processes.openDatabase();
+  const { access } = database;
   const { deliveries, deployments } = access.triggers;
   const [incoming, stateDir] = [join(folder, 'incoming'), join(folder, 'state')];
   mkdirSync(incoming);
   keepAllowedSources(stateDir, { watch: [incoming] });
   await deployments.deploy(makeVersion('review', { triggers: [TRIGGER(incoming)] }), { isPaused: false });
-  // The address has a descriptor of this process.
-  const settings = { place: target.place.replaceAll('self', String(process.pid)), migrationsDir: MIGRATIONS, stateDir };
-  const running = await Promise.all([startProcess(settings), startProcess(settings)]);
+  const start = async () => await processes.start(database, { stateDir });
+  const running = await Promise.all([start(), start()]);
   const wanted = new Set<string>();
   let written = 0;
   const put = (name: string, text: string): void => {
@@ -109,8 +60,8 @@ test('each file starts one delivery with its bytes, although the services are ki
     const at = kills % running.length;
     const moment = Date.now() + Math.random() * 400;
     while (Date.now() < moment || (kills % 3 === 0 && (await count()) === before)) await sleep(5);
-    await killProcess(running[at]!);
-    running[at] = await startProcess(settings);
+    await running[at]!.kill();
+    running[at] = await start();
   }
   const isComplete = async (): Promise<boolean> => {
     const found = new Set((await listFiles()).map(({ key }) => key));
@@ -132,7 +83,7 @@ test('each file starts one delivery with its bytes, although the services are ki
   const until = Date.now() + LIMIT_MS;
   while (!(await isComplete()) && Date.now() < until) await sleep(100);
   const files = await listFiles();
-  await Promise.all(running.map(killProcess));
+  await Promise.all(running.map(async (each) => await each.kill()));
   await access.close();
   const keys = files.map(({ key }) => key);
   expect(new Set(keys).size).toBe(keys.length);

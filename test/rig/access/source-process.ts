@@ -5,10 +5,17 @@ import { openAccess } from '../../../store/open-access.ts';
 import { openStores } from '../../../store/open-stores.ts';
 import { createTestMachine } from '../runs/test-machine.ts';
 
-const { place, migrationsDir, stateDir } = JSON.parse(process.argv[2]!) as {
+const {
+  place,
+  migrationsDir,
+  stateDir,
+  secrets = {},
+} = JSON.parse(process.argv[2]!) as {
   readonly place: string;
   readonly migrationsDir: string;
   readonly stateDir: string;
+  /** The values of secrets of each deployment. */
+  readonly secrets?: Readonly<Record<string, string>>;
 };
 
 const report = (step: string): void => void process.stdout.write(`${step}\n`);
@@ -24,7 +31,7 @@ startSources({
   env: readEnvironment({ VOIDBOX_STATE_DIR: stateDir, VOIDBOX_CACHE_DIR: stateDir }),
   machine: createTestMachine(await openStores({ stateDir })),
   openTriggers: () => Promise.resolve(access.triggers),
-  readSecrets: () => Promise.resolve({}),
+  readSecrets: () => Promise.resolve(secrets),
   wake: () => report('accepted'),
   log: (line) => void process.stderr.write(`${line}\n`),
   leastPauseMs: 20,

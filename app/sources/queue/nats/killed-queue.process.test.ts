@@ -1,79 +1,45 @@
 /** A queue whose server and readers are killed at random moments: JetStream, PostgreSQL and two processes. */
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { rolldown } from 'rolldown';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findPackageRoot } from '../../../../setup/package-root.ts';
-import { type AccessTarget, MIGRATIONS_FOLDER, openAccess } from '../../../../store/open-access.ts';
 import { makeVersion } from '../../../../test/conformance/deployments.ts';
-import { startTestPostgres, type TestPostgres } from '../../../../test/rig/access/postgres-server.ts';
+import {
+  type KilledProcess,
+  type KilledProcesses,
+  openKilledProcesses,
+} from '../../../../test/rig/access/killed-processes.ts';
 import { ensureNatsServer, NO_NATS } from '../../../../test/rig/queues/nats-program.ts';
 import { startNatsServer, type TestNatsServer } from '../../../../test/rig/queues/nats-server.ts';
 
-const MIGRATIONS = join(findPackageRoot(), ...MIGRATIONS_FOLDER);
 const PROCESSES = 2;
 /** The last messages are after the last kill. */
 const LAST_MESSAGES = 20;
 const KILLS = 9;
 const LIMIT_MS = 90_000;
 
-let database: TestPostgres;
+let processes: KilledProcesses;
 let broker: TestNatsServer;
-let folder: string;
-let program: string;
-
-interface Reader {
-  readonly child: ChildProcess;
-  /** The deliveries that it has committed. */
-  accepted: number;
-}
-
-const readers = new Set<Reader>();
 
 describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested here: ${NO_NATS})`}`, () => {
   beforeAll(async () => {
     await ensureNatsServer(console.error);
-    database = await startTestPostgres();
+    processes = await openKilledProcesses('queues/queue-process.ts');
     broker = await startNatsServer();
     await broker.addStream();
-    folder = mkdtempSync(join(tmpdir(), 'voidbox-killed-queue-'));
-    program = join(folder, 'program.mjs');
-    const bundle = await rolldown({
-      input: fileURLToPath(new URL('../../../../test/rig/queues/queue-process.ts', import.meta.url)),
-      platform: 'node',
-      // The process does not migrate, and the client has no native part.
-      external: ['node-pg-migrate', 'pg-native'],
-      resolve: { extensionAlias: { '.js': ['.ts', '.js'] } },
-    });
-    await bundle.write({ file: program, format: 'esm', codeSplitting: false });
-    await bundle.close();
   }, 600_000);
 
   afterAll(async () => {
-    for (const { child } of readers) child.kill('SIGKILL');
     await broker.stop();
-    await database.stop();
-    rmSync(folder, { recursive: true, force: true });
+    await processes.stop();
   }, 120_000);
 
   test('each message has one delivery, although the server and the readers of the queue are killed', async () => {
-    const target = await database.createDatabase();
-    const access = await openAccess({
-      target,
-      migrationsDir: MIGRATIONS,
-      migrate: true,
-      recover: () => Promise.resolve(),
-      retryForMs: 0,
-      warn: () => undefined,
-    });
+    const database = await processes.openDatabase();
+    const { access } = database;
     const { deliveries, deployments } = access.triggers;
     await deployments.deploy(makeVersion('review'), { isPaused: false });
-    const running = await Promise.all(Array.from({ length: PROCESSES }, () => startReader(target)));
+    const start = async () => await processes.start(database, { server: broker.address });
+    const running = await Promise.all(Array.from({ length: PROCESSES }, start));
     let isKilling = true;
     const publishing = publishAll(() => isKilling);
     const until = Date.now() + LIMIT_MS;
@@ -87,8 +53,8 @@ describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested h
         await broker.kill();
         await broker.start();
       } else {
-        await killReader(reader);
-        running[at] = await startReader(target);
+        await reader.kill();
+        running[at] = await start();
       }
     }
     isKilling = false;
@@ -96,7 +62,7 @@ describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested h
     expect(kills).toBe(KILLS);
     await expect.poll(() => broker.countUnsettled('voidbox'), { timeout: LIMIT_MS }).toBe(0);
     const rows = await deliveries.list({ limit: 999 });
-    await Promise.all([...readers].map(endReader));
+    await Promise.all(running.map(endReader));
     await access.close();
     expect(rows.map(({ senderId }) => senderId).toSorted()).toEqual(
       Array.from({ length: published }, (_, index) => `event-${index}`).toSorted(),
@@ -124,31 +90,12 @@ async function publishAll(isKilling: () => boolean): Promise<number> {
   return index;
 }
 
-const sumAccepted = (running: readonly Reader[]): number => running.reduce((sum, { accepted }) => sum + accepted, 0);
-
-async function startReader(target: AccessTarget): Promise<Reader> {
-  // The address has a descriptor of this process.
-  const place = target.place.replaceAll('self', String(process.pid));
-  const settings = JSON.stringify({ place, migrationsDir: MIGRATIONS, server: broker.address });
-  const child = spawn(process.execPath, [program, settings], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const reader: Reader = { child, accepted: 0 };
-  readers.add(reader);
-  child.stdout!.on('data', (bytes: Buffer) => (reader.accepted += bytes.toString().split('accepted').length - 1));
-  await once(child.stdout!, 'data');
-  return reader;
-}
-
-async function killReader(reader: Reader): Promise<void> {
-  const ended = once(reader.child, 'exit');
-  reader.child.kill('SIGKILL');
-  await ended;
-  readers.delete(reader);
-}
+/** The deliveries that readers have committed. */
+const sumAccepted = (running: readonly KilledProcess[]): number => running.reduce((sum, { steps }) => sum + steps(), 0);
 
 /** A reader that is asked to end does so without an error. */
-async function endReader(reader: Reader): Promise<void> {
-  const ended = once(reader.child, 'exit');
-  reader.child.kill('SIGTERM');
+async function endReader({ child }: KilledProcess): Promise<void> {
+  const ended = once(child, 'exit');
+  child.kill('SIGTERM');
   expect(await ended).toEqual([0, null]);
-  readers.delete(reader);
 }
