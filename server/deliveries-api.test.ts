@@ -275,8 +275,7 @@ test('a payload is explained with the headers that expressions may read, and not
   const response = await send('POST', path, { body, headers, contentType: 'application/json; charset=utf-8' });
   expect(await response.json()).toMatchObject({
     version: 1,
-    evaluation: { params: { a: 'b' } },
-    decision: { kind: 'start' },
+    events: [{ cloudEvent: null, evaluation: { params: { a: 'b' } }, decision: { kind: 'start' } }],
   });
   const read = { 'x-github-event': 'push', 'content-type': 'application/json; charset=utf-8' };
   const delivery = { contentType: 'application/json', senderId: null, headers: read };

@@ -1,4 +1,7 @@
-/** Explains what a trigger would decide about a payload, as if no other delivery existed. Nothing is stored or started. */
+/**
+ * Explains what a trigger would decide about the events of a request, as if no other delivery existed. Nothing is stored
+ * or started.
+ */
 import { createDecide } from '../../domain/delivery/decide.ts';
 import type { Evaluation, Next } from '../../domain/delivery/decision.ts';
 import { API_TRIGGER, MOST_PAYLOAD_BYTES } from '../../domain/delivery/delivery.ts';
@@ -9,6 +12,11 @@ import type { TriggerStore } from '../../store/triggers.ts';
 import type { Caller } from '../access/authenticate.ts';
 import { mayCallerSee } from '../access/visible-runs.ts';
 import { AppError } from '../app-error.ts';
+import { BATCHED_TYPE, STRUCTURED_TYPE, toMediaType } from '../cloud-events/read-events.ts';
+import { type HookEvent, readCloudEvents } from '../hooks/cloud-events.ts';
+import { readContentType } from '../hooks/content-type.ts';
+import { selectEventHeaders } from '../hooks/event-headers.ts';
+import type { HookHeaders } from '../hooks/hook-request.ts';
 import type { EvaluateDelivery } from './evaluate-delivery.ts';
 
 /** An id that no delivery has. */
@@ -18,9 +26,10 @@ export interface ExplainRequest {
   readonly deployment: string;
   readonly trigger: string;
   readonly body: Uint8Array;
-  readonly contentType: string;
-  /** By names in lower case. */
-  readonly headers: Readonly<Record<string, string>>;
+  /** As a sender writes it. Null: JSON, or for CloudEvents the form that the payload has. */
+  readonly contentType: string | null;
+  /** The headers of the request, by names in lower case. */
+  readonly headers: HookHeaders;
 }
 
 export interface Explanation {
@@ -28,13 +37,20 @@ export interface Explanation {
   readonly trigger: string;
   /** The enabled version. */
   readonly version: number;
+  /** One for each delivery: a batch of CloudEvents has any number of them. */
+  readonly events: readonly ExplainedEvent[];
+  /** The rules of the trigger that a decision applies. */
+  readonly rules: Pick<Trigger, 'when' | 'dedupe' | 'debounce' | 'batch' | 'rate' | 'order'>;
+}
+
+export interface ExplainedEvent {
+  /** Null: the trigger reads no CloudEvents. */
+  readonly cloudEvent: { readonly source: string; readonly id: string } | null;
   /** Null: `problem` says why no expression has a value. */
   readonly evaluation: Evaluation | null;
   readonly problem: { readonly code: string; readonly message: string } | null;
   /** The first decision. Null: there is a problem. */
   readonly decision: ExplainedDecision | null;
-  /** The rules of the trigger that a decision applies. */
-  readonly rules: Pick<Trigger, 'when' | 'dedupe' | 'debounce' | 'batch' | 'rate' | 'order'>;
 }
 
 export interface ExplainedDecision {
@@ -55,12 +71,15 @@ export interface ExplainTools {
   readonly nowMs: number;
 }
 
-/** @throws AppError `api/no-deployment`, `trigger/unknown`, `api/invalid-request` */
+/**
+ * @throws AppError `api/no-deployment`, `trigger/unknown`, and the code with which the webhook would refuse the request:
+ *   `api/invalid-request`, `api/unsupported-body`, `api/too-large`
+ */
 export async function explainDelivery(
   request: ExplainRequest,
   { triggers: { deployments }, evaluate, caller, nowMs }: ExplainTools,
 ): Promise<Explanation> {
-  const { deployment: name, body, contentType, headers } = request;
+  const { deployment: name, body } = request;
   const isVisible = mayCallerSee(caller, `${name}-${EXAMPLE_ID}`);
   const deployment = isVisible ? await deployments.find(name) : null;
   const version = deployment === null ? null : await deployments.findVersion(name, deployment.version);
@@ -71,24 +90,62 @@ export async function explainDelivery(
   if (body.byteLength > MOST_PAYLOAD_BYTES)
     throw new AppError('usage', 'api/invalid-request', `the payload has more than ${MOST_PAYLOAD_BYTES} bytes`);
   const { when, dedupe, debounce, batch, rate, order } = trigger;
-  const about = {
+  const pause = deployment.isPaused ? deployment.onPause : null;
+  const explained: ExplainedEvent[] = [];
+  for (const event of await readSentEvents(trigger, request, nowMs)) {
+    const { contentType, senderId, headers, cloudEvent } = event;
+    const evaluation = await evaluate(trigger, { contentType, senderId, headers }, event.body);
+    if ('code' in evaluation) {
+      explained.push({ cloudEvent, evaluation: null, problem: evaluation, decision: null });
+      continue;
+    }
+    const row = createExampleRow(request, event, { version: version.version, nowMs });
+    const { next } = createDecide({ trigger, evaluation })(row, { ...NO_FACTS, pause }, nowMs);
+    explained.push({ cloudEvent, evaluation, problem: null, decision: explainNext(next, nowMs) });
+  }
+  return {
     deployment: name,
     trigger: trigger.name,
     version: version.version,
+    events: explained,
     rules: { when, dedupe, debounce, batch, rate, order },
   };
-  const evaluation = await evaluate(trigger, { contentType, senderId: null, headers }, body);
-  if ('code' in evaluation) return { ...about, evaluation: null, problem: evaluation, decision: null };
-  const row = createExampleRow(request, version.version, nowMs);
-  const facts = { ...NO_FACTS, pause: deployment.isPaused ? deployment.onPause : null };
-  const { next } = createDecide({ trigger, evaluation })(row, facts, nowMs);
-  return { ...about, evaluation, problem: null, decision: explainNext(next, nowMs) };
+}
+
+/** An event as its delivery would have it. */
+interface SentEvent extends Pick<HookEvent, 'contentType' | 'senderId' | 'headers' | 'body' | 'cloudEvent'> {}
+
+/** @throws AppError */
+async function readSentEvents(
+  { source }: Trigger,
+  { body, contentType: given, headers }: ExplainRequest,
+  nowMs: number,
+): Promise<readonly SentEvent[]> {
+  if (source.kind === 'webhook' && source.format === 'cloudevents') {
+    const contentType = given === null ? guessForm(body, headers) : toMediaType(given);
+    if (contentType === null)
+      throw new AppError('usage', 'api/unsupported-body', '`contentType` of the event is not a media type');
+    return (await readCloudEvents({ headers, body, contentType, nowMs })).events;
+  }
+  const contentType = readContentType(given ?? JSON_TYPE);
+  if (contentType === null)
+    throw new AppError('usage', 'api/unsupported-body', '`contentType` is not JSON, form data or text');
+  const typed = new Map([...headers, ['content-type', [given ?? JSON_TYPE]] as const]);
+  return [{ contentType, senderId: null, headers: selectEventHeaders(typed), body, cloudEvent: null }];
+}
+
+const JSON_TYPE = 'application/json';
+
+/** A saved event has no `Content-Type`, and its text shows the form. Without attributes it is the data of the binary form. */
+function guessForm(body: Uint8Array, headers: HookHeaders): string {
+  if (headers.has('ce-id') || headers.has('ce-specversion')) return JSON_TYPE;
+  return Buffer.from(body).toString().trimStart().startsWith('[') ? BATCHED_TYPE : STRUCTURED_TYPE;
 }
 
 function createExampleRow(
-  { deployment, trigger, body, contentType, headers }: ExplainRequest,
-  version: number,
-  nowMs: number,
+  { deployment, trigger }: ExplainRequest,
+  { body, contentType, senderId, headers, cloudEvent }: SentEvent,
+  { version, nowMs }: { readonly version: number; readonly nowMs: number },
 ): ReturnType<typeof createRow> {
   return createRow(
     {
@@ -97,11 +154,11 @@ function createExampleRow(
       trigger,
       version,
       acceptedAtMs: nowMs,
-      senderId: null,
+      senderId,
       contentType,
       headers,
       traceparent: null,
-      cloudEvent: null,
+      cloudEvent,
       upstream: null,
       replayOf: null,
       notBeforeMs: null,

@@ -17,7 +17,7 @@ const DELIVERY_FIELDS = [
   'tries',
 ];
 const DETAIL_FIELDS = ['senderId', 'headers', 'params', 'keys', 'payload', 'isCut'];
-const EXPLANATION_FIELDS = ['deployment', 'trigger', 'version', 'evaluation', 'problem', 'decision', 'rules'];
+const EXPLANATION_FIELDS = ['deployment', 'trigger', 'version', 'events', 'rules'];
 const REPLAY_FIELDS = ['delivery', 'replay', 'code', 'message'];
 
 export interface TriggeredAnswer {

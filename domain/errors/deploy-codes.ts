@@ -10,6 +10,10 @@ export const DEPLOY_CODES = {
     'Deployments would follow each other in a circle: each run would start the next one without an end.',
     'Remove `run` from one of the triggers that the message names. `voidbox deployment show NAME` lists them.',
   ),
+  'deploy/no-upstream': defineDeployCode(
+    'A trigger follows runs of a deployment that does not exist: it waits for nothing until the deployment is made.',
+    'Correct `of`, or make the other deployment: voidbox deploy FILE --name NAME',
+  ),
   'deploy/secret-missing': defineDeployCode(
     'The spec or its triggers name secrets that the deployment may not use, or that do not exist.',
     'Set each of them: voidbox secret set NAME --deployment DEPLOYMENT',

@@ -1,12 +1,9 @@
-/** Explains what a trigger would decide about a payload. */
+/** Explains what a trigger would decide about the events of a request. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { explainDelivery, type Explanation } from '../../app/deliveries/explain-delivery.ts';
 import { openEvaluator } from '../../app/deliveries/open-evaluator.ts';
-import { readContentType } from '../../app/hooks/content-type.ts';
-import { selectEventHeaders } from '../../app/hooks/event-headers.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { createRequestError } from '../problems.ts';
 import { Text } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 import { KeysSchema } from './delivery-schemas.ts';
@@ -23,16 +20,19 @@ const TriggerPath = z.object({
 const ExplainBody = z
   .strictObject({
     body: z.base64().openapi({ description: 'The payload in base64; at most 1 MiB.' }),
-    contentType: Text.default('application/json'),
+    contentType: Text.optional().openapi({
+      description: 'As a sender writes it. Absent: JSON, or for CloudEvents the form that the payload has.',
+    }),
     headers: z.record(z.string().regex(/^[\w-]{1,64}$/), z.string().regex(/^[\x20-\x7e]{0,1024}$/)).default({}),
   })
   .openapi('ExplainDelivery');
 
-const ExplanationSchema = z
+const ExplainedEventSchema = z
   .object({
-    deployment: z.string(),
-    trigger: z.string(),
-    version: z.number(),
+    cloudEvent: z
+      .object({ source: z.string(), id: z.string() })
+      .nullable()
+      .openapi({ description: 'Null: the trigger reads no CloudEvents.' }),
     evaluation: z
       .object({
         holds: z.boolean().openapi({ description: 'Whether `when` holds.' }),
@@ -53,6 +53,18 @@ const ExplanationSchema = z
       })
       .nullable()
       .openapi({ description: 'The first decision, as if there were no other delivery. Null: there is a problem.' }),
+  })
+  .openapi('ExplainedEvent');
+
+const ExplanationSchema = z
+  .object({
+    deployment: z.string(),
+    trigger: z.string(),
+    version: z.number(),
+    events: z
+      .array(ExplainedEventSchema)
+      .readonly()
+      .openapi({ description: 'One for each delivery; a batch of CloudEvents has any number of them.' }),
     rules: z
       .object({ when: z.string().nullable(), dedupe: z.object({ key: z.string().nullable(), forMs: z.number() }) })
       .openapi({ description: 'The keys of the trigger; also `debounce`, `batch`, `rate` and `order`, or null.' }),
@@ -75,19 +87,13 @@ export function addExplainRoute(
   { access, machine, evaluate = openEvaluator() }: ApiOptions,
 ): void {
   routes.openapi(EXPLAIN, async (context) => {
-    const { body, contentType: given, headers } = context.req.valid('json');
-    const contentType = readContentType(given);
-    if (contentType === null)
-      throw createRequestError('api/unsupported-body', '`contentType` is not JSON, form data or text');
-    const received = Object.entries({ ...headers, 'content-type': given }).map(
-      ([name, value]) => [name.toLowerCase(), [value]] as const,
-    );
+    const { body, contentType = null, headers } = context.req.valid('json');
     const request = {
       deployment: readSegment(context, DEPLOYMENT_SEGMENT, 'the name'),
       trigger: readSegment(context, TRIGGER_SEGMENT, 'the trigger'),
       body: Buffer.from(body, 'base64'),
       contentType,
-      headers: selectEventHeaders(new Map(received)),
+      headers: new Map(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), [value]] as const)),
     };
     const { triggers } = await access('find');
     const tools = { triggers, evaluate, caller: getCaller(context), nowMs: machine.now().getTime() };

@@ -153,6 +153,25 @@ describe('a deployment', () => {
   });
 });
 
+test('`validate` warns about a followed deployment that the service does not have', async () => {
+  const on = ['review', 'bild'].map((of) => ({ name: `after-${of}`, run: { of } }));
+  const steps = [{ name: 'a', run: { program: 'true' } }];
+  writeFileSync(join(dir, 'after.json'), JSON.stringify({ kind: 'workflow', name: 'after', on, workflow: { steps } }));
+  const { code, stderr } = await type('validate', 'after.json');
+  expect([code, stderr.match(/follows the deployment \w+/g)]).toEqual([0, ['follows the deployment bild']]);
+  expect(stderr).toMatch(/after\.json:1:\d+/);
+  const findAll = async (change: Readonly<Record<string, string>>) => {
+    const words = ['validate', 'after.json', '--json'];
+    const env = { VOIDBOX_STATE_DIR: join(dir, 'client'), ...change };
+    const { onThisHost } = JSON.parse((await typeCommand(words, dir, env)).stdout) as {
+      readonly onThisHost: { readonly absentUpstreams: readonly { readonly message: string }[] | null };
+    };
+    return onThisHost.absentUpstreams?.length ?? null;
+  };
+  // A machine without a deployment, and a service that does not answer.
+  expect([await findAll({}), await findAll({ VOIDBOX_SERVER: 'unix:/nowhere/api.sock' })]).toEqual([2, null]);
+});
+
 test.each([
   [['trigger', 'none'], 'there is no deployment with this name'],
   [['trigger', 'review', '--at', 'tomorrow'], 'It must be a time'],

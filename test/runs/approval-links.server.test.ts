@@ -171,7 +171,10 @@ test('a message about a question has a link: its page is shown, and its form ans
     });
   });
   const at = await listen(receiver);
-  onTestFinished(() => void receiver.close().closeAllConnections());
+  onTestFinished(() => {
+    receiver.closeAllConnections();
+    receiver.close();
+  });
   const { send, base } = await startService(at);
   const target = { name: 'anna', states: ['asking'], as: 'anna', cloudevents: { url: `http://${at}/` } };
   const notify = { text: JSON.stringify({ notify: [target] }) };

@@ -18,6 +18,10 @@ export const command = defineCommand<Options>({
         'voidbox delivery explain review pull-request event.json --header X-GitHub-Event:pull_request',
         'what the trigger makes of an event of GitHub',
       ],
+      [
+        'voidbox delivery explain orders paid event.json',
+        'of an event or a batch of CloudEvents, whose form the file shows',
+      ],
     ],
     notes: [
       [
@@ -26,7 +30,7 @@ export const command = defineCommand<Options>({
       ],
     ],
     exitCodes: [
-      ['0', 'the trigger would start a run, now or later'],
+      ['0', 'the trigger would start a run, now or later; of a batch, for one of its events at least'],
       ['1', 'the trigger would start no run; the last line names the reason'],
       ['2', 'an option has a mistake, or there is no such trigger'],
       ['3', 'environment: the service or its database does not answer'],
@@ -40,7 +44,7 @@ export const command = defineCommand<Options>({
       .option('--header <name:value>', 'a header of the request; repeatable', addHeader);
   },
   async execute([deployment = '', trigger = '', file = ''], { header = {}, json }, context) {
-    const { 'content-type': contentType = 'application/json', ...headers } = header;
+    const { 'content-type': contentType, ...headers } = header;
     const body = Buffer.from(await readPayload(file, context)).toString('base64');
     const answer = await askTokenService(context, {
       method: 'POST',
@@ -51,7 +55,7 @@ export const command = defineCommand<Options>({
     const explained = parseExplanation(answer);
     const text = json === true ? JSON.stringify(explained) : renderExplanation(explained).join('\n');
     await context.stdout.write(`${text}\n`);
-    const { decision } = explained;
-    return decision?.kind === 'start' || decision?.kind === 'hold' ? EXIT.success : EXIT.runFailed;
+    const starts = explained.events.some(({ decision }) => decision?.kind === 'start' || decision?.kind === 'hold');
+    return starts ? EXIT.success : EXIT.runFailed;
   },
 });

@@ -124,6 +124,8 @@ interface OnThisHost {
   readonly refusedImages: readonly Finding[];
   /** Logins that end too early or do not exist. Also set with your own server, because the client reads them. */
   readonly refusedLogins: readonly Finding[];
+  /** Triggers that follow a deployment which the service does not have; null if the service cannot be asked now. */
+  readonly absentUpstreams: readonly Finding[] | null;
   /** Variables that the plan reads; null if the worker may have values of its own. */
   readonly variables: readonly HostVariable[] | null;
 }
@@ -139,6 +141,7 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
   const { env, cwd } = context;
   const refusedImages = await findImages(plan, loaded, context);
   const refusedLogins = findLogins(plan, loaded, context);
+  const absentUpstreams = await findUpstreams(loaded, context);
   if (env.temporalConfigured)
     return {
       server: 'own',
@@ -149,6 +152,7 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
       missingFiles: null,
       refusedImages,
       refusedLogins,
+      absentUpstreams,
       variables: null,
     };
   const missing = await findMissingAgentSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
@@ -163,6 +167,7 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
     server: 'embedded',
     refusedImages,
     refusedLogins,
+    absentUpstreams,
     variables: plan.hostVariables.map((name) => ({
       name,
       demandedBy: demanded.get(name) ?? null,
@@ -213,6 +218,28 @@ async function findImages(plan: Plan, loaded: LoadedSpec, context: CliContext): 
   }));
 }
 
+/** Most specs follow no deployment, and load no client of the service. */
+async function findUpstreams(
+  { triggers, text, file }: LoadedSpec,
+  { env }: CliContext,
+): Promise<readonly Finding[] | null> {
+  if (triggers.every(({ source }) => source.kind !== 'run')) return [];
+  const { findAbsentUpstreams } = await import('../../../app/deployments/absent-upstreams.ts');
+  const absent = await findAbsentUpstreams(triggers, env);
+  const { parseSpec } = await import('../../../domain/language/read/parse.ts');
+  const written = text === null ? [] : (parseSpec(text, file).spec?.on ?? []);
+  return (
+    absent?.map((name): Finding => ({
+      code: 'deploy/no-upstream',
+      severity: 'warning',
+      message: `a trigger follows the deployment ${sanitizeLine(name)}, which does not exist`,
+      remedy: remedyOf('deploy/no-upstream') ?? '',
+      file,
+      ...(written.find(({ run }) => run?.of.value === name)?.run?.of.at ?? { line: 1, column: 1 }),
+    })) ?? null
+  );
+}
+
 const LOGIN_CODES = ['host/login-expires', 'host/login-invalid'] as const;
 
 /** The first one that `run` would refuse. */
@@ -253,9 +280,9 @@ async function printHere(
         ? `${warning}: the variable ${name} is not set here: stages that read it get an empty value\n`
         : `${warning}[host/variable-missing]: the variable ${name} is not set here, and \`run\` refuses: stage ${demandedBy} demands it. Set it: export ${name}=…\n`,
     );
-  const repositories = here?.writableRepositories ?? [];
-  if (repositories.length > 0)
-    await stderr.write(`\n${renderDiagnostics(repositories, sources, { style: stderr.style, width: stderr.width() })}`);
+  for (const warned of [here?.writableRepositories ?? [], here?.absentUpstreams ?? []])
+    if (warned.length > 0)
+      await stderr.write(`\n${renderDiagnostics(warned, sources, { style: stderr.style, width: stderr.width() })}`);
   const refused = [
     ...(here?.refusedMounts ?? []),
     ...(here?.unusableRepositories ?? []),

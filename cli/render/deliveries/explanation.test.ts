@@ -1,11 +1,9 @@
 import { expect, test } from 'vitest';
-import type { Explanation } from '../../../app/deliveries/explain-delivery.ts';
+import type { ExplainedEvent, Explanation } from '../../../app/deliveries/explain-delivery.ts';
 import { renderExplanation } from './explanation.ts';
 
-const EXPLANATION: Explanation = {
-  deployment: 'review',
-  trigger: 'push',
-  version: 3,
+const EVENT: ExplainedEvent = {
+  cloudEvent: null,
   evaluation: {
     holds: true,
     params: { number: '7\u001B[31m' },
@@ -14,6 +12,12 @@ const EXPLANATION: Explanation = {
   },
   problem: null,
   decision: { kind: 'hold', hold: 'debounce', waitMs: 30_000, code: null, message: null },
+};
+const EXPLANATION: Explanation = {
+  deployment: 'review',
+  trigger: 'push',
+  version: 3,
+  events: [EVENT],
   rules: {
     when: 'input.a == 1',
     dedupe: { key: null, forMs: 86_400_000 },
@@ -46,9 +50,23 @@ test('an explanation has a line for each step and the decision, without control 
 
 test('a problem and a dropped delivery are shown with the reason', () => {
   const problem = { code: 'trigger/bad-payload', message: 'not JSON' };
-  expect(renderExplanation({ ...EXPLANATION, evaluation: null, decision: null, problem }).at(-1)).toBe(
+  const renderLast = (change: Partial<ExplainedEvent>) =>
+    renderExplanation({ ...EXPLANATION, events: [{ ...EVENT, ...change }] }).at(-1);
+  expect(renderLast({ evaluation: null, decision: null, problem })).toBe(
     'decision   refused: trigger/bad-payload: not JSON',
   );
   const decision = { kind: 'filter', hold: null, waitMs: null, code: 'trigger/no-match', message: 'no' } as const;
-  expect(renderExplanation({ ...EXPLANATION, decision }).at(-1)).toBe('decision   filtered: trigger/no-match: no');
+  expect(renderLast({ decision })).toBe('decision   filtered: trigger/no-match: no');
+});
+
+test('each event of a batch is shown with its id and its decision', () => {
+  const events = ['e-1', 'e-2'].map((id) => ({ ...EVENT, cloudEvent: { source: '/shop', id } }));
+  const lines = renderExplanation({ ...EXPLANATION, events });
+  expect(lines.filter((line) => /^(?:event|decision)/.test(line))).toEqual([
+    'event      e-1 of /shop',
+    'decision   held for debounce: the service looks again after 30.0 s',
+    'event      e-2 of /shop',
+    'decision   held for debounce: the service looks again after 30.0 s',
+  ]);
+  expect(renderExplanation({ ...EXPLANATION, events: [] }).at(-1)).toBe('decision   none: the batch has no event');
 });

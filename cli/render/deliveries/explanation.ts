@@ -1,5 +1,5 @@
 /** The text of an explanation: one line for each step of the decision. A sender decides the values. */
-import type { Explanation } from '../../../app/deliveries/explain-delivery.ts';
+import type { ExplainedEvent, Explanation } from '../../../app/deliveries/explain-delivery.ts';
 import type { Evaluation } from '../../../domain/delivery/decision.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
@@ -7,18 +7,28 @@ import { cutText } from '../../../domain/units/cut-text.ts';
 
 type Step = readonly [name: string, text: string];
 
-export function renderExplanation(explained: Explanation): readonly string[] {
-  const { deployment, version, trigger, evaluation, problem } = explained;
+export function renderExplanation({ deployment, version, trigger, events, rules }: Explanation): readonly string[] {
   const steps: readonly Step[] = [
     ['trigger', `${trigger} of ${deployment}, version ${version}`],
-    ...(evaluation === null ? [] : describeSteps(explained, evaluation)),
-    ['decision', problem === null ? describeDecision(explained) : `refused: ${problem.code}: ${problem.message}`],
+    ...events.flatMap((event) => describeEvent(event, rules)),
+    ...(events.length === 0 ? [['decision', 'none: the batch has no event'] as const] : []),
   ];
   return steps.map(([name, text]) => `${name.padEnd(9)}  ${sanitizeLine(text)}`);
 }
 
-function describeSteps({ rules }: Explanation, { holds, params, input, keys }: Evaluation): readonly Step[] {
-  const { when, dedupe, debounce, batch, rate, order } = rules;
+function describeEvent(event: ExplainedEvent, rules: Explanation['rules']): readonly Step[] {
+  const { cloudEvent, evaluation, problem } = event;
+  return [
+    ...(cloudEvent === null ? [] : [['event', `${cloudEvent.id} of ${cloudEvent.source}`] as const]),
+    ...(evaluation === null ? [] : describeSteps(rules, evaluation)),
+    ['decision', problem === null ? describeDecision(event) : `refused: ${problem.code}: ${problem.message}`],
+  ];
+}
+
+function describeSteps(
+  { when, dedupe, debounce, batch, rate, order }: Explanation['rules'],
+  { holds, params, input, keys }: Evaluation,
+): readonly Step[] {
   const withKey = (key: string | null): string =>
     key === null || key === '' ? '' : ` for the key ${JSON.stringify(key)}`;
   return [
@@ -54,7 +64,7 @@ function describeSteps({ rules }: Explanation, { holds, params, input, keys }: E
   ];
 }
 
-function describeDecision({ decision }: Explanation): string {
+function describeDecision({ decision }: ExplainedEvent): string {
   if (decision === null) return 'none';
   const { kind, hold, waitMs, code, message } = decision;
   if (kind === 'start') return 'starts a run now';
