@@ -180,13 +180,15 @@ export interface DeliveryStore {
   find(id: string): Promise<DeliveryRow | null>;
   /** Null: there is no such delivery, or its body is deleted. */
   readBody(id: string): Promise<Uint8Array | null>;
+  /** Returns the body of each delivery that exists, by id. Null: it is deleted. */
+  readBodies(ids: readonly string[]): Promise<ReadonlyMap<string, Uint8Array | null>>;
   /** The latest first, by `seq`. */
   list(query: DeliveryQuery): Promise<readonly DeliveryRow[]>;
   /** Claims open deliveries that are due and that no process has claimed, in the order of acceptance. */
   claim(request: ClaimRequest): Promise<readonly DeliveryRow[]>;
   /**
    * Reads the facts, calls `decide` and writes its decision, all in one transaction. Decisions for one deployment
-   * follow each other. A delivery whose decision is to start keeps its claim; any other loses it.
+   * follow each other, and those of one process in the order of its calls. A delivery whose decision is to start keeps its claim; any other loses it.
    * @returns the delivery after the decision; null: the claim is lost, or the delivery has its outcome
    */
   decide(request: DecideRequest): Promise<DeliveryRow | null>;

@@ -6,6 +6,7 @@ import type { ErrorCode } from '../errors/codes.ts';
 import { isAfter } from './gates.ts';
 import { findGroupRule, type GroupRule, joinGroup, makeGroup } from './grouping.ts';
 import { MOST_LINKS, MOST_OPEN_RUNS } from './delivery.ts';
+import { NO_FACTS } from './row-changes.ts';
 import { describeCircle } from './links.ts';
 import { dropForPause, findLateProblem, findOverlap } from './scheduled.ts';
 import type {
@@ -53,6 +54,23 @@ export function createDecide(context: DecisionContext): Decider {
     // Concurrency keys and priorities belong here: the delivery could start now.
     return startRun(ask, progress);
   };
+}
+
+/**
+ * Decides about a delivery whose condition does not hold. No later gate matters to it, so that the store reads none of
+ * their facts.
+ * @returns null: the decision needs the facts of the store
+ */
+export function decideWithoutFacts(
+  decide: Decider,
+  delivery: DecidedDelivery,
+  pause: Pick<StoreFacts, 'pause' | 'isDeleted'>,
+  nowMs: number,
+): Decision | null {
+  if (delivery.passed !== 'none' || delivery.upstream !== null) return null;
+  const decision = decide(delivery, { ...NO_FACTS, ...pause }, nowMs);
+  const { next } = decision;
+  return next.kind === 'filter' && next.code === 'trigger/no-match' ? decision : null;
 }
 
 const IN_ORDER: readonly EnterGate[] = [

@@ -19,19 +19,35 @@ export type PauseFacts = Pick<StoreFacts, 'pause' | 'isDeleted'>;
  * Locks a deployment, so that decisions for it follow each other. A new delivery needs no lock.
  * @param id  of one of its deliveries
  */
-export async function lockDeployment(send: SendQuery, id: string): Promise<PauseFacts> {
-  const [row] = await send(
-    `SELECT is_paused, on_pause, deleted_at_ms IS NOT NULL AS is_deleted FROM voidbox.deployments
-      WHERE name = (SELECT deployment FROM voidbox.deliveries WHERE id = $1) FOR NO KEY UPDATE`,
-    [toStoredText(id)],
-  );
-  if (row === undefined) return { pause: null, isDeleted: true };
-  const found = row as {
+export async function lockDeployment(send: SendQuery, id: string): Promise<void> {
+  await lockDeployments(send, [id]);
+}
+
+/**
+ * Locks the deployments of deliveries, in the order of their names, because two transactions may lock several.
+ * @returns the facts of each deployment that exists
+ */
+export async function lockDeployments(
+  send: SendQuery,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, PauseFacts>> {
+  const rows = (await send(
+    `SELECT name, is_paused, on_pause, deleted_at_ms IS NOT NULL AS is_deleted FROM voidbox.deployments
+      WHERE name IN (SELECT deployment FROM voidbox.deliveries WHERE id = ANY ($1::text[]))
+      ORDER BY name FOR NO KEY UPDATE`,
+    [ids.map(toStoredText)],
+  )) as readonly {
+    readonly name: string;
     readonly is_paused: boolean;
     readonly on_pause: 'hold' | 'drop';
     readonly is_deleted: boolean;
-  };
-  return { pause: found.is_paused ? found.on_pause : null, isDeleted: found.is_deleted };
+  }[];
+  return new Map(
+    rows.map((row) => [
+      fromStoredText(row.name),
+      { pause: row.is_paused ? row.on_pause : null, isDeleted: row.is_deleted },
+    ]),
+  );
 }
 
 export async function readFacts(

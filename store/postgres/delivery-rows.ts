@@ -79,31 +79,32 @@ const FACTS = [
   'body_bytes',
 ] as const;
 
-/** The columns that decisions and results change. */
-const CHANGING = [
-  'state',
-  'hold',
-  'due_at_ms',
-  'passed',
-  'is_decided',
-  'dedupe_key',
-  'debounce_key',
-  'batch_key',
-  'rate_key',
-  'order_key',
-  'owns_key',
-  'group_id',
-  'group_first_at_ms',
-  'group_last_at_ms',
-  'group_count',
-  'group_bytes',
-  'run_id',
-  'into_id',
-  'code',
-  'message',
-  'tries',
-  'decided_at_ms',
-] as const;
+/** The columns that decisions and results change, with their types. */
+const CHANGING_TYPES = {
+  state: 'text',
+  hold: 'text',
+  due_at_ms: 'bigint',
+  passed: 'text',
+  is_decided: 'boolean',
+  dedupe_key: 'text',
+  debounce_key: 'text',
+  batch_key: 'text',
+  rate_key: 'text',
+  order_key: 'text',
+  owns_key: 'boolean',
+  group_id: 'text',
+  group_first_at_ms: 'bigint',
+  group_last_at_ms: 'bigint',
+  group_count: 'integer',
+  group_bytes: 'bigint',
+  run_id: 'text',
+  into_id: 'text',
+  code: 'text',
+  message: 'text',
+  tries: 'integer',
+  decided_at_ms: 'bigint',
+} as const;
+const CHANGING = Object.keys(CHANGING_TYPES);
 
 /** All columns but the body and the claim. */
 export const DELIVERY_COLUMNS = ['seq', ...FACTS, ...CHANGING, 'run_ended_at_ms'].join(', ');
@@ -154,17 +155,26 @@ export async function insertDelivery(
   return (await insertDeliveries(send, [{ row, body }]))[0] ?? null;
 }
 
-/**
- * Writes what a decision or a result has changed.
- * @param leaseUntilMs  null: the claim ends
- */
-export async function updateDelivery(send: SendQuery, row: DeliveryRow, leaseUntilMs: number | null): Promise<void> {
-  const sets = CHANGING.map((column, index) => `${column} = $${index + 3}`);
+export interface ChangedDelivery {
+  readonly row: DeliveryRow;
+  /** Null: the claim ends. */
+  readonly leaseUntilMs: number | null;
+}
+
+const UPDATE = `UPDATE voidbox.deliveries AS old
+    SET ${CHANGING.map((column) => `${column} = new.${column}`).join(', ')}, lease_until_ms = new.lease_until_ms,
+        claim = CASE WHEN new.lease_until_ms IS NULL THEN NULL ELSE old.claim END
+   FROM unnest(${['bigint', 'bigint', ...Object.values(CHANGING_TYPES)].map((type, at) => `$${at + 1}::${type}[]`).join(', ')})
+        AS new (seq, lease_until_ms, ${CHANGING.join(', ')})
+  WHERE old.seq = new.seq`;
+
+/** Writes what decisions or results have changed, in one statement. */
+export async function updateDeliveries(send: SendQuery, changed: readonly ChangedDelivery[]): Promise<void> {
+  if (changed.length === 0) return;
+  const values = changed.map(({ row, leaseUntilMs }) => [row.seq, leaseUntilMs, ...listChanging(row)]);
   await send(
-    `UPDATE voidbox.deliveries
-        SET ${sets.join(', ')}, lease_until_ms = $2, claim = CASE WHEN $2::bigint IS NULL THEN NULL ELSE claim END
-      WHERE seq = $1`,
-    [row.seq, leaseUntilMs, ...listChanging(row)],
+    UPDATE,
+    values[0]!.map((_value, column) => values.map((row) => row[column])),
   );
 }
 

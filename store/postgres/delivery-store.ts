@@ -1,11 +1,11 @@
-import type { Decision } from '../../domain/delivery/decision.ts';
-import { DELIVERY_KEPT_MS, type DeliveryKeys, PAYLOAD_KEPT_MS } from '../../domain/delivery/delivery.ts';
-import { applyDecision, applyResult } from '../../domain/delivery/row-changes.ts';
-import type { Claim, DeliveryMember, DeliveryQuery, DeliveryRow, DeliveryStore } from '../triggers.ts';
+import { DELIVERY_KEPT_MS, PAYLOAD_KEPT_MS } from '../../domain/delivery/delivery.ts';
+import { applyResult } from '../../domain/delivery/row-changes.ts';
+import type { DeliveryMember, DeliveryQuery, DeliveryRow, DeliveryStore } from '../triggers.ts';
 import type { AccessTarget, Database, SendQuery } from './database.ts';
 import { acceptAll, createAcceptance } from './delivery-acceptance.ts';
-import { lockDeployment, readFacts, wakeOthers, writeBucket } from './delivery-facts.ts';
-import { DELIVERY_COLUMNS, readDelivery, type StoredDelivery, updateDelivery } from './delivery-rows.ts';
+import { createDecisions, findClaimed } from './delivery-decisions.ts';
+import { lockDeployment, wakeOthers } from './delivery-facts.ts';
+import { DELIVERY_COLUMNS, readDelivery, type StoredDelivery, updateDeliveries } from './delivery-rows.ts';
 import { connectWakeClient, createDeliveryWaker } from './delivery-waker.ts';
 import { recordRunEnd } from './links/run-ends.ts';
 import { fromStoredText, toStoredText } from './stored-text.ts';
@@ -46,21 +46,25 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
           [toStoredText(token), nowMs, leaseMs, limit],
         )
       ).toSorted((one, other) => one.seq - other.seq),
-    decide: async ({ nowMs, leaseMs, keys, decide, ...claim }) =>
-      await database.transact(async (send) => {
-        const pause = await lockDeployment(send, claim.id);
-        const row = await findClaimed(send, claim);
-        if (row === null) return null;
-        const decision = decide(row, { ...(await readFacts(send, row, keys)), ...pause }, nowMs);
-        return await writeDecision(send, row, decision, { keys, nowMs, leaseMs });
-      }, true),
+    async readBodies(ids) {
+      const rows = await read('SELECT id, body FROM voidbox.deliveries WHERE id = ANY ($1::text[])', [
+        ids.map(toStoredText),
+      ]);
+      return new Map(
+        rows.map((row) => {
+          const { id, body } = row as { readonly id: string; readonly body: Uint8Array | null };
+          return [fromStoredText(id), body];
+        }),
+      );
+    },
+    decide: createDecisions(database),
     record: async (claim, result, nowMs) =>
       await database.transact(async (send) => {
         await lockDeployment(send, claim.id);
-        const row = await findClaimed(send, claim, WITHOUT_WAITING);
-        if (row === null) return null;
+        const row = (await findClaimed(send, [claim], WITHOUT_WAITING)).get(claim.id);
+        if (row === undefined) return null;
         const changed = applyResult(row, result, nowMs);
-        await updateDelivery(send, changed, null);
+        await updateDeliveries(send, [{ row: changed, leaseUntilMs: null }]);
         await watchStartedRun(send, changed, nowMs);
         await wakeOthers(send, changed, changed.dueAtMs === null, nowMs);
         return changed;
@@ -132,16 +136,6 @@ async function findDelivery(send: SendQuery, id: string): Promise<DeliveryRow | 
   return row === undefined ? null : readDelivery(row as StoredDelivery);
 }
 
-/** @param condition  one that holds, and that changes how the transaction is committed */
-async function findClaimed(send: SendQuery, { id, token }: Claim, condition = 'true'): Promise<DeliveryRow | null> {
-  const [row] = await send(
-    `SELECT ${DELIVERY_COLUMNS} FROM voidbox.deliveries
-      WHERE id = $1 AND claim = $2 AND due_at_ms IS NOT NULL AND (SELECT ${condition}) FOR NO KEY UPDATE`,
-    [toStoredText(id), toStoredText(token)],
-  );
-  return row === undefined ? null : readDelivery(row as StoredDelivery);
-}
-
 async function listDeliveries(
   send: SendQuery,
   { limit, before, deployment, trigger, state, sinceMs }: DeliveryQuery,
@@ -160,50 +154,6 @@ async function listDeliveries(
      ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`} ORDER BY seq DESC LIMIT $1`,
     [limit, ...given.map(([, value]) => value)],
   )) as readonly StoredDelivery[];
-}
-
-interface Written {
-  readonly keys: DeliveryKeys;
-  readonly nowMs: number;
-  readonly leaseMs: number;
-}
-
-async function writeDecision(
-  send: SendQuery,
-  row: DeliveryRow,
-  decision: Decision,
-  { keys, nowMs, leaseMs }: Written,
-): Promise<DeliveryRow> {
-  const { leader, bucketFullAtMs, closesGroup } = decision;
-  const changed = applyDecision(row, decision, keys, nowMs);
-  await updateDelivery(send, changed, changed.state === 'starting' ? nowMs + leaseMs : null);
-  if (leader?.kind === 'wait')
-    await send(
-      `UPDATE voidbox.deliveries SET due_at_ms = $2, group_first_at_ms = $3, group_last_at_ms = $4,
-              group_count = $5, group_bytes = $6 WHERE id = $1 AND due_at_ms IS NOT NULL`,
-      [
-        toStoredText(leader.id),
-        leader.dueAtMs,
-        leader.group.firstAtMs,
-        leader.group.lastAtMs,
-        leader.group.count,
-        leader.group.sizeBytes,
-      ],
-    );
-  if (leader?.kind === 'merge')
-    await send(
-      `UPDATE voidbox.deliveries SET state = 'merged', into_id = $2, hold = NULL, due_at_ms = NULL,
-              decided_at_ms = $3, claim = NULL, lease_until_ms = NULL WHERE id = $1 AND due_at_ms IS NOT NULL`,
-      [toStoredText(leader.id), toStoredText(row.id), nowMs],
-    );
-  if (closesGroup)
-    await send(
-      `UPDATE voidbox.deliveries SET into_id = $2 WHERE group_id = $1 AND state = 'merged' AND into_id <> $2`,
-      [toStoredText(changed.group!.id), toStoredText(row.id)],
-    );
-  if (bucketFullAtMs !== null) await writeBucket(send, row, keys, bucketFullAtMs);
-  await wakeOthers(send, changed, changed.dueAtMs === null || leader?.kind === 'merge', nowMs);
-  return changed;
 }
 
 async function listMembers(send: SendQuery, id: string): Promise<readonly DeliveryMember[]> {

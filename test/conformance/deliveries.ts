@@ -1,4 +1,5 @@
 /** The promises of every store of deliveries. A store's own test file calls these tests. */
+import assert from 'node:assert';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { createDecide } from '../../domain/delivery/decide.ts';
 import type { Evaluation } from '../../domain/delivery/decision.ts';
@@ -129,6 +130,8 @@ function testAcceptance({ store, accept }: Tools): void {
     expect(row.bodySha256).toMatch(/^[0-9a-f]{64}$/);
     expect(await store().find(row.id)).toEqual(row);
     expect(Buffer.from((await store().readBody(row.id))!)).toEqual(body);
+    const bodies = await store().readBodies([row.id, 'none']);
+    expect([bodies.size, Buffer.from(bodies.get(row.id)!)]).toEqual([1, body]);
     expect([await store().find('none'), await store().readBody('none')]).toEqual([null, null]);
   });
 
@@ -310,6 +313,25 @@ function testDecisions({ access, store, accept, claim, decide }: Tools): void {
     expect(starting).toHaveLength(1);
     for (const row of decided.filter((each) => each !== starting[0]))
       expect(row).toMatchObject({ state: 'deduplicated', into: starting[0]!.id });
+  });
+
+  test('deliveries that are decided at once have decisions of their own, and a wrong one harms no other', async () => {
+    const rows = [await accept(), await accept(), await accept()];
+    await claim();
+    const request = { token: 'a', nowMs: NOW_MS, leaseMs: LEASE_MS, trigger: WEBHOOK, keys: NO_KEYS };
+    const wrong = store().decide({ ...request, id: rows[1]!.id, decide: () => assert.fail('a bug') });
+    const [filtered, failed, lost, starting] = await Promise.allSettled([
+      decide(rows[0]!, { holds: false }),
+      wrong,
+      decide(rows[0]!, { token: 'b' }),
+      decide(rows[2]!),
+    ]);
+    expect(filtered).toMatchObject({ value: { state: 'filtered', code: 'trigger/no-match', keys: NO_KEYS } });
+    expect(failed).toMatchObject({ status: 'rejected', reason: { message: 'a bug' } });
+    expect(lost).toMatchObject({ value: null });
+    expect(starting).toMatchObject({ value: { state: 'starting' } });
+    expect(await claim(NOW_MS + LEASE_MS, 'c')).toEqual([rows[1]!.id, rows[2]!.id]);
+    expect(await store().find(rows[0]!.id)).toMatchObject({ state: 'filtered' });
   });
 
   test('a key is free again after its time, for another trigger, and after a refusal', async () => {

@@ -57,6 +57,10 @@ export function createMemoryDeliveries(
     },
     find: (id) => Promise.resolve(memory.find(id)?.row ?? null),
     readBody: (id) => Promise.resolve(memory.find(id)?.body ?? null),
+    readBodies: (ids) =>
+      Promise.resolve(
+        new Map(memory.kept.filter(({ row }) => ids.includes(row.id)).map(({ row, body }) => [row.id, body])),
+      ),
     list({ limit, before = Number.POSITIVE_INFINITY, deployment, trigger, state, sinceMs = 0 }) {
       const found = memory.rows(
         (row) =>
