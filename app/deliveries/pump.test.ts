@@ -215,3 +215,35 @@ test('a time of a schedule cancels the oldest run, and starts after its end', as
   await awaitState(second, 'started');
   expect(cancelled).toEqual([`review-${first}`]);
 });
+
+test('a start that takes long keeps no later delivery waiting, and a process starts few runs at once', async () => {
+  await deployTriggers(WEBHOOK, { ...WEBHOOK, name: 'never', when: 'false' });
+  const ends: (() => void)[] = [];
+  result = () => new Promise((resolve) => ends.push(() => resolve({ kind: 'started' })));
+  begin();
+  const slow: string[] = [];
+  for (let n = 0; n < PUMP_LIMITS.starts + 1; n += 1) slow.push(await send(`${n}`));
+  await expect.poll(() => started.length).toBe(PUMP_LIMITS.starts);
+  const filtered = await send('1', 'never');
+  await awaitState(filtered, 'filtered');
+  expect(started).toHaveLength(PUMP_LIMITS.starts);
+  ends.shift()!();
+  await expect.poll(() => started.length).toBe(PUMP_LIMITS.starts + 1);
+  for (const end of ends) end();
+  for (const id of slow) await awaitState(id, 'started');
+});
+
+test('a process claims no more deliveries than its limit', async () => {
+  await deployTriggers(WEBHOOK);
+  for (let n = 0; n < PUMP_LIMITS.atOnce + 1; n += 1) await send(`${n}`);
+  const ends: (() => void)[] = [];
+  result = () => new Promise((resolve) => ends.push(() => resolve({ kind: 'started' })));
+  begin();
+  const count = async (state: string): Promise<number> =>
+    (await triggers.deliveries.list({ limit: 99 })).filter((row) => row.state === state).length;
+  await expect.poll(() => count('starting')).toBe(PUMP_LIMITS.atOnce);
+  expect(await count('accepted')).toBe(1);
+  result = () => Promise.resolve({ kind: 'started' });
+  for (const end of ends) end();
+  await expect.poll(() => count('started')).toBe(PUMP_LIMITS.atOnce + 1);
+});

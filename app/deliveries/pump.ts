@@ -48,8 +48,10 @@ export interface PumpOptions {
 }
 
 export const PUMP_LIMITS = {
-  /** Deliveries that a process works on at once. */
-  atOnce: 8,
+  /** Deliveries that a process has claimed. */
+  atOnce: 32,
+  /** Runs that a process starts at once. */
+  starts: 8,
   /** A process that does not renew its claims for this long is taken for dead. */
   leaseMs: 15_000,
   renewMs: 4_000,
@@ -69,6 +71,10 @@ export interface Pump {
 export function startPump(options: PumpOptions): Pump {
   const { openTriggers, nowMs, log, limits = PUMP_LIMITS } = options;
   const findVersion = createKnownVersions();
+  const takeTurn = createTurns();
+  const start = limitStarts(options.start, limits.starts);
+  const working = new Set<Promise<void>>();
+  let undecided = 0;
   let isClosed = false;
   let isWoken = true;
   // A process before this one may have died before it could call `onIdle`.
@@ -88,38 +94,64 @@ export function startPump(options: PumpOptions): Pump {
       };
     });
   };
-  const claimAndWork = async (): Promise<number> => {
+  const work = (
+    delivery: DeliveryRow,
+    token: string,
+    { triggers, bodies }: Pick<Work, 'triggers' | 'bodies'>,
+  ): void => {
+    const turn = takeTurn(delivery);
+    let isDecided = false;
+    const onDecided = (): void => {
+      turn.end();
+      if (isDecided) return;
+      isDecided = true;
+      undecided -= 1;
+      if (undecided === 0) wake();
+    };
+    undecided += 1;
+    const tools = { triggers, bodies, findVersion, start, options, turn, onDecided };
+    const worked = processDelivery(delivery, { id: delivery.id, token }, tools).finally(() => {
+      working.delete(worked);
+      onDecided();
+      // Its outcome may have made another one due, and there is room for it.
+      wake();
+    });
+    working.add(worked);
+  };
+  /** @returns the pause until the next look */
+  const claimNext = async (): Promise<number> => {
     const triggers = await openTriggers();
-    if (triggers === null) return limits.idleMs;
-    const { leaseMs, atOnce: limit } = limits;
+    const limit = limits.atOnce - working.size;
+    // Those that arrive until the claimed ones are decided are claimed together: a burst needs few transactions.
+    if (triggers === null || limit === 0 || undecided > 0) return limits.idleMs;
+    const { deliveries } = triggers;
     const token = randomUUID();
-    const claimed = await triggers.deliveries.claim({ token, nowMs: nowMs(), leaseMs, limit });
-    const takeTurn = createTurns();
-    await Promise.all(
-      claimed.map(async (delivery) => {
-        const turn = takeTurn(delivery);
-        await processDelivery(delivery, { id: delivery.id, token }, { triggers, options, findVersion, turn });
-        turn.end();
-      }),
-    );
+    const claimed = await deliveries.claim({ token, nowMs: nowMs(), leaseMs: limits.leaseMs, limit });
     if (claimed.length > 0) {
       wasBusy = true;
+      const bodies = deliveries.readBodies(claimed.map(({ id }) => id));
+      // Each delivery has its own failure.
+      bodies.catch(() => undefined);
+      for (const delivery of claimed) work(delivery, token, { triggers, bodies });
       return 0;
     }
-    if (wasBusy) await options.onIdle(triggers);
-    wasBusy = false;
-    const dueAtMs = await triggers.deliveries.findNextDue(nowMs());
+    if (working.size === 0) {
+      if (wasBusy) await options.onIdle(triggers);
+      wasBusy = false;
+    }
+    const dueAtMs = await deliveries.findNextDue(nowMs());
     return dueAtMs === null ? limits.idleMs : Math.max(0, Math.min(limits.idleMs, dueAtMs - nowMs()));
   };
   const run = async (): Promise<void> => {
     while (!isClosed) {
       isWoken = false;
-      const pauseMs = await claimAndWork().catch((error: Error) => {
+      const pauseMs = await claimNext().catch((error: Error) => {
         log(`deliveries: ${error.message}`);
         return limits.failureMs;
       });
       if (pauseMs > 0) await waitForWake(pauseMs);
     }
+    await Promise.all(working);
   };
   const running = run();
   return {
@@ -135,13 +167,35 @@ export function startPump(options: PumpOptions): Pump {
 interface Work {
   readonly triggers: TriggerStore;
   readonly options: PumpOptions;
+  readonly start: PumpOptions['start'];
   readonly findVersion: FindVersion;
+  /** Those of the deliveries that were claimed together. */
+  readonly bodies: Promise<ReadonlyMap<string, Uint8Array | null>>;
   readonly turn: Turn;
+  /** The delivery has its decision, or fails. */
+  readonly onDecided: () => void;
 }
 
-/** The place of a delivery among those of its trigger that were claimed with it. */
+/** Further starts wait for the end of an earlier one. */
+function limitStarts(start: PumpOptions['start'], most: number): PumpOptions['start'] {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return async (ready) => {
+    if (running === most) await new Promise<void>((resolve) => waiting.push(resolve));
+    else running += 1;
+    try {
+      return await start(ready);
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) running -= 1;
+      else next();
+    }
+  };
+}
+
+/** The place of a delivery among those of its trigger. */
 interface Turn {
-  /** Ends when each earlier one is decided, or has failed. */
+  /** Ends when the store has the request of each earlier one for a decision, or it has failed. */
   readonly before: Promise<void>;
   end(): void;
 }
@@ -152,8 +206,13 @@ function createTurns(): (delivery: DeliveryRow) => Turn {
   return ({ deployment, trigger }) => {
     const key = JSON.stringify([deployment, trigger]);
     const before = latest.get(key) ?? Promise.resolve();
-    let end: () => void = () => undefined;
-    latest.set(key, new Promise((resolve) => (end = resolve)));
+    let resolveTurn: () => void = () => undefined;
+    const ended = new Promise<void>((resolve) => (resolveTurn = resolve));
+    latest.set(key, ended);
+    const end = (): void => {
+      resolveTurn();
+      if (latest.get(key) === ended) latest.delete(key);
+    };
     return { before, end };
   };
 }
@@ -185,19 +244,19 @@ async function processDelivery(delivery: DeliveryRow, claim: Claim, work: Work):
 async function decideAndStart(
   delivery: DeliveryRow,
   claim: Claim,
-  { triggers, options, findVersion, turn }: Work,
+  { triggers, options, start, findVersion, bodies, turn, onDecided }: Work,
 ): Promise<DeliveryResult | null> {
   const { deployments, deliveries } = triggers;
   const version = await findVersion(deployments)(delivery.deployment, delivery.version);
   const trigger = version === null ? null : findTrigger(version, delivery.trigger);
   if (version === null || trigger === null)
     return refuse('trigger/unknown', `version ${delivery.version} has no trigger ${delivery.trigger}`);
-  const body = await deliveries.readBody(delivery.id);
+  const body = (await bodies).get(delivery.id) ?? null;
   if (body === null) return refuse('trigger/payload-deleted', 'payloads are kept for 7 days');
   const evaluation = await options.evaluate(trigger, delivery, body);
   if ('code' in evaluation) return refuse(evaluation.code, evaluation.message);
   await turn.before;
-  const decided = await deliveries.decide({
+  const deciding = deliveries.decide({
     ...claim,
     nowMs: options.nowMs(),
     leaseMs: (options.limits ?? PUMP_LIMITS).leaseMs,
@@ -205,20 +264,23 @@ async function decideAndStart(
     keys: evaluation.keys,
     decide: createDecide({ trigger, evaluation }),
   });
+  // The store decides in the order of the calls.
   turn.end();
+  const decided = await deciding;
+  onDecided();
   if (decided !== null) await cancelOldest(decided, trigger, triggers, options.cancelRun);
   if (decided === null || decided.state !== 'starting') return null;
   const params = { ...evaluation.params, ...delivery.params };
   if (trigger.batch === null) {
     const input = evaluation.input === null ? body : Buffer.from(evaluation.input);
     const inputRef = evaluation.input === null ? findFile(trigger, body) : null;
-    return await options.start({ delivery: decided, version, params, input, inputRef });
+    return await start({ delivery: decided, version, params, input, inputRef });
   }
   const members = await deliveries.listMembers(delivery.id);
   const inputs = await evaluateMembers(members, trigger, options.evaluate);
   return inputs === null
     ? refuse('trigger/payload-deleted', 'payloads are kept for 7 days')
-    : await options.start({ delivery: decided, version, params, input: joinPayloads(inputs), inputRef: null });
+    : await start({ delivery: decided, version, params, input: joinPayloads(inputs), inputRef: null });
 }
 
 /** The input of a run that a file starts is the file, and its payload is the facts about it. */
