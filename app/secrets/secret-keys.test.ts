@@ -8,6 +8,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -137,4 +138,19 @@ test('a variable names the file, else the state folder has it, and your own data
   expect(find(named)).toEqual({ path: '/etc/voidbox/keys', isOwn: false });
   expect(find({ ...named, DATABASE_URL: 'postgres://a/b' }).path).toBe('/etc/voidbox/keys');
   expect(() => find({ DATABASE_URL: 'postgres://a/b' })).toThrow('VOIDBOX_SECRETS_KEY_FILE is not set');
+});
+
+test('keys of a file that the owner replaces, or opens to others, count at the next use', async () => {
+  const path = write(makeLine());
+  const first = (await read(path))!;
+  // Only a file that has been the same for a while is not read again.
+  await new Promise((resolve) => setTimeout(resolve, 1_100));
+  expect((await read(path))!.keys[0]!.id).toBe(first.keys[0]!.id);
+  expect((await read(path))!.keys).toBe((await read(path))!.keys);
+  const { mtime } = statSync(path);
+  write(makeLine());
+  utimesSync(path, mtime, mtime);
+  expect((await read(path))!.keys[0]!.id).not.toBe(first.keys[0]!.id);
+  chmodSync(path, 0o640);
+  expect((await readRefusal(path)).code).toBe('api/secrets-key');
 });

@@ -3,7 +3,7 @@
  * names it, or the service of the embedded stack makes it in the state folder.
  */
 import { createHash, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
-import { closeSync, fsyncSync, linkSync, openSync, rmSync, writeFileSync } from 'node:fs';
+import { type BigIntStats, closeSync, fsyncSync, linkSync, lstatSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { FileRefusal, openFile } from '../../files/open-file.ts';
 import type { Environment } from '../../setup/environment.ts';
@@ -57,8 +57,14 @@ export function findSecretKeyFile({
   );
 }
 
+/** The last read of each file. */
+const known = new Map<string, { readonly stamp: string; readonly keys: readonly SecretKey[] }>();
+const MOST_KNOWN = 8;
+/** A file that changes within a tick of the file system's clock has the same times before and after. */
+const TICK_NS = 1_000_000_000n;
+
 /**
- * Reads the keys, for each use again: the owner may replace them.
+ * Reads the keys. The owner may replace them at any time, so each use looks whether the file has changed.
  * @param uid  the user whose file it must be; root's file is accepted too
  * @returns null if the service may make the file, and there is no such file
  * @throws AppError `api/secrets-key`, which never contains a part of the file
@@ -67,12 +73,18 @@ export async function readSecretKeys(
   { path, isOwn }: SecretKeyFile,
   uid: number | undefined = process.getuid?.(),
 ): Promise<SecretKeys | null> {
+  const stamp = readStamp(path, uid);
+  const last = known.get(path);
+  if (stamp !== null && last?.stamp === stamp) return { file: path, keys: last.keys };
+  known.delete(path);
   try {
     const { handle } = await openFile(path, { roots: null, mostBytes: MOST_FILE_BYTES });
     try {
       const { mode, uid: owner } = await handle.stat();
       refuseForeignFile(path, { mode, owner, uid });
-      return { file: path, keys: parseKeys(path, await handle.readFile('latin1')) };
+      const keys = parseKeys(path, await handle.readFile('latin1'));
+      if (stamp !== null && stamp === readStamp(path, uid) && known.size < MOST_KNOWN) known.set(path, { stamp, keys });
+      return { file: path, keys };
     } finally {
       await handle.close();
     }
@@ -86,6 +98,21 @@ export async function readSecretKeys(
         : 'Name a regular file that the user of the service can read: VOIDBOX_SECRETS_KEY_FILE.',
     );
   }
+}
+
+/** Returns a text that any change of the file, its owner or its mode changes. Null: the next change might not. */
+function readStamp(path: string, uid: number | undefined): string | null {
+  let found: BigIntStats;
+  try {
+    found = lstatSync(path, { bigint: true });
+  } catch {
+    // The read itself tells why.
+    return null;
+  }
+  if (!found.isFile()) return null;
+  const { dev, ino, size, mode, uid: owner, mtimeNs, ctimeNs } = found;
+  if (BigInt(Date.now()) * 1_000_000n - ctimeNs < TICK_NS) return null;
+  return [dev, ino, size, mode, owner, mtimeNs, ctimeNs, uid].join(' ');
 }
 
 /**
