@@ -153,12 +153,10 @@ class Thread {
     const heard = new Promise<ThreadMessage>((resolve) => (this.#hear = resolve));
     this.#worker.postMessage(question);
     for (let waitMs: number = limitMs; ; waitMs = 20) {
-      const limit = new AbortController();
-      const now = await Promise.race([
-        heard,
-        sleep(waitMs, 'late' as const, { signal: limit.signal }).catch(() => null),
-      ]);
-      limit.abort();
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<'late'>((resolve) => (timer = setTimeout(resolve, waitMs, 'late')));
+      const now = await Promise.race([heard, late]);
+      clearTimeout(timer);
       if (now !== 'late') return await this.#answerOf(now);
       // Use the thread's own clock: on a busy host even a cheap condition takes long.
       if (this.#cpuMs() - before >= limitMs) {
