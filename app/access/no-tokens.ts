@@ -50,7 +50,7 @@ export const NO_TOKENS: AccessStore = {
       acceptAll: refuse,
       find: () => Promise.resolve(null),
       readBody: () => Promise.resolve(null),
-    readBodies: () => Promise.resolve(new Map()),
+      readBodies: () => Promise.resolve(new Map()),
       list: () => Promise.resolve([]),
       claim: () => Promise.resolve([]),
       decide: () => Promise.resolve(null),

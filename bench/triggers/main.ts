@@ -2,6 +2,7 @@
  * `npm run bench:triggers [figure …] [--rounds N] [--no-write]`: figures of events that start runs, printed, and written
  * to docs/reference/benchmarks-triggers.md when all were taken.
  */
+import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
@@ -136,8 +137,11 @@ async function measureIdle(opened: Opened): Promise<Figure> {
   const { stack, say } = opened;
   await withAccess(opened, async ({ triggers: { deployments } }) => {
     const version = (await deployments.findVersion('bench', 1))!;
-    for (let count = 1; count < IDLE_DEPLOYMENTS; count += 1)
-      await deployments.deploy({ ...version, deployment: `idle-${count}` }, { isPaused: false });
+    // No two versions have the same folder.
+    for (let count = 1; count < IDLE_DEPLOYMENTS; count += 1) {
+      const folder = randomBytes(version.folder.length / 2).toString('hex');
+      await deployments.deploy({ ...version, folder, deployment: `idle-${count}` }, { isPaused: false });
+    }
   });
   // The service learns of a deployment that the bench has made itself by the change of another one.
   await stack.run(['deployment', 'pause', 'bench']);
