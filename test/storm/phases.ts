@@ -1,6 +1,17 @@
 /** Where a round's time goes. Phases follow each other; what runs side by side belongs to the phase that waits for it. */
 
-export const PHASES = ['blows', 'stops', 'up', 'begin', 'finish', 'commands', 'records', 'leftovers', 'down'] as const;
+export const PHASES = [
+  'blows',
+  'stops',
+  'up',
+  'begin',
+  'finish',
+  'commands',
+  'records',
+  'followers',
+  'leftovers',
+  'down',
+] as const;
 export type Phase = (typeof PHASES)[number];
 
 export class Phases {

@@ -36,8 +36,9 @@ export function writeSpec({ incoming, broker }: Pick<Outside, 'incoming' | 'brok
     kind: 'workflow',
     name: DEPLOYMENT,
     sandbox: { mode: 'mock', isolation: 'none' },
-    on: triggers,
-    workflow: { steps: [{ name: 'a', run: { program: 'echo', args: ['x'] } }] },
+    params: { source: { type: 'text', default: 'api' } },
+    on: triggers.map((trigger) => ({ ...trigger, params: { source: trigger.name } })),
+    workflow: { steps: [{ name: 'a', run: { program: 'echo', args: ['${{ params.source }}'] } }] },
   });
 }
 

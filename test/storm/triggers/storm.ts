@@ -7,6 +7,7 @@ import { randomOf, roundSeed } from '../random.ts';
 import { awaitAnswer, readText, sendTo, type Service } from '../service/client.ts';
 import { type ServiceStormOptions, startService } from '../service/storm.ts';
 import type { StormRound } from '../storm.ts';
+import { findFollowerFaults, FOLLOWER, FOLLOWER_SPEC } from './followers.ts';
 import { openOutside, type Outside, startApplications } from './outside.ts';
 import { type Lane, playTriggerRound } from './round.ts';
 import { DEPLOYMENT, listSecrets, TIMED, writeSpec } from './spec.ts';
@@ -27,13 +28,15 @@ export async function stormTriggers(options: ServiceStormOptions): Promise<reado
       await using rig = new Rig();
       await using outside = await openOutside(rig, applications);
       const lane = await openLane(rig, outside);
-      for (let played = 1, isClean = true; isClean && next < end && !signal.aborted; played += 1) {
+      for (let played = 1, isOver = false; !isOver; played += 1) {
         const round = next++;
-        const isLast = played === ROUNDS_OF_A_STACK || next >= end;
-        const report = await play(lane, seed, round, isLast);
+        let report = await play(lane, seed, round);
+        const isClean = report.findings.length === 0;
+        isOver = !isClean || played === ROUNDS_OF_A_STACK || next >= end || signal.aborted;
+        // The last stack must leave nothing.
+        if (isClean && isOver) report = await endLane(lane, report, round === end - 1);
         reports.push(report);
         onRound(report);
-        isClean = report.findings.length === 0 && !isLast;
       }
     }
   };
@@ -49,15 +52,20 @@ export async function openLane(rig: Rig, outside: Outside): Promise<Lane> {
     await requireOk(service, `secrets/${name}`, request);
   }
   const firedUntilMs = Date.now();
-  const deployed = await rig.cli('deploy', rig.spec('storm.yaml', writeSpec(outside)), '--name', DEPLOYMENT);
-  if (deployed.code !== 0) throw new Error(`deploy ended with ${deployed.code}: ${deployed.stderr}`);
+  await deploy(rig, DEPLOYMENT, writeSpec(outside));
+  await deploy(rig, FOLLOWER, FOLLOWER_SPEC);
   const firstFiredMs = await awaitSchedule(service);
   return {
     rig,
     service,
     outside,
-    earlier: { deliveries: new Set(), runs: new Set(), firedUntilMs, firstFiredMs },
+    earlier: { deliveries: new Set(), runs: new Set(), followed: new Set(), firedUntilMs, firstFiredMs },
   };
+}
+
+async function deploy(rig: Rig, name: string, spec: string): Promise<void> {
+  const { code, stderr } = await rig.cli('deploy', rig.spec(`${name}.yaml`, spec), '--name', name);
+  if (code !== 0) throw new Error(`deploy of ${name} ended with ${code}: ${stderr}`);
 }
 
 /** The server of Temporal has the schedule a moment later. @returns its next time */
@@ -77,28 +85,40 @@ async function requireOk(service: Service, path: string, sent: Parameters<typeof
   return text;
 }
 
-async function play(lane: Lane, seed: number, round: number, isLast: boolean): Promise<StormRound> {
-  const { rig } = lane;
+async function play(lane: Lane, seed: number, round: number): Promise<StormRound> {
   const startedAt = Date.now();
   const ofRound = roundSeed(seed, round);
   const phases = new Phases();
   let blows: readonly string[] = [];
-  const findings: string[] = [];
-  try {
+  const findings = await collect(lane, async () => {
     const report = await playTriggerRound(lane, phases, round, randomOf(ofRound));
     blows = report.strikes;
-    findings.push(...report.findings);
-    if (isLast) await phases.of('down', async () => await rig.assertNothingLeft());
-  } catch (error) {
-    findings.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
-  }
-  return {
-    round,
-    seed: ofRound,
-    durationMs: Date.now() - startedAt,
-    phasesMs: phases.spentMs(),
-    blows,
-    findings,
-    keptIn: findings.length === 0 ? null : keepState(rig),
-  };
+    return report.findings;
+  });
+  const [durationMs, phasesMs] = [Date.now() - startedAt, phases.spentMs()];
+  return { round, seed: ofRound, durationMs, phasesMs, blows, ...findings };
+}
+
+/** @returns the report of the last round of a stack, with what is found at the end of the stack */
+async function endLane(lane: Lane, last: StormRound, isDown: boolean): Promise<StormRound> {
+  const startedAt = Date.now();
+  const phases = new Phases();
+  const findings = await collect(lane, async () => {
+    const faults = await phases.of('followers', async () => await findFollowerFaults(lane));
+    if (isDown) await phases.of('down', async () => await lane.rig.assertNothingLeft());
+    return faults;
+  });
+  const durationMs = last.durationMs + Date.now() - startedAt;
+  return { ...last, durationMs, phasesMs: { ...last.phasesMs, ...phases.spentMs() }, ...findings };
+}
+
+/** An error is a finding. The state of a stack with a finding is kept. */
+async function collect(
+  { rig }: Lane,
+  work: () => Promise<readonly string[]>,
+): Promise<Pick<StormRound, 'findings' | 'keptIn'>> {
+  const findings = await work().catch((error: unknown) => [
+    error instanceof Error ? (error.stack ?? error.message) : String(error),
+  ]);
+  return { findings, keptIn: findings.length === 0 ? null : keepState(rig) };
 }

@@ -4,8 +4,16 @@ import type { Random } from '../random.ts';
 export const TARGETS = ['service', 'postgres', 'temporal', 'worker', 'supervisor', 'nats'] as const;
 export type Target = (typeof TARGETS)[number];
 
-/** Files and folders of a run of a delivery, in the order in which its start makes them. */
-export const STEPS = ['records/client.json', 'records/source.json', 'records/admission.json', 'events.jsonl'] as const;
+/** A run has written its last event. */
+export const RUN_END = 'the end of a run';
+/** Files and folders of a run of a delivery, in the order in which its start makes them, and its end. */
+export const STEPS = [
+  'records/client.json',
+  'records/source.json',
+  'records/admission.json',
+  'events.jsonl',
+  RUN_END,
+] as const;
 export type Step = (typeof STEPS)[number];
 
 export interface Strike {
@@ -29,13 +37,13 @@ export function planStrikes(round: number, random: Random, hasQueue: boolean): r
   const first = targets[round % targets.length]!;
   const others = targets.filter((target) => target !== 'supervisor');
   const further = Array.from({ length: random.below(3) }, () => random.pick(others));
-  return [first, ...further].map((target) => {
+  return [first, ...further].map((target, index) => {
     const hasStep = random.below(2) > 0;
-    return {
-      target,
-      step: hasStep ? random.pick(STEPS) : null,
-      atMs: hasStep ? STEP_LIMIT_MS : random.below(SPAN_MS),
-    };
+    const step = hasStep ? random.pick(STEPS) : null;
+    const atMs = random.below(SPAN_MS);
+    // The worker of a run that others follow dies at its end in each storm.
+    const planned = index === 0 && target === 'worker' ? RUN_END : step;
+    return { target, step: planned, atMs: planned === null ? atMs : STEP_LIMIT_MS };
   });
 }
 

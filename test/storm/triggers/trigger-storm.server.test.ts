@@ -1,5 +1,5 @@
 /**
- * Eight rounds of kills under all sources of events. Each time it is another storm: its seed is printed, and
+ * Eight rounds of kills under all sources of events, ends of runs too: each storm kills a worker at such an end. Each time it is another storm: its seed is printed, and
  * `npm run storm -- --triggers --seed N` sends it again. A long storm is `npm run storm -- --triggers --rounds 500`.
  */
 import { randomInt } from 'node:crypto';
