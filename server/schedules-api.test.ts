@@ -1,5 +1,5 @@
 /** The routes of schedules: the callers that may use them, and the requests that they refuse. */
-import { beforeEach, expect, onTestFinished, test } from 'vitest';
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { MOST_NOTE_BYTES } from '../app/schedules/manage-schedules.ts';
 import { MOST_TIMES } from '../client/schedules/schedule-server.ts';
 import type { Scope } from '../domain/access/scopes.ts';
@@ -47,6 +47,21 @@ beforeEach(async () => {
     client.close();
     await api.close();
   });
+});
+
+test('a list of many schedules asks the database as often as a list of few', async () => {
+  const { deployments, deliveries } = access.triggers;
+  const names = Array.from({ length: 40 }, (_, at) => `many-${at}`);
+  for (const name of names)
+    await deployments.deploy(makeVersion(name, { triggers: [EVERY], spec: name }), { isPaused: false });
+  const calls = [
+    vi.spyOn(deployments, 'findVersion'),
+    vi.spyOn(deployments, 'findVersions'),
+    vi.spyOn(deliveries, 'list'),
+    vi.spyOn(deliveries, 'listLatest'),
+  ];
+  const { schedules } = (await client.readJson({ path: ['schedules'] })) as { schedules: readonly unknown[] };
+  expect([schedules.length, calls.map(({ mock }) => mock.calls.length)]).toEqual([41, [0, 1, 0, 1]]);
 });
 
 const readRows = () => access.triggers.deliveries.list({ limit: 2_000 });

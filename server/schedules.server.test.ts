@@ -5,7 +5,7 @@ import { ScheduleNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { createEvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import { startPump } from '../app/deliveries/pump.ts';
-import { compareSchedules, type Repairs } from '../app/schedules/compare-schedules.ts';
+import { compareSchedules, createTurns, type Repairs } from '../app/schedules/compare-schedules.ts';
 import { createScheduleServer, type ScheduleServer } from '../client/schedules/schedule-server.ts';
 import { nameSchedule } from '../client/schedules/schedule-options.ts';
 import { ServiceClient } from '../http/service-client.ts';
@@ -75,8 +75,9 @@ async function settle(): Promise<void> {
   await compareSchedules(access.triggers, server, { known: new Map() });
 }
 
-async function compare(): Promise<Repairs> {
-  return await compareSchedules(access.triggers, server, { known: new Map(), deployment });
+async function compare(isWhole = false): Promise<Repairs> {
+  const turn = isWhole ? { takeTurn: createTurns(9) } : {};
+  return await compareSchedules(access.triggers, server, { known: new Map(), deployment, ...turn });
 }
 
 async function deploy(...triggers: readonly Trigger[]): Promise<void> {
@@ -235,10 +236,23 @@ test('what another program changes or deletes on the server is repaired, and wha
     .toBe(1);
   await expect.poll(async () => (await server.list(owner, deployment)).length).toBe(2);
   expect(await compare()).toEqual({ put: 3, deleted: 0 });
-  await expect.poll(compare).toEqual({ put: 0, deleted: 0 });
+  await expect.poll(() => compare()).toEqual({ put: 0, deleted: 0 });
+  // The list of the server contains no policy, no limit and no argument of the workflow.
+  expect(await compare(true)).toEqual({ put: 0, deleted: 0 });
+  type Change = Parameters<ReturnType<typeof schedule.getHandle>['update']>[0];
+  const edits: Readonly<Record<string, Change>> = {
+    nightly: (before) => ({ ...before, policies: { ...before.policies, overlap: 'SKIP' } }),
+    weekly: (before) => ({ ...before, action: { ...before.action, args: ['other'] } }),
+    hourly: (before) => ({ ...before, state: { ...before.state, remainingActions: 1 } }),
+  };
+  for (const [trigger, edit] of Object.entries(edits)) await schedule.getHandle(nameIt(trigger)).update(edit);
+  expect(await compare()).toEqual({ put: 0, deleted: 0 });
+  expect(await compare(true)).toEqual({ put: 3, deleted: 0 });
+  expect(await compare(true)).toEqual({ put: 0, deleted: 0 });
+  expect((await schedule.getHandle(nameIt()).describe()).policies.overlap).toBe('ALLOW_ALL');
   expect((await schedule.getHandle(nameIt()).describe()).state.paused).toBe(false);
   await access.triggers.deployments.enable(deployment, 1, Date.now());
-  await expect.poll(compare).toEqual({ put: 0, deleted: 1 });
+  await expect.poll(() => compare()).toEqual({ put: 0, deleted: 1 });
   await expect(schedule.getHandle(nameIt('hourly')).describe()).rejects.toThrow(ScheduleNotFoundError);
   await endDeployment();
   // A schedule of another database stays.

@@ -83,6 +83,11 @@ export interface DeploymentStore {
   list(limit: number, after?: string): Promise<readonly DeploymentRow[]>;
   /** Null: there is no such version. Also of a deployment that was deleted, because runs name it. */
   findVersion(name: string, version: number): Promise<VersionRow | null>;
+  /**
+   * Those that exist, in one look. Each has its whole spec, so a caller names few at once.
+   * @param versions  each once
+   */
+  findVersions(versions: readonly VersionId[]): Promise<readonly VersionRow[]>;
   /** The latest first. @param before  only lower numbers */
   listVersions(name: string, limit: number, before?: number): Promise<readonly VersionRow[]>;
   /** @returns null if there is no such deployment */
@@ -105,6 +110,8 @@ export interface DeploymentStore {
   /** Returns what each enabled version follows. */
   listLinks(): Promise<readonly Link[]>;
 }
+
+export type VersionId = Pick<VersionRow, 'deployment' | 'version'>;
 
 export interface DeployedVersion {
   readonly deployment: DeploymentRow;
@@ -184,6 +191,8 @@ export interface DeliveryStore {
   readBodies(ids: readonly string[]): Promise<ReadonlyMap<string, Uint8Array | null>>;
   /** The latest first, by `seq`. */
   list(query: DeliveryQuery): Promise<readonly DeliveryRow[]>;
+  /** The latest delivery of each trigger that has one, in one look. */
+  listLatest(triggers: readonly ScheduleId[]): Promise<readonly DeliveryRow[]>;
   /** Claims open deliveries that are due and that no process has claimed, in the order of acceptance. */
   claim(request: ClaimRequest): Promise<readonly DeliveryRow[]>;
   /**

@@ -4,7 +4,7 @@ import { makeVersion } from '../../test/conformance/deployments.ts';
 import { makeSchedule } from '../../test/conformance/schedules.ts';
 import { createMemoryTriggers } from '../../test/rig/access/memory-triggers.ts';
 import { createMemoryScheduleServer, type MemoryScheduleServer } from '../../test/rig/servers/memory-schedules.ts';
-import { compareSchedules, type KnownVersions } from './compare-schedules.ts';
+import { compareSchedules, createTurns, type KnownVersions, type TakeTurn } from './compare-schedules.ts';
 
 const EVERY = makeSchedule({ cron: [], everyMs: 60_000, timezone: 'UTC' });
 const ID = 'voidbox/00112233445566ff/report/nightly';
@@ -19,7 +19,8 @@ beforeEach(async () => {
   await rows.deployments.deploy(makeVersion('report', { triggers: [EVERY] }), { isPaused: false });
 });
 
-const compare = () => compareSchedules(rows, server, { known });
+const compare = (takeTurn?: TakeTurn) =>
+  compareSchedules(rows, server, { known, ...(takeTurn === undefined ? {} : { takeTurn }) });
 
 test('a schedule without a difference stays as it is, and costs one list', async () => {
   expect(await compare()).toEqual({ put: 1, deleted: 0 });
@@ -88,4 +89,28 @@ test('a process that dies between the row and the server leaves work for the nex
   await expect(compare()).rejects.toThrow('died');
   server.put = put;
   expect(await compare()).toEqual({ put: 1, deleted: 0 });
+});
+
+test('a change by hand of what the list does not contain is repaired, some schedules at each look', async () => {
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  const triggers = names.map((name) => ({ ...EVERY, name }));
+  await rows.deployments.deploy(makeVersion('report', { spec: 'many', triggers }), { isPaused: false });
+  await compare();
+  for (const id of server.kept.keys()) server.edited.add(id);
+  server.calls.length = 0;
+  expect(await compare()).toEqual({ put: 0, deleted: 0 });
+  const takeTurn = createTurns(2);
+  const repaired: number[] = [];
+  for (let look = 0; look < 4; look += 1) repaired.push((await compare(takeTurn)).put);
+  expect(repaired).toEqual([2, 2, 1, 0]);
+  const described = server.calls.filter((call) => call.startsWith('describe')).map((call) => call.at(-1));
+  expect(described).toEqual(['a', 'b', 'c', 'd', 'e', 'a', 'b', 'c']);
+});
+
+test.each([
+  ['an empty list', [], []],
+  ['fewer ids than a turn has', ['b', 'a'], ['a', 'b']],
+])('a turn of %s has each id once', (_what, ids, turn) => {
+  const takeTurn = createTurns(3);
+  expect([takeTurn(ids), takeTurn(ids)]).toEqual([turn, turn]);
 });

@@ -26,13 +26,32 @@ export interface CompareOptions {
   /** Absent: all deployments. */
   readonly deployment?: string;
   readonly known: KnownVersions;
+  /** Chooses the ids whose whole options are read. Absent: only the list of the server is. */
+  readonly takeTurn?: TakeTurn;
+}
+
+export type TakeTurn = (ids: readonly string[]) => readonly string[];
+
+/**
+ * Each call chooses the next ids, and begins again behind the last one: to read a schedule is a call of the server.
+ * @param most  the ids of one call
+ */
+export function createTurns(most: number): TakeTurn {
+  let last = '';
+  return (ids) => {
+    const sorted = ids.toSorted();
+    const later = sorted.filter((id) => id > last);
+    const turn = [...later, ...sorted.slice(0, sorted.length - later.length)].slice(0, most);
+    last = turn.at(-1) ?? '';
+    return turn;
+  };
 }
 
 /** @throws errors of the SDK and of the store; a later call continues */
 export async function compareSchedules(
   rows: Rows,
   server: ScheduleServer,
-  { deployment, known }: CompareOptions,
+  { deployment, known, takeTurn = () => [] }: CompareOptions,
 ): Promise<Repairs> {
   const owner = await rows.schedules.findOwner();
   let put = 0;
@@ -43,12 +62,17 @@ export async function compareSchedules(
     const wanted = await listWanted(rows, { owner, deployment, known });
     const missing = [...listed.keys()].filter((id) => !wanted.has(id));
     for (const id of missing) await server.delete(id);
-    const different = [...wanted].filter(([id, each]) => !isAsWanted(listed.get(id), each));
-    for (const [, each] of different) await server.put(each);
-    put += different.length;
+    const different = new Map([...wanted].filter(([id, each]) => !isAsWanted(listed.get(id), each)));
+    for (const each of different.values()) await server.put(each);
+    // Later, because a new schedule must not wait for this.
+    for (const id of round === 0 ? takeTurn([...wanted.keys()]) : []) {
+      if (different.has(id) || (await server.hasOptions(wanted.get(id)!))) continue;
+      different.set(id, wanted.get(id)!);
+      await server.put(wanted.get(id)!);
+    }
+    put += different.size;
     deleted += missing.length;
-    if (different.length + missing.length === 0 || !(await hasChanged(rows, wanted, { owner, deployment, known })))
-      break;
+    if (different.size + missing.length === 0 || !(await hasChanged(rows, wanted, { owner, deployment, known }))) break;
   }
   return { put, deleted };
 }
@@ -120,7 +144,7 @@ async function readSources(
   return sources;
 }
 
-/** The hash in the note covers what the list does not contain. Another program may have changed the rest. */
+/** The hash in the note covers what the list does not contain, unless a person has changed that on the server. */
 function isAsWanted(listed: ListedSchedule | undefined, wanted: WantedSchedule): boolean {
   return (
     listed !== undefined &&

@@ -26,6 +26,9 @@ export const MOST_NOTE_BYTES = 500;
 /** The next times of a schedule that a list has. */
 export const SHOWN_TIMES = 5;
 
+/** A version has a spec of up to 1 MiB. */
+const VERSIONS_AT_ONCE = 50;
+
 export interface ScheduleJson extends Omit<ScheduleSource, 'kind'> {
   readonly deployment: string;
   readonly trigger: string;
@@ -62,24 +65,28 @@ export async function listSchedules(
 ): Promise<readonly ScheduleJson[]> {
   const { triggers, openServer, caller } = tools;
   if (deployment !== null) requireDeployment(caller, deployment);
-  const found: Found[] = [];
+  const rows: DeploymentRow[] = [];
   for await (const row of readDeployments(triggers, deployment))
-    if (mayCallerSeeDeployment(caller, row.name)) found.push(...(await readSchedules(row, triggers)));
+    if (mayCallerSeeDeployment(caller, row.name)) rows.push(row);
+  const found: Found[] = [];
+  for (let at = 0; at < rows.length; at += VERSIONS_AT_ONCE)
+    found.push(...(await readSchedules(rows.slice(at, at + VERSIONS_AT_ONCE), triggers)));
   if (found.length === 0) return [];
   const owner = await triggers.schedules.findOwner();
   const pauses = new Map((await triggers.schedules.listPauses()).map((pause) => [writeKey(pause), pause]));
-  const listed = await readListed(openServer, owner, deployment);
-  const schedules: ScheduleJson[] = [];
-  for (const each of found)
-    schedules.push(
-      toScheduleJson(each, {
-        pause: pauses.get(writeKey(each)) ?? null,
-        listed: listed?.get(nameSchedule({ owner, ...each })) ?? null,
-        last: (await triggers.deliveries.list({ deployment: each.deployment, trigger: each.trigger, limit: 1 }))[0],
-        nowMs: tools.nowMs(),
-      }),
-    );
-  return schedules;
+  const [listed, latest] = await Promise.all([
+    readListed(openServer, owner, deployment),
+    triggers.deliveries.listLatest(found.map(({ deployment: of, trigger }) => ({ deployment: of, trigger }))),
+  ]);
+  const last = new Map(latest.map((row) => [writeKey(row), row]));
+  return found.map((each) =>
+    toScheduleJson(each, {
+      pause: pauses.get(writeKey(each)) ?? null,
+      listed: listed?.get(nameSchedule({ owner, ...each })) ?? null,
+      last: last.get(writeKey(each)),
+      nowMs: tools.nowMs(),
+    }),
+  );
 }
 
 /** @throws AppError `api/no-schedule`, `api/not-allowed` */
@@ -180,12 +187,15 @@ interface Found {
 }
 
 async function readSchedules(
-  row: DeploymentRow,
+  rows: readonly DeploymentRow[],
   { deployments }: Pick<TriggerStore, 'deployments'>,
 ): Promise<readonly Found[]> {
-  const version = await deployments.findVersion(row.name, row.version);
-  return (version?.triggers ?? []).flatMap(({ name, source }: Trigger) =>
-    source.kind === 'schedule' ? [{ deployment: row.name, trigger: name, row, source }] : [],
+  const versions = await deployments.findVersions(rows.map(({ name, version }) => ({ deployment: name, version })));
+  const triggersOf = new Map(versions.map(({ deployment, triggers }) => [deployment, triggers]));
+  return rows.flatMap((row) =>
+    (triggersOf.get(row.name) ?? []).flatMap(({ name, source }: Trigger) =>
+      source.kind === 'schedule' ? [{ deployment: row.name, trigger: name, row, source }] : [],
+    ),
   );
 }
 

@@ -4,10 +4,12 @@ import type { TriggerStore } from '../../store/triggers.ts';
 import { createEnvironmentError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { openRunsLink } from '../server-link.ts';
-import { type KnownVersions, compareSchedules, type Repairs } from './compare-schedules.ts';
+import { compareSchedules, createTurns, type KnownVersions, type Repairs } from './compare-schedules.ts';
 
 /** A list of 1,000 schedules costs the service 0.14 s of CPU. */
 const EVERY_MS = 5 * 60_000;
+/** The schedules that one look reads as a whole: a person may have changed what the list does not contain. */
+const DESCRIBED = 100;
 /** The list of the server is some moments old, so that a change is compared again. */
 const AGAIN_MS = 5_000;
 const FAILURE_MS = 10_000;
@@ -39,9 +41,11 @@ export function keepSchedules({
   everyMs = EVERY_MS,
 }: ScheduleKeeperOptions): ScheduleKeeper {
   const known: KnownVersions = new Map();
+  const takeTurn = createTurns(DESCRIBED);
   let isClosed = false;
   let timer: NodeJS.Timeout | null = null;
   let working: Promise<void> = Promise.resolve();
+  let wholeAtMs = -Infinity;
   const plan = (pauseMs: number): void => {
     if (isClosed) return;
     if (timer !== null) clearTimeout(timer);
@@ -52,7 +56,11 @@ export function keepSchedules({
     try {
       const triggers = await openTriggers();
       if (triggers === null) return plan(everyMs);
-      const repairs = await compareSchedules(triggers, await openServer(), { known });
+      const nowMs = performance.now();
+      const isWhole = nowMs - wholeAtMs >= everyMs;
+      if (isWhole) wholeAtMs = nowMs;
+      const turn = isWhole ? { takeTurn } : {};
+      const repairs = await compareSchedules(triggers, await openServer(), { known, ...turn });
       if (hasRepairs(repairs))
         log(`schedules: ${repairs.put} put, ${repairs.deleted} deleted on the server of Temporal`);
       plan(hasRepairs(repairs) ? AGAIN_MS : everyMs);

@@ -1,6 +1,7 @@
 /** The schedules of one database on the server of Temporal. */
 import { type Client, ScheduleAlreadyRunning, ScheduleNotFoundError } from '@temporalio/client';
 import type { ServerLink } from '../temporal/server-link.ts';
+import { hasSameOptions } from './same-options.ts';
 import type { StoredTimes } from './same-times.ts';
 import {
   describeSchedule,
@@ -32,6 +33,8 @@ export interface ScheduleServer {
   list(owner: string, deployment?: string): Promise<readonly ListedSchedule[]>;
   /** Creates it, or changes the one with its id. */
   put(wanted: WantedSchedule): Promise<void>;
+  /** Whether the schedule has the options that a list does not contain: its policies and what it starts. */
+  hasOptions(wanted: WantedSchedule): Promise<boolean>;
   /** Does nothing if there is no such schedule. */
   delete(id: string): Promise<void>;
   /**
@@ -45,6 +48,15 @@ export function createScheduleServer(link: Pick<ServerLink, 'briefly'>): Schedul
   return {
     list: async (owner, deployment) => await listSchedules(link, owner, deployment),
     put: async (wanted) => await link.briefly((client) => putSchedule(client, wanted)),
+    hasOptions: async (wanted) =>
+      await link.briefly(async ({ schedule }) => {
+        try {
+          return hasSameOptions(await schedule.getHandle(nameSchedule(wanted)).describe(), wanted);
+        } catch (error) {
+          if (error instanceof ScheduleNotFoundError) return false;
+          throw error;
+        }
+      }),
     delete: async (id) =>
       await link.briefly(async (client) => {
         await ignoreMissing(client.schedule.getHandle(id).delete());

@@ -32,6 +32,18 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
       return (row as { readonly body: Uint8Array | null } | undefined)?.body ?? null;
     },
     list: async (query) => (await listDeliveries(read, query)).map(readDelivery),
+    listLatest: async (triggers) =>
+      await select(
+        `SELECT latest.* FROM unnest($1::text[], $2::text[]) AS asked (deployment, trigger)
+           CROSS JOIN LATERAL (
+             SELECT ${DELIVERY_COLUMNS} FROM voidbox.deliveries AS each
+              WHERE each.deployment = asked.deployment AND each.trigger = asked.trigger
+              ORDER BY seq DESC LIMIT 1) AS latest`,
+        [
+          triggers.map(({ deployment }) => toStoredText(deployment)),
+          triggers.map(({ trigger }) => toStoredText(trigger)),
+        ],
+      ),
     claim: async ({ token, nowMs, leaseMs, limit }) =>
       // A second try of a lost answer finds other deliveries; the first ones wait for the end of their lease.
       (

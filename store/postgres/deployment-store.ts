@@ -72,6 +72,15 @@ export function createPostgresDeployments(database: Database): DeploymentStore {
     },
     findVersion: async (name, version) =>
       await findVersion((text, values) => database.send(text, values, true), toStoredText(name), version),
+    async findVersions(versions) {
+      const rows = await database.send(
+        `SELECT ${VERSION} FROM voidbox.versions
+           JOIN unnest($1::text[], $2::integer[]) AS asked (deployment, version) USING (deployment, version)`,
+        [versions.map(({ deployment }) => toStoredText(deployment)), versions.map(({ version }) => version)],
+        true,
+      );
+      return rows.map((row) => readVersion(row as StoredVersion));
+    },
     async listVersions(name, limit, before) {
       const rows = await database.send(
         `SELECT ${VERSION} FROM voidbox.versions

@@ -190,6 +190,27 @@ function testAcceptance({ store, accept }: Tools): void {
     expect(await list({ state: 'started' })).toEqual([]);
   });
 
+  test('the latest delivery of each of many triggers is found in one look', async () => {
+    const rows = [];
+    for (const [deployment, trigger] of [
+      ['review', 'push'],
+      ['review', 'other'],
+      ['review', 'push'],
+      ['second', 'push'],
+    ] as const)
+      rows.push(await accept({ deployment, trigger }));
+    const asked = [
+      { deployment: 'review', trigger: 'push' },
+      { deployment: 'second', trigger: 'push' },
+      { deployment: 'second', trigger: 'other' },
+      { deployment: 'third\0', trigger: 'push\uD800' },
+    ];
+    const found = await store().listLatest(asked);
+    expect(found.map(({ id }) => id).toSorted()).toEqual([rows[2]!.id, rows[3]!.id].toSorted());
+    expect(found).toContainEqual(rows[3]);
+    expect(await store().listLatest([])).toEqual([]);
+  });
+
   test('deliveries that are accepted at once in an order have numbers in it', async () => {
     const all = await Promise.all(Array.from({ length: 20 }, () => accept({ isOrdered: true })));
     expect(new Set(all.map(({ seq }) => seq)).size).toBe(20);

@@ -94,6 +94,9 @@ function testVersions(store: () => DeploymentStore): void {
     expect(await store().findVersion('review', 1)).toEqual(deployed);
     expect(await store().findVersion('review', 2)).toBeNull();
     expect(await store().findVersion('other', 1)).toBeNull();
+    const asked = [deployed, { deployment: 'review', version: 2 }, { deployment: 'other\0', version: 1 }];
+    expect(await store().findVersions(asked)).toEqual([deployed]);
+    expect(await store().findVersions([])).toEqual([]);
     expect(deployment).toEqual({
       name: 'review',
       version: 1,

@@ -72,6 +72,13 @@ export function createMemoryDeliveries(
       );
       return Promise.resolve(found.toReversed().slice(0, limit));
     },
+    listLatest: (triggers) =>
+      Promise.resolve(
+        triggers.flatMap(
+          ({ deployment, trigger }) =>
+            memory.rows((row) => row.deployment === deployment && row.trigger === trigger).at(-1) ?? [],
+        ),
+      ),
     claim({ token, nowMs, leaseMs, limit }) {
       const free = memory.kept.filter((each) => isDue(each, nowMs) && isFree(each, nowMs, leaseMs)).slice(0, limit);
       for (const each of free) Object.assign(each, { claim: token, leaseUntilMs: nowMs + leaseMs });

@@ -59,6 +59,8 @@ export function createMemoryDeployments(): DeploymentStore {
       return Promise.resolve(behind.toSorted((one, other) => compareTexts(one.name, other.name)).slice(0, limit));
     },
     findVersion: (name, version) => Promise.resolve(kept.get(name)?.versions[version - 1] ?? null),
+    findVersions: (versions) =>
+      Promise.resolve(versions.flatMap(({ deployment, version }) => kept.get(deployment)?.versions[version - 1] ?? [])),
     listVersions(name, limit, before = Number.POSITIVE_INFINITY) {
       const versions = kept.get(name)?.versions ?? [];
       return Promise.resolve(

@@ -8,6 +8,8 @@ export interface MemoryScheduleServer extends ScheduleServer {
   readonly kept: Map<string, WantedSchedule>;
   /** The calls, in order. */
   readonly calls: string[];
+  /** The ids of schedules whose policies a person has changed. */
+  readonly edited: Set<string>;
   /** The times of each schedule. */
   times: readonly number[];
 }
@@ -15,8 +17,10 @@ export interface MemoryScheduleServer extends ScheduleServer {
 export function createMemoryScheduleServer(): MemoryScheduleServer {
   const kept = new Map<string, WantedSchedule>();
   const calls: string[] = [];
+  const edited = new Set<string>();
   const server: MemoryScheduleServer = {
     kept,
+    edited,
     calls,
     times: [],
     list(owner, deployment) {
@@ -27,7 +31,12 @@ export function createMemoryScheduleServer(): MemoryScheduleServer {
     put(wanted) {
       calls.push(`put ${nameSchedule(wanted)}`);
       kept.set(nameSchedule(wanted), wanted);
+      edited.delete(nameSchedule(wanted));
       return Promise.resolve();
+    },
+    hasOptions(wanted) {
+      calls.push(`describe ${nameSchedule(wanted)}`);
+      return Promise.resolve(!edited.has(nameSchedule(wanted)));
     },
     delete(id) {
       calls.push(`delete ${id}`);
