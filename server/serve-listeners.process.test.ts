@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, linkSync, mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,6 +30,7 @@ beforeEach(() => {
 const open = (change: Partial<ServeSettings> = {}, workerSocket: string | null = null) =>
   openServeListeners({
     workerSocket,
+    takeOverMs: 20,
     settings: { ...settings, ...change },
     lockFile: `${settings.sockets[0]!}.lock`,
     accept: (socket: Socket, source) => {
@@ -67,7 +68,7 @@ test('a port in use and an address of another machine name the remedy, and close
   expect(existsSync(settings.sockets[0]!)).toBe(false);
 });
 
-test('a worker of the host finds a socket of its own, which only the first service of a folder has', async () => {
+test('a worker of the host finds the socket of one service of a folder, and of the next one when it has ended', async () => {
   const workerSocket = `${settings.sockets[0]!}-worker`;
   const first = await open({}, workerSocket);
   onTestFinished(first.close);
@@ -76,7 +77,29 @@ test('a worker of the host finds a socket of its own, which only the first servi
   expect(sources).toEqual([{ listener: 'unix' }]);
   const second = await open({ sockets: [`${settings.sockets[0]!}-2`] }, workerSocket);
   onTestFinished(second.close);
-  expect(lines).toEqual([expect.stringMatching(/^this service gets no times of schedules: /)]);
+  expect(lines).toEqual([expect.stringMatching(/^this service gets no times of schedules, and tries again: /)]);
   first.close();
+  await expect.poll(() => lines.at(-1)).toBe('this service gets the times of schedules now');
+  expect(lines).toHaveLength(2);
+  const seen = sources.length;
+  await once(connect({ path: workerSocket }), 'close');
+  expect(sources.slice(seen)).toEqual([{ listener: 'unix' }]);
+  second.close();
   expect(existsSync(workerSocket)).toBe(false);
+});
+
+test('a socket of a killed service is taken over, and a service that has ended takes over none', async () => {
+  const workerSocket = `${settings.sockets[0]!}-worker`;
+  const killed = createServer((socket) => socket.destroy()).listen({ path: `${workerSocket}-first` });
+  await once(killed, 'listening');
+  linkSync(`${workerSocket}-first`, workerSocket);
+  const ended = await open({ sockets: [] }, workerSocket);
+  ended.close();
+  const waiting = await open({ sockets: [] }, workerSocket);
+  onTestFinished(waiting.close);
+  killed.close();
+  await expect.poll(() => lines.at(-1)).toBe('this service gets the times of schedules now');
+  await once(connect({ path: workerSocket }), 'close');
+  expect(sources.at(-1)).toEqual({ listener: 'unix' });
+  expect(lines.filter((line) => line.endsWith('now'))).toHaveLength(1);
 });

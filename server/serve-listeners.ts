@@ -8,6 +8,7 @@ import { SetupError } from '../setup/setup-error.ts';
 import { listenOnSocket } from './unix-socket.ts';
 
 const BACKLOG = 511;
+const TAKE_OVER_MS = 5_000;
 /** A client that has vanished without an end is noticed after this time and some probes of the kernel. */
 const ALIVE_AFTER_MS = 60_000;
 
@@ -26,6 +27,8 @@ export interface ListenersOptions {
   readonly workerSocket: string | null;
   readonly accept: (socket: Socket, source: ConnectionSource) => void;
   readonly log: (line: string) => void;
+  /** How often a socket that another service has is tried again. Another value is for tests. */
+  readonly takeOverMs?: number;
 }
 
 /** @throws SetupError if one address cannot be opened; then none is open */
@@ -35,6 +38,7 @@ export async function openServeListeners({
   workerSocket,
   accept,
   log,
+  takeOverMs = TAKE_OVER_MS,
 }: ListenersOptions): Promise<ServeListeners> {
   const { sockets, listen, publicUrl, tls, behindProxy } = settings;
   const open: Server[] = [];
@@ -53,18 +57,61 @@ export async function openServeListeners({
       keep(server, formatAuthority(address));
       listeners.push(describeListener(address, server, tls !== null));
     }
-    if (workerSocket !== null && !sockets.includes(workerSocket)) {
-      // Another service of this folder may have it, and gets the times.
-      const own = await listenOnSocket(workerSocket, lockFile, (socket) => accept(socket, { listener: 'unix' })).catch(
-        (error: Error) => log(`this service gets no times of schedules: ${error.message}`),
-      );
-      if (own !== undefined) keep(own, workerSocket);
-    }
-    return { sockets, listeners, close };
+    if (workerSocket === null || sockets.includes(workerSocket)) return { sockets, listeners, close };
+    const worker = await keepWorkerSocket({
+      listen: async () =>
+        keep(
+          await listenOnSocket(workerSocket, lockFile, (socket) => accept(socket, { listener: 'unix' })),
+          workerSocket,
+        ),
+      pauseMs: takeOverMs,
+      log,
+    });
+    return {
+      sockets,
+      listeners,
+      close() {
+        worker.end();
+        close();
+      },
+    };
   } catch (error) {
     close();
     throw error;
   }
+}
+
+interface WorkerSocket {
+  /** @throws Error while another service of the folder has the socket */
+  readonly listen: () => Promise<Server>;
+  readonly pauseMs: number;
+  readonly log: (line: string) => void;
+}
+
+/** Another service of the folder may have the socket, and gets the times. When it has ended, this one does. */
+async function keepWorkerSocket({ listen, pauseMs, log }: WorkerSocket): Promise<{ end(): void }> {
+  let isEnded = false;
+  let known: string | null = null;
+  let timer: NodeJS.Timeout | undefined;
+  const tryOnce = async (): Promise<void> => {
+    try {
+      const server = await listen();
+      if (isEnded) server.close();
+      else if (known !== null) log('this service gets the times of schedules now');
+    } catch (error) {
+      const { message } = error as Error;
+      if (message !== known) log(`this service gets no times of schedules, and tries again: ${message}`);
+      known = message;
+      if (!isEnded) timer = setTimeout(() => void tryOnce(), pauseMs).unref();
+    }
+  };
+  await tryOnce();
+  return {
+    end() {
+      isEnded = true;
+      clearTimeout(timer);
+    },
+  };
 }
 
 async function listenOnPort({ host, port }: ListenAddress, onConnection: (socket: Socket) => void): Promise<Server> {
