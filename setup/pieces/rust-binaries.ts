@@ -18,7 +18,7 @@ export const AGENT_BINARY = 'voidbox-agent';
 /** The file is next to the agent's, because one build makes all. */
 export const MOCK_AGENT_BINARY = 'voidbox-mock-agent';
 const BINARIES = [KEEPER_BINARY, AGENT_BINARY, MOCK_AGENT_BINARY];
-const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/keeper'];
+const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/jail', 'native/keeper'];
 const OWN_CRATES = ['voidbox-protocol', 'voidbox-agent', 'voidbox-mock-agent', 'voidbox-keeper'];
 const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
 const MUSL_TARGET = 'x86_64-unknown-linux-musl';
