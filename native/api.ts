@@ -33,13 +33,21 @@ export interface OutputPiece {
 }
 
 /** The VMM of a VM with its own settings: one member for each VMM. */
-export type VmmSettings = QemuSettings;
+export type VmmSettings = QemuSettings | NativeVmmSettings;
 
 export interface QemuSettings {
   readonly name: 'qemu';
   /** `qemu-system-x86_64`. */
   readonly program: string;
   readonly accelerator: 'kvm' | 'tcg';
+  readonly bwrap: string;
+  readonly mke2fs?: string;
+}
+
+/** `voidbox-vmm`, which has no accelerator but hardware KVM. */
+export interface NativeVmmSettings {
+  readonly name: 'vmm';
+  readonly program: string;
   readonly bwrap: string;
   readonly mke2fs?: string;
 }

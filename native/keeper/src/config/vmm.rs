@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "name", rename_all = "kebab-case")]
 pub enum VmmSettings {
     Qemu(QemuSettings),
+    Vmm(NativeSettings),
     #[cfg(feature = "test-vmm")]
     Test(TestVmmSettings),
 }
@@ -23,6 +24,22 @@ pub struct QemuSettings {
     /// If the configuration does not set it, it is searched in the usual folders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mke2fs: Option<PathBuf>,
+}
+
+/// The VMM of this project, `voidbox-vmm`, which runs its guests on hardware KVM only.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NativeSettings {
+    /// `voidbox-vmm`.
+    pub program: PathBuf,
+    pub bwrap: PathBuf,
+    /// As in [`QemuSettings`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mke2fs: Option<PathBuf>,
+    /// A file that replaces `/dev/kvm` for a program that plays the VMM. The host then needs no KVM.
+    #[cfg(feature = "test-vmm")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kvm: Option<PathBuf>,
 }
 
 /// How QEMU runs the code of the guest.

@@ -142,21 +142,14 @@ pub async fn open_session(
     mounts: &[Mount],
     egress: Option<&Egress>,
     hostname: &str,
-    mailbox: File,
+    mailbox: Option<File>,
 ) -> Result<Session, SessionError> {
     let hello = Hello::decode(&frames.next().await?)?;
     check_version(hello.protocol)?;
     let ping = Ping {
         key: SessionKey::new(random()?),
         version: PROTOCOL_VERSION,
-        flags: FLAG_MULTIPLEX
-            | FLAG_MAILBOX
-            | FLAG_CLOCK
-            | FLAG_DISK
-            | match egress {
-                Some(_) => FLAG_DOOR | FLAG_DOOR_MAIL,
-                None => 0,
-            },
+        flags: FLAG_MULTIPLEX | FLAG_CLOCK | FLAG_DISK | flags_of(egress, mailbox.as_ref()),
     };
     frames.port.write_all(&ping.encode()?).await?;
     let pong = Pong::decode(&frames.next().await?)?;
@@ -177,7 +170,7 @@ pub async fn open_session(
             decoder: frames.decoder,
             early: frames.waiting.into(),
             hello,
-            mailbox: (pong.flags & FLAG_MAILBOX != 0).then_some(mailbox),
+            mailbox: mailbox.filter(|_| pong.flags & FLAG_MAILBOX != 0),
             has_door_mail: pong.flags & FLAG_DOOR_MAIL != 0,
             can_set_clock: pong.flags & FLAG_CLOCK != 0,
             can_freeze_disk: pong.flags & FLAG_DISK != 0,
@@ -190,6 +183,16 @@ pub async fn open_session(
             "it answered with {:?}",
             other.frame_type()
         ))),
+    }
+}
+
+/// Returns the flags of `Ping` that depend on the VM.
+fn flags_of(egress: Option<&Egress>, mailbox: Option<&File>) -> u8 {
+    match (egress, mailbox) {
+        (Some(_), Some(_)) => FLAG_DOOR | FLAG_MAILBOX | FLAG_DOOR_MAIL,
+        (Some(_), None) => FLAG_DOOR,
+        (None, Some(_)) => FLAG_MAILBOX,
+        (None, None) => 0,
     }
 }
 
@@ -297,7 +300,7 @@ mod tests {
                 frames.send_start(1 << 20, None).await?;
             }
             let mailbox = mailbox::memory().unwrap();
-            open_session(frames, &[], None, "voidbox", mailbox)
+            open_session(frames, &[], None, "voidbox", Some(mailbox))
                 .await
                 .map(drop)
         };
@@ -432,6 +435,29 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_whose_vm_has_no_mailbox_gets_none_whatever_it_answers() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let keeper = async { open_session(Frames::new(ours), &[], None, "voidbox", None).await };
+        let guest = async {
+            let sent = frames_of_a_guest();
+            theirs.write_all(&sent[1]).await.unwrap();
+            let mut heard = Frames::new(theirs);
+            let ping = Ping::decode(&heard.next().await.unwrap()).unwrap();
+            let pong = Pong {
+                version: PROTOCOL_VERSION,
+                flags: FLAG_MULTIPLEX | FLAG_MAILBOX | FLAG_DOOR_MAIL,
+            };
+            heard.port.write_all(&pong.encode().unwrap()).await.unwrap();
+            assert!(hears_configure(&mut heard.port).await);
+            heard.port.write_all(&sent[3]).await.unwrap();
+            (ping.flags, heard)
+        };
+        let (session, (flags, _guest)) = tokio::join!(keeper, guest);
+        assert_eq!(flags & (FLAG_MAILBOX | FLAG_DOOR_MAIL), 0);
+        assert!(session.unwrap().mailbox.is_none());
+    }
+
     /// Returns the random bytes of `Start` and the key of the session that a keeper gives to one guest.
     async fn secrets_of_a_session() -> (String, SessionKey) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -440,7 +466,7 @@ mod tests {
             assert!(frames.guest_waits().await.unwrap());
             frames.send_start(1 << 20, None).await.unwrap();
             let mailbox = mailbox::memory().unwrap();
-            open_session(frames, &[], None, "voidbox", mailbox).await
+            open_session(frames, &[], None, "voidbox", Some(mailbox)).await
         });
         let sent = frames_of_a_guest();
         theirs.write_all(&sent[..2].concat()).await.unwrap();

@@ -163,7 +163,7 @@ impl Keeper {
         let message = format!(
             "{error}, boot {} of {MAX_BOOTS}: {}",
             self.boots.get(),
-            self.last_console_line()
+            self.last_words()
         );
         Err(End::new(EndReason::BootTimeout, Code::BootTimeout, message))
     }
@@ -197,7 +197,12 @@ impl Keeper {
             .await
     }
 
-    pub(super) fn last_console_line(&self) -> String {
-        console::describe_end(&console::tail(&self.dir.file(CONSOLE), 2048))
+    /// Returns the reason that the VMM gave for its end, if any, and the last line of the console.
+    pub(super) fn last_words(&self) -> String {
+        let console = console::describe_end(&console::tail(&self.dir.file(CONSOLE), 2048));
+        match self.running_vm().and_then(|vm| vm.end()) {
+            Some(end) => format!("{}; {console}", end.describe()),
+            None => console,
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::end::{End, EndReason};
 use crate::disk;
 use crate::exec::now_ms;
 use crate::run_dir::{CONSOLE, EXIT};
-use crate::vmm::console;
+use crate::vmm::{VmmEnd, console};
 
 /// The time for which the VM's end waits for room for its record.
 const EXIT_LIMIT: Duration = Duration::from_secs(20);
@@ -31,6 +31,9 @@ struct ExitFile<'a> {
     boots: u32,
     started_at_ms: u64,
     ended_at_ms: u64,
+    /// The reason that the VMM itself gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vmm_end: Option<VmmEnd>,
     console_tail: String,
 }
 
@@ -46,6 +49,7 @@ impl Keeper {
             boots: self.boots.get(),
             started_at_ms: self.started_at_ms,
             ended_at_ms: now_ms(),
+            vmm_end: self.running_vm().and_then(|vm| vm.end()),
             console_tail: console::tail(&self.dir.file(CONSOLE), CONSOLE_TAIL_BYTES),
         };
         let text = serde_json::to_vec_pretty(&exit).expect("plain data serialises");

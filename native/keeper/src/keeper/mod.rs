@@ -8,6 +8,7 @@ mod start;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::process::ExitStatus;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::guest::pulse;
 use crate::lease::Lease;
 use crate::notices::Notices;
 use crate::run_dir::{KEEPER, KeeperFile, RunDir, SCRATCH};
-use crate::vmm::{Publishing, RunningVm, Vm};
+use crate::vmm::{EndKind, Publishing, RunningVm, Vm};
 
 pub use end::{End, EndReason};
 pub use start::StartReport;
@@ -261,13 +262,7 @@ impl Keeper {
         // A closed port and the VMM's end come together, in either order; the more precise one is reported.
         let failure = match failure.code {
             Code::VmLost => match timeout(Duration::from_millis(300), vm.exited()).await {
-                Ok(Ok(status)) => Failure::new(
-                    Code::VmLost,
-                    format!(
-                        "the VM ended on its own ({status}): {}",
-                        self.last_console_line()
-                    ),
-                ),
+                Ok(Ok(status)) => self.describe_loss(status),
                 _ => failure,
             },
             _ => failure,
@@ -279,6 +274,18 @@ impl Keeper {
         };
         link.end(failure.clone());
         End { reason, failure }
+    }
+
+    /// Describes the end of a VMM that the keeper did not request.
+    fn describe_loss(&self, status: ExitStatus) -> Failure {
+        let code = match self.running_vm().and_then(|vm| vm.end()) {
+            Some(end) if end.kind == EndKind::DeviceFailed => Code::VmProtocol,
+            _ => Code::VmLost,
+        };
+        Failure::new(
+            code,
+            format!("the VM ended on its own ({status}): {}", self.last_words()),
+        )
     }
 
     /// Returns the VM of the newest boot, also after its end; `None` before the first.

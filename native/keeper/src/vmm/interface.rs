@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use tokio::net::UnixStream;
 
+use super::end::VmmEnd;
 use super::usage::Usage;
 use crate::config::LaunchConfig;
 use crate::disk::Disk;
@@ -62,8 +63,8 @@ pub struct Started {
     pub vm: Rc<dyn RunningVm>,
     /// The keeper's end of the guest port.
     pub port: UnixStream,
-    /// The memory of the mailbox.
-    pub mailbox: File,
+    /// The memory of the mailbox; `None` if the VM's transport carries bulk data itself.
+    pub mailbox: Option<File>,
     pub beginning: Beginning,
     /// The reason why a snapshot is not used or not made.
     pub note: Option<String>,
@@ -101,6 +102,12 @@ pub trait RunningVm {
 
     /// Returns the VMM's resident memory.
     fn resident_bytes(&self) -> u64;
+
+    /// Returns the reason of the VMM's end, if the VMM itself has given one. It is complete once [`RunningVm::exited`]
+    /// or [`RunningVm::kill`] has returned.
+    fn end(&self) -> Option<VmmEnd> {
+        None
+    }
 
     /// Returns once the VMM has ended, for whatever reason.
     fn exited(&self) -> Work<'_, io::Result<ExitStatus>>;

@@ -99,7 +99,21 @@ impl Jail {
         self.bind("--ro-bind-try", path.as_ref(), path.as_ref());
     }
 
-    pub fn link(&mut self, target: impl AsRef<Path>, at: impl AsRef<Path>) {
+    /// Adds the libraries of dynamic programs.
+    pub fn show_libraries(&mut self) {
+        self.make_folder("/etc");
+        for path in ["/usr/lib", "/usr/lib64", "/etc/ld.so.cache"] {
+            self.show_if_there(path);
+        }
+        for name in ["/lib", "/lib64"] {
+            match fs::read_link(name) {
+                Ok(target) => self.link(target, name),
+                Err(_) => self.show_if_there(name),
+            }
+        }
+    }
+
+    fn link(&mut self, target: impl AsRef<Path>, at: impl AsRef<Path>) {
         self.bind("--symlink", target.as_ref(), at.as_ref());
     }
 

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
 /// The limit of a line; events and answers of a VMM have some hundred bytes.
@@ -17,13 +17,13 @@ pub const MAX_LINE_BYTES: usize = 64 << 10;
 pub struct LongLine;
 
 /// Lines of at most [`MAX_LINE_BYTES`]. Cancelling a read loses no bytes.
-pub struct Lines {
-    socket: UnixStream,
+pub struct Lines<S = UnixStream> {
+    socket: S,
     buffer: Vec<u8>,
 }
 
-impl Lines {
-    pub fn new(socket: UnixStream) -> Self {
+impl<S: AsyncRead + Unpin> Lines<S> {
+    pub fn new(socket: S) -> Self {
         Self {
             socket,
             buffer: Vec::new(),
@@ -46,7 +46,9 @@ impl Lines {
             }
         }
     }
+}
 
+impl Lines {
     pub async fn send(&mut self, line: &str) -> io::Result<()> {
         self.socket.write_all(format!("{line}\n").as_bytes()).await
     }

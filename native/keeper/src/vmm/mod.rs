@@ -1,10 +1,12 @@
 //! The VMM of one VM: the interface that each VMM implements, and the list of VMMs.
 
 pub mod console;
+mod end;
 mod full_disk;
 mod interface;
 mod jail;
 mod lines;
+mod native;
 mod process;
 mod qemu;
 mod scratch;
@@ -18,6 +20,7 @@ use crate::config::{LaunchConfig, VmmSettings};
 /// The serial number by which the guest finds its root disk.
 pub const ROOT_SERIAL: &str = "voidbox-root";
 
+pub use end::{EndKind, VmmEnd};
 pub use interface::{Beginning, NewVm, Publishing, RunningVm, Started, Vmm};
 pub use usage::Usage;
 pub use vm::Vm;
@@ -26,6 +29,7 @@ pub use vm::Vm;
 pub fn of(config: &LaunchConfig) -> &dyn Vmm {
     match &config.vmm {
         VmmSettings::Qemu(settings) => settings,
+        VmmSettings::Vmm(settings) => settings,
         #[cfg(feature = "test-vmm")]
         VmmSettings::Test(settings) => settings,
     }

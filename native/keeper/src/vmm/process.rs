@@ -2,12 +2,10 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::{ExitStatus, Stdio};
-use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -20,7 +18,6 @@ use tokio::time::timeout;
 
 use crate::config::LaunchConfig;
 use crate::error::Failure;
-use crate::guest::mailbox;
 use crate::run_dir::{CONSOLE, RunDir};
 use crate::vmm::console::{self, Ring};
 
@@ -30,67 +27,41 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// The time within which its last output must reach the console file.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// The descriptors that a VMM inherits.
+/// The sockets that each VMM inherits, by number.
 #[derive(Debug, Clone, Copy)]
-pub struct Descriptors {
-    pub port: i32,
-    pub console: i32,
-    pub mailbox: i32,
+pub struct Sockets {
+    pub port: RawFd,
+    pub console: RawFd,
     /// The VMM's end of its control; only the keeper has the other end.
-    pub control: i32,
-    pub snapshot: SnapshotDescriptors,
+    pub control: RawFd,
 }
 
-/// The descriptors of a VM that can be saved or is a copy.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SnapshotDescriptors {
-    /// The memory of the guest.
-    pub memory: Option<i32>,
-    /// The end of a pipe from which the VMM of a copy reads its state.
-    pub state: Option<i32>,
-}
-
-/// The files behind [`SnapshotDescriptors`].
-#[derive(Default)]
-pub struct SnapshotFiles {
-    pub memory: Option<Rc<File>>,
-    pub state: Option<OwnedFd>,
-}
-
-/// The sockets and the mailbox of a VMM before its start: the keeper's ends and the VMM's.
+/// The sockets of a VMM before its start: the keeper's ends and the VMM's.
 pub struct Ends {
     port: (StdStream, StdStream),
     console: (StdStream, StdStream),
     control: (StdStream, StdStream),
-    mailbox: File,
-    snapshot: SnapshotFiles,
 }
 
 impl Ends {
-    pub fn open(snapshot: SnapshotFiles) -> Result<Self, Failure> {
-        Self::try_open(snapshot).map_err(starting)
+    pub fn open() -> Result<Self, Failure> {
+        Self::try_open().map_err(starting)
     }
 
-    fn try_open(snapshot: SnapshotFiles) -> io::Result<Self> {
+    fn try_open() -> io::Result<Self> {
         Ok(Self {
             port: socket_pair()?,
             console: socket_pair()?,
             control: socket_pair()?,
-            mailbox: mailbox::memory()?,
-            snapshot,
         })
     }
 
-    pub fn descriptors(&self) -> Descriptors {
-        Descriptors {
+    /// Returns the VMM's ends.
+    pub fn sockets(&self) -> Sockets {
+        Sockets {
             port: self.port.1.as_raw_fd(),
             console: self.console.1.as_raw_fd(),
-            mailbox: self.mailbox.as_raw_fd(),
             control: self.control.1.as_raw_fd(),
-            snapshot: SnapshotDescriptors {
-                memory: self.snapshot.memory.as_ref().map(AsRawFd::as_raw_fd),
-                state: self.snapshot.state.as_ref().map(AsRawFd::as_raw_fd),
-            },
         }
     }
 }
@@ -100,7 +71,6 @@ pub struct Spawned {
     pub process: VmmProcess,
     pub port: UnixStream,
     pub control: UnixStream,
-    pub mailbox: File,
 }
 
 /// A process that lives as long as its lifeline. Dropping this ends the process.
@@ -114,23 +84,31 @@ pub struct VmmProcess {
 }
 
 impl VmmProcess {
-    /// Starts `words` with the VMM's ends; its output goes to the console file.
+    /// Starts `words` with the VMM's ends and the inherited files; its output goes to the console file.
     pub fn spawn(
         words: &[OsString],
         ends: Ends,
+        inherited: &[BorrowedFd<'_>],
         config: &LaunchConfig,
         dir: &RunDir,
     ) -> Result<Spawned, Failure> {
-        Self::try_spawn(words, ends, config, dir).map_err(starting)
+        Self::try_spawn(words, ends, inherited, config, dir).map_err(starting)
     }
 
     fn try_spawn(
         words: &[OsString],
         ends: Ends,
+        inherited: &[BorrowedFd<'_>],
         config: &LaunchConfig,
         dir: &RunDir,
     ) -> io::Result<Spawned> {
-        let fds = ends.descriptors();
+        let Sockets {
+            port,
+            console,
+            control,
+        } = ends.sockets();
+        let files = inherited.iter().map(AsRawFd::as_raw_fd);
+        let fds: Vec<RawFd> = [port, console, control].into_iter().chain(files).collect();
         let (port, guest_port) = ends.port;
         let (console, guest_console) = ends.console;
         let (control, vmm_control) = ends.control;
@@ -138,7 +116,7 @@ impl VmmProcess {
         let ring = Ring::open(dir.file(CONSOLE), config.console_max_bytes)?;
         let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
         let child = spawn(words, fds, held, said)?;
-        drop((guest_port, guest_console, vmm_control, ends.snapshot));
+        drop((guest_port, guest_console, vmm_control));
         let console =
             tokio::task::spawn_local(console::drain(UnixStream::from_std(console)?, ring));
         Ok(Spawned {
@@ -152,7 +130,6 @@ impl VmmProcess {
             },
             port: UnixStream::from_std(port)?,
             control: UnixStream::from_std(control)?,
-            mailbox: ends.mailbox,
         })
     }
 
@@ -201,7 +178,7 @@ fn socket_pair() -> io::Result<(StdStream, StdStream)> {
 /// Starts the command with the lifeline as its standard input.
 fn spawn(
     words: &[OsString],
-    fds: Descriptors,
+    fds: Vec<RawFd>,
     lifeline: OwnedFd,
     output: StdStream,
 ) -> io::Result<Child> {
@@ -216,16 +193,10 @@ fn spawn(
     // SAFETY: the closure makes only async-signal-safe calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            if libc::fcntl(fds.port, libc::F_SETFD, 0) == -1
-                || libc::fcntl(fds.console, libc::F_SETFD, 0) == -1
-                || libc::fcntl(fds.mailbox, libc::F_SETFD, 0) == -1
-                || libc::fcntl(fds.control, libc::F_SETFD, 0) == -1
-                || [fds.snapshot.memory, fds.snapshot.state]
-                    .into_iter()
-                    .flatten()
-                    .any(|fd| libc::fcntl(fd, libc::F_SETFD, 0) == -1)
-            {
-                return Err(io::Error::last_os_error());
+            for fd in &fds {
+                if libc::fcntl(*fd, libc::F_SETFD, 0) == -1 {
+                    return Err(io::Error::last_os_error());
+                }
             }
             // A VMM of another user must be able to enter folders that bwrap makes in the jail.
             libc::umask(0o022);

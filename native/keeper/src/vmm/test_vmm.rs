@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -13,12 +14,13 @@ use tokio::net::UnixStream;
 
 use crate::config::{LaunchConfig, TestBeginning, TestVmmSettings};
 use crate::error::{Code, Failure};
+use crate::guest::mailbox;
 use crate::run_dir::{RunDir, SCRATCH};
 use crate::vmm::interface::{
     Beginning, Control, NewVm, RunningVm, Said, Started, Violation, Vmm, Work,
 };
 use crate::vmm::lines::Lines;
-use crate::vmm::process::{Descriptors, Ends, SnapshotFiles, VmmProcess};
+use crate::vmm::process::{Ends, Sockets, VmmProcess};
 use crate::vmm::usage;
 use crate::vmm::usage::Usage;
 
@@ -48,13 +50,15 @@ impl Vmm for TestVmmSettings {
 
     fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>> {
         Box::pin(async move {
-            let ends = Ends::open(SnapshotFiles::default())?;
+            let mailbox =
+                mailbox::memory().map_err(|error| Failure::io("making the mailbox", &error))?;
+            let ends = Ends::open()?;
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
             let mut words: Vec<OsString> = vec![keeper.into(), "lifeline".into(), "--".into()];
             words.push(self.program.clone().into());
-            words.extend(self.args_with(ends.descriptors()));
-            let spawned = VmmProcess::spawn(&words, ends, vm.config, vm.dir)?;
+            words.extend(self.args_with(ends.sockets(), mailbox.as_raw_fd()));
+            let spawned = VmmProcess::spawn(&words, ends, &[mailbox.as_fd()], vm.config, vm.dir)?;
             let beginning = match self.begins {
                 TestBeginning::BootToSave if vm.with_snapshots => Beginning::BootToSave,
                 TestBeginning::Snapshot if vm.with_snapshots => Beginning::Snapshot,
@@ -69,7 +73,7 @@ impl Vmm for TestVmmSettings {
             Ok(Started {
                 vm: Rc::new(running),
                 port: spawned.port,
-                mailbox: spawned.mailbox,
+                mailbox: Some(mailbox),
                 beginning,
                 note: None,
             })
@@ -78,11 +82,11 @@ impl Vmm for TestVmmSettings {
 }
 
 impl TestVmmSettings {
-    fn args_with(&self, fds: Descriptors) -> impl Iterator<Item = OsString> {
+    fn args_with(&self, fds: Sockets, mailbox: RawFd) -> impl Iterator<Item = OsString> {
         self.args.iter().map(move |arg| {
             arg.replace("{fd}", &fds.port.to_string())
                 .replace("{control}", &fds.control.to_string())
-                .replace("{mailbox}", &fds.mailbox.to_string())
+                .replace("{mailbox}", &mailbox.to_string())
                 .into()
         })
     }

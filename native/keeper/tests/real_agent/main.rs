@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 mod door;
 mod full_disk;
+mod native_vmm;
 mod owners;
 mod refusals;
 mod support;

@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 
+use super::descriptors::Descriptors;
+#[cfg(test)]
+use super::descriptors::SnapshotDescriptors;
 use crate::config::{Accelerator, KernelKind, LaunchConfig};
 use crate::host::HostTsc;
 use crate::vmm::ROOT_SERIAL;
 use crate::vmm::interface::Beginning;
-use crate::vmm::process::Descriptors;
-#[cfg(test)]
-use crate::vmm::process::SnapshotDescriptors;
 
 /// The paths of QEMU's files in the jail.
 pub const KERNEL: &str = "/vm/kernel";

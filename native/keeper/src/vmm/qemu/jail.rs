@@ -1,7 +1,6 @@
 //! The files of the host that QEMU sees in its jail.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
 use super::command;
@@ -11,14 +10,8 @@ use crate::run_dir::SCRATCH;
 use crate::vmm::interface::{Beginning, NewVm};
 use crate::vmm::jail::{Jail, readable, resolve};
 
-/// The read-only files in addition to QEMU's binary: its libraries and the firmware with which the machine starts.
-const READ_ONLY: [&str; 5] = [
-    "/usr/lib",
-    "/usr/lib64",
-    "/usr/share/qemu",
-    "/usr/share/seabios",
-    "/etc/ld.so.cache",
-];
+/// The firmware with which the machine starts.
+const FIRMWARE: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
 
 /// Returns the whole command: the jail, and QEMU inside it.
 pub fn command(
@@ -32,7 +25,10 @@ pub fn command(
     let mut jail = Jail::new(&settings.bwrap, uid);
     let qemu = resolve(&settings.program)?;
     make_folders(&mut jail, &qemu);
-    show_system(&mut jail);
+    jail.show_libraries();
+    for path in FIRMWARE {
+        jail.show_if_there(path);
+    }
     show_qemu(&mut jail, &qemu);
     if beginning != Beginning::Snapshot {
         for (what, path, at) in [
@@ -64,7 +60,7 @@ pub fn command(
 
 /// Makes the folders above the files of the jail.
 fn make_folders(jail: &mut Jail, qemu: &Path) {
-    for folder in ["/etc", "/usr/share", command::MOUNTS] {
+    for folder in ["/usr/share", command::MOUNTS] {
         jail.make_folder(folder);
     }
     let above_qemu: Vec<&Path> = qemu
@@ -74,18 +70,6 @@ fn make_folders(jail: &mut Jail, qemu: &Path) {
         .collect();
     for folder in above_qemu.into_iter().rev() {
         jail.make_folder(folder);
-    }
-}
-
-fn show_system(jail: &mut Jail) {
-    for path in READ_ONLY {
-        jail.show_if_there(path);
-    }
-    for name in ["/lib", "/lib64"] {
-        match fs::read_link(name) {
-            Ok(target) => jail.link(target, name),
-            Err(_) => jail.show_if_there(name),
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! QEMU: each VM is one QEMU process in a jail, controlled over QMP.
 
 mod command;
+mod descriptors;
 mod jail;
 mod qmp;
 mod snapshot;
@@ -23,6 +24,7 @@ use crate::vmm::process::{Ends, VmmProcess};
 use crate::vmm::usage::Usage;
 use crate::vmm::{scratch, usage};
 use command::qemu_args;
+use descriptors::Inherited;
 use qmp::Qmp;
 use snapshot::Saving;
 
@@ -68,10 +70,11 @@ impl Vmm for QemuSettings {
             let (made, prepared) = tokio::join!(disk, snapshot::prepare(self, &vm));
             made?;
             let held = prepared.files.memory.clone();
-            let ends = Ends::open(prepared.files)?;
+            let inherited = Inherited::open(prepared.files)?;
+            let ends = Ends::open()?;
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
-            let fds = ends.descriptors();
+            let fds = inherited.with(ends.sockets());
             let words = jail::command(self, vm, &keeper, uid, prepared.beginning, || {
                 qemu_args(
                     self.accelerator,
@@ -81,7 +84,7 @@ impl Vmm for QemuSettings {
                     prepared.beginning,
                 )
             })?;
-            let spawned = VmmProcess::spawn(&words, ends, config, dir)?;
+            let spawned = VmmProcess::spawn(&words, ends, &inherited.files(), config, dir)?;
             let running = Qemu {
                 process: spawned.process,
                 control: Cell::new(Some(OwnControl::Closed(spawned.control))),
@@ -97,7 +100,7 @@ impl Vmm for QemuSettings {
             Ok(Started {
                 vm: Rc::new(running),
                 port: spawned.port,
-                mailbox: spawned.mailbox,
+                mailbox: Some(inherited.mailbox),
                 beginning: prepared.beginning,
                 note: prepared.note,
             })

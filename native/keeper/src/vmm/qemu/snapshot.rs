@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use voidbox_protocol::PROTOCOL_VERSION;
 
 use super::command::qemu_args;
+use super::descriptors::{Descriptors, SnapshotDescriptors, SnapshotFiles};
 use super::qmp::Qmp;
 use crate::config::{Accelerator, LaunchConfig, QemuSettings, SnapshotSettings};
 use crate::exec::now_ms;
@@ -22,7 +23,6 @@ use crate::snapshots::{
     memory, own_namespace,
 };
 use crate::vmm::interface::{Beginning, NewVm, Publishing};
-use crate::vmm::process::{Descriptors, SnapshotDescriptors, SnapshotFiles};
 
 const POLL: Duration = Duration::from_millis(2);
 /// The state of a guest that waits: the memory that its kernel has used. It does not grow with the guest's size by more
@@ -326,8 +326,7 @@ mod tests {
     fn settings(config: &LaunchConfig) -> &QemuSettings {
         match &config.vmm {
             VmmSettings::Qemu(settings) => settings,
-            #[cfg(feature = "test-vmm")]
-            VmmSettings::Test(_) => panic!("the name chooses QEMU"),
+            _ => panic!("the name chooses QEMU"),
         }
     }
 

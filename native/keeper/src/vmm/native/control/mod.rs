@@ -1,0 +1,265 @@
+//! The control of `voidbox-vmm`: lines of JSON over a socket pair. A guest may have taken the VMM over, so every message
+//! is bounded, and a message that this VMM never sends is a violation.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use crate::vmm::end::VmmEnd;
+use crate::vmm::interface::{Control, Said, Violation, Work};
+use crate::vmm::lines::Lines;
+
+/// The limit of messages that wait for the keeper; the VMM waits for room then.
+const MAX_WAITING: usize = 16;
+/// The time within which the last message of an ended VMM must be read.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A message of the VMM.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "event", rename_all = "camelCase", deny_unknown_fields)]
+enum Event {
+    /// All CPUs exist, and none has run.
+    Started {},
+    /// A write of this disk found no room on the host, and all CPUs are paused.
+    NoRoom {
+        serial: String,
+    },
+    Paused {},
+    Resumed {},
+    Refused {
+        why: String,
+    },
+    Statistics {
+        vm: Value,
+        vcpus: Vec<Value>,
+    },
+    Ended {
+        reason: VmmEnd,
+    },
+}
+
+/// A request of the keeper that the VMM has not answered yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Pause,
+    Resume,
+}
+
+impl Request {
+    fn line(self) -> &'static [u8] {
+        match self {
+            Request::Pause => b"{\"do\":\"pause\"}\n",
+            Request::Resume => b"{\"do\":\"resume\"}\n",
+        }
+    }
+}
+
+/// The meaning of one message for the keeper.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Started,
+    Said(Said),
+    /// The answer to a pause, which changes nothing for the keeper.
+    Nothing,
+    Ended(VmmEnd),
+}
+
+/// Which messages may come next.
+#[derive(Debug, Default)]
+struct Conversation {
+    is_started: bool,
+    /// In the order in which the VMM answers.
+    asked: VecDeque<Request>,
+}
+
+impl Conversation {
+    /// Reads a line; the error is a violation of the protocol.
+    fn hear(&mut self, line: &[u8]) -> Result<Heard, Violation> {
+        let event: Event = serde_json::from_slice(line)
+            .map_err(|error| Violation(format!("a line is no message of voidbox-vmm: {error}")))?;
+        if !self.is_started && !matches!(event, Event::Started {} | Event::Ended { .. }) {
+            return Err(Violation("a message came before it started".into()));
+        }
+        match event {
+            Event::Started {} if self.is_started => Err(Violation("it started twice".into())),
+            Event::Started {} => {
+                self.is_started = true;
+                Ok(Heard::Started)
+            }
+            // Which disk it is makes no difference: only the scratch disk is written.
+            Event::NoRoom { serial: _ } => Ok(Heard::Said(Said::NoRoom)),
+            Event::Paused {} => self.answered(Request::Pause).map(|()| Heard::Nothing),
+            Event::Resumed {} => {
+                self.answered(Request::Resume)?;
+                Ok(Heard::Said(Said::Resumed))
+            }
+            Event::Refused { why } => match self.asked.pop_front() {
+                Some(_) => Ok(Heard::Said(Said::Refused(printable_start(&why)))),
+                None => Err(unasked("refused")),
+            },
+            Event::Statistics { vm: _, vcpus: _ } => Err(unasked("statistics")),
+            Event::Ended { reason } => Ok(Heard::Ended(reason.check().map_err(Violation)?)),
+        }
+    }
+
+    fn answered(&mut self, request: Request) -> Result<(), Violation> {
+        match self.asked.pop_front() {
+            Some(first) if first == request => Ok(()),
+            _ => Err(unasked(match request {
+                Request::Pause => "paused",
+                Request::Resume => "resumed",
+            })),
+        }
+    }
+}
+
+fn unasked(event: &str) -> Violation {
+    Violation(format!("{event:?} answers no request"))
+}
+
+fn printable_start(text: &str) -> String {
+    let characters = text.chars().filter(|character| !character.is_control());
+    characters.take(200).collect()
+}
+
+/// The last message of a VMM.
+#[derive(Clone)]
+pub struct LastWords {
+    end: Rc<RefCell<Option<VmmEnd>>>,
+    is_read: watch::Receiver<bool>,
+}
+
+impl LastWords {
+    /// Returns the reason of the VMM's end, once the VMM has given one.
+    pub fn end(&self) -> Option<VmmEnd> {
+        self.end.borrow().clone()
+    }
+
+    /// Returns once every message of a VMM that has ended is read.
+    pub async fn read(&self) {
+        let mut is_read = self.is_read.clone();
+        let _ = timeout(LAST_WORDS, is_read.wait_for(|is_read| *is_read)).await;
+    }
+}
+
+/// The keeper's end of the control.
+pub struct NativeControl {
+    heard: mpsc::Receiver<Result<Heard, Violation>>,
+    writer: OwnedWriteHalf,
+    conversation: Rc<RefCell<Conversation>>,
+}
+
+/// Sends the configuration, and reads messages from here on. A VMM that has ended before is noticed elsewhere.
+pub async fn begin(mut socket: UnixStream, configuration: &str) -> (NativeControl, LastWords) {
+    let _ = socket
+        .write_all(format!("{configuration}\n").as_bytes())
+        .await;
+    let (reader, writer) = socket.into_split();
+    let conversation: Rc<RefCell<Conversation>> = Rc::default();
+    let end: Rc<RefCell<Option<VmmEnd>>> = Rc::default();
+    let (says, heard) = mpsc::channel(MAX_WAITING);
+    let (has_read, is_read) = watch::channel(false);
+    tokio::task::spawn_local({
+        let (conversation, end) = (conversation.clone(), end.clone());
+        async move {
+            read(reader, &conversation, &end, &says).await;
+            has_read.send_replace(true);
+        }
+    });
+    let control = NativeControl {
+        heard,
+        writer,
+        conversation,
+    };
+    (control, LastWords { end, is_read })
+}
+
+/// Reads until the VMM's end, its last message or a violation.
+async fn read(
+    reader: OwnedReadHalf,
+    conversation: &RefCell<Conversation>,
+    end: &RefCell<Option<VmmEnd>>,
+    says: &mpsc::Sender<Result<Heard, Violation>>,
+) {
+    let mut lines = Lines::new(reader);
+    loop {
+        let heard = match lines.next().await {
+            Ok(None) => return,
+            Ok(Some(line)) => conversation.borrow_mut().hear(&line),
+            Err(long) => Err(Violation(long.to_string())),
+        };
+        match heard {
+            Ok(Heard::Nothing) => {}
+            Ok(Heard::Ended(reason)) => {
+                end.replace(Some(reason));
+                return;
+            }
+            // A keeper that no longer listens still reads, because the reason of the end comes last.
+            Ok(heard) => drop(says.send(Ok(heard)).await),
+            Err(violation) => {
+                drop(says.send(Err(violation)).await);
+                return;
+            }
+        }
+    }
+}
+
+impl NativeControl {
+    /// Returns once the VMM has started. Never returns if it ends before.
+    pub async fn started(&mut self) -> Result<(), Violation> {
+        match self.heard.recv().await {
+            // No other message comes before it.
+            Some(Ok(_)) => Ok(()),
+            Some(Err(violation)) => Err(violation),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn send(&mut self, request: Request) {
+        // A request whose answer is not there yet is not repeated, so a VMM that does not answer costs no memory.
+        {
+            let mut conversation = self.conversation.borrow_mut();
+            if conversation.asked.contains(&request) {
+                return;
+            }
+            conversation.asked.push_back(request);
+        }
+        // A VMM that does not read has ended, which other tasks notice.
+        let _ = self.writer.write_all(request.line()).await;
+    }
+}
+
+impl Control for NativeControl {
+    fn said(&mut self) -> Work<'_, Result<Said, Violation>> {
+        Box::pin(async {
+            loop {
+                match self.heard.recv().await {
+                    Some(Ok(Heard::Said(said))) => return Ok(said),
+                    Some(Ok(_)) => {}
+                    Some(Err(violation)) => return Err(violation),
+                    None => return Ok(Said::Ended),
+                }
+            }
+        })
+    }
+
+    fn pause(&mut self) -> Work<'_, ()> {
+        Box::pin(self.send(Request::Pause))
+    }
+
+    fn resume(&mut self) -> Work<'_, ()> {
+        Box::pin(self.send(Request::Resume))
+    }
+}
+
+#[cfg(test)]
+mod tests;

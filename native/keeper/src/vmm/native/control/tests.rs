@@ -1,0 +1,183 @@
+//! Messages of a VMM, and a VMM that a test scripts.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use super::*;
+use crate::vmm::end::EndKind;
+use crate::vmm::lines::MAX_LINE_BYTES;
+
+fn hear(lines: &[&str]) -> Result<Vec<Heard>, String> {
+    let mut conversation = Conversation::default();
+    conversation.asked.extend([Request::Pause, Request::Resume]);
+    lines
+        .iter()
+        .map(|line| conversation.hear(line.as_bytes()))
+        .collect::<Result<_, _>>()
+        .map_err(|violation| violation.to_string())
+}
+
+const STARTED: &str = r#"{"event":"started"}"#;
+const NO_ROOM: &str = r#"{"event":"noRoom","serial":"voidbox-scratch"}"#;
+const PAUSED: &str = r#"{"event":"paused"}"#;
+const RESUMED: &str = r#"{"event":"resumed"}"#;
+const RESET: &str = r#"{"event":"ended","reason":{"kind":"reset"}}"#;
+
+#[test]
+fn each_message_has_its_meaning() {
+    let heard = hear(&[STARTED, NO_ROOM, PAUSED, RESUMED, RESET]).unwrap();
+    assert_eq!(
+        heard[..4],
+        [
+            Heard::Started,
+            Heard::Said(Said::NoRoom),
+            Heard::Nothing,
+            Heard::Said(Said::Resumed),
+        ]
+    );
+    assert!(matches!(&heard[4], Heard::Ended(end) if end.kind == EndKind::Reset));
+    let refused = hear(&[STARTED, r#"{"event":"refused","why":"not\u001b yet"}"#]).unwrap();
+    assert_eq!(refused[1], Heard::Said(Said::Refused("not yet".into())));
+}
+
+#[test]
+fn a_message_that_this_vmm_never_sends_is_a_violation() {
+    let statistics = r#"{"event":"statistics","vm":{},"vcpus":[]}"#;
+    let nested = format!(r#"{{"event":"statistics","vm":{}"#, "[".repeat(60_000));
+    for lines in [
+        &["" as &str][..],
+        &["x"],
+        &["[]"],
+        &["null"],
+        &["{}"],
+        &[r#"{"event":"hello"}"#],
+        &[r#"{"event":"started","more":1}"#],
+        &[r#"{"event":"ended"}"#],
+        &[r#"{"event":"ended","reason":{"kind":"won"}}"#],
+        &[r#"{"event":"ended","reason":{"kind":"reset","rip":"here"}}"#],
+        &[NO_ROOM],
+        &[PAUSED],
+        &[STARTED, STARTED],
+        &[STARTED, RESUMED],
+        &[STARTED, PAUSED, PAUSED],
+        &[STARTED, PAUSED, RESUMED, RESUMED],
+        &[STARTED, statistics],
+        &[STARTED, r#"{"event":"noRoom"}"#],
+        &[STARTED, r#"{"event":"noRoom","serial":7}"#],
+        &[STARTED, &nested],
+    ] {
+        assert!(hear(lines).is_err(), "{lines:?}");
+    }
+    let unasked = r#"{"event":"refused","why":"x"}"#;
+    assert!(hear(&[STARTED, unasked, unasked, unasked]).is_err());
+}
+
+/// The VMM's end of the control: the test reads the keeper's lines, and writes those of the VMM.
+struct Script(BufReader<UnixStream>);
+
+impl Script {
+    async fn next(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).await.unwrap();
+        line.trim_end().to_owned()
+    }
+
+    async fn say(&mut self, line: &str) {
+        self.0
+            .write_all(format!("{line}\n").as_bytes())
+            .await
+            .unwrap();
+    }
+}
+
+fn with_script(test: impl AsyncFnOnce(Script, NativeControl, LastWords)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    runtime.block_on(local.run_until(async {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (control, last_words) = begin(ours, "{\"version\":1}").await;
+        let mut script = Script(BufReader::new(theirs));
+        assert_eq!(script.next().await, "{\"version\":1}");
+        let limit = Duration::from_secs(20);
+        let done = timeout(limit, test(script, control, last_words)).await;
+        done.expect("the conversation ends in time");
+    }));
+}
+
+#[test]
+fn a_request_without_an_answer_is_not_repeated() {
+    with_script(async |mut vmm, mut control, _| {
+        vmm.say(STARTED).await;
+        control.started().await.unwrap();
+        for _ in 0..1_000 {
+            control.resume().await;
+        }
+        control.pause().await;
+        assert_eq!(vmm.next().await, r#"{"do":"resume"}"#);
+        assert_eq!(vmm.next().await, r#"{"do":"pause"}"#);
+        vmm.say(r#"{"event":"refused","why":"full"}"#).await;
+        assert_eq!(control.said().await.unwrap(), Said::Refused("full".into()));
+        control.resume().await;
+        assert_eq!(vmm.next().await, r#"{"do":"resume"}"#);
+    });
+}
+
+#[test]
+fn the_reason_of_the_end_is_read_also_if_the_keeper_no_longer_listens() {
+    with_script(async |mut vmm, control, last_words| {
+        drop(control);
+        vmm.say(STARTED).await;
+        for _ in 0..2 * MAX_WAITING {
+            vmm.say(NO_ROOM).await;
+        }
+        assert_eq!(last_words.end(), None);
+        vmm.say(RESET).await;
+        last_words.read().await;
+        assert_eq!(last_words.end().unwrap().kind, EndKind::Reset);
+    });
+}
+
+#[test]
+fn a_flood_of_messages_waits_in_the_vmm() {
+    with_script(async |vmm, mut control, _| {
+        let mut vmm = vmm.0.into_inner();
+        vmm.write_all(format!("{STARTED}\n").as_bytes())
+            .await
+            .unwrap();
+        let flood = format!("{NO_ROOM}\n").repeat(100_000);
+        let limit = Duration::from_millis(300);
+        let sent = timeout(limit, vmm.write_all(flood.as_bytes())).await;
+        assert!(sent.is_err(), "the keeper has taken 4 MiB");
+        control.started().await.unwrap();
+        assert_eq!(control.said().await.unwrap(), Said::NoRoom);
+    });
+}
+
+#[test]
+fn a_line_without_an_end_is_a_violation() {
+    with_script(async |vmm, mut control, last_words| {
+        let mut vmm = vmm.0.into_inner();
+        let long = vec![b' '; MAX_LINE_BYTES + 1];
+        vmm.write_all(&long).await.unwrap();
+        let violation = control.started().await.unwrap_err();
+        assert!(violation.to_string().contains("65536"), "{violation}");
+        last_words.read().await;
+        assert_eq!(last_words.end(), None);
+    });
+}
+
+#[test]
+fn a_vmm_that_ends_without_a_reason_has_ended_all_the_same() {
+    with_script(async |mut vmm, mut control, last_words| {
+        vmm.say(STARTED).await;
+        control.started().await.unwrap();
+        drop(vmm);
+        assert_eq!(control.said().await.unwrap(), Said::Ended);
+        last_words.read().await;
+        assert_eq!(last_words.end(), None);
+    });
+}

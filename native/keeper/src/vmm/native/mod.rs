@@ -1,0 +1,266 @@
+//! `voidbox-vmm`, the VMM of this project: one process in a jail, with all its files by descriptor.
+
+mod command_line;
+mod configuration;
+mod control;
+mod jail;
+
+use std::cell::Cell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::rc::Rc;
+
+use crate::config::{LaunchConfig, NativeSettings};
+use crate::error::{Code, Failure};
+use crate::host::{KvmKind, probe_kvm};
+use crate::run_dir::{RunDir, SCRATCH};
+use crate::vmm::end::VmmEnd;
+use crate::vmm::interface::{Beginning, Control, NewVm, RunningVm, Started, Violation, Vmm, Work};
+use crate::vmm::jail::{description, vmm_uid};
+use crate::vmm::process::{Ends, VmmProcess};
+use crate::vmm::usage::Usage;
+use crate::vmm::{scratch, usage};
+use configuration::Files;
+use control::{LastWords, NativeControl};
+
+const KVM: &str = "/dev/kvm";
+/// The VMM has one thread for each virtual CPU.
+const MAX_VCPUS: u32 = 32;
+
+impl Vmm for NativeSettings {
+    fn name(&self) -> &'static str {
+        "vmm"
+    }
+
+    fn accelerator(&self) -> &'static str {
+        "kvm"
+    }
+
+    fn describe_jail(&self, dir: &RunDir) -> String {
+        description(vmm_uid(dir))
+    }
+
+    fn check_host(&self, config: &LaunchConfig) -> Result<(), Failure> {
+        check_config(config)?;
+        let not_ready = |message: String| Err(Failure::new(Code::HostNotReady, message));
+        if !self.program.is_file() {
+            let path = self.program.display();
+            return not_ready(format!("no voidbox-vmm at {path}: voidbox doctor"));
+        }
+        if !self.bwrap.is_file() {
+            let path = self.bwrap.display();
+            return not_ready(format!(
+                "no bubblewrap at {path}, and a VM never runs without its jail: apt install bubblewrap"
+            ));
+        }
+        scratch::find_mke2fs(self.mke2fs.as_deref())?;
+        config.check_files()?;
+        if self.kvm_path() == Path::new(KVM) {
+            let kind = probe_kvm().map_err(|error| Failure::io(KVM, &error))?;
+            check_kvm(kind)?;
+        }
+        Ok(())
+    }
+
+    fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>> {
+        Box::pin(async move {
+            let NewVm { config, dir, .. } = vm;
+            let mke2fs = scratch::find_mke2fs(self.mke2fs.as_deref())?;
+            let path = dir.file(SCRATCH);
+            scratch::make(&mke2fs, &path, config, None, vm.disk).await?;
+            let files = Files::open(self.kvm_path(), config, &path)?;
+            let ends = Ends::open()?;
+            let sockets = ends.sockets();
+            let keeper =
+                std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
+            let words = jail::command(self, &keeper, vmm_uid(dir), sockets.control)?;
+            let spawned = VmmProcess::spawn(&words, ends, &files.all(), config, dir)?;
+            let line = configuration::line(config, &files, sockets);
+            let (control, last_words) = control::begin(spawned.control, &line).await;
+            let running = Native {
+                process: spawned.process,
+                control: Cell::new(Some(control)),
+                last_words,
+                scratch: path,
+            };
+            Ok(Started {
+                vm: Rc::new(running),
+                port: spawned.port,
+                mailbox: None,
+                beginning: Beginning::Boot,
+                note: None,
+            })
+        })
+    }
+}
+
+impl NativeSettings {
+    #[cfg(feature = "test-vmm")]
+    fn kvm_path(&self) -> &Path {
+        self.kvm.as_deref().unwrap_or(Path::new(KVM))
+    }
+
+    #[cfg(not(feature = "test-vmm"))]
+    fn kvm_path(&self) -> &Path {
+        Path::new(KVM)
+    }
+}
+
+/// Fails for a VM that this VMM cannot have; the error names the part.
+fn check_config(config: &LaunchConfig) -> Result<(), Failure> {
+    let refuse = |what: String| {
+        let message = format!("launch configuration: {what}");
+        Err(Failure::bad_request(message))
+    };
+    if config.vcpus > MAX_VCPUS {
+        return refuse(format!(
+            "vcpus is {}, expected 1 to {MAX_VCPUS} with the VMM \"vmm\"",
+            config.vcpus
+        ));
+    }
+    match config.mounts.first() {
+        Some(mount) => refuse(format!(
+            "mounts[0] is the folder {} at {}, and the VMM \"vmm\" shares no folders: use \"qemu\"",
+            mount.host_path.display(),
+            mount.guest_path
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Fails unless the CPU itself runs guests: an emulated KVM does not reach the end of a boot.
+fn check_kvm(kind: KvmKind) -> Result<(), Failure> {
+    let problem = match kind {
+        KvmKind::Hardware => return Ok(()),
+        KvmKind::Emulated => {
+            "/dev/kvm is emulated, and no kernel boots on it: use a host whose CPU shows vmx or svm, or the VMM qemu"
+        }
+        KvmKind::None => {
+            "there is no /dev/kvm: load kvm_intel or kvm_amd, turn on virtualization in the firmware, or use the VMM qemu"
+        }
+        KvmKind::NoPermission => {
+            "/dev/kvm may not be used: add the user to its group (usermod -aG kvm USER), or use the VMM qemu"
+        }
+    };
+    let message = format!("the VMM voidbox-vmm needs hardware KVM, and {problem}");
+    Err(Failure::new(Code::HostNotReady, message))
+}
+
+/// `voidbox-vmm` with its jail around it.
+struct Native {
+    process: VmmProcess,
+    control: Cell<Option<NativeControl>>,
+    last_words: LastWords,
+    scratch: PathBuf,
+}
+
+impl RunningVm for Native {
+    fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    fn control(&self) -> Work<'_, Result<Box<dyn Control>, Violation>> {
+        let mut control = self.control.take().expect("the control is opened once");
+        Box::pin(async {
+            control.started().await?;
+            Ok(Box::new(control) as Box<dyn Control>)
+        })
+    }
+
+    fn usage(&self) -> Usage {
+        usage::read(self.process.pid(), &self.scratch)
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        usage::resident_bytes(self.process.pid())
+    }
+
+    fn end(&self) -> Option<VmmEnd> {
+        self.last_words.end()
+    }
+
+    fn exited(&self) -> Work<'_, io::Result<ExitStatus>> {
+        Box::pin(async {
+            let status = self.process.exited().await;
+            self.last_words.read().await;
+            status
+        })
+    }
+
+    fn kill(&self) -> Work<'_, io::Result<ExitStatus>> {
+        Box::pin(async {
+            let status = self.process.kill().await;
+            self.last_words.read().await;
+            status
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(change: impl FnOnce(&mut serde_json::Value)) -> LaunchConfig {
+        let mut value = serde_json::json!({
+            "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 1, "diskMib": 64,
+            "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/i",
+            "vmm": { "name": "vmm", "program": "/no/voidbox-vmm", "bwrap": "/b" },
+        });
+        change(&mut value);
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn problem(config: &LaunchConfig) -> Failure {
+        crate::vmm::of(config).check_host(config).unwrap_err()
+    }
+
+    #[test]
+    fn a_vm_that_this_vmm_cannot_have_is_refused_by_name() {
+        let mounted = config(|config| {
+            config["mounts"] = serde_json::json!([{ "hostPath": "/data", "guestPath": "/srv" }]);
+        });
+        let many = config(|config| config["vcpus"] = 33.into());
+        for (config, named) in [
+            (mounted, "mounts[0] is the folder /data at /srv"),
+            (many, "vcpus is 33"),
+        ] {
+            let failure = problem(&config);
+            assert_eq!(failure.code, Code::BadRequest);
+            assert!(failure.message.contains(named), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_hardware_kvm_is_not_ready_and_the_error_says_why() {
+        check_kvm(KvmKind::Hardware).unwrap();
+        for (kind, remedy) in [
+            (KvmKind::Emulated, "vmx or svm"),
+            (KvmKind::None, "kvm_amd"),
+            (KvmKind::NoPermission, "usermod -aG kvm"),
+        ] {
+            let failure = check_kvm(kind).unwrap_err();
+            assert_eq!(failure.code, Code::HostNotReady);
+            assert!(failure.message.contains(remedy), "{failure}");
+        }
+    }
+
+    #[test]
+    fn each_missing_piece_is_named_with_its_remedy() {
+        let failure = problem(&config(|_| ()));
+        assert_eq!(failure.code, Code::HostNotReady);
+        assert!(
+            failure
+                .message
+                .contains("no voidbox-vmm at /no/voidbox-vmm"),
+            "{failure}"
+        );
+        let failure = problem(&config(|config| {
+            config["vmm"]["program"] = "/proc/self/exe".into()
+        }));
+        assert!(
+            failure.message.contains("apt install bubblewrap"),
+            "{failure}"
+        );
+    }
+}

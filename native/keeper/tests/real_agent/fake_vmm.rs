@@ -1,0 +1,137 @@
+//! Plays `voidbox-vmm` in its jail. The file that should be a kernel is its script, one step on each line:
+//!
+//! - `say TEXT` writes a line to the control; `expect TEXT` reads one and compares it.
+//! - `hello` plays the guest agent up to its session.
+//! - `look` compares what the jail shows with what a VMM may have, and prints each difference to the console.
+//! - `exit CODE` ends it. At the end of the script it waits until its control ends.
+//!
+//! The test compiles only this file, as a static program: the jail has no libraries.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
+
+extern "C" {
+    fn fcntl(fd: i32, command: i32, ...) -> i32;
+}
+
+const F_GETFD: i32 = 1;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    assert_eq!(args[1], "--control");
+    // SAFETY: the keeper passes each descriptor once, and nothing else of this process owns it.
+    let control = unsafe { UnixStream::from_raw_fd(args[2].parse().unwrap()) };
+    let mut control = BufReader::new(control);
+    let mut line = String::new();
+    control.read_line(&mut line).unwrap();
+    let line = line;
+    // SAFETY: as above.
+    let mut kernel = unsafe { File::from_raw_fd(number(&line, "kernelFd")) };
+    // SAFETY: as above.
+    let mut port =
+        unsafe { UnixStream::from_raw_fd(number(&line[line.find("vsock\"").unwrap()..], "fd")) };
+    let mut script = String::new();
+    kernel.read_to_string(&mut script).unwrap();
+    for step in script.lines() {
+        let (word, rest) = step.split_once(' ').unwrap_or((step, ""));
+        match word {
+            "say" => control
+                .get_mut()
+                .write_all(format!("{rest}\n").as_bytes())
+                .unwrap(),
+            "expect" => {
+                let mut heard = String::new();
+                control.read_line(&mut heard).unwrap();
+                assert_eq!(heard.trim_end(), rest);
+            }
+            "hello" => hello(&mut port),
+            "look" => look(&line, &args[2]),
+            "exit" => std::process::exit(rest.parse().unwrap()),
+            _ => panic!("{step:?} is no step"),
+        }
+    }
+    let _ = control.read_to_end(&mut Vec::new());
+}
+
+/// Returns the number of a field of the configuration.
+fn number(line: &str, field: &str) -> i32 {
+    let (_, rest) = line.split_once(&format!("\"{field}\":")).unwrap();
+    let digits = rest
+        .find(|character: char| !character.is_ascii_digit())
+        .unwrap();
+    rest[..digits].parse().unwrap()
+}
+
+fn hello(port: &mut UnixStream) {
+    let send = |port: &mut UnixStream, kind: u8, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+        port.write_all(&[&length[..], &[kind], payload].concat())
+            .unwrap();
+    };
+    let receive = |port: &mut UnixStream, kind: u8| {
+        let mut head = [0; 5];
+        port.read_exact(&mut head).unwrap();
+        assert_eq!(head[4], kind);
+        let length = u32::from_le_bytes(head[..4].try_into().unwrap());
+        let mut payload = vec![0; length as usize];
+        port.read_exact(&mut payload).unwrap();
+        payload
+    };
+    send(port, 32, br#"{"protocol":1,"agent":"fake","bootMs":1}"#);
+    let ping = receive(port, 3);
+    // There is no mailbox to offer.
+    assert_eq!(ping[36] & 2, 0);
+    send(port, 4, &[1, 0, 0, 0, 1]);
+    receive(port, 46);
+    send(port, 47, b"\0\0\0\0{}");
+}
+
+fn look(line: &str, control: &str) {
+    let mut allowed: Vec<i32> = vec![0, 1, 2, control.parse().unwrap()];
+    for (at, _) in line.match_indices("d\":") {
+        let rest = &line[at + 3..];
+        let is_fd = line[..at].ends_with("F") || line[..at].ends_with("\"f");
+        let digits = rest
+            .find(|character: char| !character.is_ascii_digit())
+            .unwrap();
+        if is_fd {
+            allowed.push(rest[..digits].parse().unwrap());
+        }
+    }
+    for fd in 0..1024 {
+        // SAFETY: a plain call that changes nothing.
+        let is_open = unsafe { fcntl(fd, F_GETFD) } != -1;
+        if is_open != allowed.contains(&fd) {
+            println!("LOOK: descriptor {fd} is open: {is_open}");
+        }
+    }
+    // SAFETY: the scratch disk is the first of the disks, and only this step uses it.
+    let mut scratch =
+        unsafe { File::from_raw_fd(number(&line[line.find("disks").unwrap()..], "fd")) };
+    if let Err(error) = scratch.write_all(b"x") {
+        println!("LOOK: the scratch disk: {error}");
+    }
+    for path in [
+        "/etc/passwd",
+        "/proc/self/status",
+        "/dev/kvm",
+        "/root",
+        "/home",
+        "/tmp",
+        "/sys",
+    ] {
+        if std::path::Path::new(path).exists() {
+            println!("LOOK: {path} is there");
+        }
+    }
+    if File::create("/vm/file").is_ok() || File::create("/file").is_ok() {
+        println!("LOOK: the jail can be written");
+    }
+    // bwrap sets PWD.
+    for (name, _) in std::env::vars().filter(|(name, _)| name != "PWD") {
+        println!("LOOK: the environment has {name}");
+    }
+    println!("LOOK: done");
+}

@@ -1,0 +1,210 @@
+//! `voidbox-vmm` as a hostile program in its real jail, and its keeper.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::Vm;
+
+/// The folder of the program and of its scripts.
+const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
+const STARTED: &str = r#"say {"event":"started"}"#;
+
+/// Returns the program that plays the VMM, compiled as a static one.
+fn fake_vmm() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real_agent/fake_vmm.rs");
+        let program = Path::new(FOLDER).join("fake-vmm");
+        let compiled = Command::new("rustc")
+            .args([
+                "--edition",
+                "2021",
+                "-C",
+                "target-feature=+crt-static",
+                "-o",
+            ])
+            .arg(&program)
+            .arg(source)
+            .status();
+        assert!(compiled.unwrap().success(), "{source} does not compile");
+        program
+    })
+}
+
+/// Launches a VM whose VMM does these steps.
+fn launch(name: &str, steps: &[&str]) -> Vm {
+    let script = Path::new(FOLDER).join(name);
+    std::fs::write(&script, steps.join("\n")).unwrap();
+    let config = json!({
+        "vmm": { "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap", "kvm": "/dev/null" },
+        "kernel": { "path": script, "kind": "debian" }, "initramfs": script,
+    });
+    Vm::with_agent(&format!("native-{name}"), config)
+}
+
+/// Returns the end of a VM whose VMM does these steps after its guest is ready.
+fn end_after(name: &str, steps: &[&str]) -> Value {
+    let steps = [&[STARTED, "hello"], steps].concat();
+    launch(name, &steps).exit()
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_jail_of_the_vmm_has_the_inherited_files_and_no_others() {
+    let vm = launch("look", &[STARTED, "look", "hello"]);
+    let ready = vm.call("ready", json!({ "timeoutMs": 20_000 }));
+    let status = &ready["ok"];
+    assert_eq!(
+        (
+            &status["vmm"],
+            &status["accelerator"],
+            &status["start"]["kind"]
+        ),
+        (&json!("vmm"), &json!("kvm"), &json!("cold")),
+        "{ready}"
+    );
+    assert!(status["jail"].as_str().unwrap().starts_with("bwrap"));
+    let console = || std::fs::read_to_string(vm.dir.join("console.log")).unwrap();
+    wait_until("the VMM has looked", || console().contains("LOOK: done"));
+    let seen: Vec<String> = console().lines().map(str::to_owned).collect();
+    assert_eq!(seen, ["LOOK: done"]);
+    let usage = vm.call("usage", json!({}));
+    assert!(usage["ok"]["diskBytes"].as_u64().unwrap() > 0, "{usage}");
+}
+
+#[test]
+fn a_vmm_that_found_no_room_is_resumed_until_it_runs() {
+    let refused = r#"say {"event":"refused","why":"the disk is full"}"#;
+    let vm = launch(
+        "no-room",
+        &[
+            STARTED,
+            "hello",
+            r#"say {"event":"noRoom","serial":"voidbox-scratch"}"#,
+            r#"expect {"do":"resume"}"#,
+            refused,
+            r#"expect {"do":"resume"}"#,
+            r#"say {"event":"resumed"}"#,
+            // The keeper sends no further request.
+            r#"say {"event":"noRoom","serial":"voidbox-scratch"}"#,
+            r#"expect {"do":"resume"}"#,
+        ],
+    );
+    vm.call("ready", json!({ "timeoutMs": 20_000 }));
+    let disk_full = || vm.call("status", json!({}))["ok"]["diskFull"].clone();
+    // The last request has no answer, so the VM stays paused.
+    wait_until("a full disk is reported", || {
+        let report = disk_full();
+        report["forMs"].as_u64().is_some_and(|ms| ms > 1_000)
+    });
+    let log = std::fs::read_to_string(vm.dir.join("keeper.log")).unwrap();
+    assert!(
+        log.contains("the VMM does not continue: the disk is full"),
+        "{log}"
+    );
+}
+
+#[test]
+fn the_reason_of_the_vmms_end_is_in_the_exit_file_and_in_the_message() {
+    let triple =
+        r#"say {"event":"ended","reason":{"kind":"tripleFault","rip":"0xffffffff81000000"}}"#;
+    let exit = end_after("triple", &[triple, "exit 1"]);
+    assert_eq!(
+        (&exit["reason"], &exit["code"]),
+        (&json!("lost"), &json!("vm/lost")),
+        "{exit}"
+    );
+    assert_eq!(
+        exit["vmmEnd"],
+        json!({ "kind": "tripleFault", "rip": "0xffffffff81000000" })
+    );
+    let message = exit["message"].as_str().unwrap();
+    assert!(
+        message.contains("triple fault, rip 0xffffffff81000000"),
+        "{exit}"
+    );
+
+    let device = r#"say {"event":"ended","reason":{"kind":"deviceFailed","text":"queue 0 of vda has a loop"}}"#;
+    let exit = end_after("device", &[device, "exit 1"]);
+    assert_eq!(
+        (&exit["reason"], &exit["code"]),
+        (&json!("protocol"), &json!("vm/protocol")),
+        "{exit}"
+    );
+    assert!(
+        exit["message"]
+            .as_str()
+            .unwrap()
+            .contains("queue 0 of vda has a loop")
+    );
+
+    let silent = end_after("silent", &["exit 1"]);
+    assert_eq!(silent["code"], "vm/lost");
+    assert!(silent["vmmEnd"].is_null(), "{silent}");
+}
+
+#[test]
+fn a_vmm_that_refuses_its_configuration_ends_both_boots_with_the_key() {
+    let refused = r#"say {"event":"ended","reason":{"kind":"badConfiguration","key":"vcpus"}}"#;
+    let exit = launch("refused", &[refused, "exit 2"]).exit();
+    assert_eq!(exit["code"], "vm/boot-timeout", "{exit}");
+    assert_eq!(exit["boots"], 2);
+    let message = exit["message"].as_str().unwrap();
+    assert!(
+        message.contains("the VMM refuses its configuration, key vcpus"),
+        "{exit}"
+    );
+}
+
+#[test]
+fn a_control_that_breaks_its_protocol_ends_the_vm() {
+    for (name, step) in [
+        ("noise", "say hello"),
+        ("twice", STARTED),
+        ("unasked", r#"say {"event":"resumed"}"#),
+        (
+            "reason",
+            r#"say {"event":"ended","reason":{"kind":"reset","rip":"elsewhere"}}"#,
+        ),
+    ] {
+        let exit = end_after(name, &[step]);
+        assert_eq!(
+            (&exit["reason"], &exit["code"]),
+            (&json!("protocol"), &json!("vm/protocol")),
+            "{name}: {exit}"
+        );
+        assert!(
+            exit["message"].as_str().unwrap().contains("control"),
+            "{exit}"
+        );
+    }
+}
+
+#[test]
+fn a_host_whose_kvm_is_no_hardware_starts_no_vmm() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({
+        "vmm": { "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap" },
+        "kernel": { "path": fake_vmm(), "kind": "debian" }, "initramfs": fake_vmm(),
+    });
+    match Vm::in_folder(folder.path(), "kvm", config) {
+        // Hardware KVM is there, so the program starts, and finds no script.
+        Ok(vm) => assert_eq!(vm.exit()["code"], "vm/boot-timeout"),
+        Err(answer) => {
+            assert_eq!(answer["error"]["code"], "host/not-ready", "{answer}");
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.contains("needs hardware KVM"), "{answer}");
+        }
+    }
+}
