@@ -41,8 +41,11 @@ export interface LaunchOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** The weakest isolation that is acceptable. Default: `microvm`; for `mode: 'mock'`, `none`. */
   readonly isolation?: IsolationLevel;
-  /** `mock` simulates a few programs in memory and isolates nothing. Default: `auto`, a VM in QEMU. */
-  readonly mode?: 'auto' | 'qemu' | 'mock';
+  /**
+   * `vmm` is the VMM of Voidbox, which needs hardware KVM and has no mounts. `mock` simulates a few programs in memory and
+   * isolates nothing. Default: `auto`, a VM in QEMU.
+   */
+  readonly mode?: 'auto' | 'qemu' | 'vmm' | 'mock';
   /** Lets the VM outlive this process: `true` for an hour without a connection, or for `ttlMs`. Default: false. */
   readonly keep?: boolean | { readonly ttlMs: number };
   /** How long to wait for memory that other VMs use. Default: 0. */
@@ -78,7 +81,7 @@ const DEFAULT_TTL_MS = 3_600_000;
 /** Within these limits the keeper's lease can be renewed, and a forgotten VM ends. */
 const TTL_MS = { min: 10_000, max: 7 * 86_400_000, integer: true, unit: 'milliseconds' } as const;
 const WAIT_MS = { min: 0, max: 86_400_000, integer: true, unit: 'milliseconds' } as const;
-const MODES: readonly string[] = ['auto', 'qemu', 'mock'];
+const MODES: readonly string[] = ['auto', 'qemu', 'vmm', 'mock'];
 const IMAGES: readonly string[] = ['base', 'dev'];
 const ISOLATIONS: readonly string[] = ['none', 'process', 'microvm'];
 
@@ -122,7 +125,7 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
   return {
     name: checkName(options.name),
     spec: {
-      mode: isMock ? 'mock' : 'qemu',
+      mode: mode === 'auto' ? 'qemu' : mode,
       isolation,
       memoryMib: count('memoryMib'),
       vcpus: count('vcpus'),

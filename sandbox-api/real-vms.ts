@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SandboxFacts } from '../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import type { SandboxMode } from '../domain/plan/plan.ts';
 import { createDirectVmKey, directVmOf } from '../domain/run/direct-vm.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { endVm, MicroVm, readEntry, readIntent, sweepRunDirs, writeEntry } from '../native/index.ts';
@@ -17,6 +18,7 @@ import {
   type LaunchVm,
   nameDevRoot,
 } from '../sandbox/micro-vm/launch.ts';
+import { useNativeVmm } from '../sandbox/micro-vm/voidbox-vmm/backend.ts';
 import { withQemu } from '../sandbox/micro-vm/qemu/backend.ts';
 import { createMicroVmSandbox } from '../sandbox/micro-vm/sandbox.ts';
 import { RUN_DIRS_BUDGET_BYTES } from '../sandbox/sweep.ts';
@@ -55,9 +57,9 @@ export function createRealVms({
   disk,
   budgetMib = hostBudgetMib,
 }: RealVmsOptions): VmSource {
-  const launcherOf = (vms: string, keeper: string): LaunchVm =>
+  const launcherOf = (vms: string, keeper: string, mode: SandboxMode): LaunchVm =>
     createLauncher(
-      withQemu({
+      (mode === 'vmm' ? useNativeVmm : withQemu)({
         vmsDir: vms,
         keeper,
         pieces,
@@ -79,7 +81,7 @@ export function createRealVms({
       // Removes what killed keepers left, because there may be no worker that does this.
       await sweepRunDirs(keeper, vms, RUN_DIRS_BUDGET_BYTES);
       refuseFullDisk(stateDir);
-      return await launchSandbox(launcherOf(vms, keeper), vms, keeper, choice, signal);
+      return await launchSandbox(launcherOf(vms, keeper, choice.spec.mode), vms, keeper, choice, signal);
     },
 
     async connect(id, signal) {
@@ -146,7 +148,7 @@ async function launchSandbox(
     const facts = await ready(signal);
     const disk = { diskMib, vmm: facts.vmm, root, kernelKind: facts.kernel };
     const sandbox = createMicroVmSandbox(vm, facts, disk, env, () => undefined);
-    return { vm: sandbox, notices: noticesOf(vm), info: { ...note, mode: 'qemu', memoryMib, vcpus } };
+    return { vm: sandbox, notices: noticesOf(vm), info: { ...note, mode: readMode(facts.vmm), memoryMib, vcpus } };
   } catch (error) {
     await vm.stop().catch(() => vm.close());
     throw error;
@@ -203,9 +205,16 @@ function describeDisk(intent: Readonly<Record<string, unknown>> | null, { vmm, k
   };
 }
 
+/** Every real VM has one of two VMMs; the oldest keepers had only QEMU. */
+function readMode(vmm: unknown): 'qemu' | 'vmm' {
+  return vmm === 'vmm' ? 'vmm' : 'qemu';
+}
+
 function infoOf(intent: Readonly<Record<string, unknown>> | null): SandboxInfo | null {
   const direct = directVmOf(intent);
   if (direct === null) return null;
   const count = (name: 'memoryMib' | 'vcpus'): number => (typeof intent?.[name] === 'number' ? intent[name] : 0);
-  return { ...direct, mode: 'qemu', memoryMib: count('memoryMib'), vcpus: count('vcpus') };
+  const { vmm } = intent ?? {};
+  const mode = readMode((vmm as { readonly name?: unknown } | undefined)?.name);
+  return { ...direct, mode, memoryMib: count('memoryMib'), vcpus: count('vcpus') };
 }

@@ -171,7 +171,7 @@ test.each<[LaunchOptions, RegExp]>([
   [{ vcpus: 1.5 }, /^vcpus is 1.5, expected 1 to 64/],
   [{ diskMib: 1 }, /^diskMib is 1, expected 64 to/],
   [{ name: 'a\nb' }, /^name is "a\\nb", expected 1 to 100 characters/],
-  [{ mode: 'docker' as 'mock' }, /^mode is "docker", expected one of auto, qemu, mock$/],
+  [{ mode: 'docker' as 'mock' }, /^mode is "docker", expected one of auto, qemu, vmm, mock$/],
   [{ isolation: 'some' as 'none' }, /^isolation is "some"/],
   [{ keep: { ttlMs: 1 } }, /^keep.ttlMs is 1, expected 10000 to 604800000 milliseconds$/],
   [{ waitMs: -1 }, /^waitMs is -1/],

@@ -6,7 +6,7 @@ import type { LaunchChoice } from './launch-options.ts';
 
 /** The entry of a VM in `Sandbox.list()`. */
 export interface SandboxInfo extends DirectVm {
-  readonly mode: 'qemu' | 'mock';
+  readonly mode: 'qemu' | 'vmm' | 'mock';
   readonly memoryMib: number;
   readonly vcpus: number;
 }

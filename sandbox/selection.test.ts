@@ -26,6 +26,11 @@ describe('selection', () => {
     }
   });
 
+  it('gives the VMM of Voidbox only to a plan that names it', () => {
+    expect(selectBackend(backends, { ...PLAN, mode: 'vmm' }).name).toBe('vmm');
+    expect(selectBackend(backends, { ...PLAN, mode: 'vmm' }).isolation).toBe('microvm');
+  });
+
   it('refuses a backend that is weaker than the plan demands', () => {
     const weak = { ...backends, qemu: { ...backends.qemu, isolation: 'process' as const } };
     expect(() => selectBackend(weak, PLAN)).toThrow(expect.objectContaining({ code: 'host/isolation' }) as Error);

@@ -121,10 +121,17 @@ function projectVm(vm: VmView, body: VmEventBody, atMs: number): VmView {
     case 'vm-starting':
       return vm;
     case 'vm-ready': {
-      const { isolation, vmm, accelerator, kernel, jail, bootMs, start = 'cold', snapshot = null, resumedAfter } = body;
+      const { isolation, vmm, accelerator, kernel, jail, bootMs, start = 'cold', snapshot = null } = body;
+      const { chosenBy, resumedAfter } = body;
       const state = vm.state === 'starting' ? 'ready' : vm.state;
       const facts = { isolation, vmm, accelerator, kernel, jail, bootMs, start, snapshot };
-      return { ...vm, state, ...facts, ...(resumedAfter === undefined ? {} : { resumedAfter }) };
+      return {
+        ...vm,
+        state,
+        ...facts,
+        ...(chosenBy === undefined ? {} : { chosenBy }),
+        ...(resumedAfter === undefined ? {} : { resumedAfter }),
+      };
     }
     case 'vm-lost':
       return { ...vm, state: 'lost', reason: body.reason };

@@ -1,6 +1,6 @@
 /** The shapes into which `projection.ts` folds the events of a run, and their initial values. */
 import type { ModelUse } from '../domain/agent/budget.ts';
-import type { VmStartKind } from '../domain/run/event.ts';
+import type { VmmChooser, VmStartKind } from '../domain/run/event.ts';
 import type { BudgetPlan, DataRef, IsolationLevel } from '../domain/plan/plan.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
@@ -210,6 +210,8 @@ export interface VmView {
   readonly state: 'starting' | 'ready' | 'lost' | 'stopped';
   readonly isolation: IsolationLevel | null;
   readonly vmm: string | null;
+  /** Whether the spec names the VMM, or `auto` has selected it. Absent: not known. */
+  readonly chosenBy?: VmmChooser;
   readonly accelerator: string | null;
   readonly kernel: string | null;
   readonly jail: string | null;

@@ -81,7 +81,7 @@ export interface CheckpointTarget {
 
 export interface SandboxFacts {
   readonly isolation: IsolationLevel;
-  /** The VMM that runs the VM: `qemu` or `mock`. */
+  /** The VMM that runs the VM: `qemu`, `vmm` or `mock`. */
   readonly vmm: string;
   /** `kvm`, `tcg` or `mock`. An emulation is never reported as hardware. */
   readonly accelerator: string;

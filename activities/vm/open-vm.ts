@@ -70,6 +70,7 @@ export async function openVm(
       ...identity,
       backend: backend.name,
       vmm: facts.vmm,
+      chosenBy: spec.mode === 'auto' ? 'auto' : 'spec',
       isolation: facts.isolation,
       accelerator: facts.accelerator,
       kernel: facts.kernel,

@@ -189,7 +189,7 @@ describe('states', () => {
         jail: 'bubblewrap',
         bootMs: 4_200,
       },
-      'vm shared ready in 4.2 s (microvm, accelerator tcg, kernel 6.12, jail bubblewrap)',
+      'vm shared ready in 4.2 s (microvm, VMM qemu, accelerator tcg, kernel 6.12, jail bubblewrap)',
     ],
     [
       { type: 'vm-lost', vmKey: 'r/shared/0', scope: 'shared', generation: 0, reason: 'killed' },

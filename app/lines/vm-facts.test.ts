@@ -2,11 +2,19 @@ import { expect, test } from 'vitest';
 import { describeVmFacts } from './vm-facts.ts';
 
 test('each fact stands by its name, unknown ones as a dash', () => {
-  const facts = { isolation: 'microvm', accelerator: 'tcg', kernel: '6.12\u001b[31m', jail: null };
-  expect(describeVmFacts(facts)).toBe('microvm, accelerator tcg, kernel 6.12, jail -');
+  const facts = { isolation: 'microvm', vmm: 'qemu', accelerator: 'tcg', kernel: '6.12\u001b[31m', jail: null };
+  expect(describeVmFacts(facts)).toBe('microvm, VMM qemu, accelerator tcg, kernel 6.12, jail -');
+});
+
+test.each([
+  ['spec', 'microvm, VMM vmm by the spec, accelerator kvm, kernel debian, jail bwrap'],
+  ['auto', 'microvm, VMM vmm by mode auto, accelerator kvm, kernel debian, jail bwrap'],
+])('the text names %s as the chooser of the VMM', (chosenBy, expected) => {
+  const facts = { isolation: 'microvm', vmm: 'vmm', chosenBy, accelerator: 'kvm', kernel: 'debian', jail: 'bwrap' };
+  expect(describeVmFacts(facts)).toBe(expected);
 });
 
 test('the facts of the backend mock name that there is no VM', () => {
-  const facts = { isolation: 'none', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' };
+  const facts = { isolation: 'none', vmm: 'mock', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' };
   expect(describeVmFacts(facts)).toBe('simulated, no VM');
 });

@@ -8,7 +8,8 @@ export function extrasOf({ scopes, stages }: Pick<Plan, 'scopes' | 'stages'>): r
   const extras = scopes.flatMap((scope): readonly OptionalPieceName[] => {
     if (scope.sandbox.mode === 'mock') return [];
     const { layers, image } = agentPartsOf(scope, stages);
-    return [...(image?.kind === 'dev' ? [image.kind] : []), ...layers];
+    const program = scope.sandbox.mode === 'vmm' ? (['vmm'] as const) : [];
+    return [...program, ...(image?.kind === 'dev' ? [image.kind] : []), ...layers];
   });
   return [...new Set(extras)];
 }

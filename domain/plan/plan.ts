@@ -625,8 +625,8 @@ export const CHECKPOINTS = ['each-step', 'off'] as const;
 export const ISOLATION_LEVELS = ['microvm', 'process', 'none'] as const;
 export type IsolationLevel = (typeof ISOLATION_LEVELS)[number];
 
-/** `auto` uses the best real backend. Voidbox uses `mock` only if the spec names it. */
-export const SANDBOX_MODES = ['auto', 'qemu', 'mock'] as const;
+/** The names of backends, and `auto`, the best real one. Voidbox uses `mock` only if the spec names it. */
+export const SANDBOX_MODES = ['auto', 'qemu', 'vmm', 'mock'] as const;
 export type SandboxMode = (typeof SANDBOX_MODES)[number];
 
 /** `ro` is live and read-only; `rw` is copied in before the stage, and copied back after its success. */

@@ -188,6 +188,7 @@ const body = kindOf<RunEventBody['type']>(
       ...vm,
       backend: aText,
       vmm: aText,
+      chosenBy: optional(oneOf('spec', 'auto')),
       isolation: aText,
       accelerator: aText,
       kernel: aText,

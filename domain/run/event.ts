@@ -47,6 +47,8 @@ export interface RunEvent extends NewRunEvent {
 /** `snapshot`: the VM began as a copy of a guest that had booted. */
 export type VmStartKind = 'cold' | 'snapshot';
 
+export type VmmChooser = 'spec' | 'auto';
+
 /**
  * Each variant documents its time, its writer and the events that may follow. An activity writes its own actions. Decisions of the
  * run machine are written for the workflow, by the next activity that it calls. Events that a dead worker did not write are
@@ -115,6 +117,8 @@ export type RunEventBody =
       readonly generation: number;
       readonly backend: string;
       readonly vmm: string;
+      /** Whether the spec names this VMM, or `auto` has selected it. Absent: the event is of an earlier build. */
+      readonly chosenBy?: VmmChooser;
       readonly isolation: IsolationLevel;
       readonly accelerator: string;
       readonly kernel: string;

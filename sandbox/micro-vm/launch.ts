@@ -34,10 +34,10 @@ export interface MicroVmPieces {
 
 /**
  * Finds the absolute path of a part that only some VMs need: the folder of an agent's command line, the root disk of an
- * image.
+ * image, the program `voidbox-vmm`.
  * @throws CodedError `host/not-ready` that names the missing part and the command that provides it
  */
-export type FindVmExtra = (name: AgentLayer | 'dev') => Promise<string>;
+export type FindVmExtra = (name: AgentLayer | 'dev' | 'vmm') => Promise<string>;
 
 /** The root disk of a VM, and default variables of its commands. */
 export interface RootDisk {
@@ -117,8 +117,9 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
 
   return async (wanted, signal) => {
     const pieces = await options.pieces();
-    const vmm = pieces.vmm.launchOn(await readHost(pieces.keeper));
+    const vmm = await pieces.vmm.launchOn(await readHost(pieces.keeper));
     refuseTooLarge(wanted, vmm, options.hostMemoryMib());
+    refuseSharedFolders(wanted, vmm);
     const { image } = wanted.spec;
     const [layers, root] = await Promise.all([layerMounts(wanted, options.extra), identifyRoot(image, options.extra)]);
     const from = await findFrom(wanted, root, pieces.keeper);
@@ -210,6 +211,21 @@ function refuseTooLarge({ what, spec }: VmToLaunch, { overheadMib }: VmmLaunch, 
     'vm/too-large',
     `${what} needs ${needMib} MiB (${spec.memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${totalMib} MiB: lower memory_mb`,
   );
+}
+
+/** @throws CodedError `admit/mount-refused` that names the first folder which the VMM would have to share */
+function refuseSharedFolders({ what, spec }: VmToLaunch, { settings, sharesFolders }: VmmLaunch): void {
+  if (sharesFolders) return;
+  const instead = `the VMM ${settings.name} shares no folders: use mode: qemu`;
+  const mount = spec.mounts.find(({ mode }) => mode === 'ro');
+  if (mount !== undefined)
+    throw new CodedError(
+      'admit/mount-refused',
+      `${what} has the read-only mount ${mount.guestPath}, and ${instead}, or mount the folder rw`,
+    );
+  const [layer] = spec.layers ?? [];
+  if (layer !== undefined)
+    throw new CodedError('admit/mount-refused', `${what} has the ${layer} command line as a mount, and ${instead}`);
 }
 
 type Mounts = LaunchConfig['mounts'];

@@ -3,14 +3,19 @@ import type { HostFacts, LaunchConfig } from '../../native/index.ts';
 
 /** A VMM of this host, with its own pieces. */
 export interface Vmm {
-  /** Returns the settings for VMs on a host with these facts. */
-  readonly launchOn: (host: HostFacts) => VmmLaunch;
+  /**
+   * Returns the settings for VMs on a host with these facts.
+   * @throws CodedError `host/not-ready` if the VMM cannot run there, or lacks a piece
+   */
+  readonly launchOn: (host: HostFacts) => VmmLaunch | Promise<VmmLaunch>;
 }
 
 export interface VmmLaunch {
   /** The settings with which the keeper starts the VMM. */
   readonly settings: LaunchConfig['vmm'];
   readonly kernel: LaunchConfig['kernel'];
+  /** Whether a VM can have read-only mounts. Writable mounts are copied, so each VM can have them. */
+  readonly sharesFolders: boolean;
   /** The host memory that a VM uses in addition to its guest's memory, the keeper included. */
   readonly overheadMib: number;
   /** One boot without the agent's hello counts as hung after this time; the keeper tries twice. */

@@ -3,11 +3,20 @@ import { existsSync } from 'node:fs';
 import { agentCliPiece, CLAUDE, CODEX } from './agent-clis.ts';
 import { findDebianKernelBlocker, findDebianKernel, getDebianKernel } from './debian-kernel.ts';
 import { devDisk } from '../dev-disk/dev-disk.ts';
+import { inspectKvm } from '../machine/hardware.ts';
 import { makeInitramfs } from './guest-image.ts';
 import type { FoundPiece, OptionalPieceName, Piece, PieceName, SetupContext } from './piece.ts';
 import { POSTGRES, definePostgresPiece } from './postgres.ts';
 import { bwrap, busybox, mke2fs, qemu } from './programs.ts';
-import { AGENT_BINARY, binariesFolder, findBinary, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
+import {
+  AGENT_BINARY,
+  binariesFolder,
+  findBinary,
+  getBinary,
+  KEEPER_BINARY,
+  VMM_BINARY,
+  describeVmmFolder,
+} from './rust-binaries.ts';
 import { findRustBlocker } from './rust-toolchain.ts';
 import { SetupError } from '../setup-error.ts';
 import { findTemporalCli, getTemporalCli, temporalCliFolder } from './temporal-cli.ts';
@@ -56,6 +65,29 @@ const agent: Piece = {
   get: (context) => getBinary(context, AGENT_BINARY),
 };
 
+const vmm: Piece = {
+  name: 'vmm',
+  purpose: 'the VMM of VMs with `mode: vmm`',
+  variable: null,
+  packages: null,
+  isLocal: false,
+  needs: [],
+  roomMib: 300,
+  folder: describeVmmFolder,
+  blocker: async (context) => (await findKvmBlocker(context)) ?? (await findRustBlocker(context)),
+  find: (context) => findBinary(context, VMM_BINARY),
+  get: (context) => getBinary(context, VMM_BINARY),
+};
+
+/** A host without hardware KVM cannot run it, so it is not compiled there. */
+async function findKvmBlocker(context: SetupContext): Promise<SetupError | null> {
+  const found = await keeper.find(context);
+  const { kind, explanation, remedy } = await inspectKvm(context, found?.path ?? null);
+  if (kind === 'hardware') return null;
+  const ways = ['Use mode: qemu or auto.', ...(remedy === null ? [] : [remedy])];
+  return new SetupError(`mode: vmm needs hardware KVM: ${explanation}.`, ways.join('\n'));
+}
+
 const kernel: Piece = {
   name: 'kernel',
   purpose: "the guest's kernel",
@@ -100,6 +132,7 @@ const OPTIONAL_PIECES: Readonly<Record<OptionalPieceName, Piece>> = {
   codex: agentCliPiece(CODEX),
   dev: devDisk,
   postgres: definePostgresPiece(POSTGRES),
+  vmm,
 };
 
 export const OPTIONAL_PIECE_NAMES = Object.keys(OPTIONAL_PIECES) as readonly OptionalPieceName[];

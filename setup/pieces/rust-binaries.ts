@@ -1,4 +1,7 @@
-/** The keeper, the guest agent and the mock agent, compiled from the package's own sources as static binaries. */
+/**
+ * The keeper, the guest agent, the mock agent and `voidbox-vmm`, compiled from the package's own sources as static
+ * binaries.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile, mkdir } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
@@ -12,23 +15,51 @@ import { cutToLastLines, runProgram } from './run-program.ts';
 import { findCargo } from './rust-toolchain.ts';
 import { SetupError } from '../setup-error.ts';
 
-const PIECE = 'binaries';
 export const KEEPER_BINARY = 'voidbox-vm';
 export const AGENT_BINARY = 'voidbox-agent';
 /** The file is next to the agent's, because one build makes all. */
 export const MOCK_AGENT_BINARY = 'voidbox-mock-agent';
-const BINARIES = [KEEPER_BINARY, AGENT_BINARY, MOCK_AGENT_BINARY];
-const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/jail', 'native/keeper'];
-const OWN_CRATES = ['voidbox-protocol', 'voidbox-agent', 'voidbox-mock-agent', 'voidbox-keeper'];
+export const VMM_BINARY = 'voidbox-vmm';
+
+/** Binaries that one run of the compiler makes. */
+interface RustBuild {
+  /** Names the folder in the cache. */
+  readonly piece: string;
+  /** For messages. */
+  readonly what: string;
+  readonly binaries: readonly string[];
+  readonly sourceFolders: readonly string[];
+  readonly crates: readonly string[];
+}
+
+const RUN_BUILD: RustBuild = {
+  piece: 'binaries',
+  what: 'the keeper and the guest agent',
+  binaries: [KEEPER_BINARY, AGENT_BINARY, MOCK_AGENT_BINARY],
+  sourceFolders: ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/jail', 'native/keeper'],
+  crates: ['voidbox-protocol', 'voidbox-agent', 'voidbox-mock-agent', 'voidbox-keeper'],
+};
+/** It is apart, because its crates take a minute to compile, and few hosts run it. */
+const VMM_BUILD: RustBuild = {
+  piece: 'vmm',
+  what: VMM_BINARY,
+  binaries: [VMM_BINARY],
+  sourceFolders: ['native/jail', 'native/vmm'],
+  crates: [VMM_BINARY],
+};
 const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
 const MUSL_TARGET = 'x86_64-unknown-linux-musl';
 const GNU_TARGET = 'x86_64-unknown-linux-gnu';
 const BUILD_TIMEOUT_MS = 1_200_000;
 
-/** Lists every file from which the binaries are compiled, without tests and benches. */
+/** Lists every file from which the keeper and the agents are compiled, without tests and benches. */
 export function rustSources(packageRoot: string): string[] {
+  return listSources(packageRoot, RUN_BUILD);
+}
+
+function listSources(packageRoot: string, { sourceFolders }: RustBuild): string[] {
   const files = SOURCE_FILES.map((name) => join(packageRoot, name)).filter((file) => existsSync(file));
-  for (const folder of SOURCE_FOLDERS) {
+  for (const folder of sourceFolders) {
     const root = join(packageRoot, folder);
     if (!existsSync(root)) continue;
     const paths = listRegularFilesBelow(root).filter(
@@ -39,26 +70,41 @@ export function rustSources(packageRoot: string): string[] {
   return files.sort();
 }
 
-function sourcesHash(packageRoot: string): string {
-  return hashInputs(rustSources(packageRoot).flatMap((file) => [relative(packageRoot, file), readFileSync(file)]));
+function sourcesHash(packageRoot: string, build: RustBuild): string {
+  return hashInputs(
+    listSources(packageRoot, build).flatMap((file) => [relative(packageRoot, file), readFileSync(file)]),
+  );
 }
 
-export function binariesFolder({ env, packageRoot }: SetupContext): CacheFolder {
-  return { cacheDir: env.cacheDir, piece: PIECE, hash: sourcesHash(packageRoot) };
+export function binariesFolder(context: SetupContext): CacheFolder {
+  return describeFolder(context, RUN_BUILD);
+}
+
+export function describeVmmFolder(context: SetupContext): CacheFolder {
+  return describeFolder(context, VMM_BUILD);
+}
+
+function describeFolder({ env, packageRoot }: SetupContext, build: RustBuild): CacheFolder {
+  return { cacheDir: env.cacheDir, piece: build.piece, hash: sourcesHash(packageRoot, build) };
+}
+
+function chooseBuild(binary: string): RustBuild {
+  return binary === VMM_BINARY ? VMM_BUILD : RUN_BUILD;
 }
 
 export async function findBinary(context: SetupContext, binary: string): Promise<FoundPiece | null> {
-  const folder = findCacheFolder(binariesFolder(context));
+  const folder = findCacheFolder(describeFolder(context, chooseBuild(binary)));
   if (folder === null) return null;
   const path = join(folder, binary);
   return isExecutable(path) ? { path, version: versionOf(context.packageRoot), from: 'cache' } : null;
 }
 
 export async function getBinary(context: SetupContext, binary: string): Promise<FoundPiece> {
+  const wanted = chooseBuild(binary);
   const folder = await ensureCacheFolder(
-    binariesFolder(context),
-    (into) => build(context, into),
-    () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
+    describeFolder(context, wanted),
+    (into) => build(context, wanted, into),
+    () => context.progress(`waiting for another set-up to compile ${wanted.what}`),
   );
   return { path: join(folder, binary), version: versionOf(context.packageRoot), from: 'cache' };
 }
@@ -67,12 +113,12 @@ function versionOf(packageRoot: string): string {
   return /^version = "(.+)"$/m.exec(readFileSync(join(packageRoot, 'Cargo.toml'), 'utf8'))?.[1] ?? 'unknown';
 }
 
-async function build(context: SetupContext, into: string): Promise<void> {
+async function build(context: SetupContext, { what, binaries, crates }: RustBuild, into: string): Promise<void> {
   const { path: cargo } = await findCargo(context);
   // The compiler is next to cargo, even if that folder is not on PATH.
   const path = `${dirname(cargo)}:${context.env.path}`;
   const target = await chooseTarget(context, path);
-  context.progress(`compiling the keeper and the guest agent (cargo build --release, ${target.name})`);
+  context.progress(`compiling ${what} (cargo build --release, ${target.name})`);
   const targetDir = join(context.env.cacheDir, 'cargo-target');
   // All versions share one target folder, so that dependencies are compiled once; the lock covers all work in it.
   await withFileLock(
@@ -87,18 +133,18 @@ async function build(context: SetupContext, into: string): Promise<void> {
       await mkdir(targetDir, { recursive: true, mode: 0o700 });
       // Cargo compares times of files. Those of another checkout may be newer, and those of an installed package are
       // all the same.
-      await cargoIn(['clean', ...OWN_CRATES.flatMap((name) => ['-p', name])]);
-      const compiling = cargoIn(['build', ...BINARIES.flatMap((name) => ['--bin', name])]);
-      const result = await reportWhile(context.progress, 'compiling the keeper and the guest agent', compiling);
+      await cargoIn(['clean', ...crates.flatMap((name) => ['-p', name])]);
+      const compiling = cargoIn(['build', ...binaries.flatMap((name) => ['--bin', name])]);
+      const result = await reportWhile(context.progress, `compiling ${what}`, compiling);
       if (result.exitCode !== 0)
         throw new SetupError(
-          `The keeper and the guest agent don't compile:\n${cutToLastLines(result, 40)}`,
+          `Cargo can't compile ${what}:\n${cutToLastLines(result, 40)}`,
           'Fix the cargo errors above and retry.',
         );
-      for (const binary of BINARIES)
+      for (const binary of binaries)
         await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
     },
-    () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
+    () => context.progress(`waiting for another set-up to compile ${what}`),
   );
 }
 

@@ -36,9 +36,16 @@ test('a failure says what, where, its last words made safe, and what to type', (
 
 test('a failure says in what VM it was, and how far it came', () => {
   const failure = { code: 'stage/timeout', message: 'ran past 2 s', stderrTail: '' } as const;
-  const failed = stage('a', { state: 'failed', failure, isolation: 'microvm', accelerator: 'kvm', durationMs: 2_000 });
+  const failed = stage('a', {
+    state: 'failed',
+    failure,
+    isolation: 'microvm',
+    vmm: 'qemu',
+    accelerator: 'kvm',
+    durationMs: 2_000,
+  });
   const outcome = { state: 'failed', failedStage: 'a', failure, output: null } as const;
-  expect(end(run([failed], { state: 'failed', outcome }))).toContain('  in a VM: microvm, kvm, after 2.0 s');
+  expect(end(run([failed], { state: 'failed', outcome }))).toContain('  in a VM: microvm, qemu, kvm, after 2.0 s');
 });
 
 test.each([

@@ -73,10 +73,14 @@ function renderStageFailure(runId: string, stage: StageView, telling: RenderCont
 }
 
 /** Renders the VM of a stage; no lines if the stage never had one. */
-function whereOf({ isolation, accelerator, durationMs }: StageView, style: Style): string[] {
+function whereOf({ isolation, vmm, accelerator, durationMs }: StageView, style: Style): string[] {
   if (isolation === null || isolation === 'none' || accelerator === null || accelerator === '') return [];
   const after = durationMs === null ? '' : `, after ${formatDurationMs(durationMs)}`;
-  return [style.dim(`  in a VM: ${sanitizeLine(isolation)}, ${sanitizeLine(accelerator)}${after}`)];
+  return [
+    style.dim(
+      `  in a VM: ${sanitizeLine(isolation)}, ${sanitizeLine(vmm ?? '-')}, ${sanitizeLine(accelerator)}${after}`,
+    ),
+  ];
 }
 
 /**

@@ -68,7 +68,7 @@ test('status of a run that succeeded', () => {
     '',
     '✓ a     succeeded  900 ms',
     '',
-    'vm shared (generation 1): stopped, microvm, accelerator tcg, kernel 6.12.1, jail bubblewrap, started from a snapshot in 4.1 s',
+    'vm shared (generation 1): stopped, microvm, VMM qemu, accelerator tcg, kernel 6.12.1, jail bubblewrap, started from a snapshot in 4.1 s',
     'warning: VM scope shared starts again',
   ]);
 });

@@ -1,6 +1,6 @@
 /** QEMU as the VMM of a host. */
 import type { HostFacts } from '../../../native/index.ts';
-import type { Vmm } from '../vmm.ts';
+import type { Vmm, VmmLaunch } from '../vmm.ts';
 import { acceleratorOf, readOverheadMib, type Accelerator } from './vm-overhead.ts';
 
 /** An emulated boot takes 5 s on an idle machine, and 30 s on a machine with six times more work than cores. */
@@ -20,7 +20,12 @@ export interface QemuPieces {
   readonly initramfs: string;
 }
 
-export function createQemu(pieces: Pick<QemuPieces, 'qemu' | 'bwrap' | 'mke2fs' | 'kernel'>): Vmm {
+/** QEMU runs on each host. */
+export interface Qemu extends Vmm {
+  readonly launchOn: (host: HostFacts) => VmmLaunch;
+}
+
+export function createQemu(pieces: Pick<QemuPieces, 'qemu' | 'bwrap' | 'mke2fs' | 'kernel'>): Qemu {
   return {
     launchOn(host: HostFacts) {
       const accelerator = acceleratorOf(host);
@@ -33,6 +38,7 @@ export function createQemu(pieces: Pick<QemuPieces, 'qemu' | 'bwrap' | 'mke2fs' 
           mke2fs: pieces.mke2fs,
         },
         kernel: { path: kernelFor(accelerator, pieces), kind: pieces.kernel.kind },
+        sharesFolders: true,
         overheadMib: readOverheadMib(host),
         bootTimeoutMs: BOOT_TIMEOUT_MS[accelerator],
       };

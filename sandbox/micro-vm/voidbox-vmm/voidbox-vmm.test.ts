@@ -1,0 +1,32 @@
+import { expect, test } from 'vitest';
+import { createNativeVmm, NATIVE_OVERHEAD_MIB } from './voidbox-vmm.ts';
+
+const KERNEL = { path: '/k/vmlinuz', kind: 'debian', uncompressedPath: '/k/vmlinux' } as const;
+const MEMORY = { memoryTotalBytes: 1, memoryAvailableBytes: 1 };
+
+test('a host with hardware KVM runs voidbox-vmm with the compressed kernel and shares no folders', async () => {
+  const vmm = createNativeVmm({ bwrap: '/b', mke2fs: '/m', kernel: KERNEL }, () =>
+    Promise.resolve('/cache/voidbox-vmm'),
+  );
+  expect(await vmm.launchOn({ kvm: 'hardware', ...MEMORY })).toEqual({
+    settings: { name: 'vmm', program: '/cache/voidbox-vmm', bwrap: '/b', mke2fs: '/m' },
+    kernel: { path: '/k/vmlinuz', kind: 'debian' },
+    sharesFolders: false,
+    overheadMib: NATIVE_OVERHEAD_MIB,
+    bootTimeoutMs: 20_000,
+  });
+});
+
+test.each([
+  ['emulated', 'vmx or svm'],
+  ['none', 'kvm_amd'],
+  ['no-permission', 'usermod -aG kvm'],
+] as const)('a host whose KVM is %s is not ready, and is asked for no program', async (kvm, remedy) => {
+  const vmm = createNativeVmm({ bwrap: '/b', mke2fs: '/m', kernel: KERNEL }, () => {
+    throw new Error('the program was asked for');
+  });
+  await expect(vmm.launchOn({ kvm, ...MEMORY })).rejects.toMatchObject({
+    code: 'host/not-ready',
+    message: expect.stringContaining(remedy) as string,
+  });
+});

@@ -1,0 +1,39 @@
+/** `voidbox-vmm` as the VMM of a host, which plans name `vmm`. */
+import { CodedError } from '../../../domain/errors/coded-error.ts';
+import type { HostFacts } from '../../../native/index.ts';
+import type { QemuPieces } from '../qemu/qemu.ts';
+import type { Vmm } from '../vmm.ts';
+
+/** The host memory that a VM uses in addition to its guest's memory, for the VMM, its jail and the keeper. */
+export const NATIVE_OVERHEAD_MIB = 16;
+const BOOT_TIMEOUT_MS = 20_000;
+
+/** All paths are absolute. */
+export type NativePieces = Pick<QemuPieces, 'bwrap' | 'mke2fs' | 'kernel'>;
+
+const PROBLEMS: Readonly<Record<Exclude<HostFacts['kvm'], 'hardware'>, string>> = {
+  emulated:
+    '/dev/kvm of this host is an emulation, on which no kernel boots: use a host, or a VM with nested virtualization, whose CPU shows vmx or svm',
+  none: 'this host has no /dev/kvm: turn on virtualization in the firmware and load kvm_intel or kvm_amd',
+  'no-permission': '/dev/kvm of this host may not be used: sudo usermod -aG kvm $USER',
+};
+
+/**
+ * @param findProgram  finds `voidbox-vmm`; asked for only on a host that can run it
+ */
+export function createNativeVmm({ bwrap, mke2fs, kernel }: NativePieces, findProgram: () => Promise<string>): Vmm {
+  return {
+    async launchOn({ kvm }) {
+      if (kvm !== 'hardware')
+        throw new CodedError('host/not-ready', `mode: vmm needs hardware KVM, and ${PROBLEMS[kvm]}; or use mode: qemu`);
+      return {
+        settings: { name: 'vmm', program: await findProgram(), bwrap, mke2fs },
+        // The compressed kernel moves itself to a random address.
+        kernel: { path: kernel.path, kind: kernel.kind },
+        sharesFolders: false,
+        overheadMib: NATIVE_OVERHEAD_MIB,
+        bootTimeoutMs: BOOT_TIMEOUT_MS,
+      };
+    },
+  };
+}
