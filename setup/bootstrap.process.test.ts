@@ -226,7 +226,7 @@ describe('npm test and npm run check', () => {
       'node_modules/vitest/vitest.mjs',
       `import { appendFileSync, existsSync } from 'node:fs';
       const args = process.argv.slice(2);
-      appendFileSync('calls', \`vitest \${args.filter((arg) => !arg.startsWith('--reporter=')).join(' ')}\\n\`);
+      appendFileSync('calls', \`vitest \${args.filter((arg) => !/^--(?:reporter|experimental)/.test(arg)).join(' ')}\\n\`);
       const { default: TestReport } = await import(args.find((arg) => arg.endsWith('test-report.mjs')).slice('--reporter='.length));
       const project = args[1].slice('--project='.length);
       const isFailed = existsSync('fail-' + project);

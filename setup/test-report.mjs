@@ -3,9 +3,10 @@
  * each failure. As a vitest reporter, it records files and failures. It is plain JavaScript, because bootstrap.mjs
  * reads the record.
  */
-import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 
 /** The variable that names the file which the reporter appends to. */
@@ -15,6 +16,9 @@ export const SHARED_FOLDER = 'VOIDBOX_TEST_SHARED_FOLDER';
 /** The time limit of all groups on two cores, because CI waits for them before each change lands. */
 export const BUDGET_MS = 30 * 60_000;
 const SLOWEST_FILES = 10;
+/** At the end of a group, its last files leave CPUs idle. With so many unfinished files, the next group may begin. */
+export const LAST_FILES = 2;
+const LOOK_MS = 200;
 /** The names of more failures are above, in the output of their groups. */
 export const MOST_FAILURES = 50;
 
@@ -99,45 +103,64 @@ export function readReport(path) {
   };
 }
 
+/** @typedef {{ code: number, failures?: readonly string[] }} Ended */
+
 /**
  * Runs steps one after another, and continues after a failed one, but not after an interrupted one. The groups of a
  * step run in parallel.
  * @param {readonly (readonly string[])[]} steps
- * @param {(group: string, reportFile: string) => Promise<{ code: number, failures?: readonly string[] }>} run
+ * @param {(group: string, reportFile: string) => Promise<Ended>} run
+ * @param {boolean} [overlaps] a step begins when each group of the previous one has ended, or runs its last files
  * @returns the lines about time, and each failed group
  */
-export async function runAll(steps, run) {
+export async function runAll(steps, run, overlaps = false) {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-test-report-'));
-  const took = [];
-  const failed = [];
-  /** @type {Took[]} */
-  const files = [];
-  let isInterrupted = false;
   const startedAtMs = performance.now();
+  let isInterrupted = false;
+  const start = async (/** @type {string} */ group) => {
+    const beganAtMs = performance.now();
+    const { code, failures = [] } = await run(group, join(folder, group));
+    isInterrupted ||= code === INTERRUPTED;
+    return { group, code, failures, durationMs: performance.now() - beganAtMs };
+  };
   try {
+    const running = [];
     for (const step of steps) {
-      const ended = await Promise.all(
-        step.map(async (group) => {
-          const beganAtMs = performance.now();
-          const reportFile = join(folder, group);
-          const { code, failures = [] } = await run(group, reportFile);
-          return { group, code, failures, reportFile, durationMs: performance.now() - beganAtMs };
-        }),
-      );
-      for (const { group, code, failures, reportFile, durationMs } of ended) {
-        const report = readReport(reportFile);
-        files.push(...report.files);
-        took.push({ name: code === 0 ? group : `${group} (failed)`, durationMs });
-        if (code !== 0) failed.push({ group, failures: [...failures, ...report.failures] });
-        isInterrupted ||= code === INTERRUPTED;
-      }
+      const begun = step.map((group) => ({ group, ended: start(group) }));
+      running.push(...begun.map(({ ended }) => ended));
+      // A later step may be awaited when it fails.
+      for (const { ended } of begun) ended.catch(() => undefined);
+      const wait = (/** @type {{ group: string, ended: Promise<unknown> }} */ { group, ended }) =>
+        overlaps ? awaitLastFiles(join(folder, group), ended) : ended;
+      await Promise.all(begun.map(wait));
       if (isInterrupted) break;
     }
+    const ended = await Promise.all(running);
+    const results = ended.map((result) => ({ ...result, report: readReport(join(folder, result.group)) }));
+    const files = results.flatMap(({ report }) => report.files);
+    const took = results.map(({ group, code, durationMs }) => ({
+      name: code === 0 ? group : `${group} (failed)`,
+      durationMs,
+    }));
+    const failed = results
+      .filter(({ code }) => code !== 0)
+      .map(({ group, failures, report }) => ({ group, failures: [...failures, ...report.failures] }));
     return { times: describeTimes(took, performance.now() - startedAtMs, files), failed, isInterrupted };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
+
+/** Waits until the group has ended, or its reporter has marked that only its last files run. @param {string} reportFile @param {Promise<unknown>} ended */
+async function awaitLastFiles(reportFile, ended) {
+  let hasEnded = false;
+  const end = ended.finally(() => (hasEnded = true));
+  end.catch(() => undefined);
+  while (!hasEnded && !existsSync(markOf(reportFile))) await Promise.race([end, sleep(LOOK_MS)]);
+}
+
+/** @param {string} reportFile */
+const markOf = (reportFile) => `${reportFile}.last-files`;
 
 /** The exit code of a program that Ctrl-C ended. */
 const INTERRUPTED = 130;
@@ -153,6 +176,19 @@ const INTERRUPTED = 130;
 
 /** The time of a file includes its imports, which are most of it in many pure tests. */
 export default class TestReport {
+  #unfinished = 0;
+
+  /** @param {readonly unknown[]} files */
+  onTestRunStart(files) {
+    this.#unfinished = files.length;
+  }
+
+  onTestModuleEnd() {
+    this.#unfinished -= 1;
+    const path = process.env[REPORT_FILE];
+    if (path !== undefined && this.#unfinished === LAST_FILES) writeFileSync(markOf(path), '');
+  }
+
   /** @param {readonly Module[]} modules @param {readonly unknown[]} unhandledErrors */
   onTestRunEnd(modules, unhandledErrors = []) {
     const path = process.env[REPORT_FILE];

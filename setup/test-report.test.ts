@@ -1,12 +1,17 @@
-import { expect, it } from 'vitest';
-import {
+import { appendFileSync } from 'node:fs';
+import { afterEach, expect, it, vi } from 'vitest';
+import TestReport, {
   BUDGET_MS,
   describeFailures,
   describeTimes,
+  LAST_FILES,
   MOST_FAILURES,
   parseCargoFailures,
+  REPORT_FILE,
   runAll,
 } from './test-report.mjs';
+
+afterEach(() => void vi.unstubAllEnvs());
 
 const took = (name: string, durationMs: number): { name: string; durationMs: number } => ({ name, durationMs });
 
@@ -56,6 +61,82 @@ it('groups of a step run side by side, steps one after another, and the total is
   expect(failed).toEqual([{ group: 'rust', failures: [] }]);
   const [pure, process, rust, total] = times.slice(1).map((line) => Number.parseFloat(line));
   expect(total).toBeLessThan(pure! + process! + rust!);
+});
+
+/** A group of vitest with one file more than those that are its last ones. */
+function reportFiles(reportFile: string): { endFile(): void } {
+  vi.stubEnv(REPORT_FILE, reportFile);
+  const reporter = new TestReport();
+  reporter.onTestRunStart(Array.from({ length: LAST_FILES + 1 }));
+  return { endFile: () => reporter.onTestModuleEnd() };
+}
+
+it('a step begins once the previous one runs its last files, and the report has both', async () => {
+  const begun: string[] = [];
+  const { failed, times } = await runAll(
+    [['server'], ['vm']],
+    async (group, reportFile) => {
+      begun.push(group);
+      if (group === 'vm') return { code: 0 };
+      const files = reportFiles(reportFile);
+      expect(begun).toEqual(['server']);
+      files.endFile();
+      await vi.waitUntil(() => begun.includes('vm'), { timeout: 60_000 });
+      appendFileSync(reportFile, `${JSON.stringify({ failure: 'a test' })}\n`);
+      return { code: 1 };
+    },
+    true,
+  );
+  expect(times.slice(1, 3)).toEqual([expect.stringMatching(/server \(failed\)$/), expect.stringMatching(/vm$/)]);
+  expect(failed).toEqual([{ group: 'server', failures: ['a test'] }]);
+});
+
+it.each([
+  ['that has more files than its last ones', true, false],
+  ['whose next one must not overlap', false, true],
+])('the step after one %s begins after its end', async (_what, overlaps, endsOne) => {
+  const happened: string[] = [];
+  await runAll(
+    [['server'], ['vm']],
+    async (group, reportFile) => {
+      happened.push(`${group} begins`);
+      const files = reportFiles(reportFile);
+      if (endsOne) files.endFile();
+      // Long enough for a look at the marks.
+      for (let tick = 0; tick < 4; tick += 1) await new Promise((resolve) => setTimeout(resolve, 100));
+      happened.push(`${group} ends`);
+      return { code: 0 };
+    },
+    overlaps,
+  );
+  expect(happened).toEqual(['server begins', 'server ends', 'vm begins', 'vm ends']);
+});
+
+it('no step begins after an interrupted one', async () => {
+  const begun: string[] = [];
+  const { isInterrupted } = await runAll([['pure'], ['vm']], (group) => {
+    begun.push(group);
+    return Promise.resolve({ code: 130 });
+  });
+  expect({ isInterrupted, begun }).toEqual({ isInterrupted: true, begun: ['pure'] });
+});
+
+it('an error of a group is thrown, also while the next one runs', async () => {
+  let isNextBegun = false;
+  const failing = runAll(
+    [['server'], ['vm']],
+    async (group, reportFile) => {
+      if (group === 'vm') {
+        isNextBegun = true;
+        return { code: 0 };
+      }
+      reportFiles(reportFile).endFile();
+      await vi.waitUntil(() => isNextBegun, { timeout: 60_000 });
+      throw new Error('no program');
+    },
+    true,
+  );
+  await expect(failing).rejects.toThrow('no program');
 });
 
 it('the failures name each failed test, and a group that named no failure', () => {
