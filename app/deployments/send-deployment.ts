@@ -56,13 +56,11 @@ export async function sendDeployment(options: DeployOptions, tools: SendTools): 
     context,
   );
   await tools.onDiagnostics(loaded.diagnostics, loaded.sources);
-  const { plan, text, baseDir } = loaded;
-  if (text === null)
-    throw createUsageError(
-      `\`${file}\` is a program, and a deployment compiles its spec for each delivery`,
-      'Write the spec as YAML: voidbox inspect FILE shows the plan of the program.',
-    );
-  if (plan === null) throw createUsageError(`\`${file}\` is not a spec that can be deployed`);
+  const { plan, spec, baseDir, deployProblems } = loaded;
+  // The service would name the places in the JSON of a definition.
+  if (plan !== null && loaded.text === null) await tools.onDiagnostics(deployProblems, loaded.sources);
+  if (plan === null || spec === null || (loaded.text === null && deployProblems.length > 0))
+    throw createUsageError(`\`${file}\` is not a spec that can be deployed`);
   if (mockAgents && !hasAgent(plan)) onProgress('--mock-agents has no effect: no stage has an agent');
   const files = collectFiles(plan, read, { baseDir, allowed });
   const repositories = listRepositories(plan);
@@ -70,9 +68,8 @@ export async function sendDeployment(options: DeployOptions, tools: SendTools): 
   const sent = files.hasFiles ? await sendFiles(files, tools) : null;
   const bundles = await sendBundles(plan, { baseDir, root: files.root, allowed }, tools);
   const json = {
-    spec: text,
-    // The folder of the user is no part of a version.
-    specName: loaded.path === null ? 'spec' : basename(loaded.path),
+    spec,
+    specName: nameSpec(loaded),
     files: sent,
     specDir: files.specDir,
     bundles,
@@ -87,6 +84,12 @@ export async function sendDeployment(options: DeployOptions, tools: SendTools): 
   };
   onProgress(isDry ? 'comparing the versions' : 'deploying');
   return await client.change({ path: ['deployments'], body: { json }, answerMs: DEPLOY_MS });
+}
+
+/** The folder of the user is no part of a version. The lines of a definition are not those of its spec. */
+function nameSpec({ path, text }: LoadedSpec): string {
+  if (path === null) return 'spec';
+  return text === null ? `${basename(path)}.json` : basename(path);
 }
 
 const NOTIFY_FORM = 'A file of receivers has the keys `notify`, `late_after` and `waiting_after` of a spec.';

@@ -95,7 +95,7 @@ export async function compileAgain(
     ...(options.settings === null ? {} : { settings: options.settings }),
   });
   const sources = new Map([...parts, [file, text]]);
-  const loaded = { ...compiled, file, path, text, baseDir, sources, missingParams: [] };
+  const loaded = { ...compiled, file, path, text, spec: text, baseDir, sources, missingParams: [] };
   return await acceptSpec({ ...loaded, mountPlaces: new Map() }, options, context);
 }
 
@@ -110,6 +110,7 @@ export async function acceptPlan(
     file: 'plan',
     path: null,
     text: null,
+    spec: null,
     plan,
     baseDir,
     diagnostics: [],

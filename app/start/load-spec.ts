@@ -1,16 +1,16 @@
 import type { Notify } from '../../domain/notification/notify.ts';
 import { existsSync } from 'node:fs';
-import { dirname, extname, join, relative, resolve } from 'node:path';
+import { dirname, extname, relative, resolve } from 'node:path';
 import { findUtf16 } from '../../domain/units/utf8.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Trigger } from '../../domain/delivery/trigger.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
-import type { ListFiles } from '../../domain/language/read/file-pattern.ts';
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 import { listFiles } from '../../sdk/list-files.ts';
 import { readStepMachine } from '../../sdk/read-skill.ts';
 import { createReadSpec } from '../../sdk/read-spec.ts';
+import { trackListed, trackRead } from '../../sdk/track-reads.ts';
 import { readNamedFile } from '../../files/named-file.ts';
 import { FileRefusal } from '../../files/open-file.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
@@ -27,6 +27,8 @@ export interface LoadedSpec {
   readonly path: string | null;
   /** Null for a definition. */
   readonly text: string | null;
+  /** The spec that is compiled: `text`, or what the code of a definition made, as JSON. Null: the code made none. */
+  readonly spec: string | null;
   /** Absolute; relative mounts start there. */
   readonly baseDir: string;
   /** Null when a diagnostic is an error. */
@@ -98,7 +100,7 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
     baseDir,
     params,
     readStepMachine: withHint(limitReader(readStepMachine, context), baseDir, context.cwd),
-    readSpec: withReport(
+    readSpec: trackRead(
       withHint(
         limitReader(createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context)), context),
         baseDir,
@@ -106,7 +108,7 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
       ),
       values.onRead,
     ),
-    listFiles: withListReport(values.onRead),
+    listFiles: trackListed(listFiles, values.onRead),
     ...(allowsMissingParams === true ? { missingParams } : {}),
     ...(settings === null ? {} : { settings }),
   });
@@ -115,6 +117,7 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
     file: shown,
     path: fromStdin ? null : path,
     text,
+    spec: text,
     sources: new Map([...parts, [shown, text]]),
     baseDir,
     mountPlaces: places,
@@ -139,21 +142,6 @@ function withHint<T extends object>(
   };
 }
 
-function withReport<T>(read: (path: string) => T, onRead: SpecValues['onRead']): (path: string) => T {
-  return (path) => {
-    onRead?.(path);
-    return read(path);
-  };
-}
-
-function withListReport(onRead: SpecValues['onRead']): ListFiles {
-  return (folder, pattern) => {
-    const found = listFiles(folder, pattern);
-    if ('files' in found) for (const file of found.files) onRead?.(join(folder, file));
-    return found;
-  };
-}
-
 /** Repeats a check of the loader, because the bundler is loaded only for definitions. */
 function isDefinition(path: string): boolean {
   return ['.ts', '.mts', '.js', '.mjs'].includes(extname(path));
@@ -171,6 +159,7 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
     settings,
     ...(allowsMissingParams === true ? { missingParams } : {}),
     roots: listSpecRoots(baseDir, values.allow ?? [], context),
+    onRead: values.onRead,
     baseDir,
     variables: context.env.variables,
     shown: formatPath,

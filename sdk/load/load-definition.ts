@@ -17,6 +17,7 @@ import type { Position } from '../../domain/language/text/tree.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { bundle, BundleError } from '../../skill-kit/bundle/bundle.ts';
 import { listFiles } from '../list-files.ts';
+import { trackListed, trackRead } from '../track-reads.ts';
 import type { Place, Reply } from './reply.ts';
 import { runDefinition } from './run-definition.ts';
 import { toSdkWords } from './sdk-words.ts';
@@ -36,10 +37,14 @@ export interface LoadDefinitionOptions {
   readonly shown: (path: string) => string;
   /** Folders in which the specs that the definition uses may be. */
   readonly roots: readonly string[];
+  /** As in `SpecValues`. */
+  readonly onRead?: ((path: string) => void) | undefined;
   readonly limitMs?: number;
 }
 
 export interface LoadedDefinition {
+  /** The spec that the code made, as JSON. Null: it made none. */
+  readonly spec: string | null;
   /** Null when a diagnostic is an error. */
   readonly plan: Plan | null;
   readonly diagnostics: readonly Diagnostic[];
@@ -103,7 +108,7 @@ const SOURCE_BYTES = 16 * 1024 * 1024;
 
 type PlacedDiagnostic = Pick<Diagnostic, 'code' | 'severity' | 'message' | 'remedy'> & { readonly place: Place };
 
-interface Judgement {
+interface Judgement extends Pick<LoadedDefinition, 'spec'> {
   readonly plan: Plan | null;
   readonly found: readonly PlacedDiagnostic[];
   /** The `deployProblems`. */
@@ -140,11 +145,11 @@ async function judgeDefinition(entry: string, options: LoadDefinitionOptions): P
     entry,
     {
       baseDir: options.baseDir ?? dirname(entry),
-      listFiles,
+      listFiles: trackListed(listFiles, options.onRead),
       params: options.params,
       ...(options.missingParams === undefined ? {} : { missingParams: options.missingParams }),
       readStepMachine,
-      readSpec: createReadSpec(options.roots),
+      readSpec: trackRead(createReadSpec(options.roots), options.onRead),
       ...(options.settings === null ? {} : { settings: options.settings }),
     },
   );
@@ -164,6 +169,7 @@ async function judgeDefinition(entry: string, options: LoadDefinitionOptions): P
       : { message, remedy, place: { file, line, column } }),
   });
   return {
+    spec: reply.source,
     plan,
     found: diagnostics.map(toPlaced),
     deployFound: deployProblems.map(toPlaced),
@@ -176,6 +182,7 @@ async function judgeDefinition(entry: string, options: LoadDefinitionOptions): P
 
 function createUnloaded(found: readonly PlacedDiagnostic[]): Judgement {
   return {
+    spec: null,
     plan: null,
     found,
     deployFound: [],

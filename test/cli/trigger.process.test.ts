@@ -1,5 +1,5 @@
 /** Runs of deployments and tried events on the command line, against the HTTP API on a socket. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -128,6 +128,48 @@ describe('a deployment', () => {
   const receiver = { name: 'team', states: ['failed'], cloudevents: { url: 'https://192.0.2.7/' } };
   const step = { name: 'a', run: { program: 'true' } };
   const spec = { kind: 'workflow', name: 'told', sandbox: { mode: 'mock' }, workflow: { steps: [step] } };
+
+  test('has the spec that the code of a definition makes, and the files that this names', async () => {
+    mkdirSync(join(dir, 'made/parts'), { recursive: true });
+    const part = { kind: 'workflow', name: 'part', workflow: { steps: [{ ...step, name: 'own' }] } };
+    writeFileSync(join(dir, 'made/parts/part.json'), JSON.stringify(part));
+    const code = `import { appendFileSync } from 'node:fs';
+      import { defineWorkflow, param, step, uses } from 'voidbox';
+      appendFileSync('ran', 'once');
+      const greet = step('greet', ['echo', param('who')]);
+      export default defineWorkflow({
+        name: 'made', params: { who: 'all' }, sandbox: { mode: 'mock' }, output: greet, steps: [greet, uses('rest', './parts/part.json')],
+        on: [{ name: 'push', webhook: { verify: 'none' }, params: { who: '\${{ input.who }}' } }],
+      });`;
+    writeFileSync(join(dir, 'made/made.ts'), code);
+    const { code: exit, stdout, stderr } = await type('deploy', 'made/made.ts', '--json');
+    expect([exit, stderr]).toEqual([0, expect.not.stringContaining('error')]);
+    expect(JSON.parse(stdout)).toMatchObject({ name: 'made', version: 1, isNew: true });
+    expect(readFileSync(join(dir, 'made/ran'), 'utf8')).toBe('once');
+    const version = (await access.triggers.deployments.findVersion('made', 1))!;
+    expect([version.specName, JSON.parse(version.spec)]).toMatchObject([
+      'made.ts.json',
+      { name: 'made', params: { who: 'all' } },
+    ]);
+    expect(version.triggers.map(({ name, params }) => [name, params])).toEqual([['push', { who: '${{ input.who }}' }]]);
+    const listFiles = readdirSync(join(dir, 'state/deployments', version.folder), { recursive: true });
+    expect(listFiles.toSorted()).toEqual(['parts', 'parts/part.json']);
+  });
+
+  test('is refused with the place in the code of a definition that no deployment may have', async () => {
+    const code = `import { defineWorkflow, param, step } from 'voidbox';
+      const greet = step('greet', ['echo', param('who')]);
+      export default defineWorkflow({
+        name: 'lacks', params: { who: { type: 'text' } }, steps: [greet], on: [{ name: 'push', webhook: { verify: 'none' } }],
+      });`;
+    writeFileSync(join(dir, 'lacks.ts'), code);
+    const { code: exit, stderr } = await type('deploy', 'lacks.ts');
+    expect([exit, stderr]).toEqual([
+      2,
+      expect.stringMatching(/lacks\.ts:3:\d+: .*error.*gives no value to the parameter "who"/),
+    ]);
+    expect(await access.triggers.deployments.find('lacks')).toBeNull();
+  });
 
   test('gets the receivers of a file, and a mistake in the file is shown with its place', async () => {
     writeFileSync(join(dir, 'told.json'), JSON.stringify(spec));

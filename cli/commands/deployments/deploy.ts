@@ -33,6 +33,10 @@ export const command = defineCommand<Options>({
         'A version is the spec, every file that it names, and its triggers. It never changes: deploy again after a change.',
       ],
       [
+        'Definitions',
+        'The code of a definition runs once, on this machine. The version has the spec that it makes, and none of its code.',
+      ],
+      [
         'Its runs',
         'Events start its runs, so the runs get no login and no variable of a person: only secrets of `voidbox secret set`. They mount the files of the version, `ro`.',
       ],
@@ -45,7 +49,7 @@ export const command = defineCommand<Options>({
   },
   configure: (command) => {
     command
-      .argument('<file>', 'a spec in YAML or JSON')
+      .argument('<file>', 'a spec in YAML or JSON, or a definition in TypeScript or JavaScript')
       .option('--name <name>', 'the name of the deployment (default: the name of the spec)')
       .option('--param <name=value>', 'set a parameter of the spec; `params` of a trigger override it', parseParam)
       .option('--mock-agents', 'the mock agent plays the agents of all runs, to try the deployment without a key')
