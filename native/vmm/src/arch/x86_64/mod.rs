@@ -1,0 +1,9 @@
+//! x86-64: how a guest boots, and what its CPUs and tables say.
+
+pub mod acpi;
+pub mod boot;
+pub mod cpuid;
+pub mod kernel;
+pub mod layout;
+pub mod registers;
+pub mod vm;

@@ -1,0 +1,7 @@
+//! The control: lines of JSON between the VMM and its keeper.
+
+mod channel;
+mod messages;
+
+pub use channel::{Channel, Input};
+pub use messages::{Message, Request, Statistics};

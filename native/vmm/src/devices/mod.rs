@@ -1,0 +1,5 @@
+//! The virtio devices of a VM.
+
+pub mod block;
+pub mod rng;
+pub mod vsock;

@@ -1,0 +1,79 @@
+//! The native VMM: one process for one VM on KVM. It opens no path and makes no socket; every file is a descriptor that
+//! it inherited. docs/reference/vmm.md describes the machine, its devices and its limits.
+
+pub mod arch;
+mod bus;
+pub mod config;
+mod console;
+pub mod control;
+mod device_thread;
+pub mod devices;
+pub mod ended;
+mod machine;
+mod mailbox;
+pub mod memory;
+mod poll;
+mod ports;
+mod run;
+mod statistics;
+mod vcpu;
+pub mod virtio;
+
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+
+pub use ended::BAD_CONFIGURATION;
+pub use run::run;
+
+const USAGE: &str = "usage: voidbox-vmm --control FD
+FD is an inherited socket, over which the configuration of one VM comes.";
+
+/// Returns the descriptor of the control, or how the program is called.
+pub fn read_arguments(arguments: impl Iterator<Item = OsString>) -> Result<RawFd, String> {
+    let arguments: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let [name, fd] = arguments.as_slice() else {
+        return Err(USAGE.into());
+    };
+    let fd = fd.parse::<RawFd>().ok().filter(|fd| *fd > 2);
+    let Some(fd) = fd.filter(|_| name == "--control") else {
+        return Err(USAGE.into());
+    };
+    // SAFETY: reads the flags of a number, which need not be a descriptor.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(format!("the descriptor {fd} is not open\n{USAGE}"));
+    }
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    fn read(arguments: &[&str]) -> Result<RawFd, String> {
+        read_arguments(arguments.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn the_control_is_an_open_descriptor() {
+        let file = File::open("/dev/null").unwrap();
+        let fd = file.as_raw_fd();
+        assert_eq!(read(&["--control", &fd.to_string()]), Ok(fd));
+        for wrong in [
+            &[][..],
+            &["--control"],
+            &["--control", "x"],
+            &["--control", "2"],
+            &["--control", "-1"],
+            &["--control", "1000000"],
+            &["--console", "9"],
+            &["--control", "9", "9"],
+        ] {
+            assert!(read(wrong).unwrap_err().contains("usage"), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The guest's memory.
+
+use std::io;
+
+use vm_memory::mmap::MmapRegion;
+use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap};
+
+use crate::arch::layout;
+
+/// The size of a huge page. Guest and host addresses are equal modulo this, so that one entry of a page table maps it.
+pub const HUGE_PAGE: usize = 2 << 20;
+
+/// The memory of a guest. It is unmapped when the last user of its pages is gone, so it is dropped after them.
+pub struct Ram {
+    memory: GuestMemoryMmap,
+    slots: Vec<Slot>,
+    _mappings: Vec<Mapping>,
+}
+
+/// A piece of memory at its addresses in the guest and here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    pub guest: u64,
+    pub size: u64,
+    pub host: u64,
+}
+
+/// Memory of this process.
+struct Mapping {
+    address: *mut libc::c_void,
+    size: usize,
+}
+
+// SAFETY: the mapping is only unmapped, once, by its owner.
+unsafe impl Send for Mapping {}
+// SAFETY: nothing is reachable through a shared reference.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `Mapping::new`, and nothing else unmaps it.
+        unsafe { libc::munmap(self.address, self.size) };
+    }
+}
+
+impl Mapping {
+    /// Reserves private memory whose pages appear at their first use.
+    fn new(size: usize) -> io::Result<Self> {
+        // SAFETY: a new private mapping at an address of the kernel's choice.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { address, size })
+    }
+}
+
+impl Ram {
+    /// Maps `size_mib` MiB: from 0 to the gap of the devices, the rest from 4 GiB.
+    pub fn new(size_mib: u32) -> io::Result<Self> {
+        let size = u64::from(size_mib) << 20;
+        let low = size.min(layout::GAP_START);
+        let mut ranges = vec![(0, low)];
+        if size > low {
+            ranges.push((layout::GAP_END, size - low));
+        }
+        let mut slots = Vec::new();
+        let mut regions = Vec::new();
+        let mut mappings = Vec::new();
+        for (guest, size) in ranges {
+            let length = usize::try_from(size).map_err(io::Error::other)?;
+            let mapping = Mapping::new(length + HUGE_PAGE)?;
+            let host = (mapping.address as usize).next_multiple_of(HUGE_PAGE);
+            let address = host as *mut libc::c_void;
+            // SAFETY: the range lies in the mapping: it begins at most one huge page behind its start. A host without
+            // huge pages refuses, and small ones do too.
+            unsafe { libc::madvise(address, length, libc::MADV_HUGEPAGE) };
+            // SAFETY: the range is mapped for as long as `mappings` lives, which is as long as the region.
+            let region = unsafe {
+                MmapRegion::<()>::build_raw(
+                    address.cast(),
+                    length,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                )
+            }
+            .map_err(io::Error::other)?;
+            let region = GuestRegionMmap::new(region, GuestAddress(guest))
+                .ok_or_else(|| io::Error::other("memory beyond the last address"))?;
+            regions.push(region);
+            slots.push(Slot {
+                guest,
+                size,
+                host: host as u64,
+            });
+            mappings.push(mapping);
+        }
+        Ok(Self {
+            memory: GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)?,
+            slots,
+            _mappings: mappings,
+        })
+    }
+
+    /// Returns the guest's view. It must not be used after this value is dropped.
+    pub fn memory(&self) -> &GuestMemoryMmap {
+        &self.memory
+    }
+
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Returns the end of the memory below the gap.
+    pub fn low_end(&self) -> u64 {
+        self.slots[0].size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vm_memory::{Bytes, GuestMemoryBackend};
+
+    use super::*;
+
+    #[test]
+    fn memory_below_the_gap_is_one_slot_whose_pages_can_be_huge() {
+        for mib in [64, 3072] {
+            let ram = Ram::new(mib).unwrap();
+            assert_eq!(ram.slots().len(), 1);
+            assert_eq!(ram.low_end(), u64::from(mib) << 20);
+            assert_eq!(ram.slots()[0].host % HUGE_PAGE as u64, 0);
+        }
+    }
+
+    #[test]
+    fn memory_beyond_the_gap_continues_at_four_gib() {
+        let ram = Ram::new(3073).unwrap();
+        let [low, high] = ram.slots() else {
+            panic!("two slots")
+        };
+        assert_eq!((low.guest, low.size), (0, 3 << 30));
+        assert_eq!((high.guest, high.size), (4 << 30, 1 << 20));
+        assert_eq!(high.host % HUGE_PAGE as u64, 0);
+        let memory = ram.memory();
+        memory
+            .write_obj(7u32, GuestAddress((4 << 30) + (1 << 20) - 4))
+            .unwrap();
+        assert!(memory.write_obj(7u32, GuestAddress(3 << 30)).is_err());
+        assert!(!memory.check_range(GuestAddress((3 << 30) - 1), 2));
+    }
+
+    #[test]
+    fn the_largest_memory_is_only_reserved() {
+        let ram = Ram::new(*crate::config::MEMORY_MIB.end()).unwrap();
+        let slots = ram.slots();
+        assert_eq!(slots[1].guest + slots[1].size, (1 << 40) + (1 << 30));
+    }
+}

@@ -1,0 +1,72 @@
+//! The interface of a virtio device for its transport.
+
+use std::os::fd::RawFd;
+
+use super::ring::Rings;
+
+/// A request of the guest that violates the protocol. The device fails until the guest resets it; the VM continues.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub String);
+
+impl Failure {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+/// The progress of a device with a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// There is nothing to do until the guest kicks the queue, or the source is ready.
+    Idle,
+    /// There is more to do. Other devices have their turn first.
+    More,
+    /// A write found no room on the host. It is repeated at the next turn.
+    NoRoom,
+}
+
+/// A descriptor of the host for which a device waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    pub fd: RawFd,
+    /// Events of `poll`.
+    pub events: i16,
+}
+
+/// A device. Its transport calls it with one lock held, from one thread at a time.
+pub trait Device: Send {
+    /// The name in messages.
+    fn name(&self) -> &str;
+
+    /// The number of the kind of device in the specification.
+    fn id(&self) -> u32;
+
+    /// The longest size of each queue, at most [`super::MAX_DESCRIPTORS`].
+    fn queues(&self) -> &'static [u16];
+
+    /// The features of this kind of device; the transport adds its own.
+    fn features(&self) -> u64;
+
+    /// The configuration that the guest reads.
+    fn config(&self) -> &[u8];
+
+    /// Forgets all that the guest did. The device can be used again.
+    fn reset(&mut self);
+
+    /// Handles a turn of buffers of a queue, at most the length of the queue.
+    fn process(&mut self, queue: usize, rings: &mut Rings<'_>) -> Result<Progress, Failure>;
+
+    /// Returns what else the device waits for; `None` while it waits for the guest only.
+    fn source(&self) -> Option<Source> {
+        None
+    }
+
+    /// Handles events of the source.
+    fn source_ready(&mut self, _events: i16, _rings: &mut Rings<'_>) -> Result<Progress, Failure> {
+        Ok(Progress::Idle)
+    }
+
+    /// Writes what the device still holds for the host, without waiting. Called once, at the end of the VM.
+    fn finish(&mut self) {}
+}

@@ -1,0 +1,53 @@
+//! The interrupt of a virtio device.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+const USED_BUFFER: u32 = 1;
+const CONFIGURATION: u32 = 2;
+
+/// An interrupt, whose reasons the guest reads and acknowledges without the lock of the device.
+pub struct Interrupt {
+    reasons: AtomicU32,
+    line: EventFd,
+}
+
+impl Interrupt {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            reasons: AtomicU32::new(0),
+            line: EventFd::new(EFD_NONBLOCK)?,
+        })
+    }
+
+    /// Returns the descriptor that KVM turns into an edge of the interrupt's line.
+    pub fn line(&self) -> &EventFd {
+        &self.line
+    }
+
+    /// Says that buffers were used.
+    pub fn used(&self) {
+        self.raise(USED_BUFFER);
+    }
+
+    /// Says that the configuration or the status of the device changed.
+    pub fn changed(&self) {
+        self.raise(CONFIGURATION);
+    }
+
+    fn raise(&self, reason: u32) {
+        self.reasons.fetch_or(reason, Ordering::SeqCst);
+        // A counter that is full has raised the line already.
+        let _ = self.line.write(1);
+    }
+
+    pub fn reasons(&self) -> u32 {
+        self.reasons.load(Ordering::SeqCst)
+    }
+
+    pub fn acknowledge(&self, reasons: u32) {
+        self.reasons.fetch_and(!reasons, Ordering::SeqCst);
+    }
+}

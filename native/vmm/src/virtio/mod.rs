@@ -1,0 +1,20 @@
+//! Virtio 1.2 over MMIO: the transport, the rings, and the one walker of descriptors that all devices use.
+
+mod chain;
+mod device;
+mod interrupt;
+mod ring;
+mod transport;
+
+pub use chain::{Buffers, Chain, MAX_DESCRIPTORS};
+pub use device::{Device, Failure, Progress, Source};
+pub use interrupt::Interrupt;
+pub use ring::{Ring, Rings};
+pub use transport::{Transport, registers};
+
+#[cfg(test)]
+pub mod driver;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+pub mod random;

@@ -1,0 +1,143 @@
+//! The rings of a queue, and the turns in which devices take buffers.
+
+use virtio_queue::{Error, Queue, QueueOwnedT, QueueT};
+use vm_memory::{GuestAddress, GuestMemoryMmap};
+
+use super::chain::Chain;
+use super::device::Failure;
+use super::interrupt::Interrupt;
+
+/// The addresses of a queue, which the guest sets before the device starts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RingAddresses {
+    pub descriptors: u64,
+    pub available: u64,
+    pub used: u64,
+}
+
+/// A queue.
+pub struct Ring {
+    queue: Queue,
+    chain: Chain,
+    /// True if the guest must learn of used buffers.
+    touched: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl Ring {
+    pub fn new(longest: u16) -> Self {
+        Self {
+            // The devices' sizes are powers of two.
+            queue: Queue::new(longest).unwrap_or_default(),
+            chain: Chain::new(),
+            touched: false,
+        }
+    }
+
+    pub fn longest(&self) -> u16 {
+        self.queue.max_size()
+    }
+
+    pub fn ready(&self) -> bool {
+        self.queue.ready()
+    }
+
+    pub fn reset(&mut self) {
+        self.queue.reset();
+        self.touched = false;
+    }
+
+    /// Takes over what the guest says. All of the rings lies in its memory.
+    pub fn start(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        size: u16,
+        addresses: RingAddresses,
+    ) -> Result<(), Failure> {
+        self.queue.try_set_size(size)?;
+        self.queue
+            .try_set_desc_table_address(GuestAddress(addresses.descriptors))?;
+        self.queue
+            .try_set_avail_ring_address(GuestAddress(addresses.available))?;
+        self.queue
+            .try_set_used_ring_address(GuestAddress(addresses.used))?;
+        self.queue.set_ready(true);
+        if !self.queue.is_valid(memory) {
+            self.queue.set_ready(false);
+            return Err(Failure::new("a ring outside of the memory"));
+        }
+        Ok(())
+    }
+
+    pub fn stop(&mut self) {
+        self.queue.set_ready(false);
+    }
+
+    pub fn use_event_index(&mut self, on: bool) {
+        self.queue.set_event_idx(on);
+    }
+}
+
+/// The queues of a device during a turn.
+pub struct Rings<'a> {
+    pub memory: &'a GuestMemoryMmap,
+    pub(super) rings: &'a mut [Ring],
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl Rings<'_> {
+    /// Returns the limit of buffers in one turn: a guest that adds buffers forever lets others have their turn.
+    pub fn turn(&self, queue: usize) -> u16 {
+        self.rings[queue].queue.size()
+    }
+
+    /// Takes the next buffers of a queue, if there are any; then the guest kicks the queue for further ones.
+    pub fn next(&mut self, queue: usize) -> Result<Option<&Chain>, Failure> {
+        let ring = &mut self.rings[queue];
+        if !ring.queue.ready() {
+            return Ok(None);
+        }
+        let mut head = ring.queue.iter(self.memory)?.next().map(|c| c.head_index());
+        if head.is_none() && ring.queue.enable_notification(self.memory)? {
+            // The guest added one before it could see that it has to kick.
+            head = ring.queue.iter(self.memory)?.next().map(|c| c.head_index());
+        }
+        let Some(head) = head else { return Ok(None) };
+        let (table, size) = (GuestAddress(ring.queue.desc_table()), ring.queue.size());
+        ring.chain.walk(self.memory, table, size, head)?;
+        Ok(Some(&ring.chain))
+    }
+
+    /// Returns the chain that [`Self::next`] returned last.
+    pub fn current(&self, queue: usize) -> &Chain {
+        &self.rings[queue].chain
+    }
+
+    /// Gives the chain that [`Self::next`] returned last back to the guest. The device wrote `written` bytes.
+    pub fn complete(&mut self, queue: usize, written: u32) -> Result<(), Failure> {
+        let ring = &mut self.rings[queue];
+        ring.queue
+            .add_used(self.memory, ring.chain.head(), written)?;
+        ring.touched = true;
+        Ok(())
+    }
+
+    /// Lets [`Self::next`] return the same chain once more.
+    pub fn put_back(&mut self, queue: usize) {
+        self.rings[queue].queue.go_to_previous_position();
+    }
+
+    /// Interrupts the guest if buffers of the queue were completed and it wants to know.
+    pub fn notify(&mut self, queue: usize) -> Result<(), Failure> {
+        let ring = &mut self.rings[queue];
+        if std::mem::take(&mut ring.touched) && ring.queue.needs_notification(self.memory)? {
+            self.interrupt.used();
+        }
+        Ok(())
+    }
+}

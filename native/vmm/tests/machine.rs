@@ -1,0 +1,149 @@
+//! The machine around a guest: console, ends, pause, statistics. On any `/dev/kvm`.
+
+mod guests;
+
+use guests::{DATA, Script, Vm, kvm};
+use serde_json::json;
+
+#[test]
+fn a_guest_prints_and_resets() {
+    let Some(kvm) = kvm() else { return };
+    let (reason, code, console) = Vm::run(kvm, &Script::default().say("hello\n").reset(), |_| ());
+    assert_eq!(reason, json!({ "kind": "reset" }));
+    assert_eq!(code, 0);
+    assert_eq!(console, b"hello\n");
+}
+
+#[test]
+fn power_off_is_a_reset() {
+    let Some(kvm) = kvm() else { return };
+    let script = Script::default().port(1, 0x600, 5 << 2 | 1 << 5);
+    let (reason, code, _) = Vm::run(kvm, &script, |_| ());
+    assert_eq!((reason["kind"].as_str(), code), (Some("reset"), 0));
+}
+
+#[test]
+fn a_triple_fault_ends_the_vm_with_its_place() {
+    let Some(kvm) = kvm() else { return };
+    let (reason, code, _) = Vm::run(kvm, &Script::default().triple_fault(), |_| ());
+    assert_eq!((reason["kind"].as_str(), code), (Some("tripleFault"), 1));
+    assert!(reason["rip"].as_str().unwrap().starts_with("0x"));
+}
+
+#[test]
+fn an_instruction_that_kvm_does_not_emulate_is_named_by_place_and_bytes() {
+    let Some(kvm) = kvm() else { return };
+    let script = Script::default().unknown_instruction().say("runs").reset();
+    let (reason, code, console) = Vm::run(kvm, &script, |_| ());
+    // On hardware the processor runs it.
+    if console == b"runs" {
+        assert_eq!(code, 0);
+        return;
+    }
+    assert_eq!((reason["kind"].as_str(), code), (Some("internalError"), 1));
+    assert!(reason["rip"].as_str().unwrap().starts_with("0x100"));
+    let bytes = reason["bytes"].as_str().unwrap();
+    assert!(bytes.starts_with("f0480fc70f"), "{reason}");
+}
+
+#[test]
+fn ports_and_addresses_without_a_device_do_nothing_and_are_counted() {
+    let Some(kvm) = kvm() else { return };
+    let script = Script::default()
+        .port(4, 0xcf8, 0x8000_0000)
+        .port(2, 0x3f8, 0x4141)
+        .write(0xc000_0000, 7)
+        .copy(0xc000_0000, DATA)
+        .print(DATA, 4)
+        // Waits for ever.
+        .wait(DATA, 1);
+    let mut vm = Vm::start(kvm, &script, |_| ());
+    assert_eq!(vm.receive()["event"], "started");
+    assert_eq!(vm.read_console(4), [0xff; 4]);
+    let statistics = vm.ask("statistics");
+    assert_eq!(statistics["vm"]["unknown_ports"], 2);
+    assert_eq!(statistics["vm"]["unknown_addresses"], 2);
+    assert!(statistics["vcpus"][0]["exits"].as_u64().unwrap() > 0);
+    assert_eq!(vm.ask("end")["reason"]["kind"], "killed");
+}
+
+#[test]
+fn a_paused_guest_does_nothing_until_it_is_resumed() {
+    let Some(kvm) = kvm() else { return };
+    let script = Script::default().say("x").repeat_from(0);
+    let mut vm = Vm::start(kvm, &script, |_| ());
+    assert_eq!(vm.receive()["event"], "started");
+    vm.read_console(1);
+    for _ in 0..3 {
+        assert_eq!(vm.ask("pause"), json!({ "event": "paused" }));
+        let exits = |vm: &mut Vm| vm.ask("statistics")["vcpus"][0]["exits"].clone();
+        let before = exits(&mut vm);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(exits(&mut vm), before);
+        assert_eq!(vm.ask("resume"), json!({ "event": "resumed" }));
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while exits(&mut vm) == before {
+            assert!(std::time::Instant::now() < limit, "it does not continue");
+        }
+    }
+    vm.send(&json!({ "do": "end" }));
+    let (reason, code, _) = vm.end();
+    assert_eq!((reason["kind"].as_str(), code), (Some("killed"), 1));
+}
+
+#[test]
+fn a_guest_that_loops_ends_with_its_keeper() {
+    let Some(kvm) = kvm() else { return };
+    let mut vm = Vm::start(kvm, &Script::default().wait(DATA, 1), |_| ());
+    assert_eq!(vm.receive()["event"], "started");
+    assert_eq!(vm.abandon(), 1);
+}
+
+#[test]
+fn several_cpus_exist_and_end_together() {
+    let Some(kvm) = kvm() else { return };
+    for vcpus in [2, 32] {
+        let kvm = kvm.try_clone().unwrap();
+        let (reason, ..) = Vm::run(kvm, &Script::default().reset(), |config| {
+            config["vcpus"] = vcpus.into();
+        });
+        assert_eq!(reason["kind"], "reset", "{vcpus} CPUs: {reason}");
+    }
+}
+
+#[test]
+fn a_bad_request_is_refused_and_the_guest_continues() {
+    let Some(kvm) = kvm() else { return };
+    let mut vm = Vm::start(kvm, &Script::default().wait(DATA, 1), |_| ());
+    assert_eq!(vm.receive()["event"], "started");
+    assert_eq!(vm.ask("dance")["event"], "refused");
+    assert_eq!(vm.ask("pause")["event"], "paused");
+    assert_eq!(vm.ask("end")["reason"]["kind"], "killed");
+}
+
+#[test]
+fn a_bad_configuration_is_the_only_message() {
+    let kvm = std::fs::File::open("/dev/null").unwrap();
+    let vm = Vm::start(kvm, &Script::default(), |config| {
+        config["vcpus"] = 33.into()
+    });
+    let (reason, code, _) = vm.end();
+    assert_eq!(code, 2);
+    assert_eq!(reason["kind"], "badConfiguration");
+    assert_eq!(reason["key"], "vcpus");
+}
+
+#[test]
+fn a_file_that_is_no_kvm_and_one_that_is_no_kernel_are_named() {
+    let null = || std::fs::File::open("/dev/null").unwrap();
+    let vm = Vm::start(null(), &Script::default(), |_| ());
+    let (reason, code, _) = vm.end();
+    assert_eq!((reason["key"].as_str(), code), (Some("kvmFd"), 2));
+    let Some(kvm) = kvm() else { return };
+    let empty = tempfile::tempfile().unwrap();
+    let vm = Vm::start(kvm, &Script::default(), |config| {
+        config["kernelFd"] = guests::copy_of(&empty).into();
+    });
+    let (reason, code, _) = vm.end();
+    assert_eq!((reason["key"].as_str(), code), (Some("kernelFd"), 2));
+}
