@@ -47,6 +47,45 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
+#[path = "../../jail/tests/rows/program.rs"]
+mod program;
+
+#[test]
+fn a_static_program_runs_in_a_jail_until_its_lifeline_ends() {
+    let path = program::write();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(KEEPER);
+        command.args(["jail", "--program"]).args(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let lifeline = child.stdin.take();
+        let output = child.wait_with_output().unwrap();
+        drop(lifeline);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let program = path.to_str().unwrap();
+    // It exits with the number of its words.
+    assert_eq!(run(&[program, "--", "a", "b"]), (Some(2), String::new()));
+    let (code, said) = run(&[program, "--keep", "99", "--", "a"]);
+    assert!(
+        code == Some(3) && said.contains("keeping a descriptor"),
+        "{said}"
+    );
+    // A program with a loader finds none in the jail.
+    let (code, said) = run(&["/bin/sh", "--", "sh"]);
+    assert!(
+        code == Some(1) && said.contains("starting \"/bin/sh\" in the jail"),
+        "{said}"
+    );
+    let (code, said) = run(&["/no/such/program", "--", "a"]);
+    assert!(
+        code == Some(1) && said.contains("/no/such/program"),
+        "{said}"
+    );
+    fs::remove_file(path).unwrap();
+}
+
 #[test]
 fn a_lock_is_held_for_the_life_of_its_command_and_free_behind_it() {
     let folder = Folder::new("lock");

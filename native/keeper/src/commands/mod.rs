@@ -8,6 +8,7 @@ mod answer;
 mod arguments;
 mod command_error;
 mod descriptors;
+mod jail;
 mod keep;
 mod launch;
 mod lifeline;
@@ -32,6 +33,9 @@ const HELP: &str = "voidbox-vm: the keeper of one VM (docs/reference/keeper.md)
   lock --file F [--tie] -- CMD...      become CMD, with a lock on F (exit 75: F is already locked)
   tie -- CMD...                        become CMD, killed when this process's parent dies
   lifeline -- CMD...                   run CMD, killed when standard input ends
+  jail --program F [--uid N] [--keep 5,7] -- WORDS...
+                                       become the static program F in an empty root without rights, killed when
+                                       standard input ends
   host                                 print TSC, KVM and memory of this host
   --version
 ";
@@ -51,6 +55,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Some("lock") => run_as::lock(rest),
         Some("tie") => run_as::tie(rest),
         Some("lifeline") => lifeline::run(rest),
+        Some("jail") => jail::run(rest),
         Some("host") => host(rest),
         Some("--version" | "version") => {
             println!("voidbox-vm {} {}", env!("CARGO_PKG_VERSION"), build());
