@@ -1,9 +1,11 @@
 /** The examples that events start, tested like the examples of `examples.vm.test.ts`. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { Rig, until } from './e2e/rig.ts';
 import { NO_NATS } from './rig/queues/nats-program.ts';
 import { startNatsServer } from './rig/queues/nats-server.ts';
@@ -111,6 +113,30 @@ test('nightly-report.yaml', { timeout: 240_000 }, async () => {
   const lines = [...rainy].map(([city, days]) => `${city}: ${days}`).toSorted();
   expect(await rig.output(runId!, 'publish')).toBe(`Rainy days by city:\n${lines.join('\n')}\n`);
   await succeed('deployment', 'delete', 'nightly-report');
+});
+
+test('the guide of folders: a file of a folder is the input of its run', { timeout: 240_000 }, async () => {
+  const page = readFileSync(join(findPackageRoot(), 'docs/guides/folders.md'), 'utf8');
+  const [, spec] = /```yaml\n([^]*?)```/.exec(page)!;
+  const [, script] = /<!-- put a file -->\n```sh\n([^]*?)```/.exec(page)!;
+  const incoming = join(rig.specDir, 'incoming');
+  mkdirSync(incoming);
+  await succeed('up', '--allow-watch', incoming);
+  await succeed('deploy', rig.spec('import.yaml', spec!.replace('/srv/incoming', incoming)));
+  execFileSync('bash', ['-euc', script!], { env: { ...process.env, FOLDER: incoming } });
+  // Bytes that are no text, and more than an event may have.
+  const bytes = randomBytes(3 * 1024 * 1024);
+  writeFileSync(join(incoming, '.large'), bytes);
+  renameSync(join(incoming, '.large'), join(incoming, 'large.csv'));
+  const outcomes = await awaitOutcomes('import', 2);
+  const outputs: string[] = [];
+  for (const { runId } of outcomes) {
+    expect((await rig.finish(runId!)).outcome.state).toBe('succeeded');
+    outputs.push(await rig.output(runId!, 'count'));
+  }
+  const lines = bytes.filter((byte) => byte === 0x0a).length;
+  expect(outputs.toSorted()).toEqual(['2\nof orders.csv\n', `${lines}\nof large.csv\n`].toSorted());
+  await succeed('deployment', 'delete', 'import');
 });
 
 const note = NO_NATS === null ? '' : ` (not tested here: ${NO_NATS})`;
