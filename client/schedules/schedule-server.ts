@@ -1,6 +1,8 @@
 /** The schedules of one database on the server of Temporal. */
 import { type Client, ScheduleAlreadyRunning, ScheduleNotFoundError } from '@temporalio/client';
+import { NoServerError } from '../temporal/no-server.ts';
 import type { ServerLink } from '../temporal/server-link.ts';
+import { callStatus, serverMessageOf } from '../temporal/unavailable.ts';
 import { hasSameOptions } from './same-options.ts';
 import type { StoredTimes } from './same-times.ts';
 import {
@@ -12,6 +14,8 @@ import {
 } from './schedule-options.ts';
 
 const PAGE = 100;
+/** The gRPC status of a request that is wrong. */
+const INVALID_ARGUMENT = 3;
 /** The server returns no more times of a range. */
 export const MOST_TIMES = 1_000;
 
@@ -39,7 +43,7 @@ export interface ScheduleServer {
   delete(id: string): Promise<void>;
   /**
    * Returns the times after `fromMs` and up to `toMs`, at most `MOST_TIMES` of them.
-   * @throws ScheduleNotFoundError
+   * @throws NoServerError if the server does not answer, or does not have the schedule yet
    */
   listTimes(name: ScheduleName, fromMs: number, toMs: number): Promise<readonly number[]>;
 }
@@ -61,14 +65,30 @@ export function createScheduleServer(link: Pick<ServerLink, 'briefly'>): Schedul
       await link.briefly(async (client) => {
         await ignoreMissing(client.schedule.getHandle(id).delete());
       }),
-    listTimes: async (name, fromMs, toMs) =>
-      await link.briefly(async ({ workflowService, options }) => {
-        const asked = { namespace: options.namespace, scheduleId: nameSchedule(name) };
-        const range = { startTime: writeTime(fromMs), endTime: writeTime(toMs) };
-        const { startTime } = await workflowService.listScheduleMatchingTimes({ ...asked, ...range });
-        return startTime.map(readTime);
-      }),
+    listTimes: async (name, fromMs, toMs) => await link.briefly((client) => listTimes(client, name, fromMs, toMs)),
   };
+}
+
+async function listTimes(
+  { workflowService, options }: Client,
+  name: ScheduleName,
+  fromMs: number,
+  toMs: number,
+): Promise<readonly number[]> {
+  const asked = { namespace: options.namespace, scheduleId: nameSchedule(name) };
+  try {
+    const range = { startTime: writeTime(fromMs), endTime: writeTime(toMs) };
+    const { startTime } = await workflowService.listScheduleMatchingTimes({ ...asked, ...range });
+    return startTime.map(readTime);
+  } catch (error) {
+    const status = callStatus(error);
+    if (status === null || status === INVALID_ARGUMENT) throw error;
+    // A server that starts answers before the workflow of the schedule does: `no poller seen for task queue`.
+    throw new NoServerError(
+      `the server of Temporal cannot list the times of ${asked.scheduleId} now: ${serverMessageOf(error)}`,
+      'Try again in a minute. The service gives a schedule that the server lacks to it again within 5 minutes.',
+    );
+  }
 }
 
 async function listSchedules(

@@ -28,7 +28,8 @@ export async function stormTriggers(options: ServiceStormOptions): Promise<reado
       await using rig = new Rig();
       await using outside = await openOutside(rig, applications);
       const lane = await openLane(rig, outside);
-      for (let played = 1, isOver = false; !isOver; played += 1) {
+      // Other lanes may have begun the last rounds while this stack started.
+      for (let played = 1, isOver = false; !isOver && next < end; played += 1) {
         const round = next++;
         let report = await play(lane, seed, round);
         const isClean = report.findings.length === 0;
