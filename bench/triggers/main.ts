@@ -16,6 +16,7 @@ import { type Bench, runFigures } from '../run-figures.ts';
 import { startNode } from '../servers.ts';
 import { AT_ONCE, ACCEPTED, createAcceptArm, createInsertArm } from './accept.ts';
 import { EVENTS, sendBurst } from './burst.ts';
+import { FILES, measureFolder } from './folder.ts';
 import { createBareStartArm, createWebhookArm } from './first-event.ts';
 import { startTriggerStack, type TriggerStack } from './stack.ts';
 import { createSender, type Sender } from './webhook.ts';
@@ -25,6 +26,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   accept: (bench) => withStack(bench, 'accept', measureAcceptance),
   burst: (bench) => withStack(bench, 'burst', measureBurst),
   idle: (bench) => withStack(bench, 'idle', measureIdle),
+  folder: (bench) => withStack(bench, 'folder', measureWatched),
 };
 
 const IDLE_DEPLOYMENTS = 1_000;
@@ -162,6 +164,26 @@ async function measureIdle(opened: Opened): Promise<Figure> {
       { what: 'CPU of all processes of the database', value: spread([postgres]), unit: '% of a core' },
     ],
     goals: [{ what: 'both, in % of a core', value: total, goal: '≤ 1', met: total <= 1 }],
+  };
+}
+
+async function measureWatched({ stack, workDir, say }: Opened): Promise<Figure> {
+  const found = await measureFolder(stack, workDir);
+  say(`  ${JSON.stringify(found)}`);
+  const makeRow = (what: string, value: number, unit: string) => ({ what, value: spread([value]), unit });
+  return {
+    title: 'A large folder',
+    method: `A trigger watches a folder with ${FILES} files that were there before it, and scans it every 10 s. Later one file is added. Taken once.`,
+    rows: [
+      makeRow('from `deploy` until each file is known', found.firstSecs, 's'),
+      makeRow('CPU of the service until then', found.firstServiceCpuSecs, 's'),
+      makeRow('CPU of the database until then', found.firstDatabaseCpuSecs, 's'),
+      makeRow('memory of the service before', found.beforeMib, 'MiB'),
+      makeRow('the most memory of the service', found.peakMib, 'MiB'),
+      makeRow('CPU of both without a change', found.idlePercent, '% of a core'),
+      makeRow('from a new file to its delivery', found.newFileSecs, 's'),
+    ],
+    goals: [],
   };
 }
 
