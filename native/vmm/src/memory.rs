@@ -5,7 +5,9 @@ use std::io;
 use vm_memory::mmap::MmapRegion;
 use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap};
 
-use crate::arch::layout;
+/// Devices and interrupt controllers lie from here to [`GAP_END`]; memory continues behind it.
+pub const GAP_START: u64 = 3 << 30;
+pub const GAP_END: u64 = 4 << 30;
 
 /// The size of a huge page. Guest and host addresses are equal modulo this, so that one entry of a page table maps it.
 pub const HUGE_PAGE: usize = 2 << 20;
@@ -68,10 +70,10 @@ impl Ram {
     /// Maps `size_mib` MiB: from 0 to the gap of the devices, the rest from 4 GiB.
     pub fn new(size_mib: u32) -> io::Result<Self> {
         let size = u64::from(size_mib) << 20;
-        let low = size.min(layout::GAP_START);
+        let low = size.min(GAP_START);
         let mut ranges = vec![(0, low)];
         if size > low {
-            ranges.push((layout::GAP_END, size - low));
+            ranges.push((GAP_END, size - low));
         }
         let mut slots = Vec::new();
         let mut regions = Vec::new();

@@ -56,7 +56,7 @@ fn ports_and_addresses_without_a_device_do_nothing_and_are_counted() {
         .copy(0xc000_0000, DATA)
         .print(DATA, 4)
         // Waits for ever.
-        .wait(DATA, 1);
+        .wait(DATA + 8, 1);
     let mut vm = Vm::start(kvm, &script, |_| ());
     assert_eq!(vm.receive()["event"], "started");
     assert_eq!(vm.read_console(4), [0xff; 4]);

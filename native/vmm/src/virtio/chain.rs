@@ -5,7 +5,7 @@ use vm_memory::{
     Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, VolatileSlice,
 };
 
-use super::device::Failure;
+use super::failure::Failure;
 
 /// The limit of descriptors in a chain, also in a table of their own. No queue is longer.
 pub const MAX_DESCRIPTORS: usize = 256;

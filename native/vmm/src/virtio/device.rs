@@ -2,18 +2,8 @@
 
 use std::os::fd::RawFd;
 
+use super::failure::Failure;
 use super::ring::Rings;
-
-/// A request of the guest that violates the protocol. The device fails until the guest resets it; the VM continues.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub String);
-
-impl Failure {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-}
 
 /// The progress of a device with a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,12 +2,14 @@
 
 mod chain;
 mod device;
+mod failure;
 mod interrupt;
 mod ring;
 mod transport;
 
 pub use chain::{Buffers, Chain, MAX_DESCRIPTORS};
-pub use device::{Device, Failure, Progress, Source};
+pub use device::{Device, Progress, Source};
+pub use failure::Failure;
 pub use interrupt::Interrupt;
 pub use ring::{Ring, Rings};
 pub use transport::{Transport, registers};

@@ -4,7 +4,7 @@ use virtio_queue::{Error, Queue, QueueOwnedT, QueueT};
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
 use super::chain::Chain;
-use super::device::Failure;
+use super::failure::Failure;
 use super::interrupt::Interrupt;
 
 /// The addresses of a queue, which the guest sets before the device starts.

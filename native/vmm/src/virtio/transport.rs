@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use vm_memory::GuestMemoryMmap;
 
-use super::device::{Device, Failure, Progress, Source};
+use super::device::{Device, Progress, Source};
+use super::failure::Failure;
 use super::interrupt::Interrupt;
 use super::ring::{Ring, RingAddresses, Rings};
 

@@ -1,6 +1,8 @@
 //! Tiny guests: a kernel of one page that carries out a script, and the VMM around it.
 #![allow(dead_code)] // Each test program uses a part.
 
+pub mod virtio;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
@@ -44,6 +46,8 @@ std::arch::global_asm!(
     "    je 70f",
     "    cmp eax, 8",
     "    je 80f",
+    "    cmp eax, 9",
+    "    je 90f",
     // Any other operation: an instruction that does not exist, without a handler.
     "    ud2",
     // 1: write memory, 1, 2 or 4 bytes.
@@ -57,10 +61,10 @@ std::arch::global_asm!(
     "    jmp 2b",
     "12: mov [rdi], dx",
     "    jmp 2b",
-    // 2: wait until 2 bytes of memory have the value.
+    // 2: wait until 2 bytes of memory have at least the value.
     "20: mov ax, [rdi]",
     "    cmp ax, dx",
-    "    je 2b",
+    "    jae 2b",
     "    pause",
     "    jmp 20b",
     // 3: print `value` bytes from an address on COM1.
@@ -103,6 +107,11 @@ std::arch::global_asm!(
     // 8: go back to an entry of the script.
     "80: mov rsi, rdi",
     "    jmp 2b",
+    // 9: wait until a register of 4 bytes has the value.
+    "90: mov eax, [rdi]",
+    "    cmp eax, edx",
+    "    jne 90b",
+    "    jmp 2b",
     "guest_end:",
     ".popsection",
 );
@@ -144,6 +153,10 @@ impl Script {
 
     pub fn wait(self, address: u64, value: u16) -> Self {
         self.push(2, 2, address, value.into())
+    }
+
+    pub fn wait_register(self, address: u64, value: u32) -> Self {
+        self.push(9, 4, address, value.into())
     }
 
     pub fn print(self, address: u64, bytes: u64) -> Self {
@@ -229,7 +242,7 @@ pub struct Vm {
 }
 
 /// The limit of every wait.
-const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// Opens KVM. `None` on a machine without it, which the tests say.
 pub fn kvm() -> Option<File> {

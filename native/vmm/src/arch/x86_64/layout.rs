@@ -1,9 +1,5 @@
 //! Addresses in the guest.
 
-/// Devices and interrupt controllers lie from here to [`GAP_END`]; memory continues behind it.
-pub const GAP_START: u64 = 3 << 30;
-pub const GAP_END: u64 = 4 << 30;
-
 /// The end of conventional memory; from here to 1 MiB a PC has its firmware.
 pub const LOW_END: u64 = 0x9_fc00;
 pub const HIGH_START: u64 = 0x10_0000;
@@ -62,6 +58,7 @@ pub fn device_interrupt(index: usize) -> u32 {
 mod tests {
     use super::*;
     use crate::config::MAX_DISKS;
+    use crate::memory::GAP_START;
 
     #[test]
     fn every_device_that_a_configuration_can_name_has_an_interrupt_and_a_place_in_the_gap() {

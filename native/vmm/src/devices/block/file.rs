@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 
-use super::SECTOR;
 use super::request::{Data, Range};
+
+pub const SECTOR: u64 = 512;
 
 /// A file of whole sectors.
 pub struct DiskFile {

@@ -12,11 +12,10 @@ use std::io;
 use crate::virtio::{Device, Failure, Progress, Rings};
 
 pub use file::{DiskError, DiskFile};
-use request::{Request, Status};
+use request::{MAX_RANGE_SECTORS, MAX_RANGES, Request, Status};
 
 const ID: u32 = 2;
 const QUEUE_SIZE: u16 = 256;
-pub const SECTOR: u64 = 512;
 
 const SEGMENTS_LIMIT: u64 = 1 << 2;
 const READ_ONLY: u64 = 1 << 5;
@@ -27,9 +26,6 @@ const WRITE_ZEROES: u64 = 1 << 14;
 
 /// The limit of data segments in a request: the queue's size without header and status.
 const MAX_SEGMENTS: u32 = 254;
-/// The limit of ranges in a request to discard, and of sectors in one.
-pub const MAX_RANGES: u32 = 32;
-const MAX_RANGE_SECTORS: u32 = 1 << 22;
 /// Ext4 and the host's page cache work in blocks of this size.
 const BLOCK_BYTES: u32 = 512;
 const DISCARD_ALIGNMENT_SECTORS: u32 = 8;
@@ -158,7 +154,7 @@ impl Block {
                 .file
                 .write(request.sector, request.output, &mut self.vectors),
             request::DISCARD | request::WRITE_ZEROES => {
-                for range in request.ranges()? {
+                for range in request.ranges().ok_or(DiskError::Failed)? {
                     self.file.punch(range)?;
                 }
                 Ok(0)

@@ -2,8 +2,6 @@
 
 use vm_memory::GuestMemoryMmap;
 
-use super::file::DiskError;
-use super::{MAX_RANGE_SECTORS, MAX_RANGES};
 use crate::virtio::{Buffers, Chain, Failure};
 
 pub const READ: u32 = 0;
@@ -12,6 +10,10 @@ pub const FLUSH: u32 = 4;
 pub const SERIAL: u32 = 8;
 pub const DISCARD: u32 = 11;
 pub const WRITE_ZEROES: u32 = 13;
+
+/// The limit of ranges in a request to discard, and of sectors in one.
+pub const MAX_RANGES: u32 = 32;
+pub const MAX_RANGE_SECTORS: u32 = 1 << 22;
 
 const HEADER_BYTES: u32 = 16;
 const RANGE_BYTES: u32 = 16;
@@ -108,17 +110,17 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the ranges of a request to discard.
-    pub fn ranges(&self) -> Result<Vec<Range>, DiskError> {
+    /// Returns the ranges of a request to discard, if they keep to the limits.
+    pub fn ranges(&self) -> Option<Vec<Range>> {
         let count = self.output.len() / RANGE_BYTES;
         if self.output.len() % RANGE_BYTES != 0 || !(1..=MAX_RANGES).contains(&count) {
-            return Err(DiskError::Failed);
+            return None;
         }
         let mut ranges = Vec::new();
         for index in 0..count {
             let mut bytes = [0; RANGE_BYTES as usize];
             if !self.output.read(index * RANGE_BYTES, &mut bytes) {
-                return Err(DiskError::Failed);
+                return None;
             }
             let [sector @ .., a, b, c, d, _, _, _, _] = bytes;
             let range = Range {
@@ -126,10 +128,10 @@ impl<'a> Request<'a> {
                 sectors: u32::from_le_bytes([a, b, c, d]),
             };
             if range.sectors > MAX_RANGE_SECTORS {
-                return Err(DiskError::Failed);
+                return None;
             }
             ranges.push(range);
         }
-        Ok(ranges)
+        Some(ranges)
     }
 }
