@@ -12,6 +12,7 @@
 mod capabilities;
 mod descriptors;
 mod error;
+pub mod filter;
 mod lifeline;
 mod limits;
 mod program;

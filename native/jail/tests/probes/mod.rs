@@ -1,5 +1,6 @@
 //! The attempts of a process inside of a jail. Each probe returns the first thing that it could do or found.
 
+mod filters;
 mod host;
 mod rights;
 
@@ -29,6 +30,7 @@ const PROBES: &[(&str, Probe)] = &[
     ("namespaces", rights::makes_no_namespace),
     ("users", rights::becomes_no_other_user),
     ("limits", rights::raises_no_limit),
+    ("filter", filters::try_call),
     ("sleep", host::sleeps),
     ("exit", |_| std::process::exit(7)),
     ("killed", |_| {

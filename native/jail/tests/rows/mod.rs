@@ -1,5 +1,6 @@
 //! The tests: each starts this program again as a probe, and looks at its end from outside.
 
+mod filters;
 mod program;
 
 use std::fs;
@@ -263,6 +264,14 @@ const ROWS: &[(&str, fn())] = &[
         each_process_has_its_user,
     ),
     ("no_mount_of_the_host_is_left", no_mount_of_the_host_is_left),
+    (
+        "a_forbidden_call_ends_the_process_and_is_named",
+        filters::a_forbidden_call_ends_the_process_and_is_named,
+    ),
+    (
+        "allowed_calls_and_requests_pass",
+        filters::allowed_calls_and_requests_pass,
+    ),
     (
         "a_static_program_gets_its_words_and_no_environment",
         a_program_gets_its_words_and_no_environment,
