@@ -2,7 +2,7 @@
 import { linkSync } from 'node:fs';
 import { join } from 'node:path';
 import { ScheduleNotFoundError } from '@temporalio/client';
-import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { createEvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import { startPump } from '../app/deliveries/pump.ts';
 import { compareSchedules, createTurns, type Repairs } from '../app/schedules/compare-schedules.ts';
@@ -21,8 +21,6 @@ import { temporalCliForTests } from '../test/rig/servers/temporal-cli.ts';
 import { startTestApi, type TestApi } from '../test/rig/servers/test-api.ts';
 import { startTestStack, type TestStack } from '../test/rig/servers/test-worker.ts';
 import type { RunningWorkers } from '../workers/workers.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 let stack: TestStack;
 let server: ScheduleServer;

@@ -3,12 +3,9 @@ import { execFile, execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { findPackageRoot } from '../setup/package-root.ts';
 import { typeCommand } from './rig/runs/typed-command.ts';
-
-// The help of a command loads the command, and systemd reads all units of the machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const ROOT = findPackageRoot();
 const PAGE = readFileSync(join(ROOT, 'docs/guides/as-a-systemd-service.md'), 'utf8');

@@ -1,16 +1,13 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { openStores } from '../../store/open-stores.ts';
 import type { Machine } from '../machine.ts';
 import { answerThatStands } from './recorded-answers.ts';
 import { typeCommand } from '../../test/rig/runs/typed-command.ts';
-
-// The first command that is typed loads the command line.
-vi.setConfig({ testTimeout: 30_000 });
 
 const STAGES = ['release', 'count'].map((id) => ({ id, dependsOn: [] }));
 

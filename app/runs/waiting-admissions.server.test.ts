@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Activities } from '../../activities/contract.ts';
 import { describeRun, startRun } from '../../client/runs/runs.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
@@ -14,9 +14,6 @@ import { startTestStack, type TestStack } from '../../test/rig/servers/test-work
 import { type Typed, typeCommand } from '../../test/rig/runs/typed-command.ts';
 import type { RunningWorkers } from '../../workers/workers.ts';
 import type { AdmittingJson } from '../../cli/render/runs/waiting-admissions.ts';
-
-// The first command that is typed loads the command line.
-vi.setConfig({ testTimeout: 60_000 });
 
 const SPEC =
   'api_version: v1\nkind: workflow\nname: naps\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n    - { name: nap, wait: { for: 10m } }\n';

@@ -2,12 +2,9 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { typeCommand } from '../rig/runs/typed-command.ts';
 import { makeStateFolder } from '../rig/runs/state-folder.ts';
-
-// The first command that is typed loads the command line.
-vi.setConfig({ testTimeout: 30_000 });
 
 const PART = 'kind: workflow\nname: p\nworkflow: { steps: [{ name: a, run: { program: ls } }] }\n';
 

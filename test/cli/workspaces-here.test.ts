@@ -2,11 +2,8 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { typeCommand } from '../rig/runs/typed-command.ts';
-
-// The first command that is typed loads the command line.
-vi.setConfig({ testTimeout: 30_000 });
 
 let dir: string;
 beforeEach(() => {

@@ -17,13 +17,10 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openStores } from '../../store/open-stores.ts';
 import { STATE_FORMAT } from '../../store/state-format.ts';
 import { typeCommand, type Typed } from '../rig/runs/typed-command.ts';
-
-// The first command that is typed loads the command line.
-vi.setConfig({ testTimeout: 30_000 });
 
 const recordedDir = (format: number): string => fileURLToPath(new URL(`format-${format}`, import.meta.url));
 

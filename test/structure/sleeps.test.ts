@@ -24,6 +24,7 @@ const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>
   'activities/vm/network-log.test.ts': [1, ABSENCE],
   'activities/vm/mounts.test.ts': [1, OVERLAP],
   'app/deliveries/pump.test.ts': [1, OVERLAP],
+  'app/secrets/secret-keys.test.ts': [1, CLOCK],
   'test/cli/run.server.test.ts': [1, ABSENCE],
   'native/keeper-client.process.test.ts': [1, ABSENCE],
   'setup/pieces/agent-clis.process.test.ts': [1, ABSENCE],
@@ -127,4 +128,23 @@ test.each([
 test('a wait of 20 s is long enough', () => {
   const source = 'await vi.waitFor(() => expect(seen()).toBe(1), { timeout: 20_000, interval: 20 });';
   expect(findShortWaits('a.test.ts', source)).toEqual([]);
+});
+
+/** The limit of pure tests and of tests with a server. A loaded machine needs it, so files only raise it. */
+const LEAST_LIMIT_MS = 120_000;
+
+function findLowerLimits(path: string, source: string): readonly string[] {
+  return [...source.matchAll(/\bvi\.setConfig\(\{ (?:test|hook)Timeout: ([\d_]+)/g)].flatMap(([call, ms]) =>
+    Number(ms!.replaceAll('_', '')) < LEAST_LIMIT_MS ? [`${path}: ${call}`] : [],
+  );
+}
+
+test('no file gives its tests less time than its group does', () => {
+  const paths = pathsOf(ROOT).filter((path) => path.endsWith('.test.ts') && path !== 'test/structure/sleeps.test.ts');
+  expect(paths.flatMap((path) => findLowerLimits(path, readFileSync(join(ROOT, path), 'utf8')))).toEqual([]);
+});
+
+test('a lower limit is found, and a higher one is not', () => {
+  expect(findLowerLimits('a.test.ts', 'vi.setConfig({ testTimeout: 60_000 });')).toHaveLength(1);
+  expect(findLowerLimits('a.test.ts', 'vi.setConfig({ testTimeout: 180_000 });')).toEqual([]);
 });

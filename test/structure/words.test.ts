@@ -1,7 +1,7 @@
 /** Texts for people are plain English: help, messages, remedies and docs contain none of the phrases in `words.ts`. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { COMMANDS } from '../../cli/command-table.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { typeCommand } from '../rig/runs/typed-command.ts';
@@ -9,11 +9,19 @@ import { pathsOf } from './imports.ts';
 import { isRustOfProduct, rustTextsIn } from './rust-texts.ts';
 import { bareSkillIn, bareSkillsOfPage, phrasesIn, textsIn } from './words.ts';
 
-// The help of every command loads every command.
-vi.setConfig({ testTimeout: 60_000 });
-
 const ROOT = findPackageRoot();
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
+
+// The help of every command loads every command. A loaded machine takes a minute for it, which is not the time of a test.
+for (const entry of COMMANDS) for (const each of 'commands' in entry ? entry.commands : [entry]) await each.load();
+
+/** Parses each source once. */
+const texts = new Map<string, ReturnType<typeof textsIn>>();
+function readTexts(path: string): ReturnType<typeof textsIn> {
+  const found = texts.get(path) ?? textsIn(path, read(path));
+  texts.set(path, found);
+  return found;
+}
 
 test('help of every command', async () => {
   const lines = COMMANDS.flatMap((entry) => [
@@ -40,7 +48,7 @@ test('messages, remedies and all other texts of the sources', () => {
   const found = sources.flatMap((path) => {
     // Recorded histories contain the messages of workflows and of the machine that they run.
     const kind = /^(?:workflows|domain\/pipeline)\//.test(path) ? 'page' : 'message';
-    return textsIn(path, read(path)).flatMap(({ line, text }) => phrasesIn(`${path}:${line}`, text, kind));
+    return readTexts(path).flatMap(({ line, text }) => phrasesIn(`${path}:${line}`, text, kind));
   });
   expect(found).toEqual([]);
 });
@@ -66,7 +74,7 @@ test('no message and no remedy leaves open which kind of skill it means', () => 
   );
   expect(sources.length).toBeGreaterThan(300);
   const found = sources.flatMap((path) =>
-    textsIn(path, read(path))
+    readTexts(path)
       // A text with one word is a key, a kind or a name; a usage begins with the command.
       .filter(({ text }) => /\w \w/.test(text) && !/^skill (?:\w+ )?[A-Z]+/.test(text))
       .flatMap(({ line, text }) => bareSkillIn(`${path}:${line}`, text)),

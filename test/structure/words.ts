@@ -104,10 +104,18 @@ export function bareSkillsOfPage(where: string, page: string): readonly string[]
 /** Returns the literals and templates of a source with their first lines; a value that is filled in becomes `…`. */
 export function textsIn(path: string, source: string): readonly { readonly line: number; readonly text: string }[] {
   const found: { readonly line: number; readonly text: string }[] = [];
+  let [line, at] = [1, 0];
+  // Nodes come in the order of their source, so that each line is counted once.
+  const lineOf = (start: number): number => {
+    if (start < at) [line, at] = [1, 0];
+    for (let end = source.indexOf('\n', at); end !== -1 && end < start; end = source.indexOf('\n', at))
+      [line, at] = [line + 1, end + 1];
+    return line;
+  };
   const visit = (node: Node): void => {
     if (is(node, 'ImportDeclaration')) return;
     const text = toText(node);
-    if (text !== null) found.push({ line: source.slice(0, node.start).split('\n').length, text });
+    if (text !== null) found.push({ line: lineOf(node.start), text });
     for (const child of childrenOf(node)) visit(child);
   };
   visit(parse(path, source));

@@ -1,14 +1,11 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { EVENT_ID } from '../../../domain/run/event-id.ts';
 import { openStores } from '../../../store/open-stores.ts';
 import { finishedEvent, noticeEvent } from '../../../test/conformance/store.ts';
 import { typeCommand } from '../../../test/rig/runs/typed-command.ts';
-
-// The first command that is typed loads the command line.
-vi.setConfig({ testTimeout: 30_000 });
 
 let dir: string;
 
