@@ -84,6 +84,13 @@ fn refuse<T>(key: impl Into<String>, text: impl Into<String>) -> Result<T, Confi
 impl Config {
     /// Parses and checks a line. `control` is the descriptor of the control, which no file may be.
     pub fn parse(line: &[u8], control: RawFd) -> Result<Self, ConfigError> {
+        let config = Self::read(line)?;
+        config.check_descriptors(control)?;
+        Ok(config)
+    }
+
+    /// Parses a line and checks all but its descriptors.
+    pub(crate) fn read(line: &[u8]) -> Result<Self, ConfigError> {
         if line.len() > LINE_LIMIT_BYTES {
             return refuse(
                 "configuration",
@@ -94,11 +101,11 @@ impl Config {
             // The message names the key, or the place of what is no JSON.
             refuse("configuration", e.to_string())
         })?;
-        config.check(control)?;
+        config.check()?;
         Ok(config)
     }
 
-    fn check(&self, control: RawFd) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), ConfigError> {
         check_range("version", self.version, 1..=1)?;
         check_range("memoryMib", self.memory_mib, MEMORY_MIB)?;
         check_range("vcpus", self.vcpus, VCPUS)?;
@@ -124,7 +131,7 @@ impl Config {
             check_range("vsock.guestCid", vsock.guest_cid, GUEST_CIDS)?;
             check_range("vsock.port", vsock.port, PORTS)?;
         }
-        self.check_descriptors(control)
+        Ok(())
     }
 
     /// Each descriptor becomes an owner of its file, so none may have two.

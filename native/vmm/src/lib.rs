@@ -9,6 +9,8 @@ pub mod control;
 mod device_thread;
 pub mod devices;
 pub mod ended;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod machine;
 mod mailbox;
 pub mod memory;

@@ -27,6 +27,7 @@ const ROOMS: &[&str] = &[
     "device_thread",
     "machine",
     "run",
+    "fuzz",
 ];
 
 fn read_vmm() -> Modules {

@@ -1,4 +1,5 @@
-//! A driver for tests: the guest's side of a device, without a guest.
+//! A driver for tests and fuzzers: the guest's side of a device, without a guest. It panics if the test is wrong.
+#![allow(clippy::missing_panics_doc)]
 
 use std::sync::Arc;
 
@@ -186,6 +187,25 @@ impl Driver {
         self.memory.write_slice(&bytes, GuestAddress(at)).unwrap();
     }
 
+    /// Writes bytes into the guest's memory.
+    pub fn write_memory(&self, at: u64, bytes: &[u8]) {
+        self.memory.write_slice(bytes, GuestAddress(at)).unwrap();
+    }
+
+    /// Offers a chain of two pieces to read and some room to write. Its memory is used again and again.
+    pub fn offer_small(&mut self, queue: usize, first: &[u8], second: &[u8], room: usize) {
+        self.free = BUFFERS;
+        let output: Vec<&[u8]> = [first, second]
+            .into_iter()
+            .filter(|piece| !piece.is_empty())
+            .collect();
+        let input = [room];
+        let input = if room == 0 { &[][..] } else { &input };
+        if self.queues[queue].size > 0 && !(output.is_empty() && input.is_empty()) {
+            self.offer(queue, &output, input);
+        }
+    }
+
     /// Makes a chain available.
     pub fn make_available(&mut self, queue: usize, head: u16) {
         let state = &mut self.queues[queue];
@@ -261,14 +281,14 @@ impl Driver {
         let used = Self::base(queue) + USED;
         let index: u16 = self.memory.read_obj(GuestAddress(used + 2)).unwrap();
         let state = &mut self.queues[queue];
-        if index == state.used {
+        if index == state.used || state.size == 0 {
             return None;
         }
         let at = used + 4 + u64::from(state.used % state.size) * 8;
         state.used = state.used.wrapping_add(1);
         let head: u32 = self.memory.read_obj(GuestAddress(at)).unwrap();
         let written = self.memory.read_obj(GuestAddress(at + 4)).unwrap();
-        Some((u16::try_from(head).unwrap(), written))
+        Some((u16::try_from(head & 0xffff).unwrap(), written))
     }
 
     pub fn input_of(&self, offered: Offered) -> Vec<u8> {

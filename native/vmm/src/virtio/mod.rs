@@ -14,9 +14,9 @@ pub use interrupt::Interrupt;
 pub use ring::{Ring, Rings};
 pub use transport::{Transport, registers};
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod driver;
 #[cfg(test)]
 mod hostile_tests;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod random;

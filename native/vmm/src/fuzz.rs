@@ -1,0 +1,259 @@
+//! Functions that fuzzers call: one for each device, for the configuration, the control and kernels.
+//!
+//! `cargo test` replays the corpus in `fuzz/corpus/` and mutations of it; `cargo run --example fuzz` mutates it for longer.
+//! Each function returns how much of its input was meaningful, so that a corpus that has rotted is noticed.
+
+use std::fs::File;
+use std::io::{Cursor, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
+
+use crate::arch::kernel::load_kernel;
+use crate::config::Config;
+use crate::control::{Channel, Input, Request};
+use crate::devices::block::Block;
+use crate::devices::rng::Rng;
+use crate::devices::vsock::Vsock;
+use crate::memory::Ram;
+use crate::virtio::Device;
+use crate::virtio::driver::Driver;
+use crate::virtio::random::Random;
+
+/// A function that must return for each input.
+pub type Target = fn(&[u8]) -> usize;
+
+/// The functions by the names of their corpora.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("config", read_config),
+    ("control", read_control),
+    ("kernel", load),
+    ("block", drive_block),
+    ("vsock", drive_vsock),
+    ("rng", drive_rng),
+];
+
+/// The longest input.
+pub const INPUT_LIMIT_BYTES: usize = 8 << 10;
+const DISK_BYTES: u64 = 32 << 10;
+
+fn read_config(data: &[u8]) -> usize {
+    Config::read(data).is_ok().into()
+}
+
+fn read_control(data: &[u8]) -> usize {
+    let Ok((ours, mut keeper)) = UnixStream::pair() else {
+        return 0;
+    };
+    let mut channel = Channel::new(ours.into());
+    // An input is shorter than the buffer of a socket.
+    if keeper.write_all(data).is_err() {
+        return 0;
+    }
+    drop(keeper);
+    let mut requests = 0;
+    while let Ok(mut input) = channel.read() {
+        loop {
+            match input {
+                Input::Partial => break,
+                Input::Closed | Input::TooLong => return requests,
+                Input::Line(line) => requests += usize::from(Request::parse(&line).is_ok()),
+            }
+            input = channel.buffered();
+        }
+    }
+    requests
+}
+
+fn load(data: &[u8]) -> usize {
+    let Ok(ram) = Ram::new(64) else { return 0 };
+    let mut file = Cursor::new(data.to_vec());
+    load_kernel(ram.memory(), ram.low_end(), &mut file)
+        .is_ok()
+        .into()
+}
+
+fn drive_block(data: &[u8]) -> usize {
+    // SAFETY: a new descriptor, whose only owner is the file.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(c"disk".as_ptr(), 0)) };
+    if file.set_len(DISK_BYTES).is_err() {
+        return 0;
+    }
+    let is_read_only = data.first().is_some_and(|byte| byte & 1 == 1);
+    Block::new(file, "disk", is_read_only).map_or(0, |block| drive(Box::new(block), data, None))
+}
+
+fn drive_vsock(data: &[u8]) -> usize {
+    let Ok((ours, keeper)) = UnixStream::pair() else {
+        return 0;
+    };
+    let vsock = keeper
+        .set_nonblocking(true)
+        .and_then(|()| Vsock::new(ours.into(), 3, 1024));
+    vsock.map_or(0, |vsock| drive(Box::new(vsock), data, Some(keeper)))
+}
+
+fn drive_rng(data: &[u8]) -> usize {
+    drive(Box::new(Rng), data, None)
+}
+
+/// Takes numbers off the front of an input; behind its end they are zero.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        *first
+    }
+
+    fn number(&mut self, bytes: u32) -> u64 {
+        (0..bytes).fold(0, |number, at| number | u64::from(self.take()) << (8 * at))
+    }
+
+    fn piece(&mut self, limit: usize) -> Vec<u8> {
+        let length = usize::from(self.take()).min(limit);
+        (0..length).map(|_| self.take()).collect()
+    }
+}
+
+/// Lets an input drive a device as its guest. Returns the number of chains that the device used.
+fn drive(device: Box<dyn Device>, data: &[u8], mut keeper: Option<UnixStream>) -> usize {
+    let mut bytes = Bytes(data);
+    let mut driver = Driver::find(device);
+    if bytes.take() & 2 == 0 {
+        driver.restart();
+    }
+    let queues = driver.transport.queues();
+    let mut used = 0;
+    while !bytes.0.is_empty() {
+        let operation = bytes.take();
+        let queue = usize::from(bytes.take()) % (queues + 1);
+        match operation % 8 {
+            0 => {
+                let register = bytes.number(2) % 0x140;
+                let value = bytes.number(8).to_le_bytes();
+                let width = usize::from(bytes.take() % 8) + 1;
+                driver
+                    .transport
+                    .write(register & !3, &value[..width.max(4)]);
+            }
+            1 => {
+                let width = usize::from(bytes.take() % 8) + 1;
+                let register = bytes.number(2) % 0x140;
+                driver.transport.read(register, &mut vec![0; width]);
+            }
+            2 => {
+                let at = bytes.number(2) % 0x40 * 16;
+                let piece = bytes.piece(64);
+                driver.write_memory(Driver::base(queue) + at, &piece);
+            }
+            3 if queue < queues => {
+                let first = bytes.piece(64);
+                let second = bytes.piece(255);
+                let room = usize::from(bytes.take()) * 3;
+                driver.offer_small(queue, &first, &second, room);
+            }
+            4 => {
+                for _ in 0..8 {
+                    driver.transport.process(queue);
+                }
+            }
+            5 => {
+                if let Some(keeper) = &mut keeper {
+                    // A socket that is full or closed takes nothing.
+                    let _ = keeper.write(&bytes.piece(255));
+                }
+                driver.transport.source();
+                driver.transport.source_ready(i16::from(bytes.take()));
+            }
+            6 => driver.restart(),
+            _ if queue < queues => driver.set_available(queue, u16::from(bytes.take())),
+            _ => {}
+        }
+        for queue in 0..queues {
+            used += std::iter::from_fn(|| driver.take_used(queue))
+                .take(256)
+                .count();
+        }
+    }
+    driver.restart();
+    used
+}
+
+/// Changes an input in a few places.
+pub fn mutate(input: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut output = input.to_vec();
+    for _ in 0..=random.below(6) {
+        let length = output.len() as u64;
+        let place = |random: &mut Random| usize::try_from(random.below(length.max(1))).unwrap_or(0);
+        let at = place(random);
+        match random.below(6) {
+            _ if output.is_empty() => output = random.bytes(4),
+            0 => output[at] ^= 1 << random.below(8),
+            1 => output[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+            2 => output.truncate(at),
+            3 => {
+                let piece = random.bytes(4);
+                output.splice(at..at, piece);
+            }
+            4 => {
+                let end = place(random).max(at).min(at + 64);
+                let piece = output[at..end].to_vec();
+                output.splice(at..at, piece);
+            }
+            _ => output[at] = random.bytes(1)[0],
+        }
+    }
+    output.truncate(INPUT_LIMIT_BYTES);
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn read_corpus(name: &str) -> Vec<(String, Vec<u8>)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("fuzz/corpus")
+            .join(name);
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                (name, std::fs::read(path).unwrap())
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn the_corpus_of_each_target_is_replayed_and_still_means_something() {
+        for (name, target) in TARGETS {
+            let corpus = read_corpus(name);
+            assert!(corpus.len() >= 2, "{name} has {} inputs", corpus.len());
+            for (file, input) in corpus {
+                let work = target(&input);
+                let is_bad = file.starts_with("bad-");
+                assert_eq!(work == 0, is_bad, "{name}/{file} did {work}");
+            }
+        }
+    }
+
+    #[test]
+    fn changed_inputs_end_too() {
+        let mut random = Random(3);
+        for (name, target) in TARGETS {
+            let corpus = read_corpus(name);
+            for round in 0..200 {
+                let (_, input) = &corpus[round % corpus.len()];
+                target(&mutate(input, &mut random));
+            }
+        }
+    }
+}
