@@ -16,6 +16,7 @@ case "$1" in
   --version) echo 'cargo 1.90.0 (fake)' ;;
   clean) rm -rf "$out" ;;
   build)
+    echo "$@" > "$CARGO_TARGET_DIR/arguments"
     if [ ! -e "$out" ]; then
       mkdir -p "$out"
       for name in ${KEEPER_BINARY} ${AGENT_BINARY} ${MOCK_AGENT_BINARY}; do
@@ -70,4 +71,14 @@ it('checkouts that share a cache, one after the other and at once, each get what
   expect(await texts('2.0.0')).toEqual(expected('2.0.0'));
   const versions = ['3.0.0', '4.0.0', '5.0.0'];
   expect(await Promise.all(versions.map(texts))).toEqual(versions.map(expected));
+});
+
+it('a build names its packages, so that cargo downloads nothing for the rest of the workspace', async () => {
+  await getBinary(checkout('1.0.0'), KEEPER_BINARY);
+  const words = readFileSync(join(folder, 'cache', 'cargo-target', 'arguments'), 'utf8')
+    .trim()
+    .split(' ');
+  const named = words.filter((_, at) => words[at - 1] === '-p');
+  expect(named).toContain('voidbox-keeper');
+  expect(named).not.toContain('voidbox-vmm');
 });

@@ -133,8 +133,10 @@ async function build(context: SetupContext, { what, binaries, crates }: RustBuil
       await mkdir(targetDir, { recursive: true, mode: 0o700 });
       // Cargo compares times of files. Those of another checkout may be newer, and those of an installed package are
       // all the same.
-      await cargoIn(['clean', ...crates.flatMap((name) => ['-p', name])]);
-      const compiling = cargoIn(['build', ...binaries.flatMap((name) => ['--bin', name])]);
+      const packages = crates.flatMap((name) => ['-p', name]);
+      await cargoIn(['clean', ...packages]);
+      // Without names of packages, cargo downloads what the others of the workspace need too.
+      const compiling = cargoIn(['build', ...packages, ...binaries.flatMap((name) => ['--bin', name])]);
       const result = await reportWhile(context.progress, `compiling ${what}`, compiling);
       if (result.exitCode !== 0)
         throw new SetupError(
