@@ -111,6 +111,37 @@ fn several_cpus_exist_and_end_together() {
     }
 }
 
+/// The code of a second CPU, in 16-bit mode: it stores a byte, and halts for ever.
+const SECOND_CPU: u64 = 0x3_0000;
+const SECOND_CPU_CODE: [u32; 3] = [0x0006_c62e, 0xebf4_5a01, 0x9090_90fd];
+const STORED: u64 = SECOND_CPU + 0x100;
+const LOCAL_APIC: u64 = 0xfee0_0000;
+
+#[test]
+fn a_guest_starts_its_second_cpu_and_both_pause() {
+    let Some(kvm) = kvm() else { return };
+    let mut script = Script::default();
+    for (at, word) in (SECOND_CPU..).step_by(4).zip(SECOND_CPU_CODE) {
+        script = script.write(at, word);
+    }
+    let script = script
+        .write(LOCAL_APIC + 0x310, 1 << 24)
+        .write(LOCAL_APIC + 0x300, 0x4500)
+        .write(LOCAL_APIC + 0x310, 1 << 24)
+        .write(LOCAL_APIC + 0x300, 0x4630)
+        .wait(STORED, 0x5a)
+        .print(STORED, 1)
+        .wait(DATA, 1);
+    let mut vm = Vm::start(kvm, &script, |config| config["vcpus"] = 2.into());
+    assert_eq!(vm.receive()["event"], "started");
+    assert_eq!(vm.read_console(1), [0x5a]);
+    assert_eq!(vm.ask("pause")["event"], "paused");
+    let statistics = vm.ask("statistics");
+    assert_eq!(statistics["vcpus"].as_array().unwrap().len(), 2);
+    assert_eq!(vm.ask("resume")["event"], "resumed");
+    assert_eq!(vm.ask("end")["reason"]["kind"], "killed");
+}
+
 #[test]
 fn a_bad_request_is_refused_and_the_guest_continues() {
     let Some(kvm) = kvm() else { return };
