@@ -158,7 +158,7 @@ impl Work {
             if let Err(error) = self.turn() {
                 let end = host_failed("the thread of the devices", error);
                 (self.tell)(DeviceEvent::Ended(end));
-                self.paused = true;
+                break;
             }
         }
         for slot in self.machine.bus.slots() {

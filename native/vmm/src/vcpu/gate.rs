@@ -12,6 +12,17 @@ pub enum Wanted {
     Stop = 2,
 }
 
+/// The answer of the gate to a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passage {
+    /// It may run.
+    Open,
+    /// It may run, after a wait.
+    Waited,
+    /// It must end.
+    Closed,
+}
+
 /// The place at which virtual CPUs wait.
 pub struct Gate {
     wanted: AtomicU8,
@@ -51,10 +62,10 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// For a CPU: waits until it may run. Returns false if it must end.
-    pub fn pass(&self) -> bool {
+    /// For a CPU: waits until it may run.
+    pub fn pass(&self) -> Passage {
         if self.wanted() == Wanted::Run {
-            return true;
+            return Passage::Open;
         }
         let mut running = self.running();
         *running -= 1;
@@ -66,10 +77,10 @@ impl Gate {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         if self.wanted() == Wanted::Stop {
-            return false;
+            return Passage::Closed;
         }
         *running += 1;
-        true
+        Passage::Waited
     }
 
     /// For a CPU: says that its guest has ended.
@@ -106,7 +117,7 @@ mod tests {
             .map(|_| {
                 let (gate, work) = (gate.clone(), work.clone());
                 std::thread::spawn(move || {
-                    while gate.pass() {
+                    while gate.pass() != Passage::Closed {
                         work.fetch_add(1, Ordering::SeqCst);
                         std::thread::yield_now();
                     }

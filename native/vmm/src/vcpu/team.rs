@@ -11,7 +11,7 @@ use kvm_ioctls::VcpuFd;
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 
 use super::exits::{Machine, Next, step};
-use super::gate::{Gate, Wanted};
+use super::gate::{Gate, Passage, Wanted};
 use crate::ended::{Ended, host_failed};
 
 /// A thread of a CPU needs little: its handlers keep nothing on the stack.
@@ -135,8 +135,13 @@ fn run(vcpu: &mut VcpuFd, gate: &Gate, machine: &Machine) -> Option<Ended> {
     loop {
         // A kick before this is for a wish that the gate already knows.
         kick.set(0);
-        if !gate.pass() {
-            return None;
+        match gate.pass() {
+            Passage::Open => {}
+            Passage::Waited => {
+                // Its watchdogs must not take a pause for a hang. A guest without KVM's clock has no place for this.
+                let _ = vcpu.kvmclock_ctrl();
+            }
+            Passage::Closed => return None,
         }
         if let Next::End(reason) = step(vcpu, machine) {
             return Some(reason);
