@@ -134,7 +134,7 @@ const on = (output: { readonly name: string }): readonly TriggerOptions[] => [
   { name: 'often', schedule: { everyMs: 60_000 } },
   { name: 'file', folder: { path: '/a', match: '*.csv', existing: 'start', everyMs: 60_000 } },
   { name: 'row', outbox: { secret: 'DB_URL', table: 'a.b', ca: 'DB_CA', everyMs: 60_000 } },
-  { name: 'after', run: { of: 'build', state: ['failed'], when: 'input.version > 1' } },
+  { name: 'after', run: { of: 'build', state: ['failed'], when: 'input.version > 1', output: 'compile' } },
   {
     name: 'orders',
     queue: {

@@ -201,7 +201,7 @@ export const WEBHOOK_OPTIONS = { verify: true, secret: true, format: true, respo
 export const HMAC_OPTIONS = { header: true, prefix: true, algorithm: true, encoding: true, timestamp: true } as const;
 export const RESPOND_OPTIONS = { waitMs: true, output: true, status: true } as const;
 
-export const RUN_SOURCE_OPTIONS = { of: true, state: true, when: true } as const;
+export const RUN_SOURCE_OPTIONS = { of: true, state: true, when: true, output: true } as const;
 
 export const SCHEDULE_OPTIONS = {
   cron: true,

@@ -86,6 +86,11 @@ export interface RunSourceOptions {
   readonly state?: RunEnd | readonly RunEnd[];
   /** The same as `when` of the trigger. */
   readonly when?: string;
+  /**
+   * The output of the ended run that is the input of the new one: `STAGE`, or `STAGE.OUTPUT`. Default: the payload is
+   * the input.
+   */
+  readonly output?: string;
 }
 
 /** It has `cron` or `everyMs`. */
@@ -173,7 +178,7 @@ function writeTrigger(trigger: TriggerOptions, owner: string): SpecObject {
     schedule: writeSchedule(schedule, of),
     folder: writeFolder(folder, of),
     outbox: writeOutbox(outbox, of),
-    run: run && { of: run.of, state: run.state, when: run.when },
+    run: run && { of: run.of, state: run.state, when: run.when, output: run.output },
     queue: writeQueue(queue, of),
     when,
     params,

@@ -61,6 +61,11 @@ export interface RunSource {
   readonly of: string;
   /** A run that ends in another state is no event of this trigger. At least one, in the order of `RUN_ENDS`. */
   readonly states: readonly RunEnd[];
+  /**
+   * The output of the ended run that is the input of the new one: the name of a stage, or of a stage and of its named
+   * output with a dot between them. Absent: the payload is the input.
+   */
+  readonly output?: string;
 }
 
 /** The proof that a webhook's request comes from its sender. `secret` names a secret of the deployment. */

@@ -244,5 +244,18 @@ export const RUN = {
       doc: 'The same as `when` of the trigger. Only one of them is allowed.',
       example: 'input.version > 3',
     },
+    output: {
+      as: 'output',
+      type: {
+        is: 'text',
+        holds: "a stage's name",
+        plain: true,
+        filled: 'name a stage of the other deployment, or remove it',
+      },
+      mistaken: ['stage', 'input', 'artifact', 'outputs', 'file'],
+      otherwise: 'the payload',
+      doc: 'The input of the run: the output of this stage of the ended run, or `STAGE.OUTPUT`, as a file. Neither with `input` nor with `batch`.',
+      example: 'compile',
+    },
   },
 } as const satisfies MappingTable;

@@ -2,23 +2,19 @@
 import {
   HMAC_DEFAULTS,
   RESPOND_DEFAULTS,
-  RUN_DEFAULTS,
   SCHEDULE_DEFAULTS,
   TRIGGER_LIMITS,
   WEBHOOK_DEFAULTS,
 } from '../../../delivery/trigger-defaults.ts';
 import {
   type Respond,
-  RUN_ENDS,
-  type RunEnd,
-  type RunSource,
   type ScheduleSource,
   type TriggerSource,
   type WebhookSource,
   type WebhookVerify,
 } from '../../../delivery/trigger.ts';
-import { findNameProblem } from '../../../delivery/deployment-name.ts';
 import { readCron } from './cron.ts';
+import { compileRun } from './run-source.ts';
 import { compileFolder, compileOutbox } from './service-sources.ts';
 import { compileQueue } from './queue.ts';
 import { findTimeZone } from './timezone.ts';
@@ -30,7 +26,6 @@ import { quote } from '../../../units/quote.ts';
 type TriggerSpec = Spec['on'][number];
 type WebhookSpec = NonNullable<TriggerSpec['webhook']>;
 type ScheduleSpec = NonNullable<TriggerSpec['schedule']>;
-type RunSpec = NonNullable<TriggerSpec['run']>;
 type VerifySpec = WebhookSpec['verify'];
 
 interface SourceContext {
@@ -45,11 +40,11 @@ interface SourceContext {
 
 /** Returns null if a mistake in the source was reported. */
 export function compileSource(trigger: TriggerSpec, context: SourceContext): TriggerSource | null {
-  const { webhook, schedule, folder, outbox, run, queue, batch } = trigger;
+  const { webhook, schedule, folder, outbox, run, queue, batch, input } = trigger;
   if (webhook !== null) return compileWebhook(webhook, context);
   if (folder !== null) return compileFolder({ folder, batch }, context);
   if (outbox !== null) return compileOutbox(outbox, context);
-  if (run !== null) return compileRun(run, context);
+  if (run !== null) return compileRun({ run, batch, input }, context);
   if (queue !== null) return compileQueue(queue, context);
   return schedule === null ? null : compileSchedule(schedule, context);
 }
@@ -66,31 +61,6 @@ function compileWebhook(webhook: WebhookSpec, context: SourceContext): WebhookSo
     format: webhook.format?.value ?? WEBHOOK_DEFAULTS.format,
     respond: respond === null ? null : compileRespond(respond),
   };
-}
-
-function compileRun({ of, states }: RunSpec, { what, problems }: SourceContext): RunSource | null {
-  const errorsBefore = problems.errorCount();
-  // The reader has already reported an empty name.
-  const problem = of.value === '' ? null : findNameProblem(of.value);
-  if (problem !== null)
-    problems.error(
-      'spec/bad-value',
-      of.at,
-      `\`run.of\` of ${what} is ${quote(of.value)}, which cannot name a deployment: ${problem}`,
-      'write a name that `voidbox deployments` lists',
-    );
-  const isState = (text: string): text is RunEnd => (RUN_ENDS as readonly string[]).includes(text);
-  for (const { value, at } of states ?? [])
-    if (!isState(value))
-      problems.error(
-        'spec/bad-value',
-        at,
-        `\`run.state\` of ${what} is ${quote(value)}, in which no run ends${problems.suggest(value, RUN_ENDS)}`,
-        `write ${RUN_ENDS.join(', ')}, one or several of them`,
-      );
-  if (problems.errorCount() > errorsBefore || of.value === '') return null;
-  const wanted: readonly string[] = states?.map(({ value }) => value) ?? RUN_DEFAULTS.states;
-  return { kind: 'run', of: of.value, states: RUN_ENDS.filter((state) => wanted.includes(state)) };
 }
 
 function compileRespond({ waitMs, output, status }: NonNullable<WebhookSpec['respond']>): Respond {
