@@ -5,6 +5,7 @@ import type { NewDelivery } from './ports/new-delivery.ts';
 import type { SourceStore } from './ports/sources.ts';
 import type { DeliveryResult, DeliveryRow } from '../domain/delivery/delivery-row.ts';
 import type { Link } from '../domain/delivery/links.ts';
+import type { Follower } from '../domain/delivery/run-end.ts';
 import type { RunEnd, Trigger } from '../domain/delivery/trigger.ts';
 import type { Notify } from '../domain/notification/notify.ts';
 import type { NotificationStore } from './ports/notifications.ts';
@@ -226,6 +227,8 @@ export interface DeliveryStore {
    * @returns the number of new deliveries
    */
   recordRunEnd(end: RecordedEnd): Promise<number>;
+  /** Returns the enabled versions that follow the runs of a deployment now, also of paused deployments. */
+  listFollowers(deployment: string): Promise<readonly Follower[]>;
   /**
    * Deletes bodies of deliveries that have their outcome and were accepted `PAYLOAD_KEPT_MS` ago, and rows after
    * `DELIVERY_KEPT_MS`.

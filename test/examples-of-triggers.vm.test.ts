@@ -139,6 +139,39 @@ test('the guide of folders: a file of a folder is the input of its run', { timeo
   await succeed('deployment', 'delete', 'import');
 });
 
+test(
+  'the guide of a run after a run: an output of the ended run is a file of the next one',
+  { timeout: 240_000 },
+  async () => {
+    const page = readFileSync(join(findPackageRoot(), 'docs/guides/run-after-a-run.md'), 'utf8');
+    const specs = [...page.matchAll(/```yaml\n(kind: [^]*?)```/g)].map(([, text]) => text!);
+    const find = (name: string): string => specs.find((text) => text.includes(`name: ${name}\n`))!;
+    // More than the payload has, and a tar.
+    const line = 'the file of the compiler ';
+    const build = find('build').replace(
+      'run: echo version 1.2.3',
+      `run: { program: sh, args: ["-c", "mkdir out && echo inside > out/file && yes '${line}' | head -n 40000"] }
+      outputs: [{ name: report, guest: /workspace/out }]`,
+    );
+    const unpack = find('publish')
+      .replace('name: publish', 'name: unpack')
+      .replace('output: compile', 'output: compile.report')
+      .replace('program: cat, args: [/workspace/input.json]', 'program: tar, args: [-xOf, /workspace/input.json]');
+    for (const [name, text] of Object.entries({ build, publish: find('publish'), unpack }))
+      await succeed('deploy', rig.spec(`${name}.yaml`, text));
+    await succeed('trigger', 'build', '--wait');
+    for (const [name, output] of [
+      ['publish', `${line}\n`.repeat(40_000)],
+      ['unpack', 'inside\n'],
+    ] as const) {
+      const [{ runId }] = (await awaitOutcomes(name, 1)) as [Delivery];
+      expect((await rig.finish(runId!)).outcome.state).toBe('succeeded');
+      expect((await rig.output(runId!, 'read')) === output).toBe(true);
+    }
+    for (const name of ['build', 'publish', 'unpack']) await succeed('deployment', 'delete', name);
+  },
+);
+
 const note = NO_NATS === null ? '' : ` (not tested here: ${NO_NATS})`;
 
 test.skipIf(NO_NATS !== null)(`queue-consumer.yaml${note}`, { timeout: 240_000 }, async () => {

@@ -63,6 +63,7 @@ export const NO_TOKENS: AccessStore = {
       listOpenRuns: () => Promise.resolve([]),
       findOldestRun: () => Promise.resolve(null),
       recordRunEnd: () => Promise.resolve(0),
+      listFollowers: () => Promise.resolve([]),
       sweep: () => Promise.resolve(0),
       releasePaused: () => Promise.resolve(),
       hasOpen: () => Promise.resolve(false),

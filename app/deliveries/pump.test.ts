@@ -200,6 +200,26 @@ test('a delivery of the api trigger sets its own parameters', async () => {
   expect(DEFAULT_DEDUPE_MS).toBe(86_400_000);
 });
 
+test('an output of the ended run is the input of the run that follows it, and an absent one refuses the delivery', async () => {
+  const ref = { sha256: 'a'.repeat(64), sizeBytes: 9_000, mediaType: 'text/plain' };
+  const source = { kind: 'run', of: 'build', states: ['succeeded'], output: 'compile.report' } as const;
+  await deployTriggers({ ...WEBHOOK, source });
+  begin();
+  const payload = {
+    run: 'build-1',
+    stages: { compile: { output: null, outputs: { report: { ...ref, text: null } } } },
+  };
+  await awaitState(await send(JSON.stringify(payload)), 'started');
+  expect(started.map(({ inputRef }) => inputRef)).toEqual([ref]);
+  const refused = await send(JSON.stringify({ ...payload, stages: {} }));
+  await awaitState(refused, 'refused');
+  expect(await triggers.deliveries.find(refused)).toMatchObject({
+    code: 'trigger/no-output',
+    message: 'the run build-1 has no output compile.report',
+  });
+  expect(started).toHaveLength(1);
+});
+
 test('a time of a schedule cancels the oldest run, and starts after its end', async () => {
   await deployTriggers(makeSchedule({ overlap: 'cancel_oldest' }));
   begin();

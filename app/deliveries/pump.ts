@@ -7,6 +7,7 @@ import { createDecide } from '../../domain/delivery/decide.ts';
 import { API_TRIGGER } from '../../domain/delivery/delivery.ts';
 import { API_RULES, type Trigger } from '../../domain/delivery/trigger.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
+import { findRunOutput } from '../../domain/sources/run-output.ts';
 import { readFileRef } from '../../domain/sources/file-payload.ts';
 import { cutText } from '../../domain/units/cut-text.ts';
 import type {
@@ -273,7 +274,8 @@ async function decideAndStart(
   const params = { ...evaluation.params, ...delivery.params };
   if (trigger.batch === null) {
     const input = evaluation.input === null ? body : Buffer.from(evaluation.input);
-    const inputRef = evaluation.input === null ? findFile(trigger, body) : null;
+    const inputRef = evaluation.input === null ? findInputRef(trigger, body) : null;
+    if (typeof inputRef === 'string') return refuse('trigger/no-output', inputRef);
     return await start({ delivery: decided, version, params, input, inputRef });
   }
   const members = await deliveries.listMembers(delivery.id);
@@ -283,9 +285,15 @@ async function decideAndStart(
     : await start({ delivery: decided, version, params, input: joinPayloads(inputs), inputRef: null });
 }
 
-/** The input of a run that a file starts is the file, and its payload is the facts about it. */
-function findFile({ source }: Trigger, body: Uint8Array): DataRef | null {
-  return source.kind === 'folder' ? readFileRef(Buffer.from(body).toString('utf8')) : null;
+/**
+ * The input of a run that a file starts is the file, and its payload is the facts about it. The end of a run names
+ * outputs in the same way.
+ * @returns null: the input is the payload; a text says why there is no input
+ */
+function findInputRef({ source }: Trigger, body: Uint8Array): DataRef | null | string {
+  const readText = (): string => Buffer.from(body).toString('utf8');
+  if (source.kind === 'folder') return readFileRef(readText());
+  return source.kind === 'run' && source.output !== undefined ? findRunOutput(readText(), source.output) : null;
 }
 
 function findTrigger({ triggers }: VersionRow, name: string): Trigger | null {

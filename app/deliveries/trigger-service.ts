@@ -5,6 +5,7 @@ import { readAllowedSources } from '../../client/embedded/allowed-sources.ts';
 import { hasEnabledTriggers } from '../../client/embedded/trigger-mark.ts';
 import { stageNameOf } from '../../domain/run/attempt.ts';
 import type { Environment } from '../../setup/environment.ts';
+import { openHeldArtifacts } from '../../store/open-uploads.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
 import type { OpenAccess } from '../access/access-opener.ts';
 import type { ReadClientUrl } from '../approval-links/approval-links.ts';
@@ -105,7 +106,8 @@ export function startTriggerService({
     onIdle: mark,
     log,
   });
-  const runs = watchRuns({ openTriggers, machine, onEnded: calls.wake, log });
+  const held = { hold: async (sha256: string) => await openHeldArtifacts(env).hold(sha256) };
+  const runs = watchRuns({ openTriggers, machine, held, onEnded: calls.wake, log });
   const schedules = keepSchedules({ openTriggers, openServer: createServerOpener(machine), log });
   const queues = startQueueSources({
     openTriggers,

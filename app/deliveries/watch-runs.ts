@@ -2,10 +2,12 @@
  * Records the ends of runs of deliveries. Held deliveries of the same deployment get their room, and triggers that
  * follow the deployment get a delivery.
  */
+import type { HeldArtifacts } from '../../store/ports/held-artifacts.ts';
 import type { DeliveryRow, TriggerStore } from '../../store/triggers.ts';
 import type { Machine } from '../machine.ts';
 import { readRepairedViews } from '../runs/repair-runs.ts';
 import { createDeliveryId } from './accept.ts';
+import { holdOutputs } from './hold-outputs.ts';
 import { readRunEndEvent } from './run-end-event.ts';
 
 const PAGE = 200;
@@ -20,6 +22,7 @@ const UNKNOWN_MS = 10 * 60_000;
 export interface WatchRunsOptions {
   readonly openTriggers: () => Promise<TriggerStore | null>;
   readonly machine: Machine;
+  readonly held: Pick<HeldArtifacts, 'hold'>;
   readonly onEnded: () => void;
   readonly log: (line: string) => void;
   /** Other pauses are for tests. */
@@ -32,7 +35,15 @@ export interface RunWatch {
 }
 
 export function watchRuns(options: WatchRunsOptions): RunWatch {
-  const { openTriggers, machine, onEnded, log, everyMs = EVERY_MS, busyMs = Math.min(BUSY_MS, everyMs) } = options;
+  const {
+    openTriggers,
+    machine,
+    held,
+    onEnded,
+    log,
+    everyMs = EVERY_MS,
+    busyMs = Math.min(BUSY_MS, everyMs),
+  } = options;
   let isClosed = false;
   let looking: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
@@ -48,7 +59,7 @@ export function watchRuns(options: WatchRunsOptions): RunWatch {
       const open = await triggers.deliveries.listOpenRuns(PAGE, after);
       const ended = new Set(await findEnded(open, repairs, machine));
       const rows = open.filter(({ id }) => ended.has(id));
-      if (await recordEnds(rows, triggers, { machine, log })) {
+      if (await recordEnds(rows, triggers, { machine, held, log })) {
         hasEnded = true;
         onEnded();
       }
@@ -85,7 +96,7 @@ export function watchRuns(options: WatchRunsOptions): RunWatch {
 async function recordEnds(
   rows: readonly DeliveryRow[],
   { deployments, deliveries }: TriggerStore,
-  { machine, log }: Pick<WatchRunsOptions, 'machine' | 'log'>,
+  { machine, held, log }: Pick<WatchRunsOptions, 'machine' | 'held' | 'log'>,
 ): Promise<boolean> {
   if (rows.length === 0) return false;
   // Before the events are read: a trigger that is deployed later follows later ends.
@@ -97,6 +108,8 @@ async function recordEnds(
       const event = followed.has(row.deployment) ? await readRunEndEvent(row, machine) : null;
       if (event === null && followed.has(row.deployment)) continue;
       const nowMs = machine.now().getTime();
+      if (event !== null)
+        await holdOutputs(row, event, await deliveries.listFollowers(row.deployment), { machine, held });
       made += await deliveries.recordRunEnd({ id: row.id, event, nowMs, createId: () => createDeliveryId(nowMs) });
       recorded += 1;
     } catch (error) {

@@ -55,6 +55,16 @@ export function followRunEnd(
   }));
 }
 
+/** Returns the outputs that are inputs of runs which follow the end of a run in this state, each once. */
+export function selectOutputs(of: string, state: RunEnd, followers: readonly Follower[]): readonly string[] {
+  const outputs = followers.flatMap(({ triggers }) =>
+    triggers.flatMap(({ source }) =>
+      source.kind === 'run' && source.of === of && source.states.includes(state) ? (source.output ?? []) : [],
+    ),
+  );
+  return [...new Set(outputs)];
+}
+
 /** Every store has this order, because it takes locks in it. */
 function compare(one: string, other: string): number {
   return one === other ? 0 : one < other ? -1 : 1;

@@ -68,6 +68,13 @@ export const TRIGGER_CODES = {
     summary: 'The store does not contain the run whose end is the event: it was not admitted, or was pruned.',
     remedy: 'The `failure` of the payload has this code. `voidbox delivery show ID` of its delivery says more.',
   },
+  'trigger/no-output': {
+    kind: 'delivery',
+    retry: 'never',
+    summary: 'The run whose end is the event has no output of the name in `run.output`, or several of it.',
+    remedy:
+      'Name a stage of the other deployment that has an output, or `STAGE.OUTPUT`; `voidbox artifacts RUN` lists them. Then deploy the spec again and replay the delivery.',
+  },
   'trigger/unknown': {
     kind: 'delivery',
     retry: 'never',

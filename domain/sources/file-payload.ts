@@ -33,7 +33,12 @@ export function readFileRef(text: string): DataRef | null {
     return null;
   }
   const { artifact } = (value ?? {}) as Readonly<Record<string, unknown>>;
-  const { sha256, sizeBytes, mediaType } = (artifact ?? {}) as Readonly<Record<string, unknown>>;
+  return readRef(artifact);
+}
+
+/** Returns the artifact that a value of a payload names; null: it names none. */
+export function readRef(value: unknown): DataRef | null {
+  const { sha256, sizeBytes, mediaType } = (value ?? {}) as Readonly<Record<string, unknown>>;
   const isWhole = typeof sha256 === 'string' && isSha256(sha256) && typeof sizeBytes === 'number';
   return isWhole && typeof mediaType === 'string' ? { sha256, sizeBytes, mediaType } : null;
 }

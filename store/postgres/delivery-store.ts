@@ -7,7 +7,7 @@ import { createDecisions, findClaimed } from './delivery-decisions.ts';
 import { lockDeployment, wakeOthers } from './delivery-facts.ts';
 import { DELIVERY_COLUMNS, readDelivery, type StoredDelivery, updateDeliveries } from './delivery-rows.ts';
 import { connectWakeClient, createDeliveryWaker } from './delivery-waker.ts';
-import { recordRunEnd } from './links/run-ends.ts';
+import { readFollowers, recordRunEnd } from './links/run-ends.ts';
 import { fromStoredText, toStoredText } from './stored-text.ts';
 import { watchStartedRun } from './watched-runs.ts';
 
@@ -108,6 +108,7 @@ export function createPostgresDeliveries(database: Database, target: AccessTarge
       return found === null ? null : fromStoredText(found);
     },
     recordRunEnd: async (end) => await recordRunEnd(database, end),
+    listFollowers: async (name) => await readFollowers((text, values) => database.send(text, values, true), name),
     sweep: async (nowMs) => await sweepDeliveries(read, nowMs),
     releasePaused: async (deployment, nowMs) =>
       void (await read(

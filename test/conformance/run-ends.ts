@@ -111,8 +111,13 @@ export function testRunEnds({ name, open }: RunEndSubject): void {
       await deploy('gone', followTrigger('build', ['failed']));
       await access.triggers.deployments.delete('gone', NOW_MS);
       expect(await end(await start(), failed)).toBe(0);
+      const listFollowers = async (name: string) => await access.triggers.deliveries.listFollowers(name);
+      expect(await listFollowers('build')).toMatchObject([{ deployment: 'report', version: 2 }]);
       await access.triggers.deployments.enable('report', 1, NOW_MS);
       await access.triggers.deployments.pause('report', 'hold', NOW_MS);
+      const triggers = [followTrigger('build', ['failed'])];
+      expect(await listFollowers('build')).toMatchObject([{ deployment: 'report', version: 1, triggers }]);
+      expect(await listFollowers('report\0')).toEqual([]);
       expect(await end(await start(), failed)).toBe(1);
       expect(await list()).toMatchObject([{ deployment: 'report', version: 1 }]);
     });

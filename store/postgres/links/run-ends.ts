@@ -52,7 +52,7 @@ async function acceptFollowing(
   return made.length;
 }
 
-async function readFollowers(send: SendQuery, upstream: string): Promise<readonly Follower[]> {
+export async function readFollowers(send: SendQuery, upstream: string): Promise<readonly Follower[]> {
   const rows = (await send(
     `SELECT deployment, links.version FROM voidbox.links JOIN voidbox.deployments ON name = deployment
       WHERE links.version = deployments.version AND deleted_at_ms IS NULL AND upstream = $1`,

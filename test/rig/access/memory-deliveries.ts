@@ -136,6 +136,7 @@ export function createMemoryDeliveries(
         memory.add({ ...facts, id: createId(), acceptedAtMs: nowMs }, event.body);
       return made.length;
     },
+    listFollowers: async (deployment) => await graph.listFollowers(deployment),
     sweep: (nowMs) => Promise.resolve(memory.sweep(nowMs)),
     releasePaused(deployment, nowMs) {
       for (const each of memory.kept)
