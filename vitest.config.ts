@@ -90,13 +90,12 @@ const EXPECT = { poll: { timeout: 20_000 } };
 
 const SETUP_FILES = ['test/rig/fast-node-starts.ts', 'test/rig/no-login.ts'];
 
-/** The tests of all sources need 5 s of a CPU, and at a load of 30 a test gets a twentieth of one. */
-const PURE_LIMITS = { testTimeout: 120_000, hookTimeout: 120_000 };
+/** Some tests need 5 s of a CPU, and at a load of 30 a test gets a twentieth of one. */
+const LIMITS = { testTimeout: 120_000, hookTimeout: 120_000 };
 
 /** Each file has servers of its own, and waits for them more than it computes: it needs less than half a CPU. */
 const SERVER_WORKERS = 4;
 const SERVER_SETUP = ['test/rig/servers/host-pieces.setup.ts', 'test/rig/servers/workflow-bundle.setup.ts'];
-const SERVER_LIMITS = { testTimeout: 120_000, hookTimeout: 120_000 };
 
 /**
  * The files of a group share processes, because a process and the modules that it loads take half a second of a CPU, and
@@ -156,7 +155,7 @@ export default defineConfig({
           // Most files load the same modules, and loading takes a third of the CPU time of isolated files.
           // test/structure/isolation.test.ts keeps the files of one process apart.
           isolate: false,
-          ...PURE_LIMITS,
+          ...LIMITS,
         },
       },
       {
@@ -166,7 +165,7 @@ export default defineConfig({
           include: every('isolated.test.ts'),
           exclude: NOT_TESTS,
           maxWorkers: WORKERS + 1,
-          ...PURE_LIMITS,
+          ...LIMITS,
         },
       },
       {
@@ -181,8 +180,7 @@ export default defineConfig({
           // Each waits for its programs a fifth of its time.
           maxWorkers: WORKERS + 1,
           sequence: { groupOrder: 1 },
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          ...LIMITS,
         },
       },
       {
@@ -194,8 +192,7 @@ export default defineConfig({
           exclude: NOT_TESTS,
           maxWorkers: WORKERS + 1,
           sequence: { groupOrder: 1 },
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          ...LIMITS,
         },
       },
       {
@@ -210,7 +207,7 @@ export default defineConfig({
           // Groups with limits of their own take turns, so that files of any groups can be named in one call.
           sequence: { groupOrder: 2 },
           globalSetup: SERVER_SETUP,
-          ...SERVER_LIMITS,
+          ...LIMITS,
         },
       },
       {
@@ -223,7 +220,7 @@ export default defineConfig({
           maxWorkers: SERVER_WORKERS,
           sequence: { groupOrder: 2 },
           globalSetup: SERVER_SETUP,
-          ...SERVER_LIMITS,
+          ...LIMITS,
         },
       },
       {

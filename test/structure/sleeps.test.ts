@@ -130,7 +130,7 @@ test('a wait of 20 s is long enough', () => {
   expect(findShortWaits('a.test.ts', source)).toEqual([]);
 });
 
-/** The limit of pure tests and of tests with a server. A loaded machine needs it, so files only raise it. */
+/** The limit of all groups but that of VMs. A loaded machine needs it, so files only raise it. */
 const LEAST_LIMIT_MS = 120_000;
 
 function findLowerLimits(path: string, source: string): readonly string[] {

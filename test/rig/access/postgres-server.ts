@@ -13,8 +13,13 @@ const START_LIMIT_MS = 60_000;
 const LOOK_MS = 20;
 
 export interface TestDatabases {
-  /** Makes an empty database, and returns its address. */
-  createDatabase(): Promise<AccessTarget>;
+  /**
+   * Makes a database, and returns its address.
+   * @param like  a database that has no connection, and is copied; absent: an empty one
+   */
+  createDatabase(like?: AccessTarget): Promise<AccessTarget>;
+  /** Ends the connections of a database, and removes its files. */
+  dropDatabase(target: AccessTarget): Promise<void>;
   /** Sends statements to a database as a superuser. */
   run(target: AccessTarget, ...statements: readonly string[]): Promise<readonly Record<string, unknown>[]>;
 }
@@ -57,10 +62,12 @@ export async function startTestPostgres(
   };
   await awaitUp();
   const databases = openTestDatabases(server.state()!.socketDir);
+  await databases.doNotSync();
   return {
     state: () => server.state(),
     awaitUp,
     createDatabase: databases.createDatabase,
+    dropDatabase: databases.dropDatabase,
     run: databases.run,
     pid: () => Number(readFileSync(join(dir, 'postgres', 'data', 'postmaster.pid'), 'utf8').split('\n')[0]),
     async stop() {
@@ -72,12 +79,13 @@ export async function startTestPostgres(
 }
 
 /** @param socketDir  the folder with the socket of a server whose superuser is `voidbox` */
-export function openTestDatabases(socketDir: string): TestDatabases & { close(): void } {
+export function openTestDatabases(socketDir: string): TestDatabases & { doNotSync(): Promise<void>; close(): void } {
   const folder = openSync(socketDir, constants.O_RDONLY | constants.O_DIRECTORY);
   const addressOf = (database: string): AccessTarget => ({
     kind: 'url',
     place: `postgres://voidbox@${encodeURIComponent(`/proc/self/fd/${folder}`)}/${database}`,
   });
+  const nameOf = ({ place }: AccessTarget): string => place.slice(place.lastIndexOf('/') + 1);
   let databases = 0;
   const run: TestDatabases['run'] = async (target, ...statements) => {
     const client = new pg.Client({ connectionString: target.place });
@@ -91,12 +99,23 @@ export function openTestDatabases(socketDir: string): TestDatabases & { close():
     }
   };
   return {
-    async createDatabase() {
+    async createDatabase(like) {
       const name = `test_${(databases += 1)}`;
-      await run(addressOf('postgres'), `CREATE DATABASE ${name}`);
+      const template = like === undefined ? '' : ` TEMPLATE ${nameOf(like)}`;
+      await run(addressOf('postgres'), `CREATE DATABASE ${name}${template}`);
       return addressOf(name);
     },
+    async dropDatabase(target) {
+      await run(addressOf('postgres'), `DROP DATABASE ${nameOf(target)} WITH (FORCE)`);
+    },
     run,
+    /**
+     * A database of a test is thousands of files, and a disk that others use takes seconds to write them. A server that is
+     * killed loses nothing that it has written; only a machine without power does.
+     */
+    async doNotSync() {
+      await run(addressOf('postgres'), 'ALTER SYSTEM SET fsync = off', 'SELECT pg_reload_conf()');
+    },
     close: () => closeSync(folder),
   };
 }
