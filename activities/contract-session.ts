@@ -28,6 +28,11 @@ export interface SessionRequest {
   readonly path?: readonly string[];
   readonly handshake?: Partial<Handshake>;
   /**
+   * Names the start, and no other one: only the client that made it hands over values of variables. Absent: no client
+   * does.
+   */
+  readonly opener?: string;
+  /**
    * Set by the session that calls this session as a sub-skill. The code is then the caller's, and the params are
    * already valid.
    */

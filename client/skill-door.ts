@@ -2,7 +2,7 @@
  * Connects a skill's own transports, which hold no Temporal client, to durable sessions. They import this file of an
  * installed Voidbox by its path. One connection lasts as long as the process.
  */
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { realpathSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
@@ -82,7 +82,10 @@ class StackSessions implements DurableSessions {
     const { name, version } = this.#skill;
     const session = named ?? createRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
     if (!isSessionName(session)) return refusal('params', `${quote(session)} is not a session id.`, SESSION_NAME_RULE);
+    // Each try is the same start.
+    const opener = randomUUID();
     const request = (): SessionRequest => ({
+      opener,
       skill: name,
       version,
       ...(this.#codeHash === null ? {} : { codeHash: this.#codeHash }),
@@ -100,7 +103,7 @@ class StackSessions implements DurableSessions {
         // No other client has a new id, so a session with it was started by the try before this one.
         const isSecond = isAgain && named === undefined;
         isAgain = true;
-        return await handOverDuring(this.#env, session, this.#onProgress, () =>
+        return await handOverDuring(this.#env, { session, opener }, this.#onProgress, () =>
           isSecond ? startOrSettle(client, session, request()) : startSession(client, session, request()),
         );
       });

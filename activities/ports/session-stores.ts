@@ -8,6 +8,15 @@ export interface Wanted {
   readonly names: readonly string[];
   /** The id of the first run of the session's workflow. An earlier workflow may have had the session's id. */
   readonly firstRun: string;
+  /** As in `SessionRequest`. Null: no client hands over values. */
+  readonly opener: string | null;
+}
+
+/** A start of a session by a client. Another client may start a session with the same id. */
+export interface SessionStart {
+  readonly session: string;
+  /** As in `SessionRequest`. */
+  readonly opener: string;
 }
 
 /** The outermost session, and the first run of its workflow; null if that run is not known. */
@@ -29,13 +38,21 @@ export interface SessionVariables {
    * @throws CodedError `skill/variable-missing`
    */
   waitFor(session: string, wanted: Wanted, own: Variables): Promise<void>;
-  /** Hands over, once, the values that the worker of a session wants. Waits for the worker until `opening` aborts. */
+  /**
+   * Hands over, once, the values that the worker of the session wants which this start opens. Waits for the worker until
+   * `opening` aborts.
+   */
   answer(
-    session: string,
+    start: SessionStart,
     variables: Variables,
     opening: AbortSignal,
     onHandOver: (names: readonly string[]) => void,
   ): Promise<void>;
+  /**
+   * Returns the opener of a start that another process of this user may repeat: the same for each call with this id, and
+   * unknown to other clients of the server.
+   */
+  nameOpener(session: string): Promise<string>;
   drop(session: string): Promise<void>;
   /** Returns the sessions that have values, were not opened a moment ago, and do not belong to another server. */
   holders(serverId: string, nowMs: number): Promise<readonly string[]>;

@@ -1,4 +1,5 @@
 /** Sessions of this machine: on its own stack, or on your own Temporal server. */
+import { randomUUID } from 'node:crypto';
 import { isSessionId } from '../../domain/step-machine/session-id.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
 import { NoSuchSessionError } from '../../client/sessions/errors.ts';
@@ -49,7 +50,10 @@ export function createLocalSessions(
     start: ({ session, request, onProgress }) =>
       attempt(session, async () => {
         if (!link.isEmbedded) await requireWorker(getClient());
-        return await handOverDuring(env, session, onProgress, () => startSession(getClient(), session, request));
+        const opener = randomUUID();
+        return await handOverDuring(env, { session, opener }, onProgress, () =>
+          startSession(getClient(), session, { ...request, opener }),
+        );
       }),
     advance: (session, answer) => attempt(session, () => advanceSession(getClient(), session, answer)),
     settle: (session) => attempt(session, () => settleSession(getClient(), session)),

@@ -12,7 +12,7 @@ test('values that cannot be passed are reported, and neither the command nor the
   const told: string[] = [];
   const started = handOverDuring(
     { stateDir, variables: {}, undecodable: [] },
-    'first',
+    { session: 'first', opener: 'me' },
     (line) => told.push(line),
     () => sleep(200, 'started'),
   );

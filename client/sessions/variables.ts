@@ -1,12 +1,16 @@
 /** Values of this shell's variables for a session that is being opened: those that its skill declares, as its worker says. */
+import type { SessionStart } from '../../activities/ports/session-stores.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Environment } from '../../setup/environment.ts';
 import { openSessionVariables } from '../../store/open-session-stores.ts';
 
-/** @throws what `start` throws */
+/**
+ * @param opening  `start` starts the session with this opener
+ * @throws what `start` throws
+ */
 export async function handOverDuring<T>(
   env: Pick<Environment, 'stateDir' | 'variables' | 'undecodable'>,
-  session: string,
+  opening: SessionStart,
   onProgress: (line: string) => void,
   start: () => Promise<T>,
 ): Promise<T> {
@@ -15,7 +19,7 @@ export async function handOverDuring<T>(
     onProgress(names.length === 0 ? 'passes no variables' : `passes ${names.join(', ')}`);
   // If this fails, the worker lacks the variables and reports that.
   const answering = openSessionVariables(env)
-    .answer(session, readableOf(env), opened.signal, reportNames)
+    .answer(opening, readableOf(env), opened.signal, reportNames)
     .catch((error: unknown) => {
       const { message } = error as Error;
       onProgress(error instanceof CodedError ? message : `no variables can be passed: ${message}`);

@@ -15,6 +15,7 @@ interface GivenRequest {
   readonly version?: string;
   readonly codeHash?: string;
   readonly subskill?: string;
+  readonly opener?: string;
   readonly path?: readonly string[];
   readonly handshake?: Partial<Handshake>;
 }
@@ -24,8 +25,10 @@ export function parseSessionRequest<T extends GivenRequest>(given: T): T {
   const request: unknown = given;
   if (!isPlain(request) || !isName(request['skill']))
     throw wrong('a session is started with an object that names its skill: { "skill": "NAME" }');
-  const { version, codeHash, subskill, path, handshake } = request as Readonly<Record<keyof GivenRequest, unknown>>;
-  for (const [key, value] of Object.entries({ version, subskill }))
+  const { version, codeHash, subskill, opener, path, handshake } = request as Readonly<
+    Record<keyof GivenRequest, unknown>
+  >;
+  for (const [key, value] of Object.entries({ version, subskill, opener }))
     if (value !== undefined && !isName(value))
       throw wrong(`\`${key}\` is not a string of 1 to ${MOST_CHARACTERS} characters`);
   if (codeHash !== undefined && !(typeof codeHash === 'string' && isSha256Beginning(codeHash)))

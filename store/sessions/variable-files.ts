@@ -4,10 +4,21 @@
  * before a worker has loaded the skill. So the worker writes the names to a file as well, and the client, which waits
  * until the session is open, answers.
  */
-import { type Stats, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { createHmac, randomBytes } from 'node:crypto';
+import {
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  type Stats,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Receiver, SessionVariables, Wanted } from '../../activities/ports/session-stores.ts';
+import type { Receiver, SessionStart, SessionVariables, Wanted } from '../../activities/ports/session-stores.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import {
@@ -34,6 +45,9 @@ const MOST_RUN_CHARACTERS = 200;
 
 const VARIABLES = 'variables.json';
 const WANTED = 'wanted-variables.json';
+/** No session has a name with a full stop at its beginning. */
+const OPENER_KEY = '.opener-key';
+const KEY_BYTES = 32;
 
 type Values = Readonly<Record<string, string>>;
 
@@ -49,8 +63,8 @@ export function createVariableFiles(stateDir: string): SessionVariables {
   return {
     handedOver: async (receiver, skill) => valuesHandedOver(stateDir, receiver, skill),
     waitFor: (session, wanted, own) => waitForVariables(stateDir, session, wanted, own),
-    answer: (session, variables, opening, onHandOver) =>
-      answerRequests(stateDir, session, variables, opening, onHandOver),
+    answer: (start, variables, opening, onHandOver) => answerRequests(stateDir, start, variables, opening, onHandOver),
+    nameOpener: async (session) => nameOpener(stateDir, session),
     drop: async (session) => dropVariables(stateDir, session),
     holders: async (serverId, nowMs) => sessionsWithVariables(stateDir, serverId, nowMs),
   };
@@ -73,13 +87,14 @@ export async function waitForVariables(
   wanted: Wanted,
   own: Variables,
 ): Promise<void> {
-  const { skill, names, firstRun } = wanted;
+  const { skill, names, firstRun, opener } = wanted;
   const missing = (): readonly string[] =>
     missingOf(names, { ...own, ...valuesHandedOver(stateDir, { session, firstRun }, skill) });
   const before = readHandedOver(stateDir, session);
   // The values belong to an earlier, terminated workflow with the same id; this session has no answer yet.
   if (before !== null && before.firstRun !== firstRun) dropVariables(stateDir, session);
   if (missing().length === 0) return;
+  if (opener === null) throw new CodedError('skill/variable-missing', describeMissing(skill, missing()));
   write(stateDir, session, WANTED, wanted);
   try {
     for (
@@ -93,10 +108,14 @@ export async function waitForVariables(
   if (missing().length > 0) throw new CodedError('skill/variable-missing', describeMissing(skill, missing()));
 }
 
-/** While a session is being opened: hands over the values that its worker asks for, once. */
+/**
+ * While a session is being opened: hands over the values that its worker asks for, once. Another client may open a session
+ * with the same id at this moment, and the server refuses one of both only later. So a request counts only if it names
+ * this start.
+ */
 export async function answerRequests(
   stateDir: string,
-  session: string,
+  { session, opener }: SessionStart,
   variables: Variables,
   opening: AbortSignal,
   onHandOver: (names: readonly string[]) => void,
@@ -104,7 +123,7 @@ export async function answerRequests(
   while (!opening.aborted) {
     const wanted = readWanted(stateDir, session);
     const before = readHandedOver(stateDir, session);
-    if (wanted !== null && (before === null || before.firstRun !== wanted.firstRun)) {
+    if (wanted?.opener === opener && (before === null || before.firstRun !== wanted.firstRun)) {
       const values = valuesOf(wanted.names, variables);
       const bytes = Buffer.byteLength(JSON.stringify(values));
       if (bytes > MOST_VARIABLE_BYTES) {
@@ -118,6 +137,39 @@ export async function answerRequests(
       onHandOver(Object.keys(values));
     }
     await sleep(POLL_MS);
+  }
+}
+
+/** The key is a file of this user, so other clients of the server cannot compute an opener. */
+export function nameOpener(stateDir: string, session: string): string {
+  return createHmac('sha256', readOpenerKey(stateDir)).update(session).digest('hex');
+}
+
+function readOpenerKey(stateDir: string): Uint8Array {
+  const file = join(stateDir, 'sessions', OPENER_KEY);
+  for (;;)
+    try {
+      const key = readFileSync(file);
+      if (key.byteLength === KEY_BYTES) return key;
+      throw new CodedError('store/io', `${file} is not what was written; remove it`);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      makeOpenerKey(file, stateDir);
+    }
+}
+
+/** A process that finds it made has lost a race, and takes that one. */
+function makeOpenerKey(file: string, stateDir: string): void {
+  keepStateFormat(stateDir);
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  const half = nameHalfFile(file);
+  try {
+    writeFileSync(half, randomBytes(KEY_BYTES), { mode: 0o600 });
+    linkSync(half, file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    rmSync(half, { force: true });
   }
 }
 
@@ -176,9 +228,9 @@ function isAnswer(found: VariableFile | null, { skill, firstRun }: Wanted): bool
 function readWanted(stateDir: string, session: string): Wanted | null {
   const value = readJson(stateDir, session, WANTED);
   if (value === null) return null;
-  const { skill, names, firstRun } = value;
+  const { skill, names, firstRun, opener } = value;
   if (typeof skill !== 'string' || findEnvProblems(names).length > 0 || !isRun(firstRun)) return null;
-  return { skill, names: names as readonly string[], firstRun };
+  return { skill, names: names as readonly string[], firstRun, opener: typeof opener === 'string' ? opener : null };
 }
 
 function isRun(value: unknown): value is string {

@@ -101,7 +101,7 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 
   async open({ session, request }: OpenRequest, of: VariablesOf): Promise<Omit<OpenedSession, 'searchAttributes'>> {
-    const { skill, version, codeHash, path = [], params, calledWith, subskill } = request;
+    const { skill, version, codeHash, path = [], params, calledWith, subskill, opener = null } = request;
     if (typeof skill !== 'string')
       throw new CodedError(
         'skill/params',
@@ -124,7 +124,7 @@ class ProcessSkillHost implements RunningSkillHost {
       if (of.root === session)
         await this.#options.sessions.variables.waitFor(
           session,
-          { skill: code.skill, names, firstRun: of.firstRun },
+          { skill: code.skill, names, firstRun: of.firstRun, opener },
           this.#own(),
         );
       else await this.#variables({ session: of.root, firstRun: null }, code.skill, names);

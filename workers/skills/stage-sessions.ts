@@ -11,6 +11,7 @@ import {
   startSession,
   viewSession,
 } from '../../client/sessions/sessions.ts';
+import { openSessionVariables } from '../../store/open-session-stores.ts';
 import { isUnavailable } from '../../client/temporal/unavailable.ts';
 import type { Log } from '../log.ts';
 import type { RunningSkillHost } from './skill-host.ts';
@@ -31,10 +32,12 @@ export function createStageSessions({ client, stateDir, skills, log }: StageSess
     start: (session, { code, params, agentHost, variables }, signal) =>
       readStanding(session, signal, async () => {
         const { skill, version, codeHash } = code;
-        const request = { skill, version, codeHash, params, handshake: { host: agentHost } };
+        // The next worker repeats this start.
+        const opener = await openSessionVariables({ stateDir }).nameOpener(session);
+        const request = { skill, version, codeHash, params, opener, handshake: { host: agentHost } };
         const logLine = (line: string): void => log('info', `session ${session}: ${line}`);
         try {
-          return await handOverDuring({ stateDir, variables, undecodable: [] }, session, logLine, () =>
+          return await handOverDuring({ stateDir, variables, undecodable: [] }, { session, opener }, logLine, () =>
             startSession(client, session, request),
           );
         } catch (error) {

@@ -21,6 +21,8 @@ export interface SessionStoresSubject {
 }
 
 const DAY_MS = 86_400_000;
+/** A client's start of a session. */
+const START = { session: 's', opener: 'me' };
 
 function recordsOf(...turns: readonly number[]): readonly StepRecord[] {
   return turns.map((turn) => ({ step: `step ${turn}`, turn, frame: 0, input: {}, output: { turn } }) as never);
@@ -104,10 +106,10 @@ export function describeSessionStores(subject: SessionStoresSubject): void {
       const opening = new AbortController();
       const told: (readonly string[])[] = [];
       const client = await another();
-      const answering = client.variables.answer('s', { TOKEN: 'x', OTHER: 'y' }, opening.signal, (names) =>
+      const answering = client.variables.answer(START, { TOKEN: 'x', OTHER: 'y' }, opening.signal, (names) =>
         told.push(names),
       );
-      await variables.waitFor('s', { skill: 'skill', names: ['TOKEN'], firstRun: 'run-1' }, {});
+      await variables.waitFor('s', { skill: 'skill', names: ['TOKEN'], firstRun: 'run-1', opener: 'me' }, {});
       opening.abort();
       await answering;
       expect(told).toEqual([['TOKEN']]);
@@ -129,10 +131,10 @@ export function describeSessionStores(subject: SessionStoresSubject): void {
 
     test('variables of the worker need no client, and a client without the value gets an error', async () => {
       const { variables } = await fresh();
-      const wanted = { skill: 'skill', names: ['TOKEN'], firstRun: 'run-1' };
+      const wanted = { skill: 'skill', names: ['TOKEN'], firstRun: 'run-1', opener: 'me' };
       await variables.waitFor('s', wanted, { TOKEN: 'own' });
       const opening = new AbortController();
-      const answering = variables.answer('s', {}, opening.signal, () => undefined);
+      const answering = variables.answer(START, {}, opening.signal, () => undefined);
       await expect(variables.waitFor('s', wanted, {})).rejects.toMatchObject({ code: 'skill/variable-missing' });
       opening.abort();
       await answering;

@@ -21,8 +21,9 @@ class MemorySession {
   opened: OpenSession | null = null;
   observed = 0;
   wanted: Wanted | null = null;
-  handedOver: (Omit<Wanted, 'names'> & { readonly values: Record<string, string>; readonly atMs: number }) | null =
-    null;
+  handedOver:
+    | (Omit<Wanted, 'names' | 'opener'> & { readonly values: Record<string, string>; readonly atMs: number })
+    | null = null;
 }
 
 /** The data of all stores that are opened on it. */
@@ -97,6 +98,8 @@ export function openMemorySessions(place: SessionsInMemory, serverId: string): O
           return missingOf(wanted.names, { ...own, ...(isIts ? found.values : {}) });
         };
         if (missing().length === 0) return;
+        if (wanted.opener === null)
+          throw new CodedError('skill/variable-missing', describeMissing(wanted.skill, missing()));
         const made = make(session);
         made.wanted = wanted;
         const until = Date.now() + ANSWER_LIMIT_MS;
@@ -105,11 +108,11 @@ export function openMemorySessions(place: SessionsInMemory, serverId: string): O
         if (missing().length > 0)
           throw new CodedError('skill/variable-missing', describeMissing(wanted.skill, missing()));
       },
-      async answer(session, variables, opening, onHandOver) {
+      async answer({ session, opener }, variables, opening, onHandOver) {
         while (!opening.aborted) {
           const found = find(session);
           const wanted = found?.wanted ?? null;
-          if (found !== undefined && wanted !== null && found.handedOver?.firstRun !== wanted.firstRun) {
+          if (found !== undefined && wanted?.opener === opener && found.handedOver?.firstRun !== wanted.firstRun) {
             const { skill, names, firstRun } = wanted;
             found.handedOver = { skill, firstRun, values: { ...valuesOf(names, variables) }, atMs: Date.now() };
             onHandOver(Object.keys(found.handedOver.values));
@@ -117,6 +120,7 @@ export function openMemorySessions(place: SessionsInMemory, serverId: string): O
           await sleep(POLL_MS);
         }
       },
+      nameOpener: async (session) => `opener of ${session}`,
       async drop(session) {
         const found = find(session);
         if (found !== undefined) found.handedOver = null;
