@@ -18,6 +18,8 @@ import type {
   TriggerStore,
   VersionRow,
 } from '../../store/triggers.ts';
+import { type Claimed, startClaimLoop } from '../claim-loop.ts';
+import type { Loop } from '../loop.ts';
 import { cancelOldest, type CancelRun } from '../schedules/cancel-oldest.ts';
 import type { EvaluateDelivery } from './evaluate-delivery.ts';
 import { joinPayloads } from './join-payloads.ts';
@@ -62,40 +64,17 @@ export const PUMP_LIMITS = {
   failureMs: 2_000,
 } as const;
 
-export interface Pump {
-  /** A delivery may be due. */
-  wake(): void;
-  /** Ends when the work in progress has ended. */
-  close(): Promise<void>;
-}
+/** `wake`: a delivery may be due. */
+export type Pump = Loop;
 
 export function startPump(options: PumpOptions): Pump {
-  const { openTriggers, nowMs, log, limits = PUMP_LIMITS } = options;
+  const { nowMs, limits = PUMP_LIMITS } = options;
   const findVersion = createKnownVersions();
   const takeTurn = createTurns();
   const start = limitStarts(options.start, limits.starts);
   const working = new Set<Promise<void>>();
   let undecided = 0;
-  let isClosed = false;
-  let isWoken = true;
-  // A process before this one may have died before it could call `onIdle`.
-  let wasBusy = true;
-  let endWait: () => void = () => undefined;
-  const wake = (): void => {
-    isWoken = true;
-    endWait();
-  };
-  const waitForWake = async (pauseMs: number): Promise<void> => {
-    if (isWoken || isClosed) return;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, pauseMs);
-      endWait = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-  };
-  const work = (
+  const beginWork = (
     delivery: DeliveryRow,
     token: string,
     { triggers, bodies }: Pick<Work, 'triggers' | 'bodies'>,
@@ -107,7 +86,7 @@ export function startPump(options: PumpOptions): Pump {
       if (isDecided) return;
       isDecided = true;
       undecided -= 1;
-      if (undecided === 0) wake();
+      if (undecided === 0) loop.wake();
     };
     undecided += 1;
     const tools = { triggers, bodies, findVersion, start, options, turn, onDecided };
@@ -115,52 +94,38 @@ export function startPump(options: PumpOptions): Pump {
       working.delete(worked);
       onDecided();
       // Its outcome may have made another one due, and there is room for it.
-      wake();
+      loop.wake();
     });
     working.add(worked);
   };
-  /** @returns the pause until the next look */
-  const claimNext = async (): Promise<number> => {
-    const triggers = await openTriggers();
+  const claim = async (triggers: TriggerStore): Promise<Claimed> => {
     const limit = limits.atOnce - working.size;
     // Those that arrive until the claimed ones are decided are claimed together: a burst needs few transactions.
-    if (triggers === null || limit === 0 || undecided > 0) return limits.idleMs;
+    if (limit === 0 || undecided > 0) return 'full';
     const { deliveries } = triggers;
     const token = randomUUID();
     const claimed = await deliveries.claim({ token, nowMs: nowMs(), leaseMs: limits.leaseMs, limit });
-    if (claimed.length > 0) {
-      wasBusy = true;
-      const bodies = deliveries.readBodies(claimed.map(({ id }) => id));
-      // Each delivery has its own failure.
-      bodies.catch(() => undefined);
-      for (const delivery of claimed) work(delivery, token, { triggers, bodies });
-      return 0;
-    }
-    if (working.size === 0) {
-      if (wasBusy) await options.onIdle(triggers);
-      wasBusy = false;
-    }
-    const dueAtMs = await deliveries.findNextDue(nowMs());
-    return dueAtMs === null ? limits.idleMs : Math.max(0, Math.min(limits.idleMs, dueAtMs - nowMs()));
+    if (claimed.length === 0) return working.size === 0 ? 'none' : 'none-yet';
+    const bodies = deliveries.readBodies(claimed.map(({ id }) => id));
+    // Each delivery has its own failure.
+    bodies.catch(() => undefined);
+    for (const delivery of claimed) beginWork(delivery, token, { triggers, bodies });
+    return 'some';
   };
-  const run = async (): Promise<void> => {
-    while (!isClosed) {
-      isWoken = false;
-      const pauseMs = await claimNext().catch((error: Error) => {
-        log(`deliveries: ${error.message}`);
-        return limits.failureMs;
-      });
-      if (pauseMs > 0) await waitForWake(pauseMs);
-    }
-    await Promise.all(working);
-  };
-  const running = run();
+  const loop = startClaimLoop({
+    ...options,
+    what: 'deliveries',
+    limits,
+    beginsBusy: true,
+    wakesBusy: false,
+    claim,
+    findNextDue: async ({ deliveries }, atMs) => await deliveries.findNextDue(atMs),
+  });
   return {
-    wake,
+    wake: loop.wake,
     async close() {
-      isClosed = true;
-      endWait();
-      await running;
+      await loop.close();
+      await Promise.all(working);
     },
   };
 }

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { RunRequest } from '../../activities/contract.ts';
 import type { ClientMark } from '../../client/runs/client-record.ts';
 import { evaluateTrigger } from '../../domain/language/expression/evaluate-trigger.ts';
@@ -26,7 +26,7 @@ import type { Machine } from '../machine.ts';
 import type { SpecRefusal } from '../start/start-spec.ts';
 import { deploy, type DeployRequest, type DeployTools } from './deploy.ts';
 import { startDelivered } from './start-delivered.ts';
-import { COMPILE_LIMITS, createVersionCompiler, type VersionCompiler } from './version-compiler.ts';
+import { createVersionCompiler, type VersionCompiler } from './version-compiler.ts';
 
 const OWNER: Caller = { kind: 'owner' };
 const PUSH = 'on: [{ name: push, webhook: { verify: github, secret: HOOK } }]\n';
@@ -451,84 +451,5 @@ describe('a payload', () => {
     const [stage] = fromWire(request().plan as PlanWire).stages;
     expect(stage!.work).toMatchObject({ program: 'echo', args: [x] });
     expect(await stores.hostVariables.get('review-01KB')).toEqual({ API_TOKEN: 'value of API_TOKEN' });
-  });
-});
-
-describe('the process that compiles', () => {
-  const asked = {
-    spec: SPEC + step('run: ls'),
-    specName: 'x',
-    folder: '/nowhere',
-    specDir: '',
-    bundles: {},
-    params: {},
-    deployedParams: {},
-    isDeployed: false,
-    allowMounts: [],
-    allowGit: [],
-    mockAgents: false,
-    notify: null,
-  };
-
-  test('refuses another commit of a repository than the one that was sent', async () => {
-    const spec =
-      SPEC.replace('number: "0"', 'sha: main').replace(/sandbox: .*\n/, '') +
-      step('run: ls, workspace: { git: ., ref: "${{ params.sha }}" }');
-    const sent = { ...asked, spec, bundles: { '.': '0'.repeat(64) } };
-    expect(await compiler.compile({ ...sent, params: { sha: 'main' } })).toMatchObject({ kind: 'compiled' });
-    expect(await compiler.compile({ ...sent, params: { sha: 'other' } })).toMatchObject({
-      kind: 'refused',
-      code: 'cli/not-remote',
-      message: 'stage a works in `other` of its repository, and the deployment has only `main`',
-    });
-    const deployedParams = { sha: 'other' };
-    expect(await compiler.compile({ ...sent, params: { sha: 'other' }, deployedParams })).toMatchObject({
-      kind: 'compiled',
-    });
-  });
-
-  test('ends after its time, and the next request gets a new one', async () => {
-    const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, answerMs: 1 } });
-    await expect(own.compile(asked)).rejects.toMatchObject({
-      code: 'deploy/too-costly',
-      message: expect.stringContaining('0.001 s'),
-    });
-    own.close();
-    expect((await compiler.compile(asked)).kind).toBe('compiled');
-  });
-
-  test('may be killed by others: the request fails without a verdict about the spec, and the next one works', async () => {
-    const own = createVersionCompiler({ env });
-    onTestFinished(() => own.close());
-    const listCompilers = (): readonly string[] =>
-      readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8')
-        .split(' ')
-        .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('compile-main'));
-    const before = new Set(listCompilers());
-    const failed = own.compile(asked).catch((error: unknown) => error);
-    const pid = await vi.waitUntil(() => listCompilers().find((each) => !before.has(each)), {
-      timeout: 20_000,
-      interval: 1,
-    });
-    process.kill(Number(pid), 'SIGKILL');
-    const error = await failed;
-    expect(error).not.toMatchObject({ code: 'deploy/too-costly' });
-    expect((error as Error).message).toContain('ended with signal SIGKILL');
-    expect((await own.compile(asked)).kind).toBe('compiled');
-  });
-
-  test('ends with the limit of its memory', async () => {
-    const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, memoryMib: 12 } });
-    await expect(own.compile(asked)).rejects.toMatchObject({
-      code: 'deploy/too-costly',
-      message: expect.stringContaining('12 MiB'),
-    });
-    own.close();
-  });
-
-  test('gets no variable of the service', async () => {
-    const spec = SPEC.replace('params: { number: "0" }\n', '') + step('run: ls, env: { A: "${HOME}" }');
-    const answer = await compiler.compile({ ...asked, spec });
-    expect(JSON.stringify(answer)).not.toContain(process.env['HOME']);
   });
 });

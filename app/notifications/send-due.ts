@@ -9,6 +9,8 @@ import { findNotifyPause } from '../../domain/notification/retry.ts';
 import type { GuardedPost, PostResult } from '../../http/guarded-post.ts';
 import type { NotificationRow, SendResult } from '../../store/ports/notifications.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
+import { startClaimLoop } from '../claim-loop.ts';
+import type { Loop } from '../loop.ts';
 import type { ReadSecretValues } from '../deliveries/read-deliveries.ts';
 import { writeRequest } from './write-message.ts';
 
@@ -49,69 +51,27 @@ export const SENDER_LIMITS = {
   failureMs: 2_000,
 } as const;
 
-export interface Sender {
-  /** A notification may be due. */
-  wake(): void;
-  /** Ends when the work in progress has ended. */
-  close(): Promise<void>;
-}
+/** `wake`: a notification may be due. */
+export type Sender = Loop;
 
 export function startSender(options: SenderOptions): Sender {
-  const { openTriggers, nowMs, log, limits = SENDER_LIMITS } = options;
-  let isClosed = false;
-  let isWoken = true;
-  let wasBusy = false;
-  let endWait: () => void = () => undefined;
-  const waitForWake = async (pauseMs: number): Promise<void> => {
-    if (isWoken || isClosed) return;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, pauseMs);
-      endWait = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-  };
-  const claimAndSend = async (): Promise<number> => {
-    const triggers = await openTriggers();
-    if (triggers === null) return limits.idleMs;
-    const { leaseMs, atOnce: limit } = limits;
-    const token = randomUUID();
-    const claimed = await triggers.notifications.claim({ token, nowMs: nowMs(), leaseMs, limit });
-    await Promise.all(claimed.map(async (row) => await sendAndRecord(row, token, triggers, options)));
-    if (claimed.length > 0) {
-      wasBusy = true;
-      return 0;
-    }
-    if (wasBusy) await options.onIdle(triggers);
-    wasBusy = false;
-    const dueAtMs = await triggers.notifications.findNextDue(nowMs());
-    return dueAtMs === null ? limits.idleMs : Math.max(0, Math.min(limits.idleMs, dueAtMs - nowMs()));
-  };
-  const run = async (): Promise<void> => {
-    while (!isClosed) {
-      isWoken = false;
-      const pauseMs = await claimAndSend().catch((error: Error) => {
-        log(`notifications: ${error.message}`);
-        return limits.failureMs;
-      });
-      if (pauseMs > 0) await waitForWake(pauseMs);
-    }
-  };
-  const running = run();
-  return {
-    wake() {
-      // A run that has ended changes what `onIdle` tells, also without a notification.
-      wasBusy = true;
-      isWoken = true;
-      endWait();
+  const { nowMs, limits = SENDER_LIMITS } = options;
+  const { leaseMs, atOnce: limit } = limits;
+  return startClaimLoop({
+    ...options,
+    what: 'notifications',
+    limits,
+    beginsBusy: false,
+    // A run that has ended changes what `onIdle` tells, also without a notification.
+    wakesBusy: true,
+    async claim(triggers) {
+      const token = randomUUID();
+      const claimed = await triggers.notifications.claim({ token, nowMs: nowMs(), leaseMs, limit });
+      await Promise.all(claimed.map(async (row) => await sendAndRecord(row, token, triggers, options)));
+      return claimed.length > 0 ? 'some' : 'none';
     },
-    async close() {
-      isClosed = true;
-      endWait();
-      await running;
-    },
-  };
+    findNextDue: async ({ notifications }, atMs) => await notifications.findNextDue(atMs),
+  });
 }
 
 async function sendAndRecord(

@@ -10,7 +10,7 @@ import type { Machine } from '../machine.ts';
 import { createSourceLister, type EnabledSource } from './enabled-sources.ts';
 import { sweepHeld } from './folder/sweep-held.ts';
 import { watchFolder } from './folder/watch-folder.ts';
-import { createTurns, type Loop, startLoop } from './loop.ts';
+import { createTurns, type Loop, startLoop } from '../loop.ts';
 import { type OutboxTools, readOutbox } from './outbox/read-outbox.ts';
 import { createProblemLog } from './problem-log.ts';
 

@@ -1,42 +1,22 @@
 /** `skills.json`: the folders of skills that the embedded worker of a state folder loads. */
-import { readFileSync, realpathSync, statSync } from 'node:fs';
+import { realpathSync, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
-import { SetupError } from '../../setup/setup-error.ts';
-import { openStateFolder } from '../vms/state-folder.ts';
-import { replaceFile } from './replace-file.ts';
-import { parsePathList } from './path-list.ts';
+import { defineStoredList } from './stored-list.ts';
 
-function fileOf(stateDir: string): string {
-  return join(stateDir, 'skills.json');
-}
-
-/**
- * Reads absolute paths.
- * @throws SetupError if the file exists but is malformed, because no folder is guessed
- */
-export function skillPaths(stateDir: string): readonly string[] {
-  let text: string;
-  try {
-    text = readFileSync(fileOf(stateDir), 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw createUnusableError(stateDir, (error as Error).message);
-  }
-  const paths = parsePathList(text, 'paths');
-  if (paths === null) throw createUnusableError(stateDir, 'it does not contain a list of absolute paths');
-  return paths;
-}
-
-function createUnusableError(stateDir: string, why: string): SetupError {
-  const file = fileOf(stateDir);
-  return new SetupError(
-    `${file}, the folders of step machines for sessions, cannot be used: ${why}`,
+const PATHS = defineStoredList({
+  file: 'skills.json',
+  key: 'paths',
+  what: 'the folders of step machines for sessions',
+  items: 'absolute paths',
+  isItem: (text) => text.startsWith('/'),
+  remedy: (file) =>
     `Remove it, then load the step machines again: rm ${quoteArgument(file)} && voidbox up --skills FOLDER`,
-  );
-}
+});
+
+/** Reads absolute paths. @throws SetupError */
+export const skillPaths = PATHS.read;
 
 /** The entries of all loaded step machines, with links resolved. */
 export function listEntries(stateDir: string): readonly string[] {
@@ -59,8 +39,7 @@ export function rememberSkillPaths(stateDir: string, paths: readonly string[], h
   const before = skillPaths(stateDir);
   const after = [...new Set(how === 'add' ? [...before, ...paths.filter((path) => !isEntryOf(before, path))] : paths)];
   if (JSON.stringify(after) === JSON.stringify(before)) return;
-  openStateFolder(stateDir);
-  replaceFile(fileOf(stateDir), `${JSON.stringify({ paths: after }, null, 2)}\n`);
+  PATHS.keep(stateDir, after);
 }
 
 /** Part of the build that a stack runs: with other folders, the worker is another one. */

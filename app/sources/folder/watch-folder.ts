@@ -10,7 +10,7 @@ import { FileRefusal } from '../../../files/open-file.ts';
 import type { TriggerStore } from '../../../store/triggers.ts';
 import { findWatched } from '../../deployments/refuse-sources.ts';
 import type { EnabledSource } from '../enabled-sources.ts';
-import { type Loop, startLoop } from '../loop.ts';
+import { type Loop, startLoop } from '../../loop.ts';
 import type { ProblemLog, SourceFault } from '../problem-log.ts';
 import { Fingerprints } from './fingerprints.ts';
 import { openWatched } from './held-folder.ts';

@@ -14,7 +14,7 @@ import { makeVersion } from '../../../test/conformance/deployments.ts';
 import { createMemoryAccess } from '../../../test/rig/access/memory-access.ts';
 import { startTlsPostgres, type TlsPostgres } from '../../../test/rig/access/tls-postgres.ts';
 import { createProblemLog } from '../problem-log.ts';
-import type { Loop } from '../loop.ts';
+import type { Loop } from '../../loop.ts';
 import { readOutbox } from './read-outbox.ts';
 
 const PAGE = readFileSync(join(findPackageRoot(), 'docs/guides/outboxes.md'), 'utf8');

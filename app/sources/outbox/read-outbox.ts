@@ -15,7 +15,7 @@ import type { TriggerStore } from '../../../store/triggers.ts';
 import { AppError } from '../../app-error.ts';
 import { acceptOnce } from '../../deliveries/accept.ts';
 import type { EnabledSource } from '../enabled-sources.ts';
-import { type Loop, startLoop } from '../loop.ts';
+import { type Loop, startLoop } from '../../loop.ts';
 import type { ProblemLog, SourceFault } from '../problem-log.ts';
 import { isAllowedHost, parseOutboxAddress } from './outbox-address.ts';
 import { connectOutbox, type OutboxDatabase, OutboxFault, type SendSql } from './outbox-database.ts';

@@ -1,7 +1,7 @@
-/** A loop that looks at a source again and again, until it is closed. */
+/** A loop that looks at something again and again, until it is closed. */
 
 export interface Loop {
-  /** Looks at once, after the shortest pause. */
+  /** Looks at once, after the shortest pause. During a look, another one follows. */
   wake(): void;
   /** Ends when the look in progress has ended. */
   close(): Promise<void>;
