@@ -5,6 +5,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { jetstreamManager } from '@nats-io/jetstream';
+import { credsAuthenticator } from '@nats-io/transport-node';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { NatsQueue } from '../../../../domain/delivery/queue-source.ts';
 import { MOST_PAYLOAD_BYTES } from '../../../../domain/delivery/delivery.ts';
@@ -12,6 +13,7 @@ import { makeVersion } from '../../../../test/conformance/deployments.ts';
 import { ACK_WAIT_MS, makeNats } from '../../../../test/conformance/queues.ts';
 import { createMemoryAccess } from '../../../../test/rig/access/memory-access.ts';
 import { ensureNatsServer, NO_NATS } from '../../../../test/rig/queues/nats-program.ts';
+import { createNatsOperator } from '../../../../test/rig/queues/nats-operator.ts';
 import {
   type NatsServerOptions,
   startNatsServer,
@@ -80,6 +82,37 @@ describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested h
     expect(await openAs('owner', SECRET)).toBeDefined();
     expect((await readError(openAs('owner', 'another'))).code).toBe('queue/login-refused');
     expect((await readError(openAs('stranger', SECRET))).code).toBe('queue/login-refused');
+  });
+
+  test('credentials of a user with a JWT open a queue, and those of others are refused without being named', async () => {
+    const operator = createNatsOperator();
+    const creds = operator.makeCreds();
+    const client = { authenticator: credsAuthenticator(Buffer.from(creds)) };
+    const server = await start({ settings: operator.settings, client });
+    const openWith = (text: string): Promise<OpenedQueue> =>
+      open(server.address, { login: { kind: 'creds', creds: 'C' } }, { C: text });
+    expect(await openWith(creds)).toBeDefined();
+    expect(await openWith(operator.makeCreds())).toBeDefined();
+    const [, seed = ''] = /(SU[A-Z0-9]{50,})/.exec(creds) ?? [];
+    const foreign = createNatsOperator().makeCreds();
+    for (const refused of [
+      foreign,
+      operator.makeCreds({ expiresAt: Math.floor(Date.now() / 1_000) - 1 }),
+      operator.makeCreds({ publish: ['other'] }),
+      // The key of one user, and the JWT of another one.
+      foreign.replace(/SU[A-Z0-9]{50,}/, seed),
+      creds.slice(0, 200),
+      creds.replace(/SU[A-Z0-9]{50,}/, 'SUAB'),
+      'no credentials',
+    ]) {
+      const error = await readError(openWith(refused));
+      expect([error.code, refused.slice(0, 40)]).toEqual(['queue/login-refused', refused.slice(0, 40)]);
+      expect(error.message).not.toMatch(/SU[A-Z0-9]{50,}|eyJ/);
+    }
+    expect((await readError(openWith('no credentials'))).message).toBe(
+      'the secret C is not a file of credentials of NATS',
+    );
+    expect((await readError(open(server.address))).code).toBe('queue/login-refused');
   });
 
   test('with tls:// the certificate must be of an authority that is trusted, and a server without TLS is refused', async () => {

@@ -89,8 +89,20 @@ function createAuthenticator(
     case 'user':
       return usernamePasswordAuthenticator(login.user, secrets[login.password]!);
     case 'creds':
-      return credsAuthenticator(new TextEncoder().encode(secrets[login.creds]));
+      return createCredsAuthenticator(login.creds, secrets[login.creds]!);
   }
+}
+
+/** The client reads the credentials only when the server asks for a signature. */
+function createCredsAuthenticator(name: string, creds: string): NonNullable<ConnectionOptions['authenticator']> {
+  const authenticate = credsAuthenticator(new TextEncoder().encode(creds));
+  return (nonce) => {
+    try {
+      return authenticate(nonce);
+    } catch {
+      throw new CodedError('queue/login-refused', `the secret ${name} is not a file of credentials of NATS`);
+    }
+  };
 }
 
 /** Makes the consumer if it does not exist. Two services that do this at once make the same one. */
