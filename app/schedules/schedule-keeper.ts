@@ -9,7 +9,7 @@ import { compareSchedules, createTurns, type KnownVersions, type Repairs } from 
 /** A list of 1,000 schedules costs the service 0.14 s of CPU. */
 const EVERY_MS = 5 * 60_000;
 /** The schedules that one look reads as a whole: a person may have changed what the list does not contain. */
-const DESCRIBED = 100;
+const DESCRIBED = 50;
 /** The list of the server is some moments old, so that a change is compared again. */
 const AGAIN_MS = 5_000;
 const FAILURE_MS = 10_000;
