@@ -17,8 +17,6 @@ const STATEMENT_LIMIT_MS = 10_000;
 /** A server that is suspended does not keep to its own limit. */
 const ANSWER_LIMIT_MS = 15_000;
 const IDLE_LIMIT_MS = 60_000;
-/** Each has a plan in the memory of each connection. Further texts are planned each time. */
-const MOST_PREPARED = 200;
 /** The server had no room. */
 const DISK_FULL = '53100';
 /** The server ends, or the connection did. Such a query may succeed when it is sent again. */
@@ -105,29 +103,10 @@ export function openDatabase({ target, recover, retryForMs, statementLimitMs }: 
   };
   return {
     send: async (text, values, mayRepeat) =>
-      (await repeat((client) => sendPrepared(client, text, values), mayRepeat)).rows,
+      (await repeat((client) => client.query<pg.QueryResultRow>(text, [...values]), mayRepeat)).rows,
     transact: async (run, mayRepeat) => await repeat((client) => runTransaction(client, run), mayRepeat),
     close: () => pool.end(),
   };
-}
-
-const preparedNames = new Map<string, string>();
-
-/**
- * Sends a query as a prepared statement, so that the server parses and plans it once for each connection. Planning costs
- * the server more than most of these queries.
- */
-async function sendPrepared(
-  client: pg.PoolClient,
-  text: string,
-  values: readonly unknown[],
-): Promise<pg.QueryResult<pg.QueryResultRow>> {
-  let name = preparedNames.get(text);
-  if (name === undefined && preparedNames.size < MOST_PREPARED) {
-    name = `voidbox-${preparedNames.size}`;
-    preparedNames.set(text, name);
-  }
-  return await client.query<pg.QueryResultRow>({ text, values: [...values], ...(name === undefined ? {} : { name }) });
 }
 
 type Attempt<T> = { readonly value: T } | Failed;
@@ -155,7 +134,7 @@ async function runTransaction<T>(client: pg.PoolClient, run: (send: SendQuery) =
   const failures = new Set<unknown>();
   const send: SendQuery = async (text, values) => {
     try {
-      return (await sendPrepared(client, text, values)).rows;
+      return (await client.query<pg.QueryResultRow>(text, [...values])).rows;
     } catch (error) {
       failures.add(error);
       throw error;
