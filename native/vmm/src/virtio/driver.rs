@@ -206,6 +206,21 @@ impl Driver {
         }
     }
 
+    /// Asks for an interrupt at the next used chain of a queue, as Linux does after it has taken all.
+    pub fn want_interrupt(&self, queue: usize) {
+        let state = &self.queues[queue];
+        let at = Self::base(queue) + AVAILABLE + 4 + u64::from(state.size) * 2;
+        self.memory.write_obj(state.used, GuestAddress(at)).unwrap();
+    }
+
+    /// Returns true if the device wants a kick for the chain that was made available last.
+    pub fn wants_kick(&self, queue: usize) -> bool {
+        let state = &self.queues[queue];
+        let at = Self::base(queue) + USED + 4 + u64::from(state.size) * 8;
+        let event: u16 = self.memory.read_obj(GuestAddress(at)).unwrap();
+        event == state.available.wrapping_sub(1)
+    }
+
     /// Makes a chain available.
     pub fn make_available(&mut self, queue: usize, head: u16) {
         let state = &mut self.queues[queue];

@@ -19,8 +19,10 @@ pub struct RingAddresses {
 pub struct Ring {
     queue: Queue,
     chain: Chain,
-    /// True if the guest must learn of used buffers.
+    /// True if the guest must learn of used buffers at the end of the turn.
     touched: bool,
+    /// Used buffers of which the guest may learn later.
+    lazy: u16,
 }
 
 impl From<Error> for Failure {
@@ -36,6 +38,7 @@ impl Ring {
             queue: Queue::new(longest).unwrap_or_default(),
             chain: Chain::new(),
             touched: false,
+            lazy: 0,
         }
     }
 
@@ -50,6 +53,7 @@ impl Ring {
     pub fn reset(&mut self) {
         self.queue.reset();
         self.touched = false;
+        self.lazy = 0;
     }
 
     /// Takes over what the guest says. All of the rings lies in its memory.
@@ -132,11 +136,30 @@ impl Rings<'_> {
         self.rings[queue].queue.go_to_previous_position();
     }
 
-    /// Interrupts the guest if buffers of the queue were completed and it wants to know.
-    pub fn notify(&mut self, queue: usize) -> Result<(), Failure> {
+    /// As [`Self::complete`], for buffers that the guest does not wait for. It learns of them with the next interrupt of
+    /// the device, at the latest once they are a quarter of the queue.
+    pub fn complete_lazily(&mut self, queue: usize, written: u32) -> Result<(), Failure> {
         let ring = &mut self.rings[queue];
-        if std::mem::take(&mut ring.touched) && ring.queue.needs_notification(self.memory)? {
+        ring.queue
+            .add_used(self.memory, ring.chain.head(), written)?;
+        ring.lazy += 1;
+        Ok(())
+    }
+
+    /// Interrupts the guest, once for all queues, if it wants to know of used buffers.
+    pub(super) fn notify(&mut self) -> Result<(), Failure> {
+        let mut is_wanted = false;
+        for ring in self.rings.iter_mut() {
+            let is_due = ring.lazy > 0 && ring.lazy >= ring.queue.size() / 4;
+            if std::mem::take(&mut ring.touched) || is_due {
+                ring.lazy = 0;
+                is_wanted |= ring.queue.needs_notification(self.memory)?;
+            }
+        }
+        if is_wanted {
             self.interrupt.used();
+            // One interrupt is for all queues.
+            self.rings.iter_mut().for_each(|ring| ring.lazy = 0);
         }
         Ok(())
     }

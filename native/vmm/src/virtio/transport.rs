@@ -369,12 +369,8 @@ impl Transport {
             rings: &mut self.rings,
             interrupt: &self.interrupt,
         };
-        let done = work(self.device.as_mut(), &mut rings).and_then(|progress| {
-            for queue in 0..rings.rings.len() {
-                rings.notify(queue)?;
-            }
-            Ok(progress)
-        });
+        let done = work(self.device.as_mut(), &mut rings)
+            .and_then(|progress| rings.notify().map(|()| progress));
         done.unwrap_or_else(|failure| {
             self.fail(failure);
             Progress::Idle

@@ -624,3 +624,45 @@ fn malformed_packets_and_buffers_fail_the_device_and_end_the_connection() {
         assert!(!guest.driver.needs_reset());
     }
 }
+
+#[test]
+fn a_round_trip_costs_one_kick_and_one_interrupt() {
+    let mut guest = Guest::connected();
+    let (mut kicks, mut interrupts) = (0, 0);
+    let _ = guest.driver.interrupt.line().read();
+    for _ in 0..100 {
+        for queue in [RECEIVE, TRANSMIT] {
+            while queue == TRANSMIT && guest.driver.take_used(queue).is_some() {}
+            guest.driver.want_interrupt(queue);
+        }
+        let request = [&guest.header(op::DATA, 4).bytes()[..], b"ping"].concat();
+        guest.driver.offer(TRANSMIT, &[&request], &[]);
+        kicks += usize::from(guest.driver.wants_kick(TRANSMIT));
+        guest.driver.kick(TRANSMIT);
+        assert_eq!(guest.read_keeper(), b"ping");
+        guest.keeper.write_all(b"pong").unwrap();
+        assert_eq!(guest.receive().unwrap().1, b"pong");
+        guest.taken += 4;
+        interrupts += guest.driver.interrupt.line().read().unwrap_or(0);
+        // The guest offers the buffer again.
+        let offered = guest.driver.offer(RECEIVE, &[], &[4096]);
+        guest.offered.push_back(offered);
+        kicks += usize::from(guest.driver.wants_kick(RECEIVE));
+    }
+    assert_eq!((kicks, interrupts), (100, 100));
+}
+
+#[test]
+fn a_guest_that_only_sends_learns_of_its_buffers_before_they_run_out() {
+    let mut guest = Guest::connected();
+    let _ = guest.driver.interrupt.line().read();
+    guest.driver.want_interrupt(TRANSMIT);
+    let mut sent = 0;
+    while guest.driver.interrupt.line().read().is_err() {
+        let bytes = guest.header(op::CREDIT_UPDATE, 0).bytes();
+        guest.driver.offer(TRANSMIT, &[&bytes], &[]);
+        guest.driver.kick(TRANSMIT);
+        sent += 1;
+        assert!(sent < usize::from(QUEUE_SIZE) / 2);
+    }
+}
