@@ -17,6 +17,8 @@ pub const MAX_DISKS: usize = 8;
 pub const COMMAND_LINE_LIMIT_BYTES: usize = 2047;
 /// The limit of virtio for a disk's serial number.
 pub const SERIAL_LIMIT_BYTES: usize = 20;
+/// The limit of the name of shared folders.
+pub const TAG_LIMIT_BYTES: usize = 32;
 /// CIDs below this have meanings of their own, and the highest means any.
 const GUEST_CIDS: std::ops::RangeInclusive<u32> = 3..=u32::MAX - 1;
 const PORTS: std::ops::RangeInclusive<u32> = 1..=u32::MAX - 1;
@@ -42,6 +44,8 @@ pub struct Config {
     pub disks: Vec<DiskConfig>,
     #[serde(default)]
     pub vsock: Option<VsockConfig>,
+    #[serde(default)]
+    pub folders: Option<FoldersConfig>,
     /// A source of random numbers.
     #[serde(default)]
     pub rng: bool,
@@ -63,6 +67,15 @@ pub struct VsockConfig {
     pub guest_cid: u32,
     pub port: u32,
     pub fd: RawFd,
+}
+
+/// Shared folders: requests of 9p go to the server at the other end of `fd`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct FoldersConfig {
+    pub fd: RawFd,
+    /// The name by which the guest mounts them.
+    pub tag: String,
 }
 
 /// A part of a configuration that is refused.
@@ -131,6 +144,9 @@ impl Config {
             check_range("vsock.guestCid", vsock.guest_cid, GUEST_CIDS)?;
             check_range("vsock.port", vsock.port, PORTS)?;
         }
+        if let Some(folders) = &self.folders {
+            check_text("folders.tag", &folders.tag, TAG_LIMIT_BYTES)?;
+        }
         Ok(())
     }
 
@@ -163,6 +179,11 @@ impl Config {
             all.push((format!("disks[{at}].fd"), disk.fd));
         }
         all.extend(self.vsock.as_ref().map(|v| ("vsock.fd".to_owned(), v.fd)));
+        all.extend(
+            self.folders
+                .as_ref()
+                .map(|folders| ("folders.fd".to_owned(), folders.fd)),
+        );
         all
     }
 }
@@ -210,6 +231,7 @@ mod tests {
             "commandLine": "console=ttyS0", "memoryMib": 256, "vcpus": 1, "consoleFd": fd(3),
             "disks": [{ "fd": fd(4), "serial": "voidbox-scratch", "readOnly": false }],
             "vsock": { "guestCid": 3, "port": 1024, "fd": fd(5) },
+            "folders": { "fd": fd(6), "tag": "mounts" },
             "rng": true
         });
         (config, files)
@@ -264,6 +286,12 @@ mod tests {
                 "s".repeat(21).into(),
             ),
             ("/disks/0/serial", "disks[0].serial", "s".into(), "".into()),
+            (
+                "/folders/tag",
+                "folders.tag",
+                "t".repeat(32).into(),
+                "t".repeat(33).into(),
+            ),
             ("/vsock/guestCid", "vsock.guestCid", 3.into(), 2.into()),
             (
                 "/vsock/guestCid",
@@ -304,7 +332,7 @@ mod tests {
 
     #[test]
     fn unknown_keys_are_refused_by_name_at_every_depth() {
-        for pointer in ["", "/disks/0", "/vsock"] {
+        for pointer in ["", "/disks/0", "/vsock", "/folders"] {
             let (mut config, _files) = valid();
             let object = config.pointer_mut(pointer).unwrap();
             object["surprise"] = 1.into();
@@ -330,7 +358,7 @@ mod tests {
             assert!(error.text.contains(key), "{error}");
         }
         let (mut config, _files) = valid();
-        for key in ["initramfsFd", "disks", "vsock", "rng"] {
+        for key in ["initramfsFd", "disks", "vsock", "folders", "rng"] {
             config.as_object_mut().unwrap().remove(key);
         }
         let read = parse(&config).unwrap();

@@ -15,6 +15,7 @@ use crate::bus::{Bus, Slot};
 use crate::config::Config;
 use crate::console::Console;
 use crate::devices::block::Block;
+use crate::devices::folders::Folders;
 use crate::devices::rng::Rng;
 use crate::devices::vsock::Vsock;
 use crate::ended::{Ended, host_failed};
@@ -120,6 +121,11 @@ fn make_slots(
     if let Some(vsock) = &config.vsock {
         let device = Vsock::new(take(vsock.fd), vsock.guest_cid, vsock.port)
             .map_err(|e| refused("vsock.fd", &e))?;
+        devices.push(Box::new(device));
+    }
+    if let Some(folders) = &config.folders {
+        let device =
+            Folders::new(take(folders.fd), &folders.tag).map_err(|e| refused("folders.fd", &e))?;
         devices.push(Box::new(device));
     }
     if config.rng {

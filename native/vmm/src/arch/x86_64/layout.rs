@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn every_device_that_a_configuration_can_name_has_an_interrupt_and_a_place_in_the_gap() {
-        // With vsock and rng.
-        let last = MAX_DISKS + 1;
+        // With vsock, folders and rng.
+        let last = MAX_DISKS + 2;
         assert!(device_interrupt(last) < INTERRUPTS_END);
         assert!(device_address(last) + DEVICE_SIZE <= u64::from(IO_APIC));
         assert!(device_address(0) >= GAP_START);
