@@ -48,6 +48,8 @@ export interface QemuSettings {
 export interface NativeVmmSettings {
   readonly name: 'vmm';
   readonly program: string;
+  /** `voidbox-folders`, which serves the mounts. */
+  readonly folders: string;
   readonly bwrap: string;
   readonly mke2fs?: string;
 }

@@ -42,7 +42,7 @@ export interface LaunchOptions {
   /** The weakest isolation that is acceptable. Default: `microvm`; for `mode: 'mock'`, `none`. */
   readonly isolation?: IsolationLevel;
   /**
-   * `vmm` is the VMM of Voidbox, which needs hardware KVM and has no mounts. `mock` simulates a few programs in memory and
+   * `vmm` is the VMM of Voidbox, which needs hardware KVM. `mock` simulates a few programs in memory and
    * isolates nothing. Default: `auto`, a VM in QEMU.
    */
   readonly mode?: 'auto' | 'qemu' | 'vmm' | 'mock';

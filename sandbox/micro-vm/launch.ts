@@ -119,7 +119,6 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
     const pieces = await options.pieces();
     const vmm = await pieces.vmm.launchOn(await readHost(pieces.keeper));
     refuseTooLarge(wanted, vmm, options.hostMemoryMib());
-    refuseSharedFolders(wanted, vmm);
     const { image } = wanted.spec;
     const [layers, root] = await Promise.all([layerMounts(wanted, options.extra), identifyRoot(image, options.extra)]);
     const from = await findFrom(wanted, root, pieces.keeper);
@@ -211,21 +210,6 @@ function refuseTooLarge({ what, spec }: VmToLaunch, { overheadMib }: VmmLaunch, 
     'vm/too-large',
     `${what} needs ${needMib} MiB (${spec.memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${totalMib} MiB: lower memory_mb`,
   );
-}
-
-/** @throws CodedError `admit/mount-refused` that names the first folder which the VMM would have to share */
-function refuseSharedFolders({ what, spec }: VmToLaunch, { settings, sharesFolders }: VmmLaunch): void {
-  if (sharesFolders) return;
-  const instead = `the VMM ${settings.name} shares no folders: use mode: qemu`;
-  const mount = spec.mounts.find(({ mode }) => mode === 'ro');
-  if (mount !== undefined)
-    throw new CodedError(
-      'admit/mount-refused',
-      `${what} has the read-only mount ${mount.guestPath}, and ${instead}, or mount the folder rw`,
-    );
-  const [layer] = spec.layers ?? [];
-  if (layer !== undefined)
-    throw new CodedError('admit/mount-refused', `${what} has the ${layer} command line as a mount, and ${instead}`);
 }
 
 type Mounts = LaunchConfig['mounts'];

@@ -14,8 +14,6 @@ export interface VmmLaunch {
   /** The settings with which the keeper starts the VMM. */
   readonly settings: LaunchConfig['vmm'];
   readonly kernel: LaunchConfig['kernel'];
-  /** Whether a VM can have read-only mounts. Writable mounts are copied, so each VM can have them. */
-  readonly sharesFolders: boolean;
   /** The host memory that a VM uses in addition to its guest's memory, the keeper included. */
   readonly overheadMib: number;
   /** One boot without the agent's hello counts as hung after this time; the keeper tries twice. */

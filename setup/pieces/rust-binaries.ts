@@ -37,15 +37,15 @@ const RUN_BUILD: RustBuild = {
   what: 'the keeper and the guest agent',
   binaries: [KEEPER_BINARY, AGENT_BINARY, MOCK_AGENT_BINARY],
   sourceFolders: ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/jail', 'native/keeper'],
-  crates: ['voidbox-protocol', 'voidbox-agent', 'voidbox-mock-agent', 'voidbox-keeper'],
+  crates: ['voidbox-protocol', 'voidbox-agent', 'voidbox-mock-agent', 'voidbox-jail', 'voidbox-keeper'],
 };
 /** It is apart, because its crates take a minute to compile, and few hosts run it. */
 const VMM_BUILD: RustBuild = {
   piece: 'vmm',
   what: VMM_BINARY,
-  binaries: [VMM_BINARY],
-  sourceFolders: ['native/jail', 'native/vmm'],
-  crates: [VMM_BINARY],
+  binaries: [VMM_BINARY, 'voidbox-folders'],
+  sourceFolders: ['native/folders', 'native/jail', 'native/vmm'],
+  crates: ['voidbox-folders', 'voidbox-jail', VMM_BINARY],
 };
 const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
 const MUSL_TARGET = 'x86_64-unknown-linux-musl';

@@ -38,7 +38,6 @@ export function createQemu(pieces: Pick<QemuPieces, 'qemu' | 'bwrap' | 'mke2fs' 
           mke2fs: pieces.mke2fs,
         },
         kernel: { path: kernelFor(accelerator, pieces), kind: pieces.kernel.kind },
-        sharesFolders: true,
         overheadMib: readOverheadMib(host),
         bootTimeoutMs: BOOT_TIMEOUT_MS[accelerator],
       };

@@ -4,14 +4,19 @@ import { createNativeVmm, NATIVE_OVERHEAD_MIB } from './voidbox-vmm.ts';
 const KERNEL = { path: '/k/vmlinuz', kind: 'debian', uncompressedPath: '/k/vmlinux' } as const;
 const MEMORY = { memoryTotalBytes: 1, memoryAvailableBytes: 1 };
 
-test('a host with hardware KVM runs voidbox-vmm with the compressed kernel and shares no folders', async () => {
+test('a host with hardware KVM runs voidbox-vmm with an unpacked kernel and its server of folders', async () => {
   const vmm = createNativeVmm({ bwrap: '/b', mke2fs: '/m', kernel: KERNEL }, () =>
     Promise.resolve('/cache/voidbox-vmm'),
   );
   expect(await vmm.launchOn({ kvm: 'hardware', ...MEMORY })).toEqual({
-    settings: { name: 'vmm', program: '/cache/voidbox-vmm', bwrap: '/b', mke2fs: '/m' },
-    kernel: { path: '/k/vmlinuz', kind: 'debian' },
-    sharesFolders: false,
+    settings: {
+      name: 'vmm',
+      program: '/cache/voidbox-vmm',
+      folders: '/cache/voidbox-folders',
+      bwrap: '/b',
+      mke2fs: '/m',
+    },
+    kernel: { path: '/k/vmlinux', kind: 'debian' },
     overheadMib: NATIVE_OVERHEAD_MIB,
     bootTimeoutMs: 20_000,
   });

@@ -1,4 +1,5 @@
 /** `voidbox-vmm` as the VMM of a host, which plans name `vmm`. */
+import { dirname, join } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { HostFacts } from '../../../native/index.ts';
 import type { QemuPieces } from '../qemu/qemu.ts';
@@ -6,6 +7,8 @@ import type { Vmm } from '../vmm.ts';
 
 /** The host memory that a VM uses in addition to its guest's memory, for the VMM, its jail and the keeper. */
 export const NATIVE_OVERHEAD_MIB = 16;
+/** It is next to the VMM, because one build makes both. */
+const FOLDERS_PROGRAM = 'voidbox-folders';
 const BOOT_TIMEOUT_MS = 20_000;
 
 /** All paths are absolute. */
@@ -26,11 +29,11 @@ export function createNativeVmm({ bwrap, mke2fs, kernel }: NativePieces, findPro
     async launchOn({ kvm }) {
       if (kvm !== 'hardware')
         throw new CodedError('host/not-ready', `mode: vmm needs hardware KVM, and ${PROBLEMS[kvm]}; or use mode: qemu`);
+      const program = await findProgram();
       return {
-        settings: { name: 'vmm', program: await findProgram(), bwrap, mke2fs },
-        // The compressed kernel moves itself to a random address.
-        kernel: { path: kernel.path, kind: kernel.kind },
-        sharesFolders: false,
+        settings: { name: 'vmm', program, folders: join(dirname(program), FOLDERS_PROGRAM), bwrap, mke2fs },
+        // Unpacking a kernel takes longer than the rest of its boot to the first program.
+        kernel: { path: kernel.uncompressedPath ?? kernel.path, kind: kernel.kind },
         overheadMib: NATIVE_OVERHEAD_MIB,
         bootTimeoutMs: BOOT_TIMEOUT_MS,
       };

@@ -33,7 +33,7 @@ export const ATTACHMENT: readonly Behaviour[] = [
       assert.ok(facts.fence >= 1 && facts.bootMs >= 0);
       const isMock = c.backend.name === 'mock';
       assert.equal(facts.accelerator === 'mock', isMock);
-      assert.equal(facts.vmm, isMock ? 'mock' : 'qemu');
+      assert.equal(facts.vmm, c.backend.name);
       assert.ok(isMock || facts.accelerator === 'tcg' || facts.accelerator === 'kvm', facts.accelerator);
       assert.equal(facts.jail === 'none', isMock);
     },

@@ -32,6 +32,9 @@ pub struct QemuSettings {
 pub struct NativeSettings {
     /// `voidbox-vmm`.
     pub program: PathBuf,
+    /// `voidbox-folders`; without it a VM has no mounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folders: Option<PathBuf>,
     pub bwrap: PathBuf,
     /// As in [`QemuSettings`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

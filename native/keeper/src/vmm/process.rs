@@ -112,10 +112,10 @@ impl VmmProcess {
         let (port, guest_port) = ends.port;
         let (console, guest_console) = ends.console;
         let (control, vmm_control) = ends.control;
-        let said = guest_console.try_clone()?;
+        let said = OwnedFd::from(guest_console.try_clone()?);
         let ring = Ring::open(dir.file(CONSOLE), config.console_max_bytes)?;
         let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
-        let child = spawn(words, fds, held, said)?;
+        let child = spawn(words, fds, held, [said.try_clone()?.into(), said.into()])?;
         drop((guest_port, guest_console, vmm_control));
         let console =
             tokio::task::spawn_local(console::drain(UnixStream::from_std(console)?, ring));
@@ -136,6 +136,24 @@ impl VmmProcess {
     /// Returns the id of the process that the keeper started; a jailed VMM is its descendant.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Starts a process without output that works for a VMM, with one inherited socket.
+    pub fn spawn_helper(words: &[OsString], socket: BorrowedFd<'_>) -> Result<Self, Failure> {
+        let start = || {
+            let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+            let fds = vec![socket.as_raw_fd()];
+            let child = spawn(words, fds, held, [Stdio::null(), Stdio::null()])?;
+            Ok(Self {
+                pid: child
+                    .id()
+                    .expect("a child that was not waited for has an id"),
+                child: Mutex::new(child),
+                lifeline: RefCell::new(Some(lifeline)),
+                console: RefCell::new(None),
+            })
+        };
+        start().map_err(starting)
     }
 
     pub async fn exited(&self) -> io::Result<ExitStatus> {
@@ -180,16 +198,15 @@ fn spawn(
     words: &[OsString],
     fds: Vec<RawFd>,
     lifeline: OwnedFd,
-    output: StdStream,
+    [stdout, stderr]: [Stdio; 2],
 ) -> io::Result<Child> {
-    let output = OwnedFd::from(output);
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
         .env_clear()
         .stdin(Stdio::from(lifeline))
-        .stdout(output.try_clone()?)
-        .stderr(output);
+        .stdout(stdout)
+        .stderr(stderr);
     // SAFETY: the closure makes only async-signal-safe calls between fork and exec.
     unsafe {
         command.pre_exec(move || {

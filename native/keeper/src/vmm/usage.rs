@@ -23,6 +23,18 @@ pub struct Usage {
     pub disk_bytes: Option<u64>,
 }
 
+impl Usage {
+    /// Returns the usage of both together, for processes with the same disk.
+    pub fn with(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, two: Option<u64>| Some(one?.saturating_add(two.unwrap_or(0)));
+        Self {
+            cpu_ms: sum(self.cpu_ms, other.cpu_ms),
+            memory_peak_mib: sum(self.memory_peak_mib, other.memory_peak_mib),
+            ..self
+        }
+    }
+}
+
 /// Returns the usage of the VMM `pid` and all its descendants. It includes the start of an emulator and the jail.
 pub fn read(pid: u32, scratch: &Path) -> Usage {
     let processes = process_tree(pid);

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use serde::Serialize;
@@ -16,6 +16,8 @@ use crate::vmm::process::Sockets;
 const VERSION: u32 = 1;
 /// Each VM has its own vsock device, so all guests may have the same address.
 const GUEST_CID: u32 = 3;
+/// The name by which the agent mounts all shared folders.
+const MOUNTS_TAG: &str = "mounts";
 /// The first disk of the VM, which its guest sees as `/dev/vda`.
 const SCRATCH_SERIAL: &str = "voidbox-scratch";
 
@@ -26,11 +28,18 @@ pub struct Files {
     initramfs: File,
     scratch: File,
     root: Option<File>,
+    /// The VMM's end of the socket to the server of folders.
+    folders: Option<OwnedFd>,
 }
 
 impl Files {
     /// Opens all files. Only the keeper's user needs rights to them.
-    pub fn open(kvm: &Path, config: &LaunchConfig, scratch: &Path) -> Result<Self, Failure> {
+    pub fn open(
+        kvm: &Path,
+        config: &LaunchConfig,
+        scratch: &Path,
+        folders: Option<OwnedFd>,
+    ) -> Result<Self, Failure> {
         let root = config.root_disk.as_deref();
         Ok(Self {
             kvm: open(kvm, Access::Write)?,
@@ -38,6 +47,7 @@ impl Files {
             initramfs: open(&config.initramfs, Access::Read)?,
             scratch: open(scratch, Access::Write)?,
             root: root.map(|path| open(path, Access::Read)).transpose()?,
+            folders,
         })
     }
 
@@ -52,6 +62,7 @@ impl Files {
         .into_iter()
         .flatten()
         .map(AsFd::as_fd)
+        .chain(self.folders.as_ref().map(AsFd::as_fd))
         .collect()
     }
 }
@@ -83,6 +94,8 @@ struct Configuration {
     console_fd: RawFd,
     disks: Vec<ConfiguredDisk>,
     vsock: Vsock,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folders: Option<Folders>,
     rng: bool,
 }
 
@@ -92,6 +105,12 @@ struct ConfiguredDisk {
     fd: RawFd,
     serial: &'static str,
     read_only: bool,
+}
+
+#[derive(Serialize)]
+struct Folders {
+    fd: RawFd,
+    tag: &'static str,
 }
 
 #[derive(Serialize)]
@@ -129,6 +148,10 @@ pub fn line(config: &LaunchConfig, files: &Files, sockets: Sockets) -> String {
             port: GUEST_PORT,
             fd: sockets.port,
         },
+        folders: files.folders.as_ref().map(|socket| Folders {
+            fd: socket.as_raw_fd(),
+            tag: MOUNTS_TAG,
+        }),
         rng: true,
     };
     serde_json::to_string(&configuration).expect("plain data serialises")
@@ -149,7 +172,9 @@ mod tests {
             config["rootDisk"] = path.to_str().unwrap().into();
         }
         let config: LaunchConfig = serde_json::from_value(config).unwrap();
-        let files = Files::open(Path::new("/dev/null"), &config, &folder.join("scratch")).unwrap();
+        let folders = root_disk.map(|_| File::open("/dev/null").unwrap().into());
+        let scratch = folder.join("scratch");
+        let files = Files::open(Path::new("/dev/null"), &config, &scratch, folders).unwrap();
         let sockets = Sockets {
             port: 90,
             console: 91,
@@ -204,10 +229,12 @@ mod tests {
                     { "fd": "file 4", "serial": "voidbox-root", "readOnly": true },
                 ],
                 "vsock": { "guestCid": 3, "port": 1024, "fd": 90 },
+                "folders": { "fd": "file 5", "tag": "mounts" },
                 "rng": true,
             })
         );
         let without = configured(None, &folder.0);
+        assert!(without.get("folders").is_none());
         assert_eq!(without["disks"].as_array().unwrap().len(), 1);
         assert!(!without["commandLine"].as_str().unwrap().contains("root="));
         assert!(!value.to_string().contains(folder.0.to_str().unwrap()));

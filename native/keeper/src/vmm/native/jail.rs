@@ -37,6 +37,7 @@ mod tests {
             program: "/usr/bin/env".into(),
             bwrap: "/usr/bin/bwrap".into(),
             mke2fs: None,
+            folders: None,
             kvm: None,
         };
         let words = command(&settings, Path::new("/usr/bin/env"), uid, 12).unwrap();

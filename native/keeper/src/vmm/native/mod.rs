@@ -3,6 +3,7 @@
 mod command_line;
 mod configuration;
 mod control;
+mod folders;
 mod jail;
 
 use std::cell::Cell;
@@ -42,7 +43,7 @@ impl Vmm for NativeSettings {
     }
 
     fn check_host(&self, config: &LaunchConfig) -> Result<(), Failure> {
-        check_config(config)?;
+        self.check_config(config)?;
         let not_ready = |message: String| Err(Failure::new(Code::HostNotReady, message));
         if !self.program.is_file() {
             let path = self.program.display();
@@ -53,6 +54,10 @@ impl Vmm for NativeSettings {
             return not_ready(format!(
                 "no bubblewrap at {path}, and a VM never runs without its jail: apt install bubblewrap"
             ));
+        }
+        if let Some(path) = self.folders.as_ref().filter(|path| !path.is_file()) {
+            let path = path.display();
+            return not_ready(format!("no voidbox-folders at {path}: voidbox doctor"));
         }
         scratch::find_mke2fs(self.mke2fs.as_deref())?;
         config.check_files()?;
@@ -69,17 +74,21 @@ impl Vmm for NativeSettings {
             let mke2fs = scratch::find_mke2fs(self.mke2fs.as_deref())?;
             let path = dir.file(SCRATCH);
             scratch::make(&mke2fs, &path, config, None, vm.disk).await?;
-            let files = Files::open(self.kvm_path(), config, &path)?;
-            let ends = Ends::open()?;
-            let sockets = ends.sockets();
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
-            let words = jail::command(self, &keeper, vmm_uid(dir), sockets.control)?;
+            let uid = vmm_uid(dir);
+            let served = folders::start(self, &config.mounts, &keeper, uid)?;
+            let (folders, socket) = served.unzip();
+            let files = Files::open(self.kvm_path(), config, &path, socket)?;
+            let ends = Ends::open()?;
+            let sockets = ends.sockets();
+            let words = jail::command(self, &keeper, uid, sockets.control)?;
             let spawned = VmmProcess::spawn(&words, ends, &files.all(), config, dir)?;
             let line = configuration::line(config, &files, sockets);
             let (control, last_words) = control::begin(spawned.control, &line).await;
             let running = Native {
                 process: spawned.process,
+                folders,
                 control: Cell::new(Some(control)),
                 last_words,
                 scratch: path,
@@ -96,6 +105,28 @@ impl Vmm for NativeSettings {
 }
 
 impl NativeSettings {
+    /// Fails for a VM that this VMM cannot have; the error names the part.
+    fn check_config(&self, config: &LaunchConfig) -> Result<(), Failure> {
+        let refuse = |what: String| {
+            let message = format!("launch configuration: {what}");
+            Err(Failure::bad_request(message))
+        };
+        if config.vcpus > MAX_VCPUS {
+            return refuse(format!(
+                "vcpus is {}, expected 1 to {MAX_VCPUS} with the VMM \"vmm\"",
+                config.vcpus
+            ));
+        }
+        match config.mounts.first().filter(|_| self.folders.is_none()) {
+            Some(mount) => refuse(format!(
+                "mounts[0] is the folder {} at {}, and vmm.folders names no program that shares it",
+                mount.host_path.display(),
+                mount.guest_path
+            )),
+            None => Ok(()),
+        }
+    }
+
     #[cfg(feature = "test-vmm")]
     fn kvm_path(&self) -> &Path {
         self.kvm.as_deref().unwrap_or(Path::new(KVM))
@@ -104,28 +135,6 @@ impl NativeSettings {
     #[cfg(not(feature = "test-vmm"))]
     fn kvm_path(&self) -> &Path {
         Path::new(KVM)
-    }
-}
-
-/// Fails for a VM that this VMM cannot have; the error names the part.
-fn check_config(config: &LaunchConfig) -> Result<(), Failure> {
-    let refuse = |what: String| {
-        let message = format!("launch configuration: {what}");
-        Err(Failure::bad_request(message))
-    };
-    if config.vcpus > MAX_VCPUS {
-        return refuse(format!(
-            "vcpus is {}, expected 1 to {MAX_VCPUS} with the VMM \"vmm\"",
-            config.vcpus
-        ));
-    }
-    match config.mounts.first() {
-        Some(mount) => refuse(format!(
-            "mounts[0] is the folder {} at {}, and the VMM \"vmm\" shares no folders: use \"qemu\"",
-            mount.host_path.display(),
-            mount.guest_path
-        )),
-        None => Ok(()),
     }
 }
 
@@ -150,6 +159,8 @@ fn check_kvm(kind: KvmKind) -> Result<(), Failure> {
 /// `voidbox-vmm` with its jail around it.
 struct Native {
     process: VmmProcess,
+    /// The server of the VM's folders. A VM whose server has ended is lost too.
+    folders: Option<VmmProcess>,
     control: Cell<Option<NativeControl>>,
     last_words: LastWords,
     scratch: PathBuf,
@@ -169,11 +180,17 @@ impl RunningVm for Native {
     }
 
     fn usage(&self) -> Usage {
-        usage::read(self.process.pid(), &self.scratch)
+        let vmm = usage::read(self.process.pid(), &self.scratch);
+        match &self.folders {
+            Some(folders) => vmm.with(usage::read(folders.pid(), &self.scratch)),
+            None => vmm,
+        }
     }
 
     fn resident_bytes(&self) -> u64 {
+        let folders = self.folders.as_ref();
         usage::resident_bytes(self.process.pid())
+            + folders.map_or(0, |folders| usage::resident_bytes(folders.pid()))
     }
 
     fn end(&self) -> Option<VmmEnd> {
@@ -182,9 +199,19 @@ impl RunningVm for Native {
 
     fn exited(&self) -> Work<'_, io::Result<ExitStatus>> {
         Box::pin(async {
-            let status = self.process.exited().await;
-            self.last_words.read().await;
-            status
+            let folders_end = async {
+                match &self.folders {
+                    Some(folders) => folders.exited().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                status = self.process.exited() => {
+                    self.last_words.read().await;
+                    status
+                }
+                status = folders_end => status,
+            }
         })
     }
 
@@ -192,6 +219,9 @@ impl RunningVm for Native {
         Box::pin(async {
             let status = self.process.kill().await;
             self.last_words.read().await;
+            if let Some(folders) = &self.folders {
+                let _ = folders.kill().await;
+            }
             status
         })
     }
