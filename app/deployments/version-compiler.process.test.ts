@@ -1,5 +1,5 @@
 /** The process that compiles versions of deployments: its limits, its death, and what it must not do. */
-import { mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, mkdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -90,7 +90,15 @@ describe('the process that compiles', () => {
     expect((await own.compile(asked)).kind).toBe('compiled');
   });
 
-  test('ends with the limit of its memory', async () => {
+  test('ends with the limit of its memory, however long the stack is that Node prints after the reason', async () => {
+    // Each line of the stack has the path of Node.
+    const folder = mkdtempSync(join(tmpdir(), 'voidbox-node-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const deep = join(folder, 'x'.repeat(200), 'x'.repeat(200));
+    mkdirSync(deep, { recursive: true });
+    symlinkSync(realpathSync(process.execPath), join(deep, 'node'));
+    const node = vi.spyOn(process, 'execPath', 'get').mockReturnValue(join(deep, 'node'));
+    onTestFinished(() => node.mockRestore());
     const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, memoryMib: 12 } });
     await expect(own.compile(asked)).rejects.toMatchObject({
       code: 'deploy/too-costly',

@@ -97,7 +97,10 @@ interface Ended {
   readonly kind: 'ended';
   readonly how: string;
   readonly stderr: string;
+  readonly isOutOfMemory: boolean;
 }
+
+const OUT_OF_MEMORY = /heap out of memory|Allocation failed/;
 
 type Limits = Readonly<Record<keyof typeof COMPILE_LIMITS, number>>;
 
@@ -108,6 +111,7 @@ class Compiling {
   readonly #heard: (Message | Ended)[] = [];
   #wake: () => void = () => undefined;
   #stderr = '';
+  #isOutOfMemory = false;
   #hasEnded = false;
   #isReady = false;
 
@@ -123,7 +127,10 @@ class Compiling {
     });
     const decoder = new StringDecoder();
     this.#child.stderr!.on('data', (bytes: Buffer) => {
-      this.#stderr = (this.#stderr + decoder.write(bytes)).slice(-ERROR_CHARACTERS);
+      const text = this.#stderr + decoder.write(bytes);
+      // A stack follows the reason, and may be longer than what is kept.
+      this.#isOutOfMemory ||= OUT_OF_MEMORY.test(text);
+      this.#stderr = text.slice(-ERROR_CHARACTERS);
     });
     const receive = (message: Message | Ended): void => {
       this.#heard.push(message);
@@ -132,7 +139,7 @@ class Compiling {
     this.#child.on('message', (message: Message) => receive(message));
     const end = (how: string): void => {
       this.#hasEnded = true;
-      receive({ kind: 'ended', how, stderr: this.#stderr });
+      receive({ kind: 'ended', how, stderr: this.#stderr, isOutOfMemory: this.#isOutOfMemory });
     };
     this.#child.on('error', (error) => end(error.message));
     this.#child.on('close', (code, signal) => end(signal === null ? `exit code ${code}` : `signal ${signal}`));
@@ -200,8 +207,7 @@ class Compiling {
     const message = this.#heard.shift()!;
     if (message.kind !== 'ended') return message;
     const { how, stderr } = message;
-    if (/heap out of memory|Allocation failed/.test(stderr))
-      throw createCostError(`it takes more than ${this.#limits.memoryMib} MiB of memory`);
+    if (message.isOutOfMemory) throw createCostError(`it takes more than ${this.#limits.memoryMib} MiB of memory`);
     if (how === 'signal SIGXCPU' || (how === 'signal SIGKILL' && this.#mayHaveUsedItsCpu()))
       throw createCostError(`its process was killed, as one is that takes ${this.#limits.cpuSeconds * 2} s of CPU`);
     throw new Error(`the compiler of deployments ended with ${how}: ${stderr}`);
