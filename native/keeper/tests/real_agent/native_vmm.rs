@@ -37,10 +37,19 @@ fn fake_vmm() -> &'static PathBuf {
 
 /// Launches a VM whose VMM does these steps.
 fn launch(name: &str, steps: &[&str]) -> Vm {
+    launch_with(name, steps, &json!({}), json!([]))
+}
+
+/// Launches with more settings of the VMM, and with mounts.
+fn launch_with(name: &str, steps: &[&str], settings: &Value, mounts: Value) -> Vm {
     let script = Path::new(FOLDER).join(name);
     std::fs::write(&script, steps.join("\n")).unwrap();
+    let mut vmm = json!({ "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap", "kvm": "/dev/null" });
+    for (key, value) in settings.as_object().unwrap() {
+        vmm[key] = value.clone();
+    }
     let config = json!({
-        "vmm": { "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap", "kvm": "/dev/null" },
+        "vmm": vmm, "mounts": mounts,
         "kernel": { "path": script, "kind": "debian" }, "initramfs": script,
     });
     Vm::with_agent(&format!("native-{name}"), config)
@@ -189,6 +198,19 @@ fn a_control_that_breaks_its_protocol_ends_the_vm() {
             "{exit}"
         );
     }
+}
+
+#[test]
+fn a_vm_whose_server_of_folders_ends_is_lost() {
+    // The program that plays the VMM refuses the arguments of the server, and ends.
+    let settings = json!({ "folders": fake_vmm() });
+    let mounts = json!([{ "hostPath": "/etc", "guestPath": "/data" }]);
+    let exit = launch_with("folders", &[STARTED, "hello"], &settings, mounts).exit();
+    assert_eq!(
+        (&exit["reason"], &exit["code"]),
+        (&json!("lost"), &json!("vm/lost")),
+        "{exit}"
+    );
 }
 
 #[test]
