@@ -33,6 +33,8 @@ export interface ListedVm {
   readonly runId: string | null;
   /** The scope of the plan: a stage, or the name that several stages share. */
   readonly scope: string | null;
+  /** The VMM and its accelerator, such as `qemu tcg`. */
+  readonly vmm: string | null;
   /** The memory of the guest. */
   readonly memoryMib: number | null;
   /** The activity of a living VM; null if the VM has ended, or its keeper does not answer. */
@@ -70,11 +72,19 @@ async function describeVm(keeper: string, dir: string): Promise<ListedVm> {
     id: direct?.id ?? key,
     runId: identity?.runId ?? null,
     scope: identity?.scope ?? null,
+    vmm: describeVmm(intent?.['vmm']),
     memoryMib: typeof memoryMib === 'number' ? memoryMib : null,
     ...(isAlive(status)
       ? { ...(await lifeOf(dir)), retention: await readRetention(dir) }
       : { activity: null, startedAtMs: null, retention: null }),
   };
+}
+
+/** Only QEMU can have another accelerator than KVM, so only its settings name one. */
+function describeVmm(settings: unknown): string | null {
+  const { name, accelerator } = (settings ?? {}) as { readonly name?: unknown; readonly accelerator?: unknown };
+  if (typeof name !== 'string') return null;
+  return `${name} ${typeof accelerator === 'string' ? accelerator : 'kvm'}`;
 }
 
 async function lifeOf(dir: string): Promise<Pick<ListedVm, 'activity' | 'startedAtMs'>> {

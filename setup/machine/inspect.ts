@@ -174,8 +174,8 @@ function describeIsolation(kvm: KvmReport, isReady: boolean): IsolationReport {
   const accelerator = kvm.kind === 'hardware' ? 'kvm' : 'tcg';
   const how =
     accelerator === 'kvm'
-      ? "micro-VMs on the CPU's virtualization, QEMU jailed by bubblewrap"
-      : 'micro-VMs emulated by QEMU (TCG, slower; no hardware isolation), QEMU jailed by bubblewrap';
+      ? "micro-VMs on the CPU's virtualization, QEMU jailed by bubblewrap; mode: vmm can run"
+      : 'micro-VMs emulated by QEMU (TCG, slower; no hardware isolation), QEMU jailed by bubblewrap; mode: vmm cannot run';
   return {
     level: isReady ? 'microvm' : null,
     accelerator,

@@ -84,7 +84,7 @@ export const command = defineCommand<Options>({
       lines.push(
         '',
         ...renderTable(
-          ['VM', 'STATE', 'MEMORY', 'STARTED', 'DIRECTORY'],
+          ['VM', 'STATE', 'VMM', 'MEMORY', 'STARTED', 'DIRECTORY'],
           vms.map((vm) => cellsOf(vm, context.now().getTime())),
           { style: stdout.style, width: stdout.width() },
         ),
@@ -125,13 +125,14 @@ async function schedulesOf(stack: StackInfo | null): Promise<HoldingSchedules | 
 }
 
 function cellsOf(vm: ListedVm, nowMs: number): readonly string[] {
-  const { state, activity, memoryMib, startedAtMs, dir, retention } = vm;
+  const { state, activity, vmm, memoryMib, startedAtMs, dir, retention } = vm;
   const does = activity ?? (state === 'running' ? 'no answer' : state);
   return [
     describeVm(vm),
     retention === null
       ? does
       : `${does}, left by ${sanitizeLine(stageOfRetained(retention))} for ${formatDurationMs(Math.max(0, retention.untilMs - nowMs))}`,
+    sanitizeLine(vmm ?? '-'),
     memoryMib === null ? '-' : `${memoryMib} MiB`,
     startedAtMs === null ? '-' : formatAge(nowMs - startedAtMs),
     dir,
