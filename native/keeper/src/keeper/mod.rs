@@ -249,6 +249,9 @@ impl Keeper {
         let vm = slot.as_ref().expect("a session has a VM");
         let broken = vm.broken_control();
         let failure = tokio::select! {
+            // A VMM whose control is closed for its violation ends quickly. Both are ready then, and the violation is the
+            // reason.
+            biased;
             why = broken => Failure::new(
                 Code::VmProtocol,
                 format!("the VMM broke the protocol of its control: {why}"),

@@ -83,7 +83,7 @@ fn the_jail_of_the_vmm_has_the_inherited_files_and_no_others() {
         (&json!("vmm"), &json!("kvm"), &json!("cold")),
         "{ready}"
     );
-    assert!(status["jail"].as_str().unwrap().starts_with("bwrap"));
+    assert!(status["jail"].as_str().unwrap().starts_with("empty root"));
     let console = || std::fs::read_to_string(vm.dir.join("console.log")).unwrap();
     wait_until("the VMM has looked", || console().contains("LOOK: done"));
     let seen: Vec<String> = console().lines().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! The jail of `voidbox-vmm`. It contains the program and no file of the VM: the VMM has all of them open.
+//! The jail of `voidbox-vmm`: an empty root. The VMM gets all its files by descriptor.
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -6,33 +6,47 @@ use std::path::Path;
 
 use crate::config::NativeSettings;
 use crate::error::Failure;
-use crate::vmm::jail::{Jail, readable};
+use crate::vmm::jail::resolve;
 
-/// The path of the program in the jail.
-const PROGRAM: &str = "/vm/voidbox-vmm";
+/// The name of the program in its own command line.
+const NAME: &str = "voidbox-vmm";
 
-/// Returns the whole command: the jail, and the VMM inside it.
+/// Returns the whole command: the keeper's own binary makes the jail, and becomes the VMM in it.
 pub fn command(
     settings: &NativeSettings,
     keeper: &Path,
     uid: Option<u32>,
     control: RawFd,
+    files: impl IntoIterator<Item = RawFd>,
 ) -> Result<Vec<OsString>, Failure> {
-    let mut jail = Jail::new(&settings.bwrap, uid);
-    if uid.is_some() {
-        // The program that gives up root's rights is a dynamic one. The VMM itself is static.
-        jail.show_libraries();
+    let mut words: Vec<OsString> = vec![keeper.into(), "jail".into(), "--program".into()];
+    words.push(resolve(&settings.program)?.into());
+    if let Some(uid) = uid {
+        words.extend(["--uid".into(), uid.to_string().into()]);
     }
-    jail.show(readable("VMM", &settings.program, uid)?, PROGRAM);
-    let words = [PROGRAM, "--control", &control.to_string()];
-    jail.command(keeper, words.map(OsString::from).into())
+    let kept: Vec<String> = std::iter::once(control)
+        .chain(files)
+        .map(|fd| fd.to_string())
+        .collect();
+    words.extend(["--keep".into(), kept.join(",").into()]);
+    words.extend(["--", NAME, "--control"].map(OsString::from));
+    words.push(control.to_string().into());
+    Ok(words)
+}
+
+/// Describes the confinement of a VMM for the run.
+pub fn description(uid: Option<u32>) -> String {
+    match uid {
+        Some(uid) => format!("empty root, uid {uid}"),
+        None => "empty root, user namespace".into(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn words(uid: Option<u32>) -> Vec<String> {
+    fn words(uid: Option<u32>) -> String {
         let settings = NativeSettings {
             program: "/usr/bin/env".into(),
             bwrap: "/usr/bin/bwrap".into(),
@@ -40,38 +54,26 @@ mod tests {
             folders: None,
             kvm: None,
         };
-        let words = command(&settings, Path::new("/usr/bin/env"), uid, 12).unwrap();
-        words
+        let words = command(&settings, Path::new("/k"), uid, 12, [5, 9]).unwrap();
+        let words: Vec<String> = words
             .into_iter()
             .map(|word| word.into_string().unwrap())
-            .collect()
-    }
-
-    #[test]
-    fn the_jail_shows_programs_and_nothing_that_can_be_written() {
-        let words = words(None);
-        let shown: Vec<&str> = words
-            .windows(3)
-            .filter(|three| three[0].contains("bind"))
-            .map(|three| three[2].as_str())
             .collect();
-        assert_eq!(shown, [PROGRAM, "/vm/voidbox-vm"]);
-        assert!(
-            !words
-                .iter()
-                .any(|word| word.contains("kvm") || word == "--bind")
-        );
-        assert_eq!(words[words.len() - 3..], [PROGRAM, "--control", "12"]);
+        words.join(" ")
     }
 
     #[test]
-    fn root_gives_up_every_group_because_kvm_is_open_already() {
-        let words = words(Some(1_900_000_000));
-        assert!(words.contains(&"--clear-groups".to_owned()));
-        assert!(
-            !words
-                .iter()
-                .any(|word| word.contains("/dev/kvm") || word == "--bind")
+    fn the_vmm_keeps_its_control_and_its_files_and_sees_no_path() {
+        let env = Path::new("/usr/bin/env").canonicalize().unwrap();
+        let expected = format!(
+            "/k jail --program {} --keep 12,5,9 -- voidbox-vmm --control 12",
+            env.display()
         );
+        assert_eq!(words(None), expected);
+    }
+
+    #[test]
+    fn root_gives_the_vmm_a_user_of_its_own() {
+        assert!(words(Some(1_900_000_000)).contains(" --uid 1900000000 --keep "));
     }
 }

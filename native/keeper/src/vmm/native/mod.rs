@@ -8,6 +8,7 @@ mod jail;
 
 use std::cell::Cell;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -18,7 +19,7 @@ use crate::host::{KvmKind, probe_kvm};
 use crate::run_dir::{RunDir, SCRATCH};
 use crate::vmm::end::VmmEnd;
 use crate::vmm::interface::{Beginning, Control, NewVm, RunningVm, Started, Violation, Vmm, Work};
-use crate::vmm::jail::{description, vmm_uid};
+use crate::vmm::jail::vmm_uid;
 use crate::vmm::process::{Ends, VmmProcess};
 use crate::vmm::usage::Usage;
 use crate::vmm::{scratch, usage};
@@ -39,7 +40,7 @@ impl Vmm for NativeSettings {
     }
 
     fn describe_jail(&self, dir: &RunDir) -> String {
-        description(vmm_uid(dir))
+        jail::description(vmm_uid(dir))
     }
 
     fn check_host(&self, config: &LaunchConfig) -> Result<(), Failure> {
@@ -82,7 +83,10 @@ impl Vmm for NativeSettings {
             let files = Files::open(self.kvm_path(), config, &path, socket)?;
             let ends = Ends::open()?;
             let sockets = ends.sockets();
-            let words = jail::command(self, &keeper, uid, sockets.control)?;
+            let inherited = files.all();
+            let inherited = inherited.iter().map(AsRawFd::as_raw_fd);
+            let kept = [sockets.port, sockets.console].into_iter().chain(inherited);
+            let words = jail::command(self, &keeper, uid, sockets.control, kept)?;
             let spawned = VmmProcess::spawn(&words, ends, &files.all(), config, dir)?;
             let line = configuration::line(config, &files, sockets);
             let (control, last_words) = control::begin(spawned.control, &line).await;
