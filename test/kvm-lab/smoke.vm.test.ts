@@ -1,10 +1,16 @@
 /** VMs on a real /dev/kvm, as part of `npm test`: a few rows; `npm run test:kvm` runs all of them. */
 import { afterAll, beforeAll, test } from 'vitest';
 import { runRowsOnKvm } from './prepare.ts';
-import { KVM_ROWS, NO_VM_LEFT } from './program/kvm-rows.ts';
+import { SMOKE } from '../conformance/sandbox.ts';
+import { BASICS, DEATHS, HARDWARE_KVM, listRows, NO_VM_LEFT } from './program/kvm-rows.ts';
 import type { RowResults } from './run-rows.ts';
 
-const ROWS = [...KVM_ROWS.map(({ name }) => name), NO_VM_LEFT];
+const ROWS = [
+  HARDWARE_KVM,
+  ...listRows('qemu', BASICS),
+  ...listRows('vmm', [...BASICS, ...SMOKE, ...DEATHS]),
+  NO_VM_LEFT,
+];
 /** Two attempts fit into four minutes. */
 const LIMITS = { attemptMs: 115_000, silenceMs: 115_000 };
 

@@ -6,6 +6,8 @@ import { tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { LaunchSpec, SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import type { SnapshotFolder } from '../../../native/index.ts';
+import type { FindVmExtra } from '../../../sandbox/micro-vm/backend.ts';
+import { createNativeBackend } from '../../../sandbox/micro-vm/voidbox-vmm/backend.ts';
 import { createQemuBackend } from '../../../sandbox/micro-vm/qemu/backend.ts';
 import type { QemuPieces } from '../../../sandbox/micro-vm/qemu/qemu.ts';
 import { sweepVms } from '../../../sandbox/sweep.ts';
@@ -35,17 +37,21 @@ export async function createRealHost(
     readonly bootTimeoutMs?: number;
     readonly guestSilenceMs?: number;
     readonly snapshots?: SnapshotFolder | 'off';
+    /** The path of `voidbox-vmm`, which then runs the VMs. Absent: QEMU does. */
+    readonly vmm?: string;
   } = {},
 ): Promise<RealHost> {
   const base = await mkdtemp(join(tmpdir(), 'voidbox-vms-'));
   const vmsDir = join(base, 'vms');
-  const { snapshots, ...limits } = options;
+  const { snapshots, vmm, ...limits } = options;
   const folder = snapshots === 'off' ? null : (snapshots ?? readEnvironment().snapshots);
-  const backend = createQemuBackend({
+  const findExtra: FindVmExtra = async (name) =>
+    (await resolveOptionalPieces(readEnvironment(), [name], { install: true })).get(name)!;
+  const backend = (vmm === undefined ? createQemuBackend : createNativeBackend)({
     vmsDir,
     keeper: pieces.keeper,
     pieces: async () => pieces,
-    extra: async (name) => (await resolveOptionalPieces(readEnvironment(), [name], { install: true })).get(name)!,
+    extra: async (name) => (name === 'vmm' && vmm !== undefined ? vmm : await findExtra(name)),
     hostMemoryMib: () => Math.floor(totalmem() / 2 ** 20),
     ...(folder === null ? {} : { snapshots: folder }),
     ...limits,

@@ -5,11 +5,10 @@
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { BEHAVIOURS, type Conformance } from '../../conformance/sandbox.ts';
-import { createRealHost } from '../../conformance/sandbox/real-host.ts';
-import { createConformanceRig } from '../../conformance/sandbox/rig.ts';
+import { createRealHost, type RealHost } from '../../conformance/sandbox/real-host.ts';
+import { createConformanceRig, type ConformanceRig } from '../../conformance/sandbox/rig.ts';
 import { type RowLine, writeRowLine } from '../rows.ts';
-import { KVM_ROWS, NO_VM_LEFT } from './kvm-rows.ts';
+import { findRow, HARDWARE_KVM, NO_VM_LEFT, requireHardwareKvm, type VmmName } from './kvm-rows.ts';
 import type { KvmTask } from './task.ts';
 
 const SNAPSHOTS_MAX_MIB = 512;
@@ -34,26 +33,53 @@ async function report(row: string, run: () => Promise<void>): Promise<void> {
   }
 }
 
-function findRow(name: string): (c: Conformance) => Promise<void> {
-  const ofKvm = KVM_ROWS.find((row) => row.name === name);
-  if (ofKvm !== undefined) return (c) => ofKvm.run(c, task);
-  const behaviour = BEHAVIOURS.find((row) => row.name === name);
-  if (behaviour === undefined) throw new Error(`no row is named "${name}"`);
-  return (c) => behaviour.run(c);
+interface Backend {
+  readonly host: RealHost;
+  readonly rig: ConformanceRig;
 }
 
-const host = await createRealHost(task.pieces, {
-  bootTimeoutMs: task.bootTimeoutMs,
-  snapshots: task.snapshots ? { dir: join(tmpdir(), 'snapshots'), maxMib: SNAPSHOTS_MAX_MIB } : 'off',
-});
-const rig = await createConformanceRig(host.backend, 'qemu');
-for (const name of task.rows.filter((row) => row !== NO_VM_LEFT)) {
-  await report(name, () => findRow(name)(rig));
-  await rig.clear();
+const backends = new Map<VmmName, Backend>();
+
+/** Returns the VMs of a VMM, which the first row that needs them makes. */
+async function openBackend(vmm: VmmName): Promise<Backend> {
+  const known = backends.get(vmm);
+  if (known !== undefined) return known;
+  if (vmm === 'vmm' && task.vmm === undefined) throw new Error('the task names no voidbox-vmm');
+  const snapshots = { dir: join(tmpdir(), 'snapshots'), maxMib: SNAPSHOTS_MAX_MIB };
+  const host = await createRealHost(task.pieces, {
+    bootTimeoutMs: task.bootTimeoutMs,
+    snapshots: task.snapshots ? snapshots : 'off',
+    ...(vmm === 'vmm' ? { vmm: task.vmm! } : {}),
+  });
+  const rig = await createConformanceRig(host.backend, vmm);
+  const backend = { host, rig };
+  backends.set(vmm, backend);
+  return backend;
 }
-await rig.dispose();
+
+/** Ends the VMs of the VMM that no later row needs: the lab has room for few of them. */
+async function closeBackend(vmm: VmmName): Promise<readonly string[]> {
+  const backend = backends.get(vmm);
+  if (backend === undefined) return [];
+  backends.delete(vmm);
+  await backend.rig.dispose();
+  return await backend.host.dispose();
+}
+
+const left: string[] = [];
+const ofVmms = task.rows.filter((row) => row !== HARDWARE_KVM && row !== NO_VM_LEFT);
+if (task.rows.includes(HARDWARE_KVM)) await report(HARDWARE_KVM, () => requireHardwareKvm(task));
+for (const [index, name] of ofVmms.entries()) {
+  const { vmm, row } = findRow(name);
+  await report(name, async () => {
+    const { host, rig } = await openBackend(vmm);
+    await row.run({ conformance: rig, vmsDir: host.vmsDir, task });
+  });
+  await backends.get(vmm)?.rig.clear();
+  const isLast = !ofVmms.slice(index + 1).some((later) => findRow(later).vmm === vmm);
+  if (isLast) left.push(...(await closeBackend(vmm)));
+}
 await report(NO_VM_LEFT, async () => {
-  const left = await host.dispose();
   if (left.length > 0) throw new Error(`rows left these VMs: ${left.join(', ')}`);
 });
 closeSync(output);

@@ -3,9 +3,11 @@ import type { QemuPieces } from '../../../sandbox/micro-vm/qemu/qemu.ts';
 
 export interface KvmTask {
   readonly pieces: QemuPieces;
+  /** The path of `voidbox-vmm`; absent if no row needs it. */
+  readonly vmm?: string;
   /** Names of rows, in the order in which they run. */
   readonly rows: readonly string[];
   readonly bootTimeoutMs: number;
-  /** Whether VMs may start from a snapshot of the first one. */
+  /** Whether VMs of QEMU may start from a snapshot of the first one. */
   readonly snapshots: boolean;
 }
