@@ -34,8 +34,6 @@ pub struct Vsock {
     connection: Option<Connection>,
     /// The connection has ended, so the socket is of no further use.
     is_over: bool,
-    /// The keeper sends no more.
-    host_ended: bool,
     resets: VecDeque<Header>,
     /// The guest has offered no buffer since we needed one.
     is_starved: bool,
@@ -56,7 +54,6 @@ impl Vsock {
             host: Host::new(socket)?,
             connection: None,
             is_over: false,
-            host_ended: false,
             resets: VecDeque::with_capacity(MAX_RESETS),
             is_starved: false,
             vectors: Vec::with_capacity(MAX_DESCRIPTORS),
@@ -175,11 +172,9 @@ impl Vsock {
     }
 
     fn wants_data(&self) -> bool {
-        !self.host_ended
-            && self
-                .connection
-                .as_ref()
-                .is_some_and(|c| c.is_open_to_guest() && c.credit() > 0)
+        self.connection
+            .as_ref()
+            .is_some_and(|c| c.is_open_to_guest() && c.credit() > 0)
     }
 
     /// Fills the guest's buffers. Returns true if there may be more to do at once.
@@ -204,7 +199,6 @@ impl Vsock {
 
     fn ask_for_room(&mut self) {
         if let Some(connection) = &mut self.connection
-            && !self.host_ended
             && connection.is_open_to_guest()
             && connection.credit() == 0
         {
@@ -263,7 +257,6 @@ impl Vsock {
                 Ok(Some(connection.header(op::DATA, bytes)))
             }
             Read::End => {
-                self.host_ended = true;
                 let flags = if self.host.is_gone() {
                     NO_MORE_RECEIVED | NO_MORE_SENT
                 } else {
