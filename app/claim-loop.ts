@@ -10,7 +10,7 @@ export interface ClaimLoopOptions {
   readonly what: string;
   /** Null: there is no database yet. */
   readonly openTriggers: () => Promise<TriggerStore | null>;
-  readonly claim: (triggers: TriggerStore) => Promise<Claimed>;
+  readonly claim: (triggers: TriggerStore) => Promise<ClaimResult>;
   /** The time at which the next row is due; null: none waits. */
   readonly findNextDue: (triggers: TriggerStore, nowMs: number) => Promise<number | null>;
   /** Called after the last due row. */
@@ -35,7 +35,7 @@ export interface ClaimLoopOptions {
  * - `none-yet`: no row is due, and earlier work has not ended
  * - `full`: there is no room for more work, whose end calls `wake`
  */
-export type Claimed = 'some' | 'none' | 'none-yet' | 'full';
+export type ClaimResult = 'some' | 'none' | 'none-yet' | 'full';
 
 export function startClaimLoop(options: ClaimLoopOptions): Loop {
   const { what, openTriggers, claim, findNextDue, onIdle, wakesBusy, nowMs, log, limits } = options;

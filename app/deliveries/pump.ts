@@ -18,7 +18,7 @@ import type {
   TriggerStore,
   VersionRow,
 } from '../../store/triggers.ts';
-import { type Claimed, startClaimLoop } from '../claim-loop.ts';
+import { type ClaimResult, startClaimLoop } from '../claim-loop.ts';
 import type { Loop } from '../loop.ts';
 import { cancelOldest, type CancelRun } from '../schedules/cancel-oldest.ts';
 import type { EvaluateDelivery } from './evaluate-delivery.ts';
@@ -98,7 +98,7 @@ export function startPump(options: PumpOptions): Pump {
     });
     working.add(worked);
   };
-  const claim = async (triggers: TriggerStore): Promise<Claimed> => {
+  const claim = async (triggers: TriggerStore): Promise<ClaimResult> => {
     const limit = limits.atOnce - working.size;
     // Those that arrive until the claimed ones are decided are claimed together: a burst needs few transactions.
     if (limit === 0 || undecided > 0) return 'full';
