@@ -12,6 +12,7 @@ use crate::arch::kernel::load_kernel;
 use crate::config::Config;
 use crate::control::{Channel, Input, Request};
 use crate::devices::block::Block;
+use crate::devices::folders::Folders;
 use crate::devices::rng::Rng;
 use crate::devices::vsock::Vsock;
 use crate::memory::Ram;
@@ -29,6 +30,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("kernel", load),
     ("block", drive_block),
     ("vsock", drive_vsock),
+    ("folders", drive_folders),
     ("rng", drive_rng),
 ];
 
@@ -92,6 +94,16 @@ fn drive_vsock(data: &[u8]) -> usize {
     vsock.map_or(0, |vsock| drive(Box::new(vsock), data, Some(keeper)))
 }
 
+fn drive_folders(data: &[u8]) -> usize {
+    let Ok((ours, server)) = UnixStream::pair() else {
+        return 0;
+    };
+    let folders = server
+        .set_nonblocking(true)
+        .and_then(|()| Folders::new(ours.into(), "mounts"));
+    folders.map_or(0, |folders| drive(Box::new(folders), data, Some(server)))
+}
+
 fn drive_rng(data: &[u8]) -> usize {
     drive(Box::new(Rng), data, None)
 }
@@ -119,7 +131,7 @@ impl Bytes<'_> {
 }
 
 /// Lets an input drive a device as its guest. Returns the number of chains that the device used.
-fn drive(device: Box<dyn Device>, data: &[u8], mut keeper: Option<UnixStream>) -> usize {
+fn drive(device: Box<dyn Device>, data: &[u8], mut peer: Option<UnixStream>) -> usize {
     let mut bytes = Bytes(data);
     let mut driver = Driver::find(device);
     if bytes.take() & 2 == 0 {
@@ -161,9 +173,9 @@ fn drive(device: Box<dyn Device>, data: &[u8], mut keeper: Option<UnixStream>) -
                 }
             }
             5 => {
-                if let Some(keeper) = &mut keeper {
+                if let Some(peer) = &mut peer {
                     // A socket that is full or closed takes nothing.
-                    let _ = keeper.write(&bytes.piece(255));
+                    let _ = peer.write(&bytes.piece(255));
                 }
                 driver.transport.source();
                 driver.transport.source_ready(i16::from(bytes.take()));
