@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         }
     };
     let Some(fd) = fd.ok().filter(|fd| *fd > 2) else {
-        eprintln!("voidbox-folders: --fd is no number of an inherited socket");
+        eprintln!("voidbox-folders: --fd is not the number of an inherited socket");
         return ExitCode::from(2);
     };
     limit_files();
