@@ -11,6 +11,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::console::{Console, DELAY};
 use crate::ended::{Ended, host_failed};
+use crate::filters::{self, Filters};
 use crate::mailbox::Mailbox;
 use crate::poll::Poll;
 use crate::vcpu::Machine;
@@ -58,6 +59,7 @@ impl DeviceThread {
     pub fn start(
         machine: Arc<Machine>,
         console: Arc<Console>,
+        filters: Arc<Filters>,
         tell: impl Fn(DeviceEvent) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let commands = Arc::new(Commands {
@@ -81,6 +83,9 @@ impl DeviceThread {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let tell = work.tell.clone();
+                if let Err(end) = filters::install(&filters.devices) {
+                    return tell(DeviceEvent::Ended(end));
+                }
                 if catch_unwind(AssertUnwindSafe(|| work.run())).is_err() {
                     let end = host_failed("the thread of the devices", "it panicked");
                     tell(DeviceEvent::Ended(end));

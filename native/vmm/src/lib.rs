@@ -9,6 +9,7 @@ pub mod control;
 mod device_thread;
 pub mod devices;
 pub mod ended;
+mod filters;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod machine;

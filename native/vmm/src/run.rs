@@ -8,6 +8,7 @@ use crate::config::{Config, ConfigError};
 use crate::control::{Channel, Input, Message, Request, Statistics};
 use crate::device_thread::{DeviceEvent, DeviceThread};
 use crate::ended::{Ended, host_failed};
+use crate::filters::{self, Filters};
 use crate::machine::{Assembled, assemble};
 use crate::mailbox::Mailbox;
 use crate::poll::Poll;
@@ -27,7 +28,12 @@ pub fn run(control: RawFd) -> u8 {
 
 fn live(channel: &mut Channel) -> Result<Ended, Ended> {
     let config = configure(channel)?;
-    let mut vm = Running::start(assemble(&config)?)?;
+    let filters = Arc::new(Filters::compile()?);
+    voidbox_jail::filter::report(channel.fd())
+        .map_err(|e| host_failed("the report of a forbidden call", e))?;
+    let mut vm = Running::start(assemble(&config)?, &filters)?;
+    // The other threads have their own.
+    filters::install(&filters.control)?;
     channel.tell(&Message::Started);
     vm.team.resume();
     vm.devices.resume();
@@ -69,7 +75,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(mut parts: Assembled) -> Result<Self, Ended> {
+    fn start(mut parts: Assembled, filters: &Arc<Filters>) -> Result<Self, Ended> {
         let events = Arc::new(Mailbox::new().map_err(|e| host_failed("eventfd", e))?);
         let tell = {
             let events = events.clone();
@@ -79,10 +85,15 @@ impl Running {
             let tell = tell.clone();
             move |end| tell(DeviceEvent::Ended(end))
         };
-        let devices = DeviceThread::start(parts.machine.clone(), parts.console.clone(), tell)
-            .map_err(|e| host_failed("the thread of the devices", e))?;
+        let devices = DeviceThread::start(
+            parts.machine.clone(),
+            parts.console.clone(),
+            filters.clone(),
+            tell,
+        )
+        .map_err(|e| host_failed("the thread of the devices", e))?;
         let vcpus = std::mem::take(&mut parts.vcpus);
-        let team = Team::start(vcpus, &parts.machine, end)
+        let team = Team::start(vcpus, &parts.machine, filters, end)
             .map_err(|e| host_failed("the threads of the CPUs", e))?;
         Ok(Self {
             team,

@@ -11,6 +11,7 @@ use modules::Modules;
 /// From the room that uses no other to the room that uses all of them.
 const ROOMS: &[&str] = &[
     "ended",
+    "filters",
     "config",
     "poll",
     "mailbox",

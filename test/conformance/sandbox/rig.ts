@@ -25,8 +25,7 @@ export async function createConformanceRig(backend: SandboxBackend, mode: Launch
     memoryMib: 256,
     vcpus: 1,
     diskMib: 256,
-    // VMs of `voidbox-vmm` share no folders, so the rows about the mount fail there.
-    mounts: backend.name === 'vmm' ? [] : [{ hostPath: mountedDir, guestPath: '/data', mode: 'ro' }],
+    mounts: [{ hostPath: mountedDir, guestPath: '/data', mode: 'ro' }],
   };
   let shared: Sandbox | null = null;
   const hostDirs: string[] = [];

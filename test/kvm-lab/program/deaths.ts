@@ -17,7 +17,7 @@ const SMALL = { memoryMib: 128, diskMib: 64 };
 /** Ends a VM; `below` are all processes below its keeper. */
 type End = (keeper: number, below: readonly number[], release: () => Promise<void>) => Promise<void> | void;
 
-function ends(name: string, end: End): VmmRow {
+function makeDeath(name: string, end: End): VmmRow {
   return {
     name,
     async run({ conformance: c, vmsDir, task: { pieces } }) {
@@ -42,19 +42,19 @@ function ends(name: string, end: End): VmmRow {
 }
 
 export const DEATHS: readonly VmmRow[] = [
-  ends('a release ends the VM while its command runs', (_keeper, _below, release) => release()),
-  ends('a keeper that is killed takes its VM along', (keeper) => void process.kill(keeper, 'SIGKILL')),
-  ends('a VMM that is killed ends the command with an error', (_keeper, below) => {
+  makeDeath('a release ends the VM while its command runs', (_keeper, _below, release) => release()),
+  makeDeath('a keeper that is killed takes its VM along', (keeper) => void process.kill(keeper, 'SIGKILL')),
+  makeDeath('a VMM that is killed ends the command with an error', (_keeper, below) => {
     process.kill(below.find(isVmm)!, 'SIGKILL');
   }),
 ];
 
 /** Whether a process is a VMM, and not the jail around it. */
 function isVmm(pid: number): boolean {
-  return /(?:^|\/)(?:qemu-system-x86_64|voidbox-vmm)$/.test(wordsOf(pid)[0] ?? '');
+  return /(?:^|\/)(?:qemu-system-x86_64|voidbox-vmm)$/.test(readWords(pid)[0] ?? '');
 }
 
-function wordsOf(pid: number): readonly string[] {
+function readWords(pid: number): readonly string[] {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
   } catch {
@@ -63,10 +63,10 @@ function wordsOf(pid: number): readonly string[] {
 }
 
 async function expectGone(pids: readonly number[]): Promise<void> {
-  const alive = (): readonly number[] => pids.filter((pid) => wordsOf(pid).join('') !== '');
+  const alive = (): readonly number[] => pids.filter((pid) => readWords(pid).join('') !== '');
   for (const until = Date.now() + GONE_LIMIT_MS; alive().length > 0 && Date.now() < until;) await sleep(50);
   assert.deepEqual(
-    alive().map((pid) => wordsOf(pid).join(' ')),
+    alive().map((pid) => readWords(pid).join(' ')),
     [],
     'processes of the VM are left',
   );

@@ -31,17 +31,9 @@ const COMMAND: VmmRow = {
 const TABLE = BEHAVIOURS.map(({ name, run }): VmmRow => ({ name, run: ({ conformance }) => run(conformance) }));
 const ROWS: readonly VmmRow[] = [COMMAND, ...DEATHS, ...TABLE];
 
-/** The rows about folders of the host, which VMs of `voidbox-vmm` do not share. */
-const OF_FOLDERS: readonly string[] = [
-  'a read-only mount shows the host folder',
-  'a mount that the guest refuses is reported by its path, and not as a lost VM',
-  'a read-only mount is live and cannot be written',
-  'a mount does not follow a link that a user left in the checkpoint',
-];
-
-/** Returns the names of the rows that VMs of this VMM can pass. */
+/** Names rows for a VMM. */
 export function listRows(vmm: VmmName, rows: readonly { readonly name: string }[]): readonly string[] {
-  return rows.filter(({ name }) => vmm === 'qemu' || !OF_FOLDERS.includes(name)).map(({ name }) => nameRow(vmm, name));
+  return rows.map(({ name }) => nameRow(vmm, name));
 }
 
 /** Names a row for a VMM. */

@@ -26,6 +26,8 @@ pub enum EndKind {
     BadConfiguration,
     /// A call of the host failed.
     HostFailed,
+    /// A thread of the VMM tried a system call that its filter forbids.
+    ForbiddenCall,
 }
 
 /// The last message of a VMM, and `vmmEnd` in `exit.json`. A VMM may be hostile, so its texts are bounded.
@@ -90,6 +92,7 @@ impl VmmEnd {
             EndKind::Killed => "the VMM was told to end",
             EndKind::BadConfiguration => "the VMM refuses its configuration",
             EndKind::HostFailed => "a call of the host failed",
+            EndKind::ForbiddenCall => "the VMM tried a forbidden call",
         }
         .to_owned();
         for (what, value) in [

@@ -13,6 +13,7 @@ use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 use super::exits::{Machine, Next, step};
 use super::gate::{Gate, Passage, Wanted};
 use crate::ended::{Ended, host_failed};
+use crate::filters::{self, Filters};
 
 /// A thread of a CPU needs little: its handlers keep nothing on the stack.
 const STACK_BYTES: usize = 256 << 10;
@@ -53,6 +54,7 @@ impl Team {
     pub fn start(
         vcpus: Vec<VcpuFd>,
         machine: &Arc<Machine>,
+        filters: &Arc<Filters>,
         ended: impl Fn(Ended) + Clone + Send + 'static,
     ) -> io::Result<Self> {
         register_signal_handler(SIGRTMIN(), interrupt)
@@ -65,12 +67,16 @@ impl Team {
         for (id, mut vcpu) in vcpus.into_iter().enumerate() {
             let kick = Kick::of(&mut vcpu);
             let (gate, machine, ended) = (gate.clone(), machine.clone(), ended.clone());
+            let filters = filters.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("vcpu{id}"))
                 .stack_size(STACK_BYTES)
                 .spawn(move || {
                     // A panic must not unmap the page to which `kick` points, and is an end like others.
-                    let work = AssertUnwindSafe(|| run(&mut vcpu, &gate, &machine));
+                    let work = AssertUnwindSafe(|| match filters::install(&filters.vcpu) {
+                        Ok(()) => run(&mut vcpu, &gate, &machine),
+                        Err(end) => Some(end),
+                    });
                     let reason = catch_unwind(work).unwrap_or_else(|_| {
                         Some(host_failed("the thread of a CPU", "it panicked"))
                     });
