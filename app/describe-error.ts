@@ -1,6 +1,6 @@
 /** The facts of an error that a use-case throws, for a person or a program. */
 import { NoServerError } from '../client/temporal/no-server.ts';
-import { isUnavailable, serverMessageOf } from '../client/temporal/unavailable.ts';
+import { isUnanswered, isUnavailable, serverMessageOf } from '../client/temporal/unavailable.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { ServiceError } from '../http/service-error.ts';
 import type { AnyErrorCode } from '../domain/errors/error-code.ts';
@@ -52,6 +52,12 @@ export async function describeError(error: unknown): Promise<ErrorFacts | null> 
       'cli/no-server',
       `the connection to the Temporal server was lost: ${serverMessageOf(error)}`,
       'The embedded server restarts automatically: run the command again. Check it: voidbox ps',
+    );
+  if (isUnanswered(error))
+    return describe(
+      'cli/no-server',
+      `the Temporal server did not answer in time: ${serverMessageOf(error)}`,
+      'Try again. Check the server: voidbox ps',
     );
   return null;
 }

@@ -2,9 +2,16 @@
 
 /** The gRPC status of a server that cannot be reached. */
 const UNAVAILABLE = 14;
+/** The gRPC status of a call whose time is over. */
+const DEADLINE_EXCEEDED = 4;
 
 export function isUnavailable(error: unknown): boolean {
-  return callErrorOf(error)?.code === UNAVAILABLE;
+  return (callErrorOf(error) ?? rawErrorOf(error))?.code === UNAVAILABLE;
+}
+
+/** Whether the server did not answer a call in its time. */
+export function isUnanswered(error: unknown): boolean {
+  return (callErrorOf(error) ?? rawErrorOf(error))?.code === DEADLINE_EXCEEDED;
 }
 
 /** Returns the status of a failed gRPC call as a number; null for any other error. */
@@ -25,4 +32,10 @@ export function serverMessageOf(error: unknown): string {
 
 function callErrorOf(error: unknown): { readonly code?: unknown; readonly message?: unknown } | null {
   return error instanceof Error && typeof error.cause === 'object' ? error.cause : null;
+}
+
+/** A call without the SDK's client fails with the error of gRPC itself. Errors of other programs have a number, too. */
+function rawErrorOf(error: unknown): { readonly code?: unknown } | null {
+  const { details, metadata } = (error ?? {}) as { readonly details?: unknown; readonly metadata?: unknown };
+  return error instanceof Error && typeof details === 'string' && metadata !== undefined ? (error as object) : null;
 }
