@@ -1,5 +1,6 @@
 /** The records that a host keeps of a run that it admitted. */
 import type { RunTrigger } from '../../domain/run/run-trigger.ts';
+import type { UploadHashes } from '../../domain/plan/name-uploads.ts';
 import type { PlanWire } from '../../domain/plan/wire.ts';
 import type { ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
 import type { ContinuedAgent } from '../../domain/run/agent-saves.ts';
@@ -16,6 +17,8 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly startedAtMs?: number;
   /** The resolved folder at admission, by host path of the plan. */
   readonly mounts: Readonly<Record<string, string>>;
+  /** The uploads of the start, and of the run that it retries, by their folders; absent: none. */
+  readonly uploads?: UploadHashes;
   /** The folder of each prepared sandbox at admission, by its text in the plan; absent: the plan names none. */
   readonly prepared?: Readonly<Record<string, string>>;
   /** Why no checkpoint of the earlier run is used, by scope whose given stages run again for that; absent: no such scope. */

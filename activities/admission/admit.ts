@@ -7,6 +7,8 @@ import { listSettled, type Reuse } from '../../domain/pipeline/reuse.ts';
 import { listMockedStages, type MockRequest, findMocksToRepeat, withMocks } from '../../domain/plan-rules/mocks.ts';
 import { selectAgentStages, listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
+import { readUploadHashes, type UploadHashes } from '../../domain/plan/name-uploads.ts';
+import { CLIENT_MARK } from '../../domain/run/client-mark.ts';
 import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { fromWire, countPlanBytes, type PlanWire, toWire } from '../../domain/plan/wire.ts';
 import { waitOf } from '../../domain/plan/work.ts';
@@ -17,7 +19,7 @@ import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
 import { createUnsavedEvents, reuseWithCheckpoints, findUnsaved } from './earlier-checkpoints.ts';
-import { claimGiven, createGivenEvents, originIn, readEarlier } from './earlier-run.ts';
+import { claimGiven, createGivenEvents, type EarlierRecords, originIn, readEarlier } from './earlier-run.ts';
 import { continueAgents } from './continued-agents.ts';
 import type { Admission, AdmitRequest, HistoryLimit, Placement } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -135,6 +137,16 @@ async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: 
   }
 }
 
+/** @param repeated  the run whose folders a retry uses; null: another run, or none */
+async function listUploads(
+  { marks }: Pick<ActivityDeps, 'marks'>,
+  runId: string,
+  repeated: EarlierRecords | null,
+): Promise<UploadHashes> {
+  const mark = ((await marks.get(runId, CLIENT_MARK)) ?? {}) as { readonly uploads?: unknown };
+  return { ...repeated?.uploads, ...readUploadHashes(mark.uploads) };
+}
+
 async function admitRun(given: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission | null> {
   const { runId } = request;
   const provenKey = await findProvenKey(given, request);
@@ -161,13 +173,14 @@ async function admitRun(given: ActivityDeps, request: AdmitRequest, executionId:
   const written = await withStepMachineCodes(deps, fetched, starter);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
   const prepared = await resolvePreparedSandboxes(written, selectPrepared(deps.prepared, starter));
+  const uploads = await listUploads(deps, runId, origin?.kind === 'retry' ? earlier : null);
   const reuse =
     origin === null || earlier === null
       ? null
       : await reuseWithCheckpoints(
           deps,
           origin,
-          { runId, plan: written, input, prepared },
+          { runId, plan: written, input, prepared, uploads },
           earlier,
           mayBeginWithCheckpoint(behaviour),
         );
@@ -208,6 +221,7 @@ async function admitRun(given: ActivityDeps, request: AdmitRequest, executionId:
     ...pickTrigger(starter),
     mounts,
     ...(Object.keys(prepared).length === 0 ? {} : { prepared }),
+    ...(Object.keys(uploads).length === 0 ? {} : { uploads }),
     ...continued,
     ...(Object.keys(unsaved).length === 0 ? {} : { unsaved }),
     ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),

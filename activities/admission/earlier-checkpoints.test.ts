@@ -23,7 +23,7 @@ function earlier(prepared: EarlierRecords['prepared'] = {}, plan: Plan = PLAN): 
     attempt: 1,
   });
   const ends = new Map(['a', 'b', 'c', 'd'].map((stage) => [stage, end(stage)]));
-  return { wire: toWire(plan), input: null, ends, continued: {}, prepared };
+  return { wire: toWire(plan), input: null, ends, continued: {}, prepared, uploads: {} };
 }
 
 const next = (prepared: NewRun['prepared'] = {}, plan: Plan = PLAN): NewRun => ({
@@ -31,6 +31,7 @@ const next = (prepared: NewRun['prepared'] = {}, plan: Plan = PLAN): NewRun => (
   plan,
   input: null,
   prepared,
+  uploads: {},
 });
 
 const held = (...stages: readonly string[]): readonly HeldAttempt[] => stages.map((stage) => ({ stage, attempt: 1 }));

@@ -5,6 +5,7 @@
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { type FirstDisk, type Reuse, type SavedDisk, type SavedVm } from '../../domain/pipeline/reuse.ts';
 import type { Plan, ScopePlan } from '../../domain/plan/plan.ts';
+import type { UploadHashes } from '../../domain/plan/name-uploads.ts';
 import { isSavedEachStep } from '../../domain/plan/scope.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -25,6 +26,7 @@ export interface NewRun {
   readonly input: InlineOrRef | null;
   /** The folder of each prepared sandbox, by its text in the plan. */
   readonly prepared: Readonly<Record<string, string>>;
+  readonly uploads: UploadHashes;
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Tests what a run takes over from an earlier run, and which requests admission refuses. */
 import { Buffer } from 'node:buffer';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
@@ -16,6 +16,7 @@ import type { Stores } from '../../store/stores.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { mockWorkerDeps } from '../../test/rig/runs/mock-worker.ts';
 import { admit } from './admit.ts';
+import { createMarkedStarters } from './starters.ts';
 import type { Admission, RunRequest } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { requestOf } from '../../test/rig/runs/admissions.ts';
@@ -265,6 +266,34 @@ describe('a fork', () => {
   test('takes over equal stages up to its first stage', async () => {
     const ref = await first();
     expect((await admitted('second', fork(changed('b'), 'b'))).given).toEqual({ a: { output: ref, outputs: {} } });
+  });
+
+  test('takes over a stage that uses the same upload in another folder, and none with another upload', async () => {
+    const mounting = (plan: Plan, path: string): Plan => ({
+      ...plan,
+      scopes: plan.scopes.map((scope) => ({
+        ...scope,
+        sandbox: {
+          ...scope.sandbox,
+          mounts: [{ source: { kind: 'host', path }, guestPath: '/data', mode: 'ro' }],
+        },
+      })),
+    });
+    const upload = async (runId: string, hash: string): Promise<string> => {
+      const path = join(stateDir, 'of', runId);
+      mkdirSync(path, { recursive: true });
+      await deps.marks.put(runId, 'client', { baseDir: path, uploads: { [path]: hash.repeat(64) } });
+      return path;
+    };
+    deps = { ...deps, starters: createMarkedStarters(deps.marks) };
+    await first(mounting(PLAN, await upload('first', 'a')));
+    const start = async (runId: string, hash: string) =>
+      Object.keys((await admitted(runId, fork(mounting(changed('b'), await upload(runId, hash)), null))).given!);
+    expect(await start('second', 'a')).toEqual(['a']);
+    expect(await start('third', 'b')).toEqual([]);
+    expect(await deps.records.get('second', 'admission')).toMatchObject({
+      uploads: { [join(stateDir, 'of', 'second')]: 'a'.repeat(64) },
+    });
   });
 
   test('is refused if a stage before its first stage differs', async () => {

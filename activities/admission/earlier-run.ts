@@ -6,6 +6,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { type EarlierRun, findDifferingBefore, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
 import { ownStageOf } from '../../domain/plan/item-parts.ts';
 import type { DataRef, Plan } from '../../domain/plan/plan.ts';
+import type { UploadHashes } from '../../domain/plan/name-uploads.ts';
 import type { PlanWire } from '../../domain/plan/wire.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
@@ -31,6 +32,7 @@ export interface EarlierRecords {
   readonly limits?: ChangedLimits;
   /** The folder of each prepared sandbox at its admission, by its text in the plan. */
   readonly prepared: Readonly<Record<string, string>>;
+  readonly uploads: UploadHashes;
 }
 
 /** @throws CodedError `admit/invalid` */
@@ -81,6 +83,7 @@ export async function readEarlier(
     ends: await readStageEnds(runId, reader.read(runId, 0, { output: false })),
     continued: record.continued ?? {},
     prepared: record.prepared ?? {},
+    uploads: record.uploads ?? {},
     ...(record.limits === undefined ? {} : { limits: record.limits }),
   };
 }
@@ -91,21 +94,28 @@ export async function readEarlier(
  */
 export function reuseFrom(
   { kind, runId, from }: RunOrigin,
-  run: { readonly plan: Plan; readonly input: InlineOrRef | null },
-  { input, ends, plan, saved }: Pick<EarlierRecords, 'input' | 'ends'> & Pick<EarlierRun, 'plan' | 'saved'>,
+  run: { readonly plan: Plan; readonly input: InlineOrRef | null; readonly uploads?: UploadHashes },
+  {
+    input,
+    ends,
+    uploads,
+    plan,
+    saved,
+  }: Pick<EarlierRecords, 'input' | 'ends' | 'uploads'> & Pick<EarlierRun, 'plan' | 'saved'>,
 ): Reuse {
   if (from !== null && !run.plan.stages.some(({ id }) => id === from))
     throw new CodedError('admit/invalid', `the plan has no stage ${quote(from)} to start from`);
   const own = ownStageOf(run.plan)(from ?? '');
   if (from !== null && own !== from)
     throw new CodedError('admit/invalid', `stage ${quote(from)} runs for each item of ${own}: start from ${own}`);
-  const differing = kind === 'fork' && from !== null ? findDifferingBefore(run, { plan, input }, from) : new Map();
+  const differing =
+    kind === 'fork' && from !== null ? findDifferingBefore(run, { plan, input, uploads }, from) : new Map();
   for (const [stage, keys] of differing as ReadonlyMap<string, readonly string[]>)
     throw new CodedError(
       'origin/differs',
       `a fork of ${quote(runId)} cannot start from ${from}: stage ${stage} before it ${keys.length === 0 ? 'is not in that run' : `has another ${keys.join(', ')}`}`,
     );
-  return reuseOf(run, { plan, input, ends, ...(saved === undefined ? {} : { saved }) }, from);
+  return reuseOf(run, { plan, input, uploads, ends, ...(saved === undefined ? {} : { saved }) }, from);
 }
 
 /**

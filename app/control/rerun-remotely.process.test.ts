@@ -150,6 +150,8 @@ test('a fork sends its plan, and its folder only with the start', async () => {
   const [first, second] = requests.slice(-2);
   expect(second).toEqual(first);
   const sha256 = listWhat()[1]!.split('/').at(-1);
+  // So the service recognizes the upload of the earlier run before the folder is sent.
+  expect(requests[0]!.json).toMatchObject({ uploads: { [join(dir, 'data')]: sha256 } });
   expect(first!.json).toMatchObject({ from: 'load', runId: 'again', uploads: { [join(dir, 'data')]: sha256 } });
 });
 

@@ -8,9 +8,7 @@ import type { ServiceClient } from '../../http/service-client.ts';
 import type { Machine } from '../machine.ts';
 import { parsePreview, parsePreviewPlan } from './preview-shape.ts';
 import type { Rerun, RerunOptions } from './run-control.ts';
-import { listRepositories } from './send-repositories.ts';
-import { listMounts } from './send-uploads.ts';
-import { createRefusal, refuseUnsent, requireNewId, sendPlan, sendStart } from './start-remotely.ts';
+import { createRefusal, measurePlan, requireNewId, sendPlan, sendStart } from './start-remotely.ts';
 
 interface Tools {
   readonly client: ServiceClient;
@@ -24,8 +22,6 @@ export interface RemoteRerun extends Omit<Rerun, 'start'> {
 
 /** The service compiles a plan for a preview, and admission compares it: both may take longer than a read. */
 const PREVIEW_MS = 2 * 60_000;
-/** A preview of a plan reads no upload, so that no folder is sent for it. */
-const ANY_HASH = '0'.repeat(64);
 /** A spec that another person wrote gets no login of this machine. */
 const NOWHERE = '/dev/null/logins';
 
@@ -72,15 +68,15 @@ async function prepareFork(runId: string, request: RerunRequest, { client, conte
     plan: limitPlan(read.plan, request.limits),
     written: limitPlan(read.written, request.limits),
   };
-  refuseUnsent(compiled);
+  // A preview gets hashes only. The service compares them with the hashes of the earlier run.
+  const hashes = await measurePlan({ ...compiled, allowMounts: request.images.allow }, context);
   const body = describeOptions(request);
   const path = ['runs', runId, 'fork'];
   const answer = await sendPreview(client, path, 'true', {
     ...body,
     ...markInput(request),
     plan: toWire(compiled.written),
-    uploads: Object.fromEntries(listMounts(compiled.plan).map((folder) => [folder, ANY_HASH])),
-    bundles: Object.fromEntries(listRepositories(compiled.written).map(({ source }) => [source.path, ANY_HASH])),
+    ...hashes,
   });
   return {
     plan: compiled.plan,

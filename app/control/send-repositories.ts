@@ -79,7 +79,30 @@ export async function sendRepositories(
   places: RepositoryPlaces,
   tools: SendTools & { readonly context: Machine },
 ): Promise<Readonly<Record<string, string>>> {
-  const { env } = tools.context;
+  return await packRepositories(repositories, places, tools.context, (path, bundle) =>
+    sendBlob(path, () => Promise.resolve(bundle), tools),
+  );
+}
+
+/** Reads the repositories, and sends nothing. @returns as `sendRepositories` does @throws AppError */
+export async function measureRepositories(
+  repositories: readonly Repository[],
+  places: RepositoryPlaces,
+  machine: Pick<Machine, 'env'>,
+): Promise<Readonly<Record<string, string>>> {
+  return await packRepositories(repositories, places, machine, (_path, { sha256 }) => Promise.resolve(sha256));
+}
+
+/** Uses a bundle, which is deleted afterwards. @returns its hash */
+type UsePack = (path: string, bundle: MeasuredBlob) => Promise<string>;
+
+/** @returns the hashes of the bundles, by the paths in the plan @throws AppError, and what `use` throws */
+async function packRepositories(
+  repositories: readonly Repository[],
+  places: RepositoryPlaces,
+  { env }: Pick<Machine, 'env'>,
+  use: UsePack,
+): Promise<Readonly<Record<string, string>>> {
   const scratch = openGitScratch(env.stateDir);
   const { HOME: home = null, XDG_CONFIG_HOME: configHome = null } = env.variables;
   const host: GitHost = { path: env.path, home, configHome: configHome || null, scratch };
@@ -94,7 +117,7 @@ export async function sendRepositories(
     const sha256 = await withPrivateRepository(host, async (place) => {
       const file = join(place.folder, 'sent.bundle');
       const { bundle } = await packRepository(host, request, (bytes) => writeMeasured(file, bytes));
-      return await sendBlob(path, () => Promise.resolve(bundle), tools);
+      return await use(path, bundle);
     }).catch((error: unknown) => {
       throw toAppError(error);
     });

@@ -31,6 +31,13 @@ export async function sendFolders(
   return Object.fromEntries(sent);
 }
 
+/** Reads the folders, and sends nothing. @returns the hashes of their tars, by the paths in the plan */
+export async function measureFolders(paths: readonly string[]): Promise<Readonly<Record<string, string>>> {
+  const measured: [string, string][] = [];
+  for (const path of paths) measured.push([path, (await measureFolder(await realpath(path))).sha256]);
+  return Object.fromEntries(measured);
+}
+
 async function sendFolder(path: string, tools: SendTools): Promise<string> {
   const folder = await realpath(path);
   return await sendBlob(

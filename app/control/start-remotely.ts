@@ -14,8 +14,8 @@ import { loginsTaken } from '../start/agent-logins.ts';
 import { settleMounts } from '../start/plan-mounts.ts';
 import type { StartRequest } from '../start/start-run.ts';
 import { sendImages } from './send-images.ts';
-import { listRepositories, requireRepositories, sendRepositories } from './send-repositories.ts';
-import { listMounts, sendFolders } from './send-uploads.ts';
+import { listRepositories, measureRepositories, requireRepositories, sendRepositories } from './send-repositories.ts';
+import { listMounts, measureFolders, sendFolders } from './send-uploads.ts';
 
 /** The service may first fetch what its machine lacks for the run. */
 const START_MS = 15 * 60_000;
@@ -61,6 +61,26 @@ export async function sendPlan(request: SentPlan, tools: Tools): Promise<Readonl
     uploads: { ...uploads, ...sent.uploads },
     ...(repositories.length === 0 ? {} : { bundles: await sendRepositories(repositories, { baseDir, allow }, tools) }),
     ...(allowGit.length === 0 ? {} : { allowGit }),
+  };
+}
+
+/**
+ * Reads the folders and repositories of a plan for their hashes, and sends nothing.
+ * @returns the keys of a start that name them
+ * @throws AppError for what a start would refuse
+ */
+export async function measurePlan(
+  request: Omit<SentPlan, 'runId' | 'allowGit'>,
+  context: Machine,
+): Promise<Readonly<Record<'uploads' | 'bundles', Readonly<Record<string, string>>>>> {
+  const { plan, written, baseDir, allowMounts: allow, places } = request;
+  refuseUnsent(request);
+  await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, context.env);
+  const repositories = listRepositories(written);
+  await requireRepositories(repositories, { baseDir, allow }, context);
+  return {
+    uploads: await measureFolders(listMounts(plan)),
+    bundles: await measureRepositories(repositories, { baseDir, allow }, context),
   };
 }
 

@@ -49,6 +49,7 @@ export async function readRecordedRun(runId: string, context: Machine): Promise<
     view,
     plan: fromWire(admission.plan),
     input: admission.input,
+    uploads: admission.uploads ?? {},
     continued: admission.continued ?? {},
     ...(admission.limits === undefined ? {} : { limits: admission.limits }),
     ends: await readStageEnds(runId, reader.read(runId, 0, { output: false })),

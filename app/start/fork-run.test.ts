@@ -1,4 +1,5 @@
 /** Forks by tokens, up to the start of the workflow, which a client without a server records. */
+import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import { readEnvironment } from '../../setup/environment.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { openUploads } from '../../store/open-uploads.ts';
 import type { Stores } from '../../store/stores.ts';
+import { writeTar } from '../../tar/write.ts';
 import { leaveFinishedRuns } from '../../test/cli/finished-runs.ts';
 import { RECORD_DEFAULTS } from '../../test/rig/runs/admissions.ts';
 import { createTokenCaller } from '../../test/rig/access/token-caller.ts';
@@ -101,6 +103,45 @@ test.each([
   const named = JSON.parse(JSON.stringify(change).replaceAll('DIR', join(dir, 'data'))) as Partial<ForkRequest>;
   await expect(fork(named)).rejects.toMatchObject({ code: 'admit/mount-refused' });
   expect(started).toEqual([]);
+});
+
+describe('uploads of the earlier run', () => {
+  const MOUNTS = OTHER.replace('isolation: none', 'isolation: none, mounts: [{ host: data, guest: /data, mode: ro }]');
+  const OLD = '/old/uploads/data';
+
+  async function upload(text: string): Promise<string> {
+    const parts: Uint8Array[] = [];
+    for await (const part of writeTar([{ kind: 'file', path: 'f', mode: 0o644, body: Buffer.from(text) }]))
+      parts.push(part);
+    const bytes = Buffer.concat(parts);
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    const give = async function* (): AsyncGenerator<Uint8Array> {
+      yield bytes;
+    };
+    await openUploads({ stateDir: join(dir, 'state') }).put(sha256, give(), null);
+    return sha256;
+  }
+
+  test('are recognized by their hash, and others are not', async () => {
+    const [same, other] = [await upload('same'), await upload('other')];
+    const compiled = compileText(MOUNTS.replace('pwd', 'ls'), 'spec.yaml', { baseDir: '/old/uploads' }).plan!;
+    const settled = {
+      ...compiled,
+      scopes: compiled.scopes.map((scope) => ({
+        ...scope,
+        sandbox: {
+          ...scope.sandbox,
+          mounts: scope.sandbox.mounts.map((mount) => ({ ...mount, source: { kind: 'host', path: OLD } as const })),
+        },
+      })),
+    };
+    const record = { ...RECORD_DEFAULTS, plan: toWire(settled), uploads: { [OLD]: same } };
+    await stores.records.put('sales-bad', 'admission', record);
+    expect((await fork({ spec: MOUNTS, uploads: { data: same } })).given).toEqual(['load']);
+    expect((await fork({ spec: MOUNTS, uploads: { data: other }, runId: 'later' })).given).toEqual([]);
+    const { baseDir, uploads } = (await stores.marks.get('again', 'client')) as ClientMark;
+    expect(uploads).toEqual({ [join(baseDir, 'data')]: same });
+  });
 });
 
 test('a token reads no file of the host for a fork', async () => {

@@ -78,7 +78,7 @@ async function prepareFork(
   const earlier = await readEarlier(runId, machine);
   const fork: ClientFork = {
     repeated: selectRepeated(earlier),
-    settle(compiled, context) {
+    settle(compiled, context, uploads) {
       const limited = {
         ...compiled,
         plan: limitPlan(compiled.plan, limits),
@@ -86,7 +86,7 @@ async function prepareFork(
       };
       const origin = { runId, kind: 'fork', from } as const;
       const hasInput = request.input !== null;
-      const reuse = chooseReuse(origin, { plan: limited.plan, hasInput }, earlier, context);
+      const reuse = chooseReuse(origin, { plan: limited.plan, hasInput, uploads }, earlier, context);
       const settled: StartFrom = { origin, reuse, continued: null, isSamePlan: false };
       onSettled(settled);
       return { compiled: limited, from: settled };

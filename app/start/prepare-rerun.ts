@@ -5,6 +5,7 @@ import type { SourceRecord } from '../../client/runs/client-record.ts';
 import {
   findDifferingBefore,
   type EarlierRun,
+  type PlannedRun,
   type Reuse,
   reuseOf,
   type SavedVm,
@@ -96,13 +97,13 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
 /** @throws AppError for everything that admission would refuse */
 export function chooseReuse(
   origin: RunOrigin,
-  { plan, hasInput }: { readonly plan: Plan; readonly hasInput: boolean },
+  { plan, hasInput, uploads = {} }: Pick<PlannedRun, 'plan' | 'uploads'> & { readonly hasInput: boolean },
   earlier: RecordedRun,
   context: Machine,
 ): Reuse {
   // The input is read when the run starts, and admission compares it. Until then a new input counts as a different one.
   const input: unknown = hasInput ? { kind: 'given' } : earlier.input;
-  return reuseIn(origin, { plan, input }, { ...earlier, saved: readSavedVms(earlier, context) });
+  return reuseIn(origin, { plan, input, uploads }, { ...earlier, saved: readSavedVms(earlier, context) });
 }
 
 /** Returns the checkpoints of the run that are on this host. Admission reads them again. */
@@ -209,11 +210,7 @@ function paramsText(params: Readonly<Record<string, string>>): string {
 }
 
 /** @throws AppError for everything that admission would refuse, before anything is started */
-function reuseIn(
-  { runId, kind, from }: RunOrigin,
-  run: { readonly plan: Plan; readonly input: unknown },
-  earlier: EarlierRun,
-): Reuse {
+function reuseIn({ runId, kind, from }: RunOrigin, run: PlannedRun, earlier: EarlierRun): Reuse {
   const stages = ownStages(run.plan).map(({ id }) => id);
   const own = ownStageOf(run.plan)(from ?? '');
   if (from !== null && own !== from)

@@ -9,6 +9,7 @@ import { RunExistsError, UnknownStartError } from '../../client/runs/runs.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { openStateFolder } from '../../client/vms/state-folder.ts';
 import { readHostId } from '../../client/vms/this-host.ts';
+import type { UploadHashes } from '../../domain/plan/name-uploads.ts';
 import { type DataRef, type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { approvalOf, skillOf } from '../../domain/plan/work.ts';
@@ -80,6 +81,8 @@ export interface StartRequest {
   readonly input: Uint8Array | null;
   /** The artifact that is the input instead of `input`; absent or null: none is. */
   readonly inputRef?: DataRef | null;
+  /** The uploads that its plan names by their folders. Absent: none. */
+  readonly uploads?: UploadHashes;
   /** The token or the deployment that starts it; absent: the owner of the state folder. */
   readonly starter?: ConfinedStarter | null;
   /** The person may be asked for permissions that the request lacks. */
@@ -126,6 +129,7 @@ export async function startRun(
     allowGit,
     input,
     inputRef = null,
+    uploads = {},
     starter = null,
     mayAsk,
     beforeStart,
@@ -175,7 +179,8 @@ export async function startRun(
       throw createEnvironmentError('cli/no-server', 'the server of the embedded stack does not answer');
     // A fork compiles the text again, and starts relative paths there.
     const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
-    const isMarked = confined !== null || isNamed || startedBy.length > 0 || needsMark(plan);
+    const hasUploads = Object.keys(uploads).length > 0;
+    const isMarked = confined !== null || isNamed || hasUploads || startedBy.length > 0 || needsMark(plan);
     // If no worker has ever used this state folder, no worker would read the variables or delete them.
     const hasWorker = !env.temporalConfigured || readHostId(env.stateDir) !== null;
     const start = {
@@ -184,7 +189,9 @@ export async function startRun(
       summary: summaryOf(plan, from),
       // With a configured server the run may live on another host, and this record would never be removed.
       source: env.temporalConfigured ? null : source,
-      mark: isMarked ? { ...mark, ...(startedBy.length === 0 ? {} : { startedBy }) } : null,
+      mark: isMarked
+        ? { ...mark, ...(startedBy.length === 0 ? {} : { startedBy }), ...(hasUploads ? { uploads } : {}) }
+        : null,
       variables: hasWorker ? hostVariables : {},
       beforeStart,
       isHere: hasWorker || isMarked || beforeStart !== undefined,

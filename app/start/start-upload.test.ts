@@ -175,6 +175,7 @@ describe('a token', () => {
       baseDir: mark.baseDir,
       allowGit: ['example.com/app'],
       starter: { kind: 'token', name: 'ci' },
+      uploads: { [join(mark.baseDir, 'data')]: data },
       startKey: expect.stringMatching(/^[\w-]{43}$/) as string,
     });
     expect(mark.baseDir.startsWith(join(dir, 'state', 'runs', 'r1', 'uploads'))).toBe(true);

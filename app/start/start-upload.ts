@@ -7,12 +7,13 @@ import { createRunId } from '../../client/runs/new-id.ts';
 import { RunExistsError } from '../../client/runs/runs.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import { checkPlan } from '../../domain/language/check-plan.ts';
+import type { UploadHashes } from '../../domain/plan/name-uploads.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { UploadStore } from '../../store/uploads.ts';
 import { AppError } from '../app-error.ts';
 import { type Caller, requireRun } from '../access/authenticate.ts';
 import type { Machine } from '../machine.ts';
-import { movePlan, placeBundles, placeUploads, refuseUploads } from '../uploads/place-uploads.ts';
+import { listHashes, movePlan, placeBundles, placeUploads, refuseUploads } from '../uploads/place-uploads.ts';
 import { unpackAll } from '../uploads/unpack-all.ts';
 import type { UnpackLimits } from '../uploads/unpack-upload.ts';
 import { listSettled } from '../../domain/pipeline/reuse.ts';
@@ -115,7 +116,11 @@ export interface PlacedStart {
 export interface ClientFork {
   readonly repeated: RepeatedOptions;
   /** Decides what the compiled run takes over. @throws AppError for everything that admission would refuse */
-  settle(compiled: AcceptedRun, context: Machine): { readonly compiled: AcceptedRun; readonly from: StartFrom };
+  settle(
+    compiled: AcceptedRun,
+    context: Machine,
+    uploads: UploadHashes,
+  ): { readonly compiled: AcceptedRun; readonly from: StartFrom };
   /** Returns the variables that the run may read. */
   readVariables(plan: Plan): Promise<Readonly<Record<string, string>>>;
 }
@@ -174,7 +179,7 @@ async function startIn(
   start: PlacedStart,
   { tools, machine }: StartTools,
 ): Promise<{ readonly link: ServerLink; readonly diagnostics: readonly Diagnostic[] }> {
-  const { compiled, from, diagnostics, context, allowMounts, starter } = await prepareIn(folder, start, {
+  const { compiled, from, diagnostics, context, allowMounts, starter, uploads } = await prepareIn(folder, start, {
     tools,
     machine,
   });
@@ -191,6 +196,7 @@ async function startIn(
       allowGit: parsePlaces(request.allowGit),
       input: request.input === null ? null : Buffer.from(request.input),
       starter,
+      uploads,
       ...pickBeforeStart(tools),
       mayAsk: false,
     },
@@ -206,6 +212,7 @@ interface PlacedRun extends Accepted {
   readonly context: Machine;
   readonly allowMounts: readonly string[];
   readonly starter: TokenStarter | null;
+  readonly uploads: UploadHashes;
 }
 
 async function prepareIn(
@@ -237,8 +244,9 @@ async function prepareIn(
   };
   const accepting = { ...request, settlePlan, ...(fork === null ? {} : { repeated: fork.repeated }) };
   const { compiled, diagnostics } = await acceptRequest(accepting, plan, allowMounts, context);
-  const run = { diagnostics, context, allowMounts, starter };
-  return fork === null ? { ...run, compiled, from: null } : { ...run, ...fork.settle(compiled, context) };
+  const hashes = listHashes(places);
+  const run = { diagnostics, context, allowMounts, starter, uploads: hashes };
+  return fork === null ? { ...run, compiled, from: null } : { ...run, ...fork.settle(compiled, context, hashes) };
 }
 
 /** Names of tokens never contain a blank. */

@@ -1,7 +1,9 @@
 /** Decides where the uploads of a start are unpacked, and what a plan names instead of the paths of another machine. */
 import { join } from 'node:path';
 import { contains, findOverlappingPairs, resolveFrom } from '../../domain/language/text/paths.ts';
+import type { UploadHashes } from '../../domain/plan/name-uploads.ts';
 import type { AgentSkill, MountSource, Plan, ScopePlan, StagePlan, WorkspaceSource } from '../../domain/plan/plan.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
 import { shorten } from '../../domain/units/quote.ts';
 import { AppError } from '../app-error.ts';
 
@@ -84,6 +86,11 @@ export function placeBundles(
   const names = new Set(placed.map(({ named }) => named));
   if (names.size < placed.length) throw createRefusal('two entries name the same path', 'bundles');
   return placed;
+}
+
+/** Returns the hashes of uploads and bundles by the folders into which they are unpacked. */
+export function listHashes({ uploads, bundles = [] }: UploadPlaces): UploadHashes {
+  return createMapping([...uploads, ...bundles].map(({ target, sha256 }) => [target, sha256]));
 }
 
 /** @throws AppError `api/invalid-request` */

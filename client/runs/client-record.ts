@@ -1,3 +1,4 @@
+import type { UploadHashes } from '../../domain/plan/name-uploads.ts';
 import type { EventIds } from '../../domain/run/run-trigger.ts';
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 
@@ -17,6 +18,8 @@ export interface ClientMark {
    * deployment, whose `baseDir` is the folder of its version. Absent: the owner of the state folder.
    */
   readonly starter?: MarkedStarter;
+  /** The uploads of the start, by their folders. Absent: none. */
+  readonly uploads?: UploadHashes;
   /** The tokens that started the run, or a run that it continues. Absent: none but `starter`. */
   readonly startedBy?: readonly string[];
   /** The key of the start that wrote the mark (`domain/security/start-proof.ts`). Absent: an earlier build wrote it. */

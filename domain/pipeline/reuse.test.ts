@@ -400,6 +400,47 @@ describe('a stage that differs', () => {
     expect(reused({ plan: 'a b>a', ends: 'a+ b+', change: turned }).given).toBe('a b');
   });
 
+  const A = 'a'.repeat(64);
+  const B = 'b'.repeat(64);
+  const mounted =
+    (path: string, mode: 'ro' | 'rw' = 'ro') =>
+    (plan: Plan): Plan => ({
+      ...plan,
+      scopes: plan.scopes.map((scope) => ({
+        ...scope,
+        sandbox: {
+          ...scope.sandbox,
+          mounts: [{ source: { kind: 'host', path }, guestPath: '/data', mode }],
+        },
+      })),
+    });
+
+  test.each<[string, string, (plan: Plan) => Plan, Readonly<Record<string, string>>, string]>([
+    [
+      'is not a stage that mounts the same upload in another folder',
+      '/new/data',
+      mounted('/old/data'),
+      { '/new': A },
+      'a',
+    ],
+    ['is a stage that mounts another upload', '/new/data', mounted('/old/data'), { '/new': B }, ''],
+    ['is a stage that mounts another folder of the same upload', '/new/more', mounted('/old/data'), { '/new': A }, ''],
+    ['is a stage whose earlier mount was writable', '/new/data', mounted('/old/data', 'rw'), { '/new': A }, ''],
+    ['is a stage that mounts a folder of the host', '/host/data', mounted('/old/data'), { '/new': A }, ''],
+    ['is a stage whose folder holds another upload', '/new', mounted('/old'), { '/new': A, '/new/.outside/1': B }, ''],
+  ])('%s', (_what, path, change, uploads, given) => {
+    const plan = planOf('a');
+    const earlier = { plan: change(plan), input: null, ends: endsOf('a+'), uploads: { '/old': A } };
+    const { given: reused } = reuseOf({ plan: mounted(path)(plan), input: null, uploads }, earlier, null);
+    expect([...reused.keys()].join(' ')).toBe(given);
+  });
+
+  test('is not a stage of a retry, which uses the folders of the run that it repeats', () => {
+    const plan = mounted('/old/data')(planOf('a'));
+    const earlier = { plan, input: null, ends: endsOf('a+'), uploads: { '/old': A } };
+    expect([...reuseOf({ plan, input: null }, earlier, null).given.keys()]).toEqual(['a']);
+  });
+
   test('is every stage that reads a run input which has changed', () => {
     const reading = withStage('a', { input: { kind: 'run-input' } });
     const earlier = reading(planOf('a b'));

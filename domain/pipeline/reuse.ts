@@ -15,6 +15,7 @@
 import { edgeState } from './edges.ts';
 import type { Plan, ScopePlan, StagePlan, WorkPlan } from '../plan/plan.ts';
 import { ownStageOf, ownStages } from '../plan/item-parts.ts';
+import { nameUploads, type UploadHashes } from '../plan/name-uploads.ts';
 import { isSavedEachStep } from '../plan/scope.ts';
 import { approvalOf, partOf } from '../plan/work.ts';
 import type { StageEnd, StageEnds } from '../run/stage-ends.ts';
@@ -26,6 +27,8 @@ export interface PlannedRun {
   readonly plan: Plan;
   /** The JSON value of `--input`. */
   readonly input: unknown;
+  /** The uploads that its plan names by their folders. Absent: none. */
+  readonly uploads?: UploadHashes;
 }
 
 export interface EarlierRun extends PlannedRun {
@@ -330,7 +333,10 @@ const OF_THE_WHOLE: ReadonlySet<string> = new Set([
  * Returns the keys in which each stage differs from the stage of the same name. The list is empty for a stage that the
  * other plan does not have. A stage whose items are parts differs if a stage of the items differs.
  */
-export function findDifferingStages(run: PlannedRun, earlier: PlannedRun): ReadonlyMap<string, readonly string[]> {
+export function findDifferingStages(first: PlannedRun, second: PlannedRun): ReadonlyMap<string, readonly string[]> {
+  // A retry names the folders of the run that it repeats.
+  const run = { ...first, plan: nameUploads(first.plan, { ...second.uploads, ...first.uploads }) };
+  const earlier = { ...second, plan: nameUploads(second.plan, second.uploads ?? {}) };
   const others = new Map(earlier.plan.stages.map((stage) => [stage.id, stage]));
   const whole = keysThatDiffer(rest(run.plan), rest(earlier.plan));
   const isOtherInput = toCanonicalJson(run.input) !== toCanonicalJson(earlier.input);

@@ -73,6 +73,7 @@ const SHAPES: Readonly<Record<string, Check>> = {
       objectOf({ stages: valuesOf(stageLimits), timeoutMs: optional(aNumber), budget: optional(budget) }),
     ),
     fetchedSkills: optional(listOf(objectOf({ source: aText, sha256: aText, sizeBytes: aCount }))),
+    uploads: optional(valuesOf(aText)),
     provenKey: optional(aText),
     command: optional(objectOf({ workflowId: aText, runId: aText, activityId: aText })),
   }),
