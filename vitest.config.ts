@@ -26,6 +26,7 @@ const LONG_FILES = [
   '/test/examples.vm.test.ts',
   '/sandbox/dev-image.vm.test.ts',
   '/e2e/continued-agents.vm.test.ts',
+  '/kvm-lab/smoke.vm.test.ts',
   '/storm.vm.test.ts',
   '/e2e/worker-death.vm.test.ts',
   '/sandbox/micro-vm.vm.test.ts',

@@ -1,4 +1,4 @@
-/** VMs on a real /dev/kvm, as part of `npm test`: a few rows; `npm run test:kvm` runs all of them. */
+/** VMs on a real /dev/kvm, as part of `npm test`: the smoke rows, a release and kills; `npm run test:kvm` runs all of them. */
 import { afterAll, beforeAll, test } from 'vitest';
 import { runRowsOnKvm } from './prepare.ts';
 import { SMOKE } from '../conformance/sandbox.ts';
@@ -14,11 +14,14 @@ const ROWS = [
 /** Two attempts fit into four minutes. */
 const LIMITS = { attemptMs: 115_000, silenceMs: 115_000 };
 
+/** The first run compiles `voidbox-vmm`, beside other tests. */
+const COMPILE_LIMIT_MS = 600_000;
+
 let results: RowResults;
 
 beforeAll(async () => {
   results = await runRowsOnKvm({ rows: ROWS, snapshots: false, limits: LIMITS });
-});
+}, COMPILE_LIMIT_MS);
 
 afterAll(() => results.stop());
 

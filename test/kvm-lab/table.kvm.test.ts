@@ -8,13 +8,16 @@ import type { RowResults } from './run-rows.ts';
 /** A row of a busy lab takes minutes. */
 const LIMITS = { attemptMs: 25 * 60_000, silenceMs: 8 * 60_000 };
 
+/** The first run compiles `voidbox-vmm`. */
+const COMPILE_LIMIT_MS = 600_000;
+
 function runTable(vmm: VmmName): void {
   describe(`the whole table on ${vmm}`, () => {
     const rows = [HARDWARE_KVM, ...listRows(vmm, [...BASICS, ...DEATHS, ...BEHAVIOURS]), NO_VM_LEFT];
     let results: RowResults;
     beforeAll(async () => {
       results = await runRowsOnKvm({ rows, snapshots: true, limits: LIMITS });
-    });
+    }, COMPILE_LIMIT_MS);
     afterAll(() => results.stop());
 
     test.each(rows)('%s', (row) => results.row(row));
