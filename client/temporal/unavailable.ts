@@ -6,12 +6,12 @@ const UNAVAILABLE = 14;
 const DEADLINE_EXCEEDED = 4;
 
 export function isUnavailable(error: unknown): boolean {
-  return (callErrorOf(error) ?? rawErrorOf(error))?.code === UNAVAILABLE;
+  return (callErrorOf(error) ?? findRawError(error))?.code === UNAVAILABLE;
 }
 
 /** Whether the server did not answer a call in its time. */
 export function isUnanswered(error: unknown): boolean {
-  return (callErrorOf(error) ?? rawErrorOf(error))?.code === DEADLINE_EXCEEDED;
+  return (callErrorOf(error) ?? findRawError(error))?.code === DEADLINE_EXCEEDED;
 }
 
 /** Returns the status of a failed gRPC call as a number; null for any other error. */
@@ -35,7 +35,7 @@ function callErrorOf(error: unknown): { readonly code?: unknown; readonly messag
 }
 
 /** A call without the SDK's client fails with the error of gRPC itself. Errors of other programs have a number, too. */
-function rawErrorOf(error: unknown): { readonly code?: unknown } | null {
+function findRawError(error: unknown): { readonly code?: unknown } | null {
   const { details, metadata } = (error ?? {}) as { readonly details?: unknown; readonly metadata?: unknown };
   return error instanceof Error && typeof details === 'string' && metadata !== undefined ? (error as object) : null;
 }
