@@ -81,8 +81,9 @@ export function labArguments(kernel: string, files: { readonly root: string; rea
     '-initrd',
     files.root,
     '-append',
-    // Without `tsc=reliable` the lab's kernel gives its guests no clock that works.
-    'console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable',
+    // Without `tsc=reliable` the lab's kernel gives its guests no clock that works. On a busy machine its check of the
+    // timer can fail, and it panics.
+    'console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check',
     '-chardev',
     `file,id=console,path=${files.console}`,
     ...'-chardev stdio,id=rows,signal=off'.split(' '),
