@@ -29,8 +29,6 @@ pub enum Ended {
     },
     /// KVM returned for a reason that has no handler, which the text names.
     UnknownExit { rip: Option<String>, text: String },
-    /// A device of the VMM cannot continue.
-    DeviceFailed { text: String },
     /// The keeper asked for the end, or its end of the control is closed.
     Killed { text: String },
     /// A call of the host failed, such as one of KVM.
@@ -56,7 +54,6 @@ impl Ended {
             Self::Reset | Self::TripleFault { .. } => {}
             Self::InternalError { text, .. }
             | Self::UnknownExit { text, .. }
-            | Self::DeviceFailed { text }
             | Self::Killed { text }
             | Self::HostFailed { text }
             | Self::BadConfiguration { text, .. } => {
