@@ -17,6 +17,9 @@ import { ensureNatsServer } from './nats-program.ts';
 
 const START_LIMIT_MS = 30_000;
 const LOOK_MS = 10;
+const LEAST_PORT = 20_000;
+const PORTS = 12_000;
+const MOST_TRIES = 20;
 const NANOS_PER_MS = 1_000_000;
 
 export interface NatsServerOptions {
@@ -84,7 +87,20 @@ class NatsServer implements TestNatsServer {
     return `nats://127.0.0.1:${this.port}`;
   }
 
+  /** Its port is below those that outgoing connections get: one of them could take it while the server is killed. */
   async start(): Promise<void> {
+    const isFirst = this.port === -1;
+    for (let tries = 1; ; tries += 1) {
+      if (isFirst) this.port = LEAST_PORT + Math.floor(Math.random() * PORTS);
+      try {
+        return await this.#startOnce();
+      } catch (error) {
+        if (!isFirst || tries === MOST_TRIES || !String(error).includes('address already in use')) throw error;
+      }
+    }
+  }
+
+  async #startOnce(): Promise<void> {
     const { program, keeper, dir } = this.#programs;
     const { settings = [], mostBytes } = this.#options;
     const config = join(dir, 'nats.conf');
