@@ -27,6 +27,7 @@ const LONG_FILES = [
   '/sandbox/dev-image.vm.test.ts',
   '/e2e/continued-agents.vm.test.ts',
   '/kvm-lab/smoke.vm.test.ts',
+  '/sandbox/snapshots.vm.test.ts',
   '/storm.vm.test.ts',
   '/e2e/worker-death.vm.test.ts',
   '/sandbox/micro-vm.vm.test.ts',
@@ -72,6 +73,7 @@ const LONG_FILES = [
   '/embedded/idle-watch.server.test.ts',
   '/embedded/schedules.server.test.ts',
   '/test/cli/retry.server.test.ts',
+  '/postgres/postgres-access.process.test.ts',
   '/git/limits.process.test.ts',
   '/test/package.process.test.ts',
   '/bundle/build-skill.process.test.ts',
@@ -94,8 +96,8 @@ const SETUP_FILES = ['test/rig/fast-node-starts.ts', 'test/rig/no-login.ts'];
 /** Some tests need 5 s of a CPU, and at a load of 30 a test gets a twentieth of one. */
 const LIMITS = { testTimeout: 120_000, hookTimeout: 120_000 };
 
-/** Each file has servers of its own, and waits for them more than it computes: it needs less than half a CPU. */
-const SERVER_WORKERS = 4;
+/** Each file has servers of its own, and waits for them more than it computes. The long ones need a third of a CPU, or less. */
+const SERVER_WORKERS = 6;
 const SERVER_SETUP = ['test/rig/servers/host-pieces.setup.ts', 'test/rig/servers/workflow-bundle.setup.ts'];
 
 /**
