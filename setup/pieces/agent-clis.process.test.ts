@@ -247,6 +247,7 @@ it('a run without the command line gets the command to install it, and the docto
     { name: 'codex', path: null },
     { name: 'dev', path: null },
     { name: 'postgres', path: null },
+    { name: 'vmm', path: null },
   ]);
   const needed = pieces.filter((piece) => !piece.isOptional && piece.problem !== null).map(({ name }) => name);
   expect(needed).toContain('kernel');
