@@ -54,7 +54,8 @@ test(
     process.kill(killed, 'SIGKILL');
     expect(await store.tokens.find(token.hash)).toMatchObject({ name: 'ci' });
     expect(await other.audit.list({ limit: 5 })).toMatchObject([makeEntry()]);
-    expect(readPostmaster()).not.toBe(killed);
+    // Processes of the server answer until they notice that it has ended.
+    await expect.poll(readPostmaster, { timeout: 60_000 }).not.toBe(killed);
     await stopStack(env);
     await expect(store.tokens.list()).rejects.toMatchObject({
       code: 'api/access-unavailable',
