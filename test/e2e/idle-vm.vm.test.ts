@@ -32,7 +32,7 @@ test('an idle shared VM outlives its lease while its run continues, also over th
     .toMatchObject([
       { id: 'idle/_shared/0', runId: 'idle', scope: '_shared', state: 'running', activity: 'idle', memoryMib: 256 },
     ]);
-  expect((await rig.cli('ps')).stdout).toMatch(/^idle\/_shared\/0 +idle +256 MiB +\d+[sm] ago +\//m);
+  expect((await rig.cli('ps')).stdout).toMatch(/^idle\/_shared\/0 +idle +qemu \w+ +256 MiB +\d+[sm] ago +\//m);
   const { workerPid } = await rig.liveStack();
   rig.kill(workerPid);
   expect((await rig.finish('idle')).outcome).toMatchObject({ state: 'succeeded', failure: null });
