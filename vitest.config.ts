@@ -96,8 +96,8 @@ const SETUP_FILES = ['test/rig/fast-node-starts.ts', 'test/rig/no-login.ts'];
 /** Some tests need 5 s of a CPU, and at a load of 30 a test gets a twentieth of one. */
 const LIMITS = { testTimeout: 120_000, hookTimeout: 120_000 };
 
-/** Each file has servers of its own, and waits for them more than it computes. The long ones need a third of a CPU, or less. */
-const SERVER_WORKERS = 6;
+/** Each file has servers of its own, and waits for them more than it computes: it needs less than half a CPU. */
+const SERVER_WORKERS = 4;
 const SERVER_SETUP = ['test/rig/servers/host-pieces.setup.ts', 'test/rig/servers/workflow-bundle.setup.ts'];
 
 /**
