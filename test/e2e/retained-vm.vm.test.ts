@@ -85,7 +85,9 @@ describe.concurrent('on a stack that they share,', () => {
     expect(await rig.output('look', 'tidy')).toBe('tidied\n');
 
     expect(await shown(rig)).toMatchObject([{ id: 'look/build/0', state: 'running', retention: { stage: 'build' } }]);
-    expect((await rig.cli('ps')).stdout).toMatch(/^look\/build\/0 +idle, left by build for 9m \d\ds +qemu \w+ +192 MiB/m);
+    expect((await rig.cli('ps')).stdout).toMatch(
+      /^look\/build\/0 +idle, left by build for 9m \d\ds +qemu \w+ +192 MiB/m,
+    );
 
     expect(await rig.cli('exec', 'look', 'build', '--', 'cat', '/workspace/made')).toEqual({
       code: 0,
