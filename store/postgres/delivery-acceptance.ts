@@ -128,7 +128,8 @@ async function lockTriggers(send: SendQuery, locks: readonly string[]): Promise<
   );
 }
 
-function isOfOneRow(error: unknown): boolean {
+/** Whether the statement failed because of one of its rows. */
+export function isOfOneRow(error: unknown): boolean {
   const code = ((error as Error).cause as { readonly code?: unknown } | undefined)?.code;
   return typeof code === 'string' && code.length === 5 && WRONG_ROW.test(code);
 }

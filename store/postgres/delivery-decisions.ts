@@ -5,8 +5,10 @@
 import { decideWithoutFacts } from '../../domain/delivery/decide.ts';
 import type { Decision } from '../../domain/delivery/decision.ts';
 import { applyDecision } from '../../domain/delivery/row-changes.ts';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { Claim, DecideRequest, DeliveryRow, DeliveryStore } from '../triggers.ts';
 import type { Database, SendQuery } from './database.ts';
+import { isOfOneRow } from './delivery-acceptance.ts';
 import { lockDeployments, type PauseFacts, readFacts, wakeOthers, writeBucket } from './delivery-facts.ts';
 import {
   type ChangedDelivery,
@@ -35,8 +37,9 @@ export function createDecisions(database: Database): DeliveryStore['decide'] {
       const decided = await database.transact(async (send) => await decideAll(send, requests), true);
       for (const { request, settle } of batch) settle(Promise.resolve(decided.get(request.id) ?? null));
     } catch (error) {
-      // One of them may be wrong; the others are not.
-      if (batch.length > 1) for (const each of batch) await decideBatch([each]);
+      // One of them may be wrong; the others are not. A database that is away fails all of them at once.
+      if (batch.length > 1 && (!isCodedError(error) || isOfOneRow(error)))
+        for (const each of batch) await decideBatch([each]);
       else for (const { settle } of batch) settle(Promise.reject(error as Error));
     }
   };
