@@ -7,7 +7,7 @@ const KEYS = { dedupe: null, debounce: null, batch: null, rate: null, order: nul
 
 test.each([
   ['that is away fails together decisions that ask at once', createUnavailableError('away'), 2],
-  ['whose transaction has a bug decides about each of them by itself', new Error('a bug'), 4],
+  ['whose transaction fails for another reason is asked once more for each', new Error('a bug'), 4],
 ])('a database %s', async (_what, error, calls) => {
   let count = 0;
   const transact = (): Promise<never> => {
