@@ -21,6 +21,15 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { checkoutProblems, describeProblems, platformProblems, thisMachine } from './checkout-needs.mjs';
 import { withFileLock } from './file-lock.mjs';
+import {
+  describeOldRecord,
+  hashKvmSources,
+  KVM_ROWS,
+  KVM_RUN_FILE,
+  RECORD_PAGE,
+  sumKvmRuns,
+  writeKvmRecord,
+} from './kvm-record.mjs';
 import { describeFailures, parseCargoFailures, REPORT_FILE, runAll, SHARED_FOLDER } from './test-report.mjs';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -431,6 +440,11 @@ async function runRust(isBeside) {
 async function runGroup(group, rest, reportFile, isBeside) {
   if (group === 'static') return runStatic();
   if (group === 'rust') return runRust(isBeside);
+  return group === 'kvm' ? runKvm(rest, reportFile) : runVitest(group, rest, reportFile);
+}
+
+/** @param {string} group @param {string[]} rest for vitest @param {string} reportFile */
+async function runVitest(group, rest, reportFile) {
   const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
   const reporters = ['--reporter=default', `--reporter=${join(ROOT, 'setup', 'test-report.mjs')}`];
   const projects = (PROJECTS[group] ?? [group]).map((project) => `--project=${project}`);
@@ -443,6 +457,29 @@ async function runGroup(group, rest, reportFile, isBeside) {
     [SHARED_FOLDER]: shared,
   });
   return { code };
+}
+
+/**
+ * Runs the group on KVM. If all of it passed and the sources stayed the same, its record gets this run.
+ * @param {string[]} rest for vitest @param {string} reportFile
+ */
+async function runKvm(rest, reportFile) {
+  const hash = hashKvmSources(ROOT);
+  const began = performance.now();
+  const ended = await runVitest('kvm', rest, reportFile);
+  const runFile = join(dirname(reportFile), KVM_RUN_FILE);
+  if (ended.code !== 0) return ended;
+  if (rest.length > 0 || process.env[KVM_ROWS] !== undefined || !existsSync(runFile)) {
+    progress(`kvm: ${RECORD_PAGE} stays as it is, because not all rows ran`);
+  } else if (hashKvmSources(ROOT) === hash) {
+    const date = new Date().toISOString().slice(0, 10);
+    const run = sumKvmRuns(readFileSync(runFile, 'utf8'));
+    writeKvmRecord(ROOT, { ...run, date, hash, tookMs: performance.now() - began });
+    progress(`kvm: ${RECORD_PAGE} has the record of this run; commit it`);
+  } else {
+    progress(`kvm: ${RECORD_PAGE} stays as it is, because sources changed during the run`);
+  }
+  return ended;
 }
 
 /**
@@ -461,7 +498,9 @@ async function runGroups(verb, groups, rest) {
   };
   // On a terminal, vitest draws its progress again and again in the last lines, so two of them would mix.
   const { times, failed, isInterrupted } = await runAll(steps, begin, !process.stdout.isTTY);
-  for (const line of [...times, ...describeFailures(failed)]) progress(line);
+  const old = groups.includes('vm') ? describeOldRecord(ROOT) : null;
+  const warnings = old === null ? [] : [`warning: ${old}`];
+  for (const line of [...times, ...warnings, ...describeFailures(failed)]) progress(line);
   if (failed.length === 0) return;
   const names = failed.map(({ group }) => group).join(', ');
   throw new BootstrapError(`${verb} failed: ${names}`, isInterrupted ? 130 : 1);
@@ -484,9 +523,15 @@ async function test(args) {
   return 0;
 }
 
-/** Runs every check that needs neither a server nor a VM. */
-async function check() {
+/**
+ * Runs every check that needs neither a server nor a VM. With `release`, it also requires the record of a run on KVM.
+ * @param {string[]} args
+ */
+async function check(args) {
+  const old = args.includes('release') ? describeOldRecord(ROOT) : null;
+  if (old !== null) progress(`check: ${old}`);
   await runGroups('check', CHECK_GROUPS, []);
+  if (old !== null) throw new BootstrapError(`check failed: ${old}`, 1);
   progress('check: all passed');
   return 0;
 }

@@ -39,7 +39,7 @@ function calls(): string[] {
 beforeEach(() => {
   checkout = mkdtempSync(join(tmpdir(), 'voidbox-checkout-'));
   mkdirSync(join(checkout, 'setup'));
-  for (const name of ['bootstrap.mjs', 'checkout-needs.mjs', 'file-lock.mjs', 'test-report.mjs'])
+  for (const name of ['bootstrap.mjs', 'checkout-needs.mjs', 'file-lock.mjs', 'kvm-record.mjs', 'test-report.mjs'])
     copyFileSync(join(HERE, name), join(checkout, 'setup', name));
   put('tsconfig.json', '{}');
   put('tsconfig.base.json', '{}');
@@ -76,10 +76,17 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(checkout, { recursive: true, force: true }));
 
-function bootstrap(...args: readonly string[]): Promise<{ exitCode: number | null; stderr: string }> {
+interface Ended {
+  readonly exitCode: number | null;
+  readonly stderr: string;
+}
+
+const bootstrap = (...args: readonly string[]): Promise<Ended> => bootstrapWith({}, ...args);
+
+function bootstrapWith(variables: Readonly<Record<string, string>>, ...args: readonly string[]): Promise<Ended> {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, [join(checkout, 'setup', 'bootstrap.mjs'), ...args], {
-      env: { PATH: join(checkout, 'bin'), HOME: checkout },
+      env: { PATH: join(checkout, 'bin'), HOME: checkout, ...variables },
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     let stderr = '';
@@ -214,6 +221,8 @@ describe('before npm downloads anything', () => {
   });
 });
 
+const NO_RECORD = '# VMM\n<!-- the last run of npm run test:kvm -->\n<!-- end of the last run -->\n';
+
 describe('npm test and npm run check', () => {
   /** Installs a formatter, linter, cargo and vitest that record their calls, and fail if a file `fail-NAME` exists. */
   async function withTools(): Promise<void> {
@@ -238,6 +247,9 @@ describe('npm test and npm run check', () => {
         children: { allSuites: () => [], allTests: () => (name === 'fast' ? tests : []) },
       });
       new TestReport().onTestRunEnd([module('fast', 10), module('slow', 3_000)]);
+      if (existsSync('change-sources')) appendFileSync('native/vmm/src/main.rs', '// changed');
+      if (project === 'kvm')
+        appendFileSync(\`\${process.env.VOIDBOX_TEST_SHARED_FOLDER}/kvm-runs.jsonl\`, '{"place":"the lab","passed":9,"retries":0}');
       process.exitCode = isFailed ? 1 : 0;`,
     );
     rmSync(join(checkout, 'calls'));
@@ -310,6 +322,35 @@ describe('npm test and npm run check', () => {
       'tests failed: static, process, rust, server',
       '',
     ]);
+  });
+
+  it('a passing run on KVM is recorded, until its sources change', async () => {
+    await withTools();
+    const page = (): string => readFileSync(join(checkout, 'docs/reference/vmm.md'), 'utf8');
+    put('native/vmm/src/main.rs', 'fn main() {}');
+    put('docs/reference/vmm.md', NO_RECORD);
+    const NO = /warning: docs\/reference\/vmm\.md has no record of a run of `npm run test:kvm`\. Run /;
+    const OLD = /these sources have changed since the last passing run of `npm run test:kvm` on \d{4}-/;
+    expect((await bootstrap('test', 'vm')).stderr).toMatch(NO);
+    for (const [prevented, environment] of [
+      ['fail-kvm', {}],
+      ['change-sources', {}],
+      ['nothing', { VOIDBOX_TEST_ROWS: 'vmm' }],
+    ] as const) {
+      put(prevented, '');
+      await bootstrapWith(environment, 'test', 'kvm');
+      expect(page()).toBe(NO_RECORD);
+      rmSync(join(checkout, prevented));
+    }
+    expect(await bootstrap('test', 'kvm')).toMatchObject({ exitCode: 0, stderr: expect.stringContaining('commit it') });
+    expect(page()).toMatch(
+      /^\| \d{4}-\d\d-\d\d \| `[0-9a-f]{64}` \| the lab \| all 9 rows passed in 0\.\d minutes, without a retry \|$/m,
+    );
+    expect((await bootstrap('test', 'vm')).stderr).not.toContain('test:kvm');
+    expect((await bootstrap('check', 'release')).exitCode).toBe(0);
+    put('native/vmm/src/main.rs', 'fn main() { todo!() }');
+    expect(await bootstrap('test', 'vm')).toMatchObject({ exitCode: 0, stderr: expect.stringMatching(OLD) });
+    expect(await bootstrap('check', 'release')).toMatchObject({ exitCode: 1, stderr: expect.stringMatching(OLD) });
   });
 
   it.each(['oxfmt', 'oxlint', 'cargo'])('npm test and npm run check end with 1 if %s fails', async (name) => {

@@ -1,9 +1,12 @@
 /** Prepares rows on KVM for a test file: the pieces of set-up, and the place where the rows run. */
-import { dirname } from 'node:path';
+import { appendFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { readEnvironment } from '../../setup/environment.ts';
 import { makeContext, pieceSource } from '../../setup/pieces/context.ts';
 import { readLabModules } from '../../setup/pieces/debian-kernel.ts';
+import { KVM_ROWS, KVM_RUN_FILE } from '../../setup/kvm-record.mjs';
 import { resolveHostPieces } from '../../setup/resolve.ts';
+import { SHARED_FOLDER } from '../../setup/test-report.mjs';
 import { nameRow } from './program/kvm-rows.ts';
 import type { KvmTask } from './program/task.ts';
 import { type RowLimits, type RowResults, runRows } from './run-rows.ts';
@@ -18,11 +21,22 @@ export interface RowsOnKvm {
   readonly limits: RowLimits;
 }
 
+export interface KvmResults extends RowResults {
+  /** Says where all rows ran, for the record of `npm run test:kvm`, which is written if they passed. */
+  readonly noteRun: () => void;
+}
+
+/** Returns the rows that run: all of them, or those whose names match `VOIDBOX_TEST_ROWS`. */
+export function selectRows(rows: readonly string[]): readonly string[] {
+  const wanted = process.env[KVM_ROWS];
+  return wanted === undefined ? rows : rows.filter((row) => new RegExp(wanted).test(row));
+}
+
 /**
  * Starts the rows, and prints where they run and whether they needed a retry.
  * @throws Error with the remedy on a machine that has neither KVM nor the lab
  */
-export async function runRowsOnKvm({ rows, snapshots, limits }: RowsOnKvm): Promise<RowResults> {
+export async function runRowsOnKvm({ rows, snapshots, limits }: RowsOnKvm): Promise<KvmResults> {
   const environment = readEnvironment();
   const pieces = await resolveHostPieces(environment, { install: true, kernelKind: 'debian' });
   // On a host without KVM, set-up itself gets no VMM.
@@ -33,12 +47,25 @@ export async function runRowsOnKvm({ rows, snapshots, limits }: RowsOnKvm): Prom
   console.log(`${rows.length} rows run on the ${where}.`);
   const vmm = rows.some((row) => row.startsWith(nameRow('vmm', ''))) ? { vmm: (await need('vmm')).path } : {};
   const start = startOnKvm(place, { pieces, ...vmm, snapshots, bootTimeoutMs: BOOT_TIMEOUT_MS });
-  return runRows(rows, start, limits, {
-    onRetry: (text) => console.log(text),
+  let retries = 0;
+  const results = runRows(rows, start, limits, {
+    onRetry: (text) => {
+      retries += 1;
+      console.log(text);
+    },
     onEnd: (line) => {
       const { kind, row, tookMs } = line;
       const error = kind === 'failed' ? `\n${line.error}` : '';
       console.log(`${(tookMs / 1000).toFixed(1).padStart(6)} s  ${kind}  ${row}${error}`);
     },
   });
+  return {
+    ...results,
+    noteRun: () => {
+      const shared = process.env[SHARED_FOLDER];
+      if (shared === undefined) return;
+      const run = { place: place.kind === 'host' ? 'of the host' : 'of the lab', passed: rows.length, retries };
+      appendFileSync(join(shared, KVM_RUN_FILE), `${JSON.stringify(run)}\n`);
+    },
+  };
 }
