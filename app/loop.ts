@@ -12,11 +12,21 @@ export interface LoopOptions {
   readonly scan: (signal: AbortSignal) => Promise<number>;
   /** A call of `wake` does not make a pause shorter than this. */
   readonly leastMs: number;
-  /** The part of the time that looks may take, at most: 0.1 makes each pause at least 9 times as long as its look. */
+  /**
+   * The part of a CPU that looks may take, at most: after a look that took a second of it, 0.1 makes a pause of at least 9 s.
+   */
   readonly mostBusy?: number;
+  /** Another clock is for tests. */
+  readonly readClocks?: () => Clocks;
 }
 
-export function startLoop({ scan, leastMs, mostBusy = 1 }: LoopOptions): Loop {
+export interface Clocks {
+  readonly wallMs: number;
+  /** The CPU time of the process. */
+  readonly cpuMs: number;
+}
+
+export function startLoop({ scan, leastMs, mostBusy = 1, readClocks = readOwnClocks }: LoopOptions): Loop {
   const ending = new AbortController();
   let isWoken = false;
   let endPause: (() => void) | null = null;
@@ -37,9 +47,9 @@ export function startLoop({ scan, leastMs, mostBusy = 1 }: LoopOptions): Loop {
   const run = async (): Promise<void> => {
     while (!ending.signal.aborted) {
       isWoken = false;
-      const beganAt = performance.now();
+      const began = readClocks();
       const pauseMs = await scan(ending.signal);
-      const shortest = Math.max(leastMs, (performance.now() - beganAt) * (1 / mostBusy - 1));
+      const shortest = Math.max(leastMs, measureWorkMs(began, readClocks()) * (1 / mostBusy - 1));
       await pause(shortest, false);
       await pause(pauseMs - shortest, true);
     }
@@ -55,6 +65,19 @@ export function startLoop({ scan, leastMs, mostBusy = 1 }: LoopOptions): Loop {
       await running;
     },
   };
+}
+
+function readOwnClocks(): Clocks {
+  const { user, system } = process.cpuUsage();
+  return { wallMs: performance.now(), cpuMs: (user + system) / 1_000 };
+}
+
+/**
+ * On a busy machine a look waits for a CPU most of its time, and a pause by its duration would grow to minutes. The CPU time
+ * includes other work of the process, so that a look counts with at most its duration.
+ */
+function measureWorkMs(began: Clocks, ended: Clocks): number {
+  return Math.min(ended.cpuMs - began.cpuMs, ended.wallMs - began.wallMs);
 }
 
 /** Lets one caller after the other do its work. */

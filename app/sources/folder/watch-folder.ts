@@ -18,7 +18,7 @@ import { type ScanLimits, type ScanMemory, scanFolder, type ScanTools } from './
 
 /** The second scan must not see the file in the same moment, and a busy folder must not keep a core busy. */
 const LEAST_PAUSE_MS = 1_000;
-/** Scans take at most a tenth of the time. */
+/** Scans take at most a tenth of a CPU. */
 const MOST_BUSY = 0.1;
 /** The store is asked about each file again after this time, so that it does not forget the file. */
 const RENEW_EVERY_MS = 24 * 60 * 60_000;
