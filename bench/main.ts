@@ -30,7 +30,7 @@ import { validationFigure } from './figures/validation.ts';
 import { bootFigure, execFigure, fileFigure } from './figures/vms.ts';
 import { workspaceFigure } from './figures/workspaces.ts';
 import { formatLoad } from './measure.ts';
-import { type Figure, type Lane, renderReport, replaceFigures } from './report.ts';
+import { type Figure, type Lane, renderFigure, renderReport, replaceFigures } from './report.ts';
 
 const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   stages: stageFigure,
@@ -87,18 +87,10 @@ async function main(): Promise<void> {
     const figures: Figure[] = [];
     for (const name of names) {
       printLine(`\n${name} (load average ${formatLoad()})`);
-      figures.push(
-        await FIGURES[name]!({
-          env,
-          pieces,
-          ownKernel,
-          root: findPackageRoot(),
-          workDir,
-          rounds,
-          items,
-          say: printLine,
-        }),
-      );
+      const bench = { env, pieces, ownKernel, root: findPackageRoot(), workDir, rounds, items, say: printLine };
+      const figure = await FIGURES[name]!(bench);
+      figures.push(figure);
+      printLine(`\n${renderFigure(figure)}`);
       loads.push(`After ${name}: ${formatLoad()}`);
     }
     const lane = laneOf(pieces, ownKernel, rounds, loads);

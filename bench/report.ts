@@ -72,15 +72,25 @@ export function renderFigures({ title, command, facts, figures, takenOn }: Page)
     ...facts,
     '',
   ];
-  for (const figure of figures) lines.push(...sectionOf(figure));
+  for (const figure of figures) lines.push(...listSection(figure));
   return `${lines.join('\n').trimEnd()}\n`;
+}
+
+/** Returns the section of a figure in the page. */
+export function renderFigure(figure: Figure): string {
+  return listSection(figure).join('\n').trimEnd();
 }
 
 /**
  * The page with some of its figures taken again: their sections are replaced, each with a line on when and where. One that the
  * page does not have yet comes last.
  */
-export function replaceFigures(page: string, figures: readonly Figure[], lane: Lane, takenOn: string): string {
+export function replaceFigures(
+  page: string,
+  figures: readonly Figure[],
+  lane: Pick<Lane, 'rounds' | 'loads'>,
+  takenOn: string,
+): string {
   const [head = '', ...sections] = page.split(/^(?=## )/m);
   const titles = sections.map((section) => section.slice('## '.length, section.indexOf('\n')));
   for (const figure of figures) {
@@ -88,7 +98,7 @@ export function replaceFigures(page: string, figures: readonly Figure[], lane: L
     const at = known < 0 ? sections.length : known;
     if (known < 0 && at > 0) sections[at - 1] = `${sections[at - 1]!.trimEnd()}\n\n`;
     const taken = `Taken again ${takenOn}, ${lane.rounds} rounds, Node ${process.version}. ${formatLoads(lane.loads)}`;
-    sections[at] = `${sectionOf({ ...figure, method: `${figure.method}\n\n${taken}` })
+    sections[at] = `${listSection({ ...figure, method: `${figure.method}\n\n${taken}` })
       .join('\n')
       .trimEnd()}\n\n`;
   }
@@ -100,7 +110,7 @@ export function formatLoads(loads: readonly string[]): string {
   return `Load average. ${loads.join('. ')}.`;
 }
 
-function sectionOf(figure: Figure): readonly string[] {
+function listSection(figure: Figure): readonly string[] {
   const lines = [`## ${figure.title}`, '', figure.method, '', '| what | median (min–max) | unit |', '|---|---|---|'];
   for (const row of figure.rows) lines.push(`| ${row.what} | ${formatSpread(row.value)} | ${row.unit} |`);
   lines.push('');

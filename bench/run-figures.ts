@@ -1,11 +1,15 @@
-/** The command line of a bench: takes the named figures, prints them, and writes their page when all were taken. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+/**
+ * The command line of a bench: takes the named figures, and prints each and writes it to their page when it is taken. So a bench
+ * that is killed loses only the figure that it takes.
+ */
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { findPackageRoot } from '../setup/package-root.ts';
+import { doAtEnd } from './guard/guard.mjs';
 import { formatLoad } from './measure.ts';
-import { type Figure, formatLoads, renderFigures } from './report.ts';
+import { type Figure, formatLoads, renderFigure, renderFigures, replaceFigures } from './report.ts';
 
 export interface Bench {
   /** A folder for the files of the figures, which is removed at the end. */
@@ -42,25 +46,31 @@ export async function runFigures<B extends Bench>(options: FiguresOptions<B>): P
     );
   const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
   const workDir = mkdtempSync(join(tmpdir(), `voidbox-${command.replace(':', '-')}-`));
+  doAtEnd({ remove: workDir });
+  const file = join(findPackageRoot(), 'docs', 'reference', page);
   const loads = [`At the start: ${formatLoad()}`];
+  const figures: Figure[] = [];
+  const renderPage = (figure: Figure, figureLoads: readonly string[]): string => {
+    const takenOn = new Date().toISOString().slice(0, 10);
+    const isWhole = figures.length === Object.keys(known).length;
+    if (!isWhole && existsSync(file))
+      return replaceFigures(readFileSync(file, 'utf8'), [figure], { rounds, loads: figureLoads }, takenOn);
+    const facts = [...describeFacts(rounds), formatLoads(loads)];
+    return renderFigures({ title, command: `npm run ${command}`, facts, figures, takenOn });
+  };
   try {
     const bench = await prepare({ workDir, rounds, say: printLine });
-    const figures: Figure[] = [];
     for (const name of names) {
-      printLine(`\n${name} (load average ${formatLoad()})`);
-      figures.push(await known[name]!(bench));
-      loads.push(`After ${name}: ${formatLoad()}`);
+      const before = formatLoad();
+      printLine(`\n${name} (load average ${before})`);
+      const figure = await known[name]!(bench);
+      figures.push(figure);
+      const after = `After ${name}: ${formatLoad()}`;
+      loads.push(after);
+      printLine(`\n${renderFigure(figure)}`);
+      if (!values['no-write']) writeFileSync(file, renderPage(figure, [`Before ${name}: ${before}`, after]));
     }
-    const report = renderFigures({
-      title,
-      command: `npm run ${command}`,
-      facts: [...describeFacts(rounds), formatLoads(loads)],
-      figures,
-      takenOn: new Date().toISOString().slice(0, 10),
-    });
-    printLine(`\n${report}`);
-    if (names.length === Object.keys(known).length && !values['no-write'])
-      writeFileSync(join(findPackageRoot(), 'docs', 'reference', page), report);
+    printLine(`\n${formatLoads(loads)}`);
   } finally {
     rmSync(workDir, { recursive: true, force: true });
   }

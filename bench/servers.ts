@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection } from '@temporalio/client';
+import { killAtEnd } from './guard/guard.mjs';
 
 /** The flags that the embedded stack passes to its server; @see docs/reference/temporal.md */
 export const TUNED_FLAGS: readonly string[] = [
@@ -91,29 +92,19 @@ export async function startNode(
   return owned(child);
 }
 
-/** Node runs no exit handlers when a signal ends it, so that servers and workers would stay. */
-let handlesSignals = false;
-function exitOnSignals(): void {
-  if (handlesSignals) return;
-  handlesSignals = true;
-  process.once('SIGTERM', () => process.exit(143));
-  process.once('SIGINT', () => process.exit(130));
-}
-
 function owned(child: ChildProcess): BenchProcess {
-  exitOnSignals();
   if (child.pid === undefined) throw new Error('the process could not be started');
-  const onExit = (): void => void child.kill('SIGKILL');
-  process.once('exit', onExit);
+  const forget = killAtEnd(child.pid);
   return {
     pid: child.pid,
     async [Symbol.asyncDispose]() {
-      process.off('exit', onExit);
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      child.kill('SIGTERM');
-      const kill = setTimeout(() => child.kill('SIGKILL'), 5_000);
-      await once(child, 'exit');
-      clearTimeout(kill);
+      if (child.exitCode === null && child.signalCode === null) {
+        child.kill('SIGTERM');
+        const kill = setTimeout(() => child.kill('SIGKILL'), 5_000);
+        await once(child, 'exit');
+        clearTimeout(kill);
+      }
+      forget();
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
- * `npm run bench:service [figure …] [--rounds N] [--no-write]`: figures of the HTTP API, printed, and written to
- * docs/reference/benchmarks-service.md when all were taken.
+ * `npm run bench:service [figure …] [--rounds N] [--no-write]`: figures of the HTTP API, each printed and written to
+ * docs/reference/benchmarks-service.md when it is taken.
  */
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,9 @@ import { locateApiSocket } from '../client/embedded/api-socket.ts';
 import { ensureStack, stopStack } from '../client/embedded/stack.ts';
 import { createApiMachine } from '../server/machine.ts';
 import { readEnvironment } from '../setup/environment.ts';
+import { findPackageRoot } from '../setup/package-root.ts';
 import { openStores } from '../store/open-stores.ts';
+import { doAtEnd } from './guard/guard.mjs';
 import { interleave, measurePairedRatio, spread } from './measure.ts';
 import type { Figure } from './report.ts';
 import { type Bench, runFigures } from './run-figures.ts';
@@ -104,6 +106,10 @@ async function measureDelay(readers: ReadersBench, { rounds, say }: Bench): Prom
 async function measureStarts({ workDir, rounds, say }: Bench): Promise<Figure> {
   const stateDir = mkdtempSync(join(workDir, 'stack-'));
   const env = { ...readEnvironment(), stateDir };
+  const forget = doAtEnd({
+    run: [process.execPath, join(findPackageRoot(), 'bin', 'voidbox.js'), 'down'],
+    env: { ...process.env, VOIDBOX_STATE_DIR: stateDir },
+  });
   await ensureStack(env, { onProgress: say });
   try {
     const machine = createApiMachine(env, () => undefined);
@@ -153,6 +159,7 @@ async function measureStarts({ workDir, rounds, say }: Bench): Promise<Figure> {
     };
   } finally {
     await stopStack(env);
+    forget();
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * `npm run bench:triggers [figure …] [--rounds N] [--no-write]`: figures of events that start runs, printed, and written
- * to docs/reference/benchmarks-triggers.md when all were taken.
+ * `npm run bench:triggers [figure …] [--rounds N] [--no-write]`: figures of events that start runs, each printed and
+ * written to docs/reference/benchmarks-triggers.md when it is taken.
  */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
@@ -168,8 +168,7 @@ async function measureIdle(opened: Opened): Promise<Figure> {
 }
 
 async function measureWatched({ stack, workDir, say }: Opened): Promise<Figure> {
-  const found = await measureFolder(stack, workDir);
-  say(`  ${JSON.stringify(found)}`);
+  const found = await measureFolder(stack, workDir, say);
   const makeRow = (what: string, value: number, unit: string) => ({ what, value: spread([value]), unit });
   return {
     title: 'A large folder',

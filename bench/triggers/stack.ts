@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { askStack } from '../../client/embedded/control-client.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { freePort } from '../../workers/embedded/ports.ts';
+import { doAtEnd, killAtEnd } from '../guard/guard.mjs';
 import { processCpuMs } from '../measure.ts';
 
 export const SECRET = 'the secret of the senders of the bench';
@@ -50,9 +51,13 @@ export async function startTriggerStack(workDir: string, name: string): Promise<
   const stateDir = join(workDir, name);
   const port = await freePort();
   const run = async (args: readonly string[], input = ''): Promise<void> => await runCommand(stateDir, args, input);
-  await run(['up', '--listen', `127.0.0.1:${port}`]);
-  const stop = async (): Promise<void> => await run(['down']);
+  const forget = doAtEnd({ run: listCommand(['down']), env: readVariables(stateDir) });
+  const stop = async (): Promise<void> => {
+    await run(['down']);
+    forget();
+  };
   try {
+    await run(['up', '--listen', `127.0.0.1:${port}`]);
     await run(['secret', 'set', 'BENCH_SECRET'], SECRET);
     const spec = join(workDir, `${name}.yaml`);
     writeFileSync(spec, SPEC);
@@ -77,13 +82,21 @@ export async function startTriggerStack(workDir: string, name: string): Promise<
   }
 }
 
+function listCommand(args: readonly string[]): readonly [string, ...string[]] {
+  return [process.execPath, join(findPackageRoot(), 'bin', 'voidbox.js'), ...args];
+}
+
+function readVariables(stateDir: string): NodeJS.ProcessEnv {
+  return { ...process.env, VOIDBOX_STATE_DIR: stateDir };
+}
+
 async function runCommand(stateDir: string, args: readonly string[], input: string): Promise<void> {
-  const child = spawn(process.execPath, [join(findPackageRoot(), 'bin', 'voidbox.js'), ...args], {
-    env: { ...process.env, VOIDBOX_STATE_DIR: stateDir },
-    stdio: ['pipe', 'ignore', 'inherit'],
-  });
+  const [program, ...rest] = listCommand(args);
+  const child = spawn(program, rest, { env: readVariables(stateDir), stdio: ['pipe', 'ignore', 'inherit'] });
+  const forget = killAtEnd(child.pid!);
   child.stdin.end(input);
   const [code] = (await once(child, 'exit')) as [number | null];
+  forget();
   if (code !== 0) throw new Error(`voidbox ${args[0]} ended with ${code}`);
 }
 

@@ -9,7 +9,7 @@ import { beginsWithVerb, exportedFunctionsIn, functionsIn } from './verbs.ts';
 const ROOT = findPackageRoot();
 
 /** The number of functions without a verb. It may only fall: lower it together with the number of such functions. */
-const BOUND = 1951;
+const BOUND = 1950;
 /** The number of exported functions among them, which other files read. It may only fall, too. */
 const EXPORTED_BOUND = 610;
 
