@@ -107,6 +107,7 @@ impl Bus {
             (Some((slot, registers::QUEUE_NOTIFY)), Ok(queue)) => {
                 match slot.kicks.get(queue as usize) {
                     Some(kick) => {
+                        // It fails only at a full counter, by which the thread of the devices has a kick to serve already.
                         let _ = kick.write(1);
                     }
                     None => {

@@ -1,6 +1,7 @@
 //! Functions that fuzzers call: one for each device, for the configuration, the control and kernels.
 //!
-//! `cargo test` replays the corpus in `fuzz/corpus/` and mutations of it; `cargo run --example fuzz` mutates it for longer.
+//! `cargo test` replays the corpus in `fuzz/corpus/` and mutations of it. The targets of cargo-fuzz (`fuzz/targets/`) and
+//! `cargo run --example fuzz`, which needs no nightly compiler, mutate it for longer.
 //! Each function returns how much of its input was meaningful, so that a corpus that has rotted is noticed.
 
 use std::fs::File;
@@ -38,11 +39,13 @@ pub const TARGETS: &[(&str, Target)] = &[
 pub const INPUT_LIMIT_BYTES: usize = 8 << 10;
 const DISK_BYTES: u64 = 32 << 10;
 
-fn read_config(data: &[u8]) -> usize {
+/// Reads a configuration.
+pub fn read_config(data: &[u8]) -> usize {
     Config::read(data).is_ok().into()
 }
 
-fn read_control(data: &[u8]) -> usize {
+/// Reads the requests of the keeper that the input has.
+pub fn read_control(data: &[u8]) -> usize {
     let Ok((ours, mut keeper)) = UnixStream::pair() else {
         return 0;
     };
@@ -66,7 +69,8 @@ fn read_control(data: &[u8]) -> usize {
     requests
 }
 
-fn load(data: &[u8]) -> usize {
+/// Loads a kernel into 64 MiB of memory.
+pub fn load(data: &[u8]) -> usize {
     let Ok(ram) = Ram::new(64) else { return 0 };
     let mut file = Cursor::new(data.to_vec());
     load_kernel(ram.memory(), ram.low_end(), &mut file)
@@ -74,7 +78,8 @@ fn load(data: &[u8]) -> usize {
         .into()
 }
 
-fn drive_block(data: &[u8]) -> usize {
+/// Drives a disk of 32 KiB. The first bit of the input makes it read-only.
+pub fn drive_block(data: &[u8]) -> usize {
     // SAFETY: a new descriptor, whose only owner is the file.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"disk".as_ptr(), 0)) };
     if file.set_len(DISK_BYTES).is_err() {
@@ -84,7 +89,8 @@ fn drive_block(data: &[u8]) -> usize {
     Block::new(file, "disk", is_read_only).map_or(0, |block| drive(Box::new(block), data, None))
 }
 
-fn drive_vsock(data: &[u8]) -> usize {
+/// Drives vsock, with a keeper whose bytes are in the input too.
+pub fn drive_vsock(data: &[u8]) -> usize {
     let Ok((ours, keeper)) = UnixStream::pair() else {
         return 0;
     };
@@ -94,7 +100,8 @@ fn drive_vsock(data: &[u8]) -> usize {
     vsock.map_or(0, |vsock| drive(Box::new(vsock), data, Some(keeper)))
 }
 
-fn drive_folders(data: &[u8]) -> usize {
+/// Drives the device of shared folders, with a server whose answers are in the input too.
+pub fn drive_folders(data: &[u8]) -> usize {
     let Ok((ours, server)) = UnixStream::pair() else {
         return 0;
     };
@@ -104,7 +111,8 @@ fn drive_folders(data: &[u8]) -> usize {
     folders.map_or(0, |folders| drive(Box::new(folders), data, Some(server)))
 }
 
-fn drive_rng(data: &[u8]) -> usize {
+/// Drives the source of random numbers.
+pub fn drive_rng(data: &[u8]) -> usize {
     drive(Box::new(Rng), data, None)
 }
 

@@ -29,12 +29,13 @@ impl<T> Mailbox<T> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push_back(message);
-        // A counter that is full has woken the reader already.
+        // It fails only at a full counter, which has woken the reader already.
         let _ = self.wake.write(1);
     }
 
     pub fn take(&self) -> Option<T> {
-        // The messages behind this one are taken before the reader waits again.
+        // It fails only at a counter of zero, when an earlier call has reset it. The messages behind this one are taken
+        // before the reader waits again.
         let _ = self.wake.read();
         self.messages
             .lock()

@@ -224,6 +224,8 @@ impl RunningVm for Native {
             let status = self.process.kill().await;
             self.last_words.read().await;
             if let Some(folders) = &self.folders {
+                // The VM has ended with its VMM. If the server could not be waited for, it ends by its lifeline, which is
+                // closed, and its status says nothing about the VM.
                 let _ = folders.kill().await;
             }
             status
