@@ -4,7 +4,7 @@ import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { hashInputs, OBSOLETE_AFTER_MS } from './cache/cache.ts';
 import { isRoot } from './pieces/apt.ts';
-import { findUncompressed } from './pieces/debian-kernel.ts';
+import { findUncompressed } from './pieces/uncompressed-kernel.ts';
 import { installPackages, createPackagesError } from './pieces/distribution-packages.ts';
 import type { Environment } from './environment.ts';
 import type { HostPieces, KernelPiece, StackPieces, VmPieces } from './pieces/host-pieces.ts';
@@ -166,7 +166,7 @@ async function resolveAll(
 
 function kernelOf({ kernelKind: kind }: SetupContext, found: FoundPiece | undefined): KernelPiece {
   const { path = '', version = '', from } = found ?? {};
-  const uncompressedPath = kind === 'debian' && from === 'cache' ? findUncompressed(path) : null;
+  const uncompressedPath = from === 'cache' ? findUncompressed(path) : null;
   return { path, kind, version, ...(uncompressedPath === null ? {} : { uncompressedPath }) };
 }
 

@@ -66,14 +66,19 @@ async function update(context: SetupContext, options: readonly string[]): Promis
     );
 }
 
-/** Returns names of packages that match an extended regular expression of apt. */
+/**
+ * Returns names of packages that match an extended regular expression of apt.
+ * @throws SetupError if apt cannot search
+ */
 export async function searchPackages(context: SetupContext, pattern: string): Promise<string[]> {
-  const result = await runProgram(context.env, 'apt-cache', [
-    ...(await indexOptions(context)),
-    'search',
-    '--names-only',
-    pattern,
-  ]);
+  const args = [...(await indexOptions(context)), 'search', '--names-only', pattern];
+  // After a change of the lists, apt writes its cache anew, which takes a minute on a busy machine.
+  const result = await runProgram(context.env, 'apt-cache', args, { timeoutMs: UPDATE_TIMEOUT_MS });
+  if (result.exitCode !== 0)
+    throw new SetupError(
+      `apt-cache search failed:\n${cutToLastLines(result)}`,
+      'Fix the error of apt above and retry.',
+    );
   return result.stdout.split('\n').flatMap((line) => line.split(' ')[0] || []);
 }
 

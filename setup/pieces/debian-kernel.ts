@@ -1,7 +1,7 @@
 /** Unpacks Debian's prebuilt kernel, and the modules that a guest needs, from its package without installing it. */
 import { existsSync, readFileSync } from 'node:fs';
-import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { copyFile, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import { hasApt, searchPackages, unpackPackage } from './apt.ts';
 import { ensureCacheFolder, hashInputs, listCacheFolders } from '../cache/cache.ts';
 import { findContentsDamage } from '../cache/contents.ts';
@@ -10,14 +10,11 @@ import { compareVersions } from './find-program.ts';
 import { collectModules, type LoadableModule, type WantedModule } from './kernel-modules.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { SetupError } from '../setup-error.ts';
-import { unpackKernel } from './uncompressed-kernel.ts';
+import { writeUncompressed } from './uncompressed-kernel.ts';
 
 const PIECE = 'kernel-debian';
 /** Part of the cache key. It must grow whenever the same package produces another folder. */
 const RECIPE = '4';
-
-/** The uncompressed kernel, in the same folder as Debian's compressed one. */
-const UNCOMPRESSED = 'vmlinux';
 
 /** Kinds of virtio devices, by their numbers in the specification. */
 const NINEP_DEVICE = 9;
@@ -134,8 +131,7 @@ async function installKernel(context: SetupContext, tree: string, into: string, 
   if (image === undefined || modulesRoot === undefined)
     throw new SetupError('The kernel package holds no kernel image or no modules.', null);
   await copyFile(join(tree, 'boot', image), join(into, 'vmlinuz'));
-  const uncompressed = unpackKernel(await readFile(join(into, 'vmlinuz')));
-  if (uncompressed !== null) await writeFile(join(into, UNCOMPRESSED), uncompressed);
+  await writeUncompressed(join(into, 'vmlinuz'));
   const ofGuests = await collectModules(context.env, modulesRoot, WANTED_MODULES, busybox);
   await writeModules(into, ofGuests);
   const names = new Set(ofGuests.map(({ name }) => name));
@@ -151,15 +147,6 @@ async function writeModules(folder: string, modules: readonly LoadableModule[]):
   await mkdir(join(folder, 'modules'));
   for (const module of modules) await writeFile(join(folder, 'modules', module.name), module.content);
   await writeFile(join(folder, 'modules.order'), modules.map((module) => `${formatModuleLine(module)}\n`).join(''));
-}
-
-/**
- * Returns the path of the same kernel as an ELF file; null if the folder lacks it, for example for a series with
- * another compression.
- */
-export function findUncompressed(kernel: string): string | null {
-  const path = join(dirname(kernel), UNCOMPRESSED);
-  return existsSync(path) ? path : null;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { unpackKernel } from './uncompressed-kernel.ts';
 
@@ -34,6 +35,12 @@ function zstd(bytes: Buffer): Buffer {
   return Buffer.concat([head, bytes]);
 }
 
+/** An image of gzip, whose size is a part of its own format. */
+function gzipImage(kernel: Buffer): Buffer {
+  const packed = gzipSync(kernel);
+  return image(packed, { payloadBytes: packed.length });
+}
+
 function image(packed: Buffer, { sizeBytes = 0xc0, payloadBytes = packed.length + 4 } = {}): Buffer {
   const header = Buffer.alloc(5 * 512);
   header.write('HdrS', 0x202, 'latin1');
@@ -43,8 +50,27 @@ function image(packed: Buffer, { sizeBytes = 0xc0, payloadBytes = packed.length 
   return Buffer.concat([header, packed, size]);
 }
 
+/** Changes the last byte of the kernel's checksum. */
+function damage(packed: Buffer): Buffer {
+  const at = packed.length - 4 - 5;
+  packed[at] = packed[at]! ^ 1;
+  return packed;
+}
+
 test('the kernel in an image that zstd has packed', () => {
   expect(unpackKernel(image(zstd(elf())))).toEqual(elf());
+});
+
+test('the kernel in an image that gzip has packed', () => {
+  expect(unpackKernel(gzipImage(elf()))).toEqual(elf());
+});
+
+test.each([
+  ['zstd', image(zstd(elf()))],
+  ['gzip', gzipImage(elf())],
+])('unpackKernel returns null for an image whose %s unpacks to more than the limit', (_packer, packed) => {
+  expect(unpackKernel(packed, 0xbf)).toBeNull();
+  expect(unpackKernel(packed, 0xc0)).not.toBeNull();
 });
 
 test.each([
@@ -56,6 +82,7 @@ test.each([
   ['says that it has gigabytes', image(zstd(elf()), { sizeBytes: 0xffff_ffff })],
   ['holds no ELF file', image(zstd(Buffer.alloc(0xc0)))],
   ['holds an ELF file whose notes lie behind its end', image(zstd(elf().subarray(0, 0x90)), { sizeBytes: 0x90 })],
+  ['is packed by gzip and damaged', damage(gzipImage(elf()))],
   ['has no entry for a VMM', image(zstd(elf(7)))],
   ['has an entry of another owner', image(zstd(elf(PVH_ENTRY, 'Lin\0')))],
 ])('unpackKernel returns null for an image that %s', (_what, damaged) => {

@@ -1,7 +1,11 @@
 /** Extracts the ELF file from a compressed kernel. An emulated CPU takes longer to unpack a kernel than to boot it. */
+import { existsSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { decompress } from 'fzstd';
 
-/** The limit of the unpacked size; Debian's kernel has 58 MB. */
+/** The limit of the unpacked size, in bytes; Debian's kernel has 58 MB. */
 const MOST_BYTES = 256 * 1024 * 1024;
 
 /** Offsets of the x86 boot protocol (Documentation/arch/x86/boot.rst), in bytes. */
@@ -13,28 +17,52 @@ const HEADER_BYTES = 0x268;
 const SECTOR_BYTES = 512;
 
 const ZSTD_MAGIC = 0xfd2fb528;
+const GZIP_MAGIC = 0x8b1f;
 const ELF_MAGIC = 0x464c457f;
 const NOTE_SEGMENT = 4;
 /** XEN_ELFNOTE_PHYS32_ENTRY: the address at which a VMM without firmware enters (PVH). */
 const PVH_ENTRY = 18;
 
+/** The name of the unpacked kernel, in the folder of the packed one. */
+const UNCOMPRESSED = 'vmlinux';
+
+/** Writes the kernel of the image as an ELF file next to it, if the image contains one. */
+export async function writeUncompressed(image: string): Promise<void> {
+  const kernel = unpackKernel(await readFile(image));
+  if (kernel !== null) await writeFile(join(dirname(image), UNCOMPRESSED), kernel);
+}
+
+/** Returns the path of the same kernel as an ELF file; null if the folder lacks it. */
+export function findUncompressed(image: string): string | null {
+  const path = join(dirname(image), UNCOMPRESSED);
+  return existsSync(path) ? path : null;
+}
+
 /**
- * @returns the kernel as an ELF file that QEMU enters directly; null if the image is not packed by zstd, is damaged, or
- * has no such entry: QEMU then boots the image itself
+ * @returns the kernel as an ELF file that a VMM enters directly; null if the image is packed by neither zstd nor gzip, is
+ * damaged, or has no such entry: the VMM then boots the image itself
  */
-export function unpackKernel(image: Buffer): Buffer | null {
+export function unpackKernel(image: Buffer, mostBytes = MOST_BYTES): Buffer | null {
   const packed = payloadOf(image);
-  if (packed === null || packed.length < 8 || packed.readUInt32LE(0) !== ZSTD_MAGIC) return null;
-  // The build appends the size to the output of zstd.
-  const sizeBytes = packed.readUInt32LE(packed.length - 4);
-  if (sizeBytes > MOST_BYTES) return null;
-  const kernel = Buffer.alloc(sizeBytes);
+  if (packed === null || packed.length < 8) return null;
   try {
-    decompress(packed.subarray(0, -4), kernel);
-    return hasPvhEntry(kernel) ? kernel : null;
+    const kernel = unpackPayload(packed, mostBytes);
+    return kernel !== null && hasPvhEntry(kernel) ? kernel : null;
   } catch {
     return null;
   }
+}
+
+/** @throws Error if it is damaged */
+function unpackPayload(packed: Buffer, mostBytes: number): Buffer | null {
+  if (packed.readUInt16LE(0) === GZIP_MAGIC) return gunzipSync(packed, { maxOutputLength: mostBytes });
+  if (packed.readUInt32LE(0) !== ZSTD_MAGIC) return null;
+  // The build appends the size to the output of zstd.
+  const sizeBytes = packed.readUInt32LE(packed.length - 4);
+  if (sizeBytes > mostBytes) return null;
+  const kernel = Buffer.alloc(sizeBytes);
+  decompress(packed.subarray(0, -4), kernel);
+  return kernel;
 }
 
 function payloadOf(image: Buffer): Buffer | null {

@@ -12,10 +12,11 @@ import { reportWhile } from '../long-work.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { cutToLastLines, runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
+import { writeUncompressed } from './uncompressed-kernel.ts';
 
 export const VOIDBOX_KERNEL_PIECE = 'kernel-voidbox';
 /** Part of the cache key. It must grow whenever the same configuration produces another kernel. */
-const RECIPE = '1';
+const RECIPE = '2';
 const BUILD_TIMEOUT_MS = 3_600_000;
 const SOURCE_PACKAGES = ['linux-source-6.12', 'linux-source-6.1'];
 /** Programs that a build of the kernel runs, and their Debian packages. */
@@ -134,7 +135,7 @@ async function unpackDebianSource(context: SetupContext, work: string): Promise<
   return join(work, folder);
 }
 
-/** Configures and compiles; writes `vmlinuz` and the configuration to `into`. Returns the kernel's release. */
+/** Configures and compiles; writes `vmlinuz`, the same as `vmlinux`, and the configuration to `into`. Returns the kernel's release. */
 async function compile(context: SetupContext, source: string, build: string, into: string): Promise<string> {
   const make = async (...args: string[]): Promise<string> => {
     // These variables make the build independent of its time, place and user.
@@ -167,6 +168,7 @@ async function compile(context: SetupContext, source: string, build: string, int
   context.progress('compiling the kernel (about 9 minutes on two cores)');
   await reportWhile(context.progress, 'compiling the kernel', make(`-j${availableParallelism()}`, 'bzImage'));
   await copyFile(join(build, 'arch', 'x86', 'boot', 'bzImage'), join(into, 'vmlinuz'));
+  await writeUncompressed(join(into, 'vmlinuz'));
   await copyFile(join(build, '.config'), join(into, 'config'));
   return make('kernelrelease');
 }
