@@ -15,6 +15,7 @@ pub struct Slot {
     transport: Mutex<Transport>,
     interrupt: Arc<Interrupt>,
     kicks: Vec<EventFd>,
+    kicked: AtomicU64,
 }
 
 impl Slot {
@@ -33,6 +34,7 @@ impl Slot {
             transport: Mutex::new(transport),
             interrupt,
             kicks,
+            kicked: AtomicU64::new(0),
         })
     }
 
@@ -49,6 +51,19 @@ impl Slot {
     /// Returns a descriptor for each queue, which is readable after a kick.
     pub fn kicks(&self) -> &[EventFd] {
         &self.kicks
+    }
+
+    /// Makes the descriptor of a queue unreadable until the next kick.
+    pub fn take_kicks(&self, queue: usize) {
+        // It is readable, or another wait has read it.
+        if let Ok(count) = self.kicks[queue].read() {
+            self.kicked.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of kicks that were taken.
+    pub fn kicked(&self) -> u64 {
+        self.kicked.load(Ordering::Relaxed)
     }
 }
 

@@ -245,7 +245,7 @@ impl Work {
             }
             match *what {
                 Waiting::Kick(at, queue) => {
-                    drain(&slots[at].kicks()[queue]);
+                    slots[at].take_kicks(queue);
                     if !self.pending[at].contains(&queue) {
                         self.pending[at].push(queue);
                     }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
+use crate::bus::Slot;
 use crate::config::{Config, ConfigError};
 use crate::control::{Channel, Input, Message, Request, Statistics};
 use crate::device_thread::{DeviceEvent, DeviceThread};
@@ -196,6 +197,10 @@ impl Running {
             .iter()
             .filter(|slot| slot.transport().failure().is_some());
         vm.insert("failed_devices".into(), failed.count() as u64);
+        let kicks = slots.iter().map(Slot::kicked).sum();
+        vm.insert("kicks".into(), kicks);
+        let interrupts = slots.iter().map(|slot| slot.interrupt().raised()).sum();
+        vm.insert("interrupts".into(), interrupts);
         Statistics {
             vm,
             vcpus: parts

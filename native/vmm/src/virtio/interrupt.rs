@@ -1,7 +1,7 @@
 //! The interrupt of a virtio device.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
@@ -12,6 +12,7 @@ const CONFIGURATION: u32 = 2;
 pub struct Interrupt {
     reasons: AtomicU32,
     line: EventFd,
+    raised: AtomicU64,
 }
 
 impl Interrupt {
@@ -19,6 +20,7 @@ impl Interrupt {
         Ok(Self {
             reasons: AtomicU32::new(0),
             line: EventFd::new(EFD_NONBLOCK)?,
+            raised: AtomicU64::new(0),
         })
     }
 
@@ -39,8 +41,14 @@ impl Interrupt {
 
     fn raise(&self, reason: u32) {
         self.reasons.fetch_or(reason, Ordering::SeqCst);
+        self.raised.fetch_add(1, Ordering::Relaxed);
         // A counter that is full has raised the line already.
         let _ = self.line.write(1);
+    }
+
+    /// Returns how often the interrupt was raised.
+    pub fn raised(&self) -> u64 {
+        self.raised.load(Ordering::Relaxed)
     }
 
     pub fn reasons(&self) -> u32 {
