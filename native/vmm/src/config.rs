@@ -32,10 +32,14 @@ pub struct Config {
     /// The version of this shape: 1.
     pub version: u32,
     pub kvm_fd: RawFd,
-    pub kernel_fd: RawFd,
+    /// Required, unless the VM is restored.
+    #[serde(default)]
+    pub kernel_fd: Option<RawFd>,
     #[serde(default)]
     pub initramfs_fd: Option<RawFd>,
-    pub command_line: String,
+    /// Required, unless the VM is restored.
+    #[serde(default)]
+    pub command_line: Option<String>,
     pub memory_mib: u32,
     pub vcpus: u32,
     /// The output of COM1 goes there.
@@ -49,6 +53,22 @@ pub struct Config {
     /// A source of random numbers.
     #[serde(default)]
     pub rng: bool,
+    /// The VM may be saved once, into these files.
+    #[serde(default)]
+    pub save: Option<SnapshotConfig>,
+    /// The VM continues from these files. It has no kernel, initramfs or command line of its own.
+    #[serde(default)]
+    pub restore: Option<SnapshotConfig>,
+}
+
+/// The files of a saved VM.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct SnapshotConfig {
+    /// The state, from the position of the descriptor on; it may be a pipe.
+    pub state_fd: RawFd,
+    /// As large as the guest's memory. For a restore it is open for reading only.
+    pub memory_fd: RawFd,
 }
 
 /// A disk. The first one is `/dev/vda`.
@@ -122,7 +142,7 @@ impl Config {
         check_range("version", self.version, 1..=1)?;
         check_range("memoryMib", self.memory_mib, MEMORY_MIB)?;
         check_range("vcpus", self.vcpus, VCPUS)?;
-        check_text("commandLine", &self.command_line, COMMAND_LINE_LIMIT_BYTES)?;
+        self.check_beginning()?;
         if self.disks.len() > MAX_DISKS {
             return refuse(
                 "disks",
@@ -150,6 +170,24 @@ impl Config {
         Ok(())
     }
 
+    /// A VM boots a kernel or continues from a state.
+    fn check_beginning(&self) -> Result<(), ConfigError> {
+        let of_boot = [
+            ("kernelFd", self.kernel_fd.is_some()),
+            ("commandLine", self.command_line.is_some()),
+            ("initramfsFd", self.initramfs_fd.is_some()),
+        ];
+        for (key, is_there) in of_boot {
+            match (&self.restore, is_there) {
+                (Some(_), true) => return refuse(key, "a restored VM has its own already"),
+                (None, false) if key != "initramfsFd" => return refuse(key, "it is missing"),
+                _ => {}
+            }
+        }
+        let line = self.command_line.as_deref().unwrap_or_default();
+        check_text("commandLine", line, COMMAND_LINE_LIMIT_BYTES)
+    }
+
     /// Each descriptor becomes an owner of its file, so none may have two.
     fn check_descriptors(&self, control: RawFd) -> Result<(), ConfigError> {
         let mut seen = BTreeSet::from([control]);
@@ -171,9 +209,9 @@ impl Config {
     fn descriptors(&self) -> Vec<(String, RawFd)> {
         let mut all = vec![
             ("kvmFd".to_owned(), self.kvm_fd),
-            ("kernelFd".to_owned(), self.kernel_fd),
             ("consoleFd".to_owned(), self.console_fd),
         ];
+        all.extend(self.kernel_fd.map(|fd| ("kernelFd".to_owned(), fd)));
         all.extend(self.initramfs_fd.map(|fd| ("initramfsFd".to_owned(), fd)));
         for (at, disk) in self.disks.iter().enumerate() {
             all.push((format!("disks[{at}].fd"), disk.fd));
@@ -184,6 +222,12 @@ impl Config {
                 .as_ref()
                 .map(|folders| ("folders.fd".to_owned(), folders.fd)),
         );
+        for (key, files) in [("save", &self.save), ("restore", &self.restore)] {
+            if let Some(files) = files {
+                all.push((format!("{key}.stateFd"), files.state_fd));
+                all.push((format!("{key}.memoryFd"), files.memory_fd));
+            }
+        }
         all
     }
 }
@@ -355,7 +399,7 @@ mod tests {
             let (mut config, _files) = valid();
             config.as_object_mut().unwrap().remove(key);
             let error = parse(&config).unwrap_err();
-            assert!(error.text.contains(key), "{error}");
+            assert!(error.to_string().contains(key), "{error}");
         }
         let (mut config, _files) = valid();
         for key in ["initramfsFd", "disks", "vsock", "folders", "rng"] {
@@ -363,6 +407,51 @@ mod tests {
         }
         let read = parse(&config).unwrap();
         assert!(read.vsock.is_none() && read.disks.is_empty() && !read.rng);
+    }
+
+    /// Makes a configuration one of a restored VM, with two files more.
+    fn restored() -> (Value, Vec<File>) {
+        let (mut config, mut files) = valid();
+        files.extend((0..2).map(|_| File::open("/dev/null").unwrap()));
+        for key in ["kernelFd", "initramfsFd", "commandLine"] {
+            config.as_object_mut().unwrap().remove(key);
+        }
+        config["restore"] =
+            json!({ "stateFd": files[7].as_raw_fd(), "memoryFd": files[8].as_raw_fd() });
+        (config, files)
+    }
+
+    #[test]
+    fn a_restored_vm_has_a_state_and_no_part_of_a_boot() {
+        let (config, files) = restored();
+        let read = parse(&config).unwrap();
+        assert_eq!(read.restore.unwrap().state_fd, files[7].as_raw_fd());
+        for (key, value) in [
+            ("kernelFd", files[1].as_raw_fd().into()),
+            ("initramfsFd", files[2].as_raw_fd().into()),
+            ("commandLine", Value::from("")),
+        ] {
+            let (mut config, _files) = restored();
+            config[key] = value;
+            assert_eq!(parse(&config).unwrap_err().key, key);
+        }
+    }
+
+    #[test]
+    fn files_of_a_saved_vm_are_descriptors_like_others() {
+        for key in ["save", "restore"] {
+            let (mut config, files) = restored();
+            config[key] = json!({ "stateFd": 2, "memoryFd": files[8].as_raw_fd() });
+            if key == "save" {
+                config["restore"]["memoryFd"] = files[1].as_raw_fd().into();
+            }
+            assert_eq!(parse(&config).unwrap_err().key, format!("{key}.stateFd"));
+            config[key]["stateFd"] = files[0].as_raw_fd().into();
+            assert_eq!(parse(&config).unwrap_err().key, format!("{key}.stateFd"));
+            config[key]["surprise"] = 1.into();
+            let error = parse(&config).unwrap_err();
+            assert!(error.text.contains("surprise"), "{error}");
+        }
     }
 
     #[test]

@@ -128,27 +128,107 @@ const DEVICES: Table = Table {
     ],
 };
 
+/// The calls of a save, of a VM that may be saved.
+const SAVE: &[Call] = &[
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x8004_AE98)],
+        "the MP state of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, KVM_GET_REGS)],
+        "the registers of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x8138_AE83)],
+        "the special registers of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x9000_AEA4)],
+        "the XSAVE area of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x8188_AEA6)],
+        "the XCRs of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x8080_AEA1)],
+        "the debug registers of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x8400_AE8E)],
+        "the local APIC of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0xAEA3)],
+        "the speed of the TSC of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0xC008_AE91)],
+        "the features of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0xC008_AE88)],
+        "the MSRs of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x8040_AE9F)],
+        "the events of a CPU",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x8030_AE7C)],
+        "the clock of the VM",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x8070_AE9F)],
+        "the PIT of the VM",
+    ),
+    checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0xC208_AE62)],
+        "the interrupt controllers of the VM",
+    ),
+    call(libc::SYS_pwrite64, "the memory of a saved VM"),
+];
+
+/// The calls of the control of each VM.
+const SERVE: &[Call] = &[
+    call(libc::SYS_poll, "waits for the keeper and the other threads"),
+    call(libc::SYS_read, "requests of the keeper, and eventfds"),
+    call(libc::SYS_pread64, "reads the counters of KVM"),
+    call(libc::SYS_tkill, "stops a CPU for a pause or for the end"),
+    call(
+        libc::SYS_getpid,
+        "stops a CPU, in builds with another C library",
+    ),
+    call(
+        libc::SYS_tgkill,
+        "stops a CPU, in builds with another C library",
+    ),
+    call(libc::SYS_close, "the end of the machine"),
+    DEBUG_CLOSE,
+];
+
 const CONTROL: Table = Table {
     role: "control",
-    calls: &[
-        RUNTIME,
-        &[
-            call(libc::SYS_poll, "waits for the keeper and the other threads"),
-            call(libc::SYS_read, "requests of the keeper, and eventfds"),
-            call(libc::SYS_pread64, "reads the counters of KVM"),
-            call(libc::SYS_tkill, "stops a CPU for a pause or for the end"),
-            call(
-                libc::SYS_getpid,
-                "stops a CPU, in builds with another C library",
-            ),
-            call(
-                libc::SYS_tgkill,
-                "stops a CPU, in builds with another C library",
-            ),
-            call(libc::SYS_close, "the end of the machine"),
-            DEBUG_CLOSE,
-        ],
-    ],
+    calls: &[RUNTIME, SERVE],
+};
+
+const SAVING_CONTROL: Table = Table {
+    role: "control of a VM that may be saved",
+    calls: &[RUNTIME, SERVE, SAVE],
 };
 
 /// The filters of all threads, compiled before a guest runs.
@@ -159,12 +239,13 @@ pub struct Filters {
 }
 
 impl Filters {
-    pub fn compile() -> Result<Self, Ended> {
+    /// Compiles them for a VM, which may be saved or not.
+    pub fn compile(may_save: bool) -> Result<Self, Ended> {
         let compile = |table: Table| table.compile().map_err(fail);
         Ok(Self {
             vcpu: compile(VCPU)?,
             devices: compile(DEVICES)?,
-            control: compile(CONTROL)?,
+            control: compile(if may_save { SAVING_CONTROL } else { CONTROL })?,
         })
     }
 }
@@ -184,7 +265,7 @@ mod tests {
 
     #[test]
     fn each_rule_has_a_reason_and_no_thread_may_open_a_file_or_a_socket() {
-        for table in [VCPU, DEVICES, CONTROL] {
+        for table in [VCPU, DEVICES, SAVING_CONTROL] {
             for rule in table.calls.iter().copied().flatten() {
                 assert!(!rule.reason.is_empty(), "{} {}", table.role, rule.number);
                 let refused = [
@@ -207,12 +288,16 @@ mod tests {
                 );
             }
         }
-        assert!(Filters::compile().is_ok());
+        assert!(
+            [true, false]
+                .into_iter()
+                .all(|may_save| Filters::compile(may_save).is_ok())
+        );
     }
 
     #[test]
     fn code_and_requests_are_checked_wherever_they_are_allowed() {
-        for table in [VCPU, DEVICES, CONTROL] {
+        for table in [VCPU, DEVICES, SAVING_CONTROL] {
             for rule in table.calls.iter().copied().flatten() {
                 let needs_check = [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_ioctl];
                 if needs_check.contains(&rule.number) {

@@ -17,6 +17,8 @@ use crate::devices::folders::Folders;
 use crate::devices::rng::Rng;
 use crate::devices::vsock::Vsock;
 use crate::memory::Ram;
+use crate::snapshot::Restoring;
+use crate::state::{HEADER_BYTES, Reader, Writer};
 use crate::virtio::Device;
 use crate::virtio::driver::Driver;
 use crate::virtio::random::Random;
@@ -33,11 +35,15 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("vsock", drive_vsock),
     ("folders", drive_folders),
     ("rng", drive_rng),
+    ("state", read_state),
+    ("restored", drive_restored),
 ];
 
 /// The longest input.
-pub const INPUT_LIMIT_BYTES: usize = 8 << 10;
+pub const INPUT_LIMIT_BYTES: usize = 16 << 10;
 const DISK_BYTES: u64 = 32 << 10;
+/// The memory of the VM whose state is in the corpus.
+const STATE_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Reads a configuration.
 pub fn read_config(data: &[u8]) -> usize {
@@ -114,6 +120,51 @@ pub fn drive_folders(data: &[u8]) -> usize {
 /// Drives the source of random numbers.
 pub fn drive_rng(data: &[u8]) -> usize {
     drive(Box::new(Rng), data, None)
+}
+
+/// Reads the state of a VM with one CPU. The checksum of a changed input is made right, so that its fields are read.
+fn read_state(data: &[u8]) -> usize {
+    if Restoring::open(data, STATE_MEMORY_BYTES, 1).is_err() {
+        let mut fields = Writer::new();
+        data.get(HEADER_BYTES..)
+            .unwrap_or_default()
+            .iter()
+            .for_each(|byte| fields.u8(*byte));
+        let Ok(state) = fields.finish() else { return 0 };
+        return Restoring::open(&state, STATE_MEMORY_BYTES, 1)
+            .is_ok()
+            .into();
+    }
+    1
+}
+
+/// Restores a device from an input, and lets its guest drive it.
+fn drive_restored(data: &[u8]) -> usize {
+    let Ok((ours, keeper)) = UnixStream::pair() else {
+        return 0;
+    };
+    let mut bytes = Bytes(data);
+    let kind = bytes.take();
+    let vsock = keeper
+        .set_nonblocking(true)
+        .and_then(|()| Vsock::new(ours.into(), 3, 1024));
+    let device: Box<dyn Device> = match vsock {
+        Ok(vsock) if kind % 2 == 0 => Box::new(vsock),
+        _ => Box::new(Rng),
+    };
+    let mut driver = Driver::find(device);
+    let mut fields = Reader::of_fields(bytes.0);
+    if driver.transport.restore(&mut fields).is_err() {
+        return 0;
+    }
+    for queue in 0..driver.transport.queues() {
+        for _ in 0..8 {
+            driver.transport.process(queue);
+        }
+    }
+    driver.transport.source_ready(libc::POLLIN);
+    driver.restart();
+    1
 }
 
 /// Takes numbers off the front of an input; behind its end they are zero.

@@ -18,6 +18,8 @@ pub mod memory;
 mod poll;
 mod ports;
 mod run;
+mod snapshot;
+pub mod state;
 mod statistics;
 mod vcpu;
 pub mod virtio;

@@ -1,7 +1,7 @@
 //! Puts a machine together from its configuration.
 
 use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::arch::kernel::{Kernel, KernelError};
 use crate::arch::vm::Vm;
 use crate::arch::{acpi, boot, kernel, layout, registers};
 use crate::bus::{Bus, Slot};
-use crate::config::Config;
+use crate::config::{Config, SnapshotConfig};
 use crate::console::Console;
 use crate::devices::block::Block;
 use crate::devices::folders::Folders;
@@ -21,9 +21,13 @@ use crate::devices::vsock::Vsock;
 use crate::ended::{Ended, host_failed};
 use crate::memory::Ram;
 use crate::ports::Ports;
+use crate::snapshot::{Restoring, Saver};
+use crate::state;
 use crate::statistics::Counters;
 use crate::vcpu::Machine;
 use crate::virtio::{Device, registers as virtio_registers};
+
+const STATE_KEY: &str = "restore.stateFd";
 
 /// A machine whose CPUs have not run. Fields are dropped in this order: the memory is the last.
 pub struct Assembled {
@@ -32,9 +36,11 @@ pub struct Assembled {
     pub console: Arc<Console>,
     pub vm_counters: Option<Counters>,
     pub vcpu_counters: Vec<Counters>,
+    /// Present until the VM is saved.
+    pub saver: Option<Saver>,
     /// CPUs and descriptors of interrupts belong to it.
-    _vm: Vm,
-    _ram: Ram,
+    pub vm: Vm,
+    pub ram: Ram,
 }
 
 /// Becomes the owner of a descriptor.
@@ -45,31 +51,109 @@ fn take(fd: RawFd) -> OwnedFd {
 
 /// Builds the machine. The descriptors of the configuration have no other owner.
 pub fn assemble(config: &Config) -> Result<Assembled, Ended> {
-    let ram = Ram::new(config.memory_mib).map_err(|e| host_failed("the guest's memory", e))?;
+    let restore = config.restore.as_ref().map(SavedFiles::take).transpose()?;
+    let ram = match &restore {
+        None => Ram::new(config.memory_mib),
+        Some(files) => Ram::copy_of(config.memory_mib, files.memory(config.memory_mib)?),
+    };
+    let ram = ram.map_err(|e| host_failed("the guest's memory", e))?;
     let vm = Vm::new(take(config.kvm_fd), &ram)?;
     let vcpu_count = u8::try_from(config.vcpus).unwrap_or(u8::MAX);
     let console = Console::new(take(config.console_fd), Instant::now())
         .map_err(|e| refused("consoleFd", &e))?;
     let console = Arc::new(console);
     let slots = make_slots(config, ram.memory(), &console)?;
-    let loaded = load(config, &ram, vcpu_count, slots.len())?;
     let ports = Ports::new(console.clone()).map_err(|e| host_failed("eventfd", e))?;
     connect(&vm, &slots, &ports)?;
     let vcpus = vm.create_vcpus(vcpu_count)?;
-    registers::set_up_first(&vcpus[0], ram.memory(), loaded.entry)
-        .map_err(|e| host_failed("KVM", e))?;
+    let devices = slots.len();
+    let machine = Arc::new(Machine {
+        bus: Bus::new(slots),
+        ports,
+    });
+    match &restore {
+        None => boot(config, &ram, &vcpus, vcpu_count, devices)?,
+        Some(files) => files.restore(&ram, &vm, &vcpus, &machine)?,
+    }
+    let save = config.save.as_ref();
+    let saver = save.map(|files| {
+        let (state, memory) = (take(files.state_fd), take(files.memory_fd));
+        Saver::new(state, memory, &vm, &vcpus)
+    });
     Ok(Assembled {
         vm_counters: Counters::open(vm.fd()),
         vcpu_counters: vcpus.iter().filter_map(Counters::open).collect(),
         vcpus,
-        machine: Arc::new(Machine {
-            bus: Bus::new(slots),
-            ports,
-        }),
+        machine,
         console,
-        _vm: vm,
-        _ram: ram,
+        saver: saver.transpose()?,
+        vm,
+        ram,
     })
+}
+
+/// Sets the first CPU to the entry of the configured kernel.
+fn boot(
+    config: &Config,
+    ram: &Ram,
+    vcpus: &[VcpuFd],
+    count: u8,
+    devices: usize,
+) -> Result<(), Ended> {
+    let loaded = load(config, ram, count, devices)?;
+    for vcpu in vcpus {
+        registers::set_up_any(vcpu).map_err(|e| host_failed("KVM", e))?;
+    }
+    registers::set_up_first(&vcpus[0], ram.memory(), loaded.entry)
+        .map_err(|e| host_failed("KVM", e))
+}
+
+/// The files of a saved VM.
+struct SavedFiles {
+    state: Vec<u8>,
+    memory: File,
+}
+
+impl SavedFiles {
+    fn take(files: &SnapshotConfig) -> Result<Self, Ended> {
+        let memory = File::from(take(files.memory_fd));
+        let state = File::from(take(files.state_fd));
+        Ok(Self {
+            state: state::read_all(state).map_err(|e| refused(STATE_KEY, &e))?,
+            memory,
+        })
+    }
+
+    /// Returns the memory, if it is of this size and cannot be written through its descriptor.
+    fn memory(&self, mib: u32) -> Result<&File, Ended> {
+        const KEY: &str = "restore.memoryFd";
+        // SAFETY: reads the flags of an open descriptor.
+        let flags = unsafe { libc::fcntl(self.memory.as_raw_fd(), libc::F_GETFL) };
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            return Err(refused(KEY, &"it is open for writing"));
+        }
+        let found = self.memory.metadata().map_err(|e| refused(KEY, &e))?.len();
+        let expected = u64::from(mib) << 20;
+        if found != expected {
+            let text = format!("it has {found} bytes, expected {expected}");
+            return Err(refused(KEY, &text));
+        }
+        Ok(&self.memory)
+    }
+
+    fn restore(
+        &self,
+        ram: &Ram,
+        vm: &Vm,
+        vcpus: &[VcpuFd],
+        machine: &Machine,
+    ) -> Result<(), Ended> {
+        let memory = ram.slots().iter().map(|slot| slot.size).sum();
+        // VMGENID: the identity of the copy changes behind this, when the interrupt controllers have their state.
+        Restoring::open(&self.state, memory, vcpus.len())
+            .and_then(|state| state.restore(vm, vcpus, machine))
+            .map_err(|e| refused(STATE_KEY, &e))
+    }
 }
 
 fn refused(key: impl Into<String>, error: &dyn std::fmt::Display) -> Ended {
@@ -82,7 +166,10 @@ fn refused(key: impl Into<String>, error: &dyn std::fmt::Display) -> Ended {
 /// Loads the kernel and writes all that it reads at its entry.
 fn load(config: &Config, ram: &Ram, vcpus: u8, devices: usize) -> Result<Kernel, Ended> {
     let memory = ram.memory();
-    let mut file = File::from(take(config.kernel_fd));
+    let kernel = config.kernel_fd;
+    let mut file = File::from(take(
+        kernel.ok_or_else(|| refused("kernelFd", &"it is missing"))?,
+    ));
     let loaded = kernel::load_kernel(memory, ram.low_end(), &mut file)
         .map_err(|e| refused("kernelFd", &e))?;
     let load_initramfs = |fd| -> Result<_, KernelError> {
@@ -97,7 +184,7 @@ fn load(config: &Config, ram: &Ram, vcpus: u8, devices: usize) -> Result<Kernel,
     let acpi = acpi::write(memory, vcpus, devices).map_err(|e| host_failed("ACPI", e))?;
     let info = boot::BootInfo {
         slots: ram.slots(),
-        command_line: &config.command_line,
+        command_line: config.command_line.as_deref().unwrap_or_default(),
         initramfs,
         acpi,
     };

@@ -1,9 +1,12 @@
 //! The guest's memory.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 
 use vm_memory::mmap::MmapRegion;
-use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
 
 /// Devices and interrupt controllers lie from here to [`GAP_END`]; memory continues behind it.
 pub const GAP_START: u64 = 3 << 30;
@@ -11,6 +14,10 @@ pub const GAP_END: u64 = 4 << 30;
 
 /// The size of a huge page. Guest and host addresses are equal modulo this, so that one entry of a page table maps it.
 pub const HUGE_PAGE: usize = 2 << 20;
+
+const PAGE_BYTES: usize = 4096;
+/// Small enough for the cache of a CPU. A slot is a multiple of it.
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// The memory of a guest. It is unmapped when the last user of its pages is gone, so it is dropped after them.
 pub struct Ram {
@@ -69,12 +76,46 @@ impl Mapping {
 impl Ram {
     /// Maps `size_mib` MiB: from 0 to the gap of the devices, the rest from 4 GiB.
     pub fn new(size_mib: u32) -> io::Result<Self> {
+        Self::map(size_mib, |address, length, _| {
+            // SAFETY: the range lies in a mapping of the caller. A host without huge pages refuses, and small ones do too.
+            unsafe { libc::madvise(address, length, libc::MADV_HUGEPAGE) };
+            Ok(())
+        })
+    }
+
+    /// Maps the memory of a saved VM. A page that the guest writes becomes its own; the file never changes.
+    pub fn copy_of(size_mib: u32, file: &File) -> io::Result<Self> {
+        Self::map(size_mib, |address, length, offset| {
+            // SAFETY: replaces a range of a mapping of the caller, which nothing uses yet.
+            let mapped = unsafe {
+                libc::mmap(
+                    address,
+                    length,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE,
+                    file.as_raw_fd(),
+                    libc::off_t::try_from(offset).map_err(io::Error::other)?,
+                )
+            };
+            if mapped == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets `fill` prepare each range: its address, its length, and its place among all memory.
+    fn map(
+        size_mib: u32,
+        fill: impl Fn(*mut libc::c_void, usize, u64) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let size = u64::from(size_mib) << 20;
         let low = size.min(GAP_START);
         let mut ranges = vec![(0, low)];
         if size > low {
             ranges.push((GAP_END, size - low));
         }
+        let mut offset = 0;
         let mut slots = Vec::new();
         let mut regions = Vec::new();
         let mut mappings = Vec::new();
@@ -83,9 +124,9 @@ impl Ram {
             let mapping = Mapping::new(length + HUGE_PAGE)?;
             let host = (mapping.address as usize).next_multiple_of(HUGE_PAGE);
             let address = host as *mut libc::c_void;
-            // SAFETY: the range lies in the mapping: it begins at most one huge page behind its start. A host without
-            // huge pages refuses, and small ones do too.
-            unsafe { libc::madvise(address, length, libc::MADV_HUGEPAGE) };
+            // The range lies in the mapping: it begins at most one huge page behind its start.
+            fill(address, length, offset)?;
+            offset += size;
             // SAFETY: the range is mapped for as long as `mappings` lives, which is as long as the region.
             let region = unsafe {
                 MmapRegion::<()>::build_raw(
@@ -118,6 +159,25 @@ impl Ram {
         &self.memory
     }
 
+    /// Writes each page that is not zero to its place in a file of the memory's size. No CPU and no device runs.
+    pub fn save(&self, file: &File) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut offset = 0;
+        for slot in &self.slots {
+            for at in (0..slot.size).step_by(CHUNK_BYTES) {
+                // A slot is whole MiB.
+                self.memory
+                    .read_slice(&mut chunk, GuestAddress(slot.guest + at))
+                    .map_err(io::Error::other)?;
+                for (first, run) in runs_of_data(&chunk) {
+                    file.write_all_at(run, offset + at + first as u64)?;
+                }
+            }
+            offset += slot.size;
+        }
+        Ok(())
+    }
+
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
@@ -128,9 +188,30 @@ impl Ram {
     }
 }
 
+/// Returns the runs of pages that are not zero, with their places.
+fn runs_of_data(chunk: &[u8]) -> Vec<(usize, &[u8])> {
+    let mut runs = Vec::new();
+    let mut start = None;
+    for at in (0..chunk.len()).step_by(PAGE_BYTES) {
+        let is_zero = chunk[at..at + PAGE_BYTES] == [0; PAGE_BYTES];
+        match (is_zero, start) {
+            (false, None) => start = Some(at),
+            (true, Some(first)) => {
+                runs.push((first, &chunk[first..at]));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    runs.extend(start.map(|first| (first, &chunk[first..])));
+    runs
+}
+
 #[cfg(test)]
 mod tests {
-    use vm_memory::{Bytes, GuestMemoryBackend};
+    use std::os::unix::fs::MetadataExt;
+
+    use vm_memory::GuestMemoryBackend;
 
     use super::*;
 
@@ -159,6 +240,31 @@ mod tests {
             .unwrap();
         assert!(memory.write_obj(7u32, GuestAddress(3 << 30)).is_err());
         assert!(!memory.check_range(GuestAddress((3 << 30) - 1), 2));
+    }
+
+    #[test]
+    fn a_copy_has_the_saved_pages_and_changes_neither_the_file_nor_another_copy() {
+        let ram = Ram::new(3073).unwrap();
+        let high = GuestAddress((4 << 30) + 4096);
+        let places = [0, 4096, CHUNK_BYTES as u64 - 4096, 64 << 20].map(GuestAddress);
+        for place in places.into_iter().chain([high]) {
+            ram.memory().write_obj(place.0 + 7, place).unwrap();
+        }
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3073 << 20).unwrap();
+        ram.save(&file).unwrap();
+        assert_eq!(file.metadata().unwrap().blocks() * 512, 5 * 4096);
+        let [one, other] = [(); 2].map(|()| Ram::copy_of(3073, &file).unwrap());
+        let read = |ram: &Ram, place| ram.memory().read_obj::<u64>(place).unwrap();
+        for place in places.into_iter().chain([high]) {
+            assert_eq!(read(&one, place), place.0 + 7);
+            one.memory().write_obj(1u64, place).unwrap();
+            assert_eq!(read(&other, place), place.0 + 7);
+        }
+        assert_eq!(read(&one, GuestAddress(8192)), 0);
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(u64::from_le_bytes(bytes), 7);
     }
 
     #[test]

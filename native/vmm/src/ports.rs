@@ -3,14 +3,19 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use vm_superio::serial::{NoEvents, SerialState};
 use vm_superio::{Serial, Trigger};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::arch::layout;
 use crate::console::Console;
+use crate::state::{Reader, StateError, Writer};
+
+/// The buffer of COM1 for the guest, which no host fills here.
+const COM1_INPUT_BYTES: usize = 64;
 
 /// The effect of a write to a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +54,13 @@ impl io::Write for Output {
     }
 }
 
+type Com1 = Serial<Com1Interrupt, NoEvents, Output>;
+
 /// The ports of a VM.
 pub struct Ports {
-    com1: Mutex<Serial<Com1Interrupt, vm_superio::serial::NoEvents, Output>>,
+    com1: Mutex<Com1>,
     interrupt: EventFd,
+    console: Arc<Console>,
     unknown: AtomicU64,
 }
 
@@ -61,8 +69,9 @@ impl Ports {
         let interrupt = EventFd::new(EFD_NONBLOCK)?;
         let trigger = Com1Interrupt(interrupt.try_clone()?);
         Ok(Self {
-            com1: Mutex::new(Serial::new(trigger, Output(console))),
+            com1: Mutex::new(Serial::new(trigger, Output(console.clone()))),
             interrupt,
+            console,
             unknown: AtomicU64::new(0),
         })
     }
@@ -70,6 +79,51 @@ impl Ports {
     /// Returns the descriptor that KVM turns into COM1's interrupt.
     pub fn com1_interrupt(&self) -> &EventFd {
         &self.interrupt
+    }
+
+    fn com1(&self) -> MutexGuard<'_, Com1> {
+        self.com1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the registers of COM1. Bytes for the console stay with this VM.
+    pub fn save(&self, to: &mut Writer) {
+        let state = self.com1().state();
+        for register in [
+            state.baud_divisor_low,
+            state.baud_divisor_high,
+            state.interrupt_enable,
+            state.interrupt_identification,
+            state.line_control,
+            state.line_status,
+            state.modem_control,
+            state.modem_status,
+            state.scratch,
+        ] {
+            to.u8(register);
+        }
+        to.list(&state.in_buffer);
+    }
+
+    /// Takes over saved registers. A pending interrupt is raised again, so the interrupt controllers have their state.
+    pub fn restore(&self, from: &mut Reader<'_>) -> Result<(), StateError> {
+        let state = SerialState {
+            baud_divisor_low: from.u8()?,
+            baud_divisor_high: from.u8()?,
+            interrupt_enable: from.u8()?,
+            interrupt_identification: from.u8()?,
+            line_control: from.u8()?,
+            line_status: from.u8()?,
+            modem_control: from.u8()?,
+            modem_status: from.u8()?,
+            scratch: from.u8()?,
+            in_buffer: from.list(COM1_INPUT_BYTES, "bytes for COM1")?.to_vec(),
+        };
+        let failed = |error: &dyn std::fmt::Display| StateError::new(format!("COM1: {error}"));
+        let trigger = Com1Interrupt(self.interrupt.try_clone().map_err(|e| failed(&e))?);
+        let output = Output(self.console.clone());
+        let restored = Serial::from_state(&state, trigger, NoEvents, output);
+        *self.com1() = restored.map_err(|e| failed(&format!("{e:?}")))?;
+        Ok(())
     }
 
     /// Returns the number of accesses to ports without a device.
@@ -90,9 +144,8 @@ impl Ports {
             return Effect::None;
         };
         if let Some(register) = Self::com1_register(port) {
-            let mut com1 = self.com1.lock().unwrap_or_else(PoisonError::into_inner);
             // The output takes everything, and an interrupt cannot fail.
-            let _ = com1.write(register, byte);
+            let _ = self.com1().write(register, byte);
             return Effect::None;
         }
         match port {
@@ -114,8 +167,7 @@ impl Ports {
             return;
         };
         if let Some(register) = Self::com1_register(port) {
-            let mut com1 = self.com1.lock().unwrap_or_else(PoisonError::into_inner);
-            *byte = com1.read(register);
+            *byte = self.com1().read(register);
             return;
         }
         match port {

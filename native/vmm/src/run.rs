@@ -29,7 +29,7 @@ pub fn run(control: RawFd) -> u8 {
 
 fn live(channel: &mut Channel) -> Result<Ended, Ended> {
     let config = configure(channel)?;
-    let filters = Arc::new(Filters::compile()?);
+    let filters = Arc::new(Filters::compile(config.save.is_some())?);
     voidbox_jail::filter::report(channel.fd())
         .map_err(|e| host_failed("the report of a forbidden call", e))?;
     let mut vm = Running::start(assemble(&config)?, &filters)?;
@@ -156,6 +156,10 @@ impl Running {
                 self.resume();
                 Message::Resumed
             }
+            Ok(Request::Save) => match self.save() {
+                Ok(()) => Message::Saved,
+                Err(why) => Message::Refused { why },
+            },
             Ok(Request::Statistics) => Message::Statistics(self.statistics()),
             Ok(Request::End) => {
                 return Some(Ended::Killed {
@@ -180,6 +184,19 @@ impl Running {
             self.devices.resume();
             self.team.resume();
         }
+    }
+
+    /// Saves a paused VM that may be saved.
+    fn save(&mut self) -> Result<(), String> {
+        if !self.paused {
+            return Err("only a paused VM is saved".into());
+        }
+        let parts = &mut self.parts;
+        let saver = parts
+            .saver
+            .take()
+            .ok_or("this VM may not be saved, or it was saved already")?;
+        saver.save(&parts.vm, &parts.ram, &parts.machine)
     }
 
     fn statistics(&self) -> Statistics {

@@ -18,6 +18,8 @@ pub enum Message {
     },
     Paused,
     Resumed,
+    /// The state and the memory are written, and their files are closed.
+    Saved,
     /// A request that was not carried out.
     Refused {
         why: String,
@@ -49,6 +51,7 @@ struct Line {
 pub enum Request {
     Pause,
     Resume,
+    Save,
     Statistics,
     End,
 }
@@ -88,10 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_four_requests_are_known() {
+    fn only_the_five_requests_are_known() {
         for (line, request) in [
             (r#"{"do":"pause"}"#, Request::Pause),
             (r#"{"do":"resume"}"#, Request::Resume),
+            (r#"{"do":"save"}"#, Request::Save),
             (r#"{"do":"statistics"}"#, Request::Statistics),
             (r#" {"do":"end"} "#, Request::End),
         ] {

@@ -3,4 +3,6 @@
 pub mod block;
 pub mod folders;
 pub mod rng;
+#[cfg(test)]
+mod saved_tests;
 pub mod vsock;

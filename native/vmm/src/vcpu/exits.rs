@@ -24,6 +24,8 @@ pub struct Machine {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     Continue,
+    /// A signal or a kick: all exits before it are complete.
+    Interrupted,
     End(Ended),
 }
 
@@ -41,7 +43,8 @@ pub fn step(vcpu: &mut VcpuFd, machine: &Machine) -> Next {
     let outcome = match vcpu.run() {
         Ok(exit) => handle(exit, machine, run),
         Err(error) => match error.errno() {
-            libc::EINTR | libc::EAGAIN => Outcome::Done(Next::Continue),
+            libc::EINTR => Outcome::Done(Next::Interrupted),
+            libc::EAGAIN => Outcome::Done(Next::Continue),
             errno => Outcome::Unknown(format!(
                 "KVM_RUN: {}",
                 std::io::Error::from_raw_os_error(errno)

@@ -138,19 +138,41 @@ impl Drop for Team {
 /// Runs a CPU. Returns the reason if the guest ends it, and nothing after a stop.
 fn run(vcpu: &mut VcpuFd, gate: &Gate, machine: &Machine) -> Option<Ended> {
     let kick = Kick::of(vcpu);
+    let mut has_run = false;
     loop {
         // A kick before this is for a wish that the gate already knows.
         kick.set(0);
-        match gate.pass() {
-            Passage::Open => {}
-            Passage::Waited => {
-                // Its watchdogs must not take a pause for a hang. A guest without KVM's clock has no place for this.
-                let _ = vcpu.kvmclock_ctrl();
+        if gate.wanted() != Wanted::Run {
+            if has_run && let Some(reason) = settle(vcpu, &kick, machine) {
+                return Some(reason);
             }
-            Passage::Closed => return None,
+            match gate.pass() {
+                Passage::Open => {}
+                Passage::Waited => {
+                    // Its watchdogs must not take a pause for a hang. A guest without KVM's clock has no place for this.
+                    let _ = vcpu.kvmclock_ctrl();
+                }
+                Passage::Closed => return None,
+            }
+            continue;
         }
+        has_run = true;
         if let Next::End(reason) = step(vcpu, machine) {
             return Some(reason);
+        }
+    }
+}
+
+/// Completes the access of the last exit. KVM finishes such an instruction only at the next run, and until then the
+/// registers are those before it: a copy would read or write the device a second time.
+fn settle(vcpu: &mut VcpuFd, kick: &Kick, machine: &Machine) -> Option<Ended> {
+    kick.set(1);
+    loop {
+        match step(vcpu, machine) {
+            Next::Interrupted => return None,
+            // The instruction has more accesses, as `rep outsb` has.
+            Next::Continue => {}
+            Next::End(reason) => return Some(reason),
         }
     }
 }

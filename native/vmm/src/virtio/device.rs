@@ -57,6 +57,14 @@ pub trait Device: Send {
         Ok(Progress::Idle)
     }
 
+    /// Fails while the device holds something that no saved state has. The text names it.
+    fn check_idle(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Begins as the device of a copy, whose driver runs already.
+    fn restored(&mut self) {}
+
     /// Writes what the device still holds for the host, without waiting. Called once, at the end of the VM.
     fn finish(&mut self) {}
 }

@@ -55,6 +55,14 @@ impl Interrupt {
         self.reasons.load(Ordering::SeqCst)
     }
 
+    /// Takes over the reasons of a saved device, and raises the line: an edge that was on its way is in no saved state.
+    pub fn restore(&self, reasons: u32, changed: bool) {
+        let added = if changed { CONFIGURATION } else { 0 };
+        self.reasons.store(reasons, Ordering::SeqCst);
+        // The guest may have buffers of whose use it has not learned.
+        self.raise(USED_BUFFER | added);
+    }
+
     pub fn acknowledge(&self, reasons: u32) {
         self.reasons.fetch_and(!reasons, Ordering::SeqCst);
     }

@@ -1,11 +1,12 @@
 //! The rings of a queue, and the turns in which devices take buffers.
 
-use virtio_queue::{Error, Queue, QueueOwnedT, QueueT};
+use virtio_queue::{Error, Queue, QueueOwnedT, QueueState, QueueT};
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
 use super::chain::Chain;
 use super::failure::Failure;
 use super::interrupt::Interrupt;
+use crate::state::{Reader, StateError, Writer};
 
 /// The addresses of a queue, which the guest sets before the device starts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -84,6 +85,47 @@ impl Ring {
 
     pub fn use_event_index(&mut self, on: bool) {
         self.queue.set_event_idx(on);
+    }
+}
+
+/// Fields of a saved queue.
+impl Ring {
+    pub fn save(&self, to: &mut Writer) {
+        let state = self.queue.state();
+        to.flag(state.ready);
+        to.u16(state.size);
+        to.u64(state.desc_table);
+        to.u64(state.avail_ring);
+        to.u64(state.used_ring);
+        to.u16(state.next_avail);
+        to.u16(state.next_used);
+        to.flag(state.event_idx_enabled);
+    }
+
+    /// Takes over a saved queue, as [`Self::start`] takes over what a guest says.
+    pub fn restore(
+        &mut self,
+        from: &mut Reader<'_>,
+        memory: &GuestMemoryMmap,
+    ) -> Result<(), StateError> {
+        let state = QueueState {
+            max_size: self.longest(),
+            ready: from.flag()?,
+            size: from.u16()?,
+            desc_table: from.u64()?,
+            avail_ring: from.u64()?,
+            used_ring: from.u64()?,
+            next_avail: from.u16()?,
+            next_used: from.u16()?,
+            event_idx_enabled: from.flag()?,
+        };
+        let queue = Queue::try_from(state).map_err(|e| StateError::new(format!("a queue: {e}")))?;
+        if queue.ready() && !queue.is_valid(memory) {
+            return Err(StateError::new("a ring outside of the memory"));
+        }
+        self.reset();
+        self.queue = queue;
+        Ok(())
     }
 }
 

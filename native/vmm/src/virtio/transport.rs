@@ -8,6 +8,7 @@ use super::device::{Device, Progress, Source};
 use super::failure::Failure;
 use super::interrupt::Interrupt;
 use super::ring::{Ring, RingAddresses, Rings};
+use crate::state::{Reader, StateError, Writer};
 
 /// The offsets of registers.
 pub mod registers {
@@ -55,6 +56,9 @@ pub const INDIRECT_DESCRIPTORS: u64 = 1 << 28;
 pub const EVENT_INDEX: u64 = 1 << 29;
 pub const VERSION_1: u64 = 1 << 32;
 
+/// The limit of the configuration of a device.
+const CONFIG_LIMIT_BYTES: usize = 256;
+
 /// A queue before it starts.
 #[derive(Debug, Clone, Copy, Default)]
 struct QueueSetting {
@@ -74,6 +78,8 @@ pub struct Transport {
     driver_features_select: u32,
     driver_features: u64,
     queue_select: u32,
+    /// Another number after each change of the configuration: a guest that reads the configuration then reads it again.
+    config_generation: u32,
     /// The reason why the device needs a reset.
     failure: Option<Failure>,
     report: Box<dyn Fn(&str) + Send>,
@@ -102,6 +108,7 @@ impl Transport {
             driver_features_select: 0,
             driver_features: 0,
             queue_select: 0,
+            config_generation: 0,
             failure: None,
             report,
         }
@@ -162,8 +169,7 @@ impl Transport {
             QUEUE_READY => queue.map_or(0, |queue| queue.ready().into()),
             INTERRUPT_STATUS => self.interrupt.reasons(),
             STATUS => self.status,
-            // The configuration never changes.
-            CONFIG_GENERATION => 0,
+            CONFIG_GENERATION => self.config_generation,
             // There is no shared memory: its length is all ones.
             0xb0..=0xbc => u32::MAX,
             _ => 0,
@@ -355,6 +361,91 @@ impl Transport {
     /// Writes what the device still holds for the host.
     pub fn finish(&mut self) {
         self.device.finish();
+    }
+
+    /// Writes all that the guest knows of this device. Nothing of it is on its way.
+    pub fn save(&self, to: &mut Writer) -> Result<(), StateError> {
+        self.device
+            .check_idle()
+            .map_err(|busy| StateError::new(format!("the device {}: {busy}", self.name())))?;
+        to.u32(self.device.id());
+        to.list(self.device.config());
+        to.u32(self.config_generation);
+        to.u32(self.status);
+        to.u32(self.device_features_select);
+        to.u32(self.driver_features_select);
+        to.u64(self.driver_features);
+        to.u32(self.queue_select);
+        to.u32(self.interrupt.reasons());
+        to.flag(self.failure.is_some());
+        if let Some(Failure(text)) = &self.failure {
+            to.text(text);
+        }
+        to.count(self.rings.len());
+        for (ring, setting) in self.rings.iter().zip(&self.settings) {
+            to.u16(setting.size);
+            to.u64(setting.addresses.descriptors);
+            to.u64(setting.addresses.available);
+            to.u64(setting.addresses.used);
+            ring.save(to);
+        }
+        Ok(())
+    }
+
+    /// Takes over a saved device of the same kind, and interrupts its guest once. All queues have to be kicked after
+    /// this. The interrupt controllers have their state already. After an error the device is of no use.
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), StateError> {
+        let refuse = |what: String| {
+            let name = self.device.name();
+            Err(StateError::new(format!("the device {name}: {what}")))
+        };
+        let id = from.u32()?;
+        if id != self.device.id() {
+            let own = self.device.id();
+            return refuse(format!("it was saved as {id}, and is {own}"));
+        }
+        let config = from.list(CONFIG_LIMIT_BYTES, "bytes of a configuration")?;
+        let changed = config != self.device.config();
+        let generation = from.u32()?;
+        let bits = from.u32()?;
+        let device_features_select = from.u32()?;
+        let driver_features_select = from.u32()?;
+        let driver_features = from.u64()?;
+        if driver_features & !self.features() != 0 {
+            return refuse(format!("its guest uses features {driver_features:#x}"));
+        }
+        let queue_select = from.u32()?;
+        let reasons = from.u32()?;
+        let failure = match from.flag()? {
+            true => Some(Failure(from.text()?)),
+            false => None,
+        };
+        let queues = from.count(self.rings.len(), "queues of a device")?;
+        if queues != self.rings.len() {
+            let own = self.rings.len();
+            return refuse(format!("it was saved with {queues} queues, and has {own}"));
+        }
+        for (ring, setting) in self.rings.iter_mut().zip(&mut self.settings) {
+            setting.size = from.u16()?;
+            setting.addresses = RingAddresses {
+                descriptors: from.u64()?,
+                available: from.u64()?,
+                used: from.u64()?,
+            };
+            ring.restore(from, &self.memory)?;
+        }
+        self.status = bits;
+        self.device_features_select = device_features_select;
+        self.driver_features_select = driver_features_select;
+        self.driver_features = driver_features;
+        self.queue_select = queue_select;
+        self.config_generation = generation.wrapping_add(changed.into());
+        self.failure = failure;
+        if bits & status::DRIVER_OK != 0 {
+            self.device.restored();
+            self.interrupt.restore(reasons, changed);
+        }
+        Ok(())
     }
 
     fn turn(

@@ -48,6 +48,14 @@ std::arch::global_asm!(
     "    je 80f",
     "    cmp eax, 9",
     "    je 90f",
+    "    cmp eax, 10",
+    "    je 100f",
+    "    cmp eax, 11",
+    "    je 110f",
+    "    cmp eax, 12",
+    "    je 120f",
+    "    cmp eax, 13",
+    "    je 130f",
     // Any other operation: an instruction that does not exist, without a handler.
     "    ud2",
     // 1: write memory, 1, 2 or 4 bytes.
@@ -111,6 +119,27 @@ std::arch::global_asm!(
     "90: mov eax, [rdi]",
     "    cmp eax, edx",
     "    jne 90b",
+    "    jmp 2b",
+    // 10: count up a byte of memory.
+    "100: inc byte ptr [rdi]",
+    "    jmp 2b",
+    // 11: write an MSR.
+    "110: mov ecx, edi",
+    "    mov eax, edx",
+    "    shr rdx, 32",
+    "    wrmsr",
+    "    jmp 2b",
+    // 12: copy an MSR to an address.
+    "120: mov ecx, edi",
+    "    mov rbx, rdx",
+    "    rdmsr",
+    "    mov [rbx], eax",
+    "    mov [rbx+4], edx",
+    "    jmp 2b",
+    // 13: copy the TSC to an address.
+    "130: rdtsc",
+    "    mov [rdi], eax",
+    "    mov [rdi+4], edx",
     "    jmp 2b",
     "guest_end:",
     ".popsection",
@@ -182,6 +211,22 @@ impl Script {
 
     pub fn unknown_instruction(self) -> Self {
         self.push(7, 0, 0, 0)
+    }
+
+    pub fn count_up(self, address: u64) -> Self {
+        self.push(10, 1, address, 0)
+    }
+
+    pub fn write_msr(self, index: u32, value: u64) -> Self {
+        self.push(11, 8, index.into(), value)
+    }
+
+    pub fn read_msr(self, index: u32, to: u64) -> Self {
+        self.push(12, 8, index.into(), to)
+    }
+
+    pub fn read_tsc(self, to: u64) -> Self {
+        self.push(13, 8, to, 0)
     }
 
     /// Repeats the script from its entry `index` for ever.
@@ -262,6 +307,15 @@ pub fn kvm() -> Option<File> {
 impl Vm {
     /// Starts a guest with its devices. `change` completes the configuration.
     pub fn start(kvm: File, script: &Script, change: impl FnOnce(&mut Value)) -> Self {
+        Self::start_with(kvm, |config| {
+            config["kernelFd"] = script.kernel().into_raw_fd().into();
+            config["commandLine"] = "".into();
+            change(config);
+        })
+    }
+
+    /// Starts a VM. `change` gives it a kernel or a state.
+    pub fn start_with(kvm: File, change: impl FnOnce(&mut Value)) -> Self {
         let (control, theirs) = UnixStream::pair().unwrap();
         let (console, console_theirs) = UnixStream::pair().unwrap();
         for ours in [&control, &console] {
@@ -270,8 +324,6 @@ impl Vm {
         let mut config = json!({
             "version": 1,
             "kvmFd": kvm.into_raw_fd(),
-            "kernelFd": script.kernel().into_raw_fd(),
-            "commandLine": "",
             "memoryMib": 64,
             "vcpus": 1,
             "consoleFd": console_theirs.into_raw_fd(),
@@ -318,6 +370,19 @@ impl Vm {
     pub fn read_console(&mut self, bytes: usize) -> Vec<u8> {
         let mut all = vec![0; bytes];
         self.console.read_exact(&mut all).expect("output in time");
+        all
+    }
+
+    /// Reads what the console has, until nothing comes for a while.
+    pub fn drain_console(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut bytes = [0; 4096];
+        let quiet = Duration::from_millis(60);
+        self.console.set_read_timeout(Some(quiet)).unwrap();
+        while let Ok(count @ 1..) = self.console.read(&mut bytes) {
+            all.extend(&bytes[..count]);
+        }
+        self.console.set_read_timeout(Some(LIMIT)).unwrap();
         all
     }
 

@@ -94,13 +94,16 @@ impl Device {
         script.place(self.rings(queue) + AVAILABLE + 4, &bytes)
     }
 
+    /// Makes chains up to `count` available, without a kick.
+    pub fn make_available(self, script: Script, queue: u64, count: u16) -> Script {
+        script.write_wide(2, self.rings(queue) + AVAILABLE + 2, count.into())
+    }
+
     /// Makes chains up to `count` available, and kicks the queue.
     pub fn offer(self, script: Script, queue: u64, count: u16) -> Script {
-        let index = self.rings(queue) + AVAILABLE + 2;
-        let queue = u32::try_from(queue).unwrap();
-        script
-            .write_wide(2, index, count.into())
-            .write(self.register(0x50), queue)
+        let kicked = u32::try_from(queue).unwrap();
+        self.make_available(script, queue, count)
+            .write(self.register(0x50), kicked)
     }
 
     /// Waits until the device has used `count` chains.
@@ -111,9 +114,14 @@ impl Device {
 
 /// A vsock header.
 pub fn packet(op: u16, length: u32) -> Vec<u8> {
+    packet_from(5000, op, length)
+}
+
+/// A vsock header of the guest's port `port`.
+pub fn packet_from(port: u32, op: u16, length: u32) -> Vec<u8> {
     let mut bytes = 3u64.to_le_bytes().to_vec();
     bytes.extend(2u64.to_le_bytes());
-    bytes.extend(5000u32.to_le_bytes());
+    bytes.extend(port.to_le_bytes());
     bytes.extend(1024u32.to_le_bytes());
     bytes.extend(length.to_le_bytes());
     bytes.extend(1u16.to_le_bytes());

@@ -6,4 +6,5 @@ pub mod cpuid;
 pub mod kernel;
 pub mod layout;
 pub mod registers;
+pub mod saved;
 pub mod vm;

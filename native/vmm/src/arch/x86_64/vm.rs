@@ -1,18 +1,20 @@
 //! A VM of KVM with its memory, interrupt controllers and CPUs.
 
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use kvm_bindings::{
     CpuId, KVM_MAX_CPUID_ENTRIES, KVM_PIT_SPEAKER_DUMMY, kvm_enable_cap, kvm_pit_config,
     kvm_userspace_memory_region,
 };
-use kvm_ioctls::{Kvm, VcpuFd, VmFd};
+use kvm_ioctls::{Cap, Kvm, VcpuFd, VmFd};
 
-use super::{cpuid, layout, registers};
+use super::{cpuid, layout, saved};
 use crate::ended::{Ended, host_failed};
 use crate::memory::Ram;
 
 const API_VERSION: i32 = 12;
+/// The size of `struct kvm_xsave`.
+const XSAVE_BYTES: i32 = 4096;
 /// With this, KVM tells the bytes of an instruction that it does not emulate.
 const CAP_EXIT_ON_EMULATION_FAILURE: u32 = kvm_bindings::KVM_CAP_EXIT_ON_EMULATION_FAILURE;
 
@@ -87,6 +89,38 @@ impl Vm {
         &self.fd
     }
 
+    /// Returns the MSRs of a saved CPU.
+    pub fn saved_msrs(&self) -> Result<Vec<u32>, Ended> {
+        let listed = self
+            .kvm
+            .get_msr_index_list()
+            .map_err(|e| host_failed("KVM_GET_MSR_INDEX_LIST", e))?;
+        Ok(saved::saved_msrs(listed.as_slice()))
+    }
+
+    /// Returns a second owner of a CPU, through which another thread reads the state of the CPU while it does not run.
+    pub fn second_owner(&self, vcpu: &VcpuFd) -> Result<VcpuFd, Ended> {
+        let failed = |e| host_failed("a second descriptor of a CPU", e);
+        // SAFETY: copies an open descriptor.
+        let fd = unsafe { libc::fcntl(vcpu.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor is a CPU of this VM, and the result is its only owner.
+        unsafe { self.fd.create_vcpu_from_rawfd(fd) }
+            .map_err(|e| failed(std::io::Error::from_raw_os_error(e.errno())))
+    }
+
+    /// Fails for a host whose XSAVE area does not fit into the structure that is saved.
+    pub fn check_xsave(&self) -> Result<(), String> {
+        match self.fd.check_extension_int(Cap::Xsave2) {
+            size if size > XSAVE_BYTES => Err(format!(
+                "the XSAVE area of this host has {size} bytes; at most {XSAVE_BYTES} are saved"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Creates the CPUs. All but the first wait until the guest starts them.
     pub fn create_vcpus(&self, count: u8) -> Result<Vec<VcpuFd>, Ended> {
         let supported = self
@@ -104,7 +138,6 @@ impl Vm {
                 CpuId::from_entries(&leaves).map_err(|e| host_failed("CPUID", format!("{e:?}")))?;
             vcpu.set_cpuid2(&leaves)
                 .map_err(|e| host_failed("KVM_SET_CPUID2", e))?;
-            registers::set_up_any(&vcpu).map_err(|e| host_failed("KVM", e))?;
             vcpus.push(vcpu);
         }
         Ok(vcpus)

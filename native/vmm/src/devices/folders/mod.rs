@@ -199,6 +199,13 @@ impl Device for Folders {
         Ok(Progress::More)
     }
 
+    fn check_idle(&self) -> Result<(), Failure> {
+        match self.exchange {
+            Some(_) => Err(Failure::new("a request is on its way")),
+            None => Ok(()),
+        }
+    }
+
     fn source(&self) -> Option<Source> {
         let exchange = self.exchange.as_ref()?;
         let is_sent = exchange.sent == exchange.request.len();

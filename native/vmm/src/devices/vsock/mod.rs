@@ -22,6 +22,9 @@ const ID: u32 = 19;
 const QUEUE_SIZE: u16 = 128;
 const RECEIVE: usize = 0;
 const TRANSMIT: usize = 1;
+const EVENT: usize = 2;
+/// The event after which the guest ends its connections and reads its CID again: `VIRTIO_VSOCK_EVENT_TRANSPORT_RESET`.
+const TRANSPORT_RESET: [u8; 4] = 0u32.to_le_bytes();
 /// The limit of resets that wait for a buffer of the guest. Then the guest's packets wait.
 const MAX_RESETS: usize = 64;
 
@@ -37,6 +40,8 @@ pub struct Vsock {
     resets: VecDeque<Header>,
     /// The guest has offered no buffer since we needed one.
     is_starved: bool,
+    /// The guest has not yet learned that its connections are gone.
+    owes_reset: bool,
     vectors: Vec<libc::iovec>,
 }
 
@@ -56,6 +61,7 @@ impl Vsock {
             is_over: false,
             resets: VecDeque::with_capacity(MAX_RESETS),
             is_starved: false,
+            owes_reset: false,
             vectors: Vec::with_capacity(MAX_DESCRIPTORS),
         })
     }
@@ -268,6 +274,22 @@ impl Vsock {
         }
     }
 
+    /// Tells the guest that its connections are gone, once it has a buffer for this.
+    fn deliver_reset(&mut self, rings: &mut Rings<'_>) -> Result<(), Failure> {
+        if !self.owes_reset {
+            return Ok(());
+        }
+        let memory = rings.memory;
+        let Some(chain) = rings.next(EVENT)? else {
+            return Ok(());
+        };
+        if !chain.writable(memory).write(0, &TRANSPORT_RESET) {
+            return Err(Failure::new("a buffer without room for an event"));
+        }
+        self.owes_reset = false;
+        rings.complete(EVENT, u32::try_from(TRANSPORT_RESET.len()).unwrap_or(0))
+    }
+
     /// Works in both directions until there is nothing to do now.
     fn work(&mut self, rings: &mut Rings<'_>, transmit: bool) -> Result<Progress, Failure> {
         let mut more = transmit && self.transmit(rings)?;
@@ -305,6 +327,7 @@ impl Device for Vsock {
         }
         self.resets.clear();
         self.is_starved = false;
+        self.owes_reset = false;
     }
 
     fn process(&mut self, queue: usize, rings: &mut Rings<'_>) -> Result<Progress, Failure> {
@@ -315,9 +338,20 @@ impl Device for Vsock {
                 self.work(rings, true)
             }
             TRANSMIT => self.work(rings, true),
-            // There are no events: the guest's CID never changes.
-            _ => Ok(Progress::Idle),
+            _ => self.deliver_reset(rings).map(|()| Progress::Idle),
         }
+    }
+
+    fn check_idle(&self) -> Result<(), Failure> {
+        match self.resets.len() {
+            0 => Ok(()),
+            _ => Err(Failure::new("a reset waits for a buffer of the guest")),
+        }
+    }
+
+    /// The connection belongs to the VM that was saved. A copy makes its own.
+    fn restored(&mut self) {
+        self.owes_reset = true;
     }
 
     fn source(&self) -> Option<Source> {
