@@ -82,6 +82,8 @@ export interface DeploymentStore {
   find(name: string): Promise<DeploymentRow | null>;
   /** By name. @param after  only names that follow this one */
   list(limit: number, after?: string): Promise<readonly DeploymentRow[]>;
+  /** Returns a text that is another one if a row of `list` has changed, or another version is enabled. */
+  readMark(): Promise<string>;
   /** Null: there is no such version. Also of a deployment that was deleted, because runs name it. */
   findVersion(name: string, version: number): Promise<VersionRow | null>;
   /**

@@ -18,6 +18,7 @@ export const NO_TOKENS: AccessStore = {
       deploy: refuse,
       find: () => Promise.resolve(null),
       list: () => Promise.resolve([]),
+      readMark: () => Promise.resolve(''),
       findVersion: () => Promise.resolve(null),
       findVersions: () => Promise.resolve([]),
       listVersions: () => Promise.resolve([]),

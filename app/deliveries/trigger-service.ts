@@ -11,6 +11,7 @@ import type { OpenAccess } from '../access/access-opener.ts';
 import type { ReadClientUrl } from '../approval-links/approval-links.ts';
 import { linkStage } from '../approval-links/link-stage.ts';
 import { createDeploying, type DeployService } from '../deployments/deploying.ts';
+import { createEnabledList } from '../deployments/enabled-versions.ts';
 import { markTriggers } from '../deployments/mark-triggers.ts';
 import { startDelivered } from '../deployments/start-delivered.ts';
 import type { ReadHookSecrets } from '../hooks/receive-hook.ts';
@@ -76,7 +77,8 @@ export function startTriggerService({
     calls.keepListening(triggers.deliveries);
     return triggers;
   };
-  const mark = async (triggers: TriggerStore): Promise<void> => await markTriggers(env.stateDir, triggers);
+  const listEnabled = createEnabledList();
+  const mark = async (triggers: TriggerStore): Promise<void> => await markTriggers(env.stateDir, triggers, listEnabled);
   const evaluate = createEvaluateDelivery(threads);
   const pump = startPump({
     openTriggers,
@@ -102,6 +104,7 @@ export function startTriggerService({
       return (await linkStage(asked, { env, machine, access, readClientUrl })).url;
     },
     openServer: createServerOpener(machine),
+    listEnabled,
     readOpenedHosts: () => readNotifyHosts(env.stateDir),
     onIdle: mark,
     log,
@@ -114,11 +117,20 @@ export function startTriggerService({
     open: openQueue,
     readSecrets: readSecretValues,
     readAllowed: () => readAllowedSources(env.stateDir).queue,
+    listEnabled,
     wake: calls.wake,
     nowMs: () => machine.now().getTime(),
     log,
   });
-  const sources = startSources({ env, machine, openTriggers, readSecrets: readSecretValues, wake: calls.wake, log });
+  const sources = startSources({
+    env,
+    machine,
+    openTriggers,
+    readSecrets: readSecretValues,
+    listEnabled,
+    wake: calls.wake,
+    log,
+  });
   const sweep = async (): Promise<void> => {
     const triggers = await openTriggers();
     if (triggers === null) return;

@@ -1,25 +1,14 @@
 /** Tells the supervisor of the embedded stack whether deployments need the service. */
 import { keepEnabledTriggers, MOST_NAMED, readEnabledTriggers } from '../../client/embedded/trigger-mark.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
-
-const PAGE = 200;
+import type { EnabledList } from './enabled-versions.ts';
 
 /** Writes the file only if it changes. */
-export async function markTriggers(stateDir: string, triggers: TriggerStore): Promise<void> {
-  const names: string[] = [];
-  let count = 0;
-  for (let after: string | undefined; ;) {
-    const rows = await triggers.deployments.list(PAGE, after);
-    for (const { name, version } of rows.filter(({ isPaused }) => !isPaused)) {
-      const enabled = await triggers.deployments.findVersion(name, version);
-      if (enabled === null || enabled.triggers.length === 0) continue;
-      count += 1;
-      if (names.length < MOST_NAMED) names.push(name);
-    }
-    if (rows.length < PAGE) break;
-    after = rows.at(-1)!.name;
-  }
+export async function markTriggers(stateDir: string, triggers: TriggerStore, listEnabled: EnabledList): Promise<void> {
+  const versions = await listEnabled(triggers.deployments);
+  const needing = versions.filter((each) => !each.isPaused && each.triggers.length > 0);
+  const names = needing.slice(0, MOST_NAMED).map(({ name }) => name);
   const hasOpen = (await triggers.deliveries.hasOpen()) || (await triggers.notifications.hasOpen());
-  const marked = { count, names, hasOpen };
+  const marked = { count: needing.length, names, hasOpen };
   if (JSON.stringify(readEnabledTriggers(stateDir)) !== JSON.stringify(marked)) keepEnabledTriggers(stateDir, marked);
 }

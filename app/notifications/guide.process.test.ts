@@ -15,6 +15,7 @@ import { settleDelivery } from '../../test/conformance/notifications.ts';
 import { createMemoryAccess } from '../../test/rig/access/memory-access.ts';
 import { MemoryPlace, openMemoryStores } from '../../test/rig/runs/memory-stores.ts';
 import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
+import { createEnabledList } from '../deployments/enabled-versions.ts';
 import { startNotifications } from './notification-service.ts';
 
 const PAGE = readFileSync(join(findPackageRoot(), 'docs/guides/notifications.md'), 'utf8');
@@ -70,6 +71,7 @@ async function failRun(notify: Notify, openedHosts: readonly string[]) {
     readSecretValues: () => Promise.resolve({ NOTIFY_SECRET: SECRET }),
     createApprovalLink: () => Promise.resolve(null),
     openServer: () => Promise.reject(new Error('no server')),
+    listEnabled: createEnabledList(),
     readOpenedHosts: () => openedHosts,
     onIdle: () => Promise.resolve(),
     log: () => undefined,

@@ -2,6 +2,7 @@
 import { sendGuarded } from '../../http/guarded-post.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
 import type { ReadSecretValues } from '../deliveries/read-deliveries.ts';
+import type { EnabledList } from '../deployments/enabled-versions.ts';
 import type { Machine } from '../machine.ts';
 import { followRuns } from './follow-runs.ts';
 import { isHostOpened } from './opened-hosts.ts';
@@ -17,6 +18,7 @@ export interface NotificationServiceOptions {
   readonly openServer: WatchSchedulesOptions['openServer'];
   /** Returns the hosts that `--allow-notify` opens. */
   readonly readOpenedHosts: () => readonly string[];
+  readonly listEnabled: EnabledList;
   readonly onIdle: (triggers: TriggerStore) => Promise<void>;
   readonly log: (line: string) => void;
 }

@@ -6,9 +6,9 @@ import type { ScheduleServer } from '../../client/schedules/schedule-server.ts';
 import type { Notify } from '../../domain/notification/notify.ts';
 import { createUnfiredNotice } from '../../domain/notification/watch.ts';
 import type { ScheduleId, TriggerStore } from '../../store/triggers.ts';
+import { createEnabledList, type EnabledVersion, type EnabledList } from '../deployments/enabled-versions.ts';
 import { makeNotifications } from './make-notifications.ts';
 
-const PAGE = 200;
 const EVERY_MS = 60_000;
 /** A service that begins looks at times that became late in this time before. */
 const LOOK_BACK_MS = 10 * 60_000;
@@ -24,6 +24,8 @@ export interface WatchSchedulesOptions {
   /** Called when notifications were added. */
   readonly onAdded: () => void;
   readonly log: (line: string) => void;
+  /** Shared with the other parts of the service. */
+  readonly listEnabled?: EnabledList;
   /** Another pause is for tests. */
   readonly everyMs?: number;
 }
@@ -41,7 +43,15 @@ interface Watched extends ScheduleId {
 }
 
 export function watchSchedules(options: WatchSchedulesOptions): ScheduleWatch {
-  const { openTriggers, openServer, nowMs, onAdded, log, everyMs = EVERY_MS } = options;
+  const {
+    openTriggers,
+    openServer,
+    nowMs,
+    onAdded,
+    log,
+    everyMs = EVERY_MS,
+    listEnabled = createEnabledList(),
+  } = options;
   /** By schedule: times up to this one were looked at, or passed during a pause. */
   const checked = new Map<string, number>();
   const checkOne = async (
@@ -62,7 +72,7 @@ export function watchSchedules(options: WatchSchedulesOptions): ScheduleWatch {
   const checkAll = async (): Promise<void> => {
     const triggers = await openTriggers();
     if (triggers === null) return;
-    const schedules = await listWatched(triggers);
+    const schedules = listWatched(await listEnabled(triggers.deployments));
     if (schedules.length === 0) return;
     const pauses = new Set((await triggers.schedules.listPauses()).map((each) => writeKey(each)));
     const [owner, server] = [await triggers.schedules.findOwner(), await openServer()];
@@ -92,24 +102,18 @@ function writeKey({ deployment, trigger }: ScheduleId): string {
   return JSON.stringify([deployment, trigger]);
 }
 
-async function listWatched({ deployments }: TriggerStore): Promise<readonly Watched[]> {
+function listWatched(versions: readonly EnabledVersion[]): readonly Watched[] {
   const watched: Watched[] = [];
-  for (let after: string | undefined; ;) {
-    const rows = await deployments.list(PAGE, after);
-    for (const { name, version: number, isPaused, changedAtMs } of rows) {
-      const version = isPaused ? null : await deployments.findVersion(name, number);
-      const { notify, triggers = [] } = version ?? {};
-      if (notify === undefined || notify.lateAfterMs === null) continue;
-      if (!notify.receivers.some(({ states }) => states.includes('late'))) continue;
-      for (const { name: trigger, source } of triggers)
-        if (source.kind === 'schedule') {
-          const lateAfterMs = notify.lateAfterMs + source.jitterMs;
-          watched.push({ deployment: name, trigger, version: number, notify, lateAfterMs, sinceMs: changedAtMs });
-        }
-    }
-    if (rows.length < PAGE) return watched;
-    after = rows.at(-1)!.name;
+  for (const { name, version, isPaused, changedAtMs, notify, triggers } of versions) {
+    if (isPaused || notify.lateAfterMs === null) continue;
+    if (!notify.receivers.some(({ states }) => states.includes('late'))) continue;
+    for (const { name: trigger, source } of triggers)
+      if (source.kind === 'schedule') {
+        const lateAfterMs = notify.lateAfterMs + source.jitterMs;
+        watched.push({ deployment: name, trigger, version, notify, lateAfterMs, sinceMs: changedAtMs });
+      }
   }
+  return watched;
 }
 
 /** @returns whether a notification was added */

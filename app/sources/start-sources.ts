@@ -7,7 +7,8 @@ import { openHeldArtifacts } from '../../store/open-uploads.ts';
 import type { HeldArtifacts } from '../../store/ports/held-artifacts.ts';
 import type { TriggerStore } from '../../store/triggers.ts';
 import type { Machine } from '../machine.ts';
-import { createSourceLister, type EnabledSource } from './enabled-sources.ts';
+import { createEnabledList, type EnabledList } from '../deployments/enabled-versions.ts';
+import { type EnabledSource, listEnabledSources } from './enabled-sources.ts';
 import { sweepHeld } from './folder/sweep-held.ts';
 import { watchFolder } from './folder/watch-folder.ts';
 import { createTurns, type Loop, startLoop } from '../loop.ts';
@@ -28,6 +29,8 @@ export interface SourcesOptions {
   /** Tells the service that a delivery waits. */
   readonly wake: () => void;
   readonly log: (line: string) => void;
+  /** Shared with the other parts of the service. */
+  readonly listEnabled?: EnabledList;
   /** Another pause between scans is for tests. */
   readonly leastPauseMs?: number;
 }
@@ -38,7 +41,16 @@ export interface Sources extends Loop {
 }
 
 export function startSources(options: SourcesOptions): Sources {
-  const { env, machine, openTriggers, readSecrets, wake, log, leastPauseMs } = options;
+  const {
+    env,
+    machine,
+    openTriggers,
+    readSecrets,
+    wake,
+    log,
+    leastPauseMs,
+    listEnabled = createEnabledList(),
+  } = options;
   const requireTriggers = async (): Promise<TriggerStore> => {
     const triggers = await openTriggers();
     if (triggers !== null) return triggers;
@@ -81,10 +93,11 @@ export function startSources(options: SourcesOptions): Sources {
     );
   };
   const readers = new Map<string, Loop>();
-  const list = createSourceLister(async () => (await requireTriggers()).deployments);
   const compare = async (signal: AbortSignal): Promise<void> => {
-    if ((await openTriggers()) === null) return;
-    const enabled = new Map((await list()).map((each) => [nameReader(each), each]));
+    const triggers = await openTriggers();
+    if (triggers === null) return;
+    const sources = listEnabledSources(await listEnabled(triggers.deployments));
+    const enabled = new Map(sources.map((each) => [nameReader(each), each]));
     const ended = [...readers].filter(([name]) => !enabled.has(name));
     for (const [name] of ended) readers.delete(name);
     // A reader of an earlier version must not accept deliveries beside the one of the next version.

@@ -70,6 +70,15 @@ export function createPostgresDeployments(database: Database): DeploymentStore {
       );
       return rows.map((row) => readDeployment(row as StoredDeployment));
     },
+    async readMark() {
+      const [row] = await database.send(
+        `SELECT count(*) || ' ' || coalesce(sum(hashtextextended(deployments::text, 0)), 0) AS mark
+           FROM voidbox.deployments WHERE deleted_at_ms IS NULL`,
+        [],
+        true,
+      );
+      return (row as { readonly mark: string }).mark;
+    },
     findVersion: async (name, version) =>
       await findVersion((text, values) => database.send(text, values, true), toStoredText(name), version),
     async findVersions(versions) {

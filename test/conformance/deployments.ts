@@ -159,6 +159,29 @@ function testStates(store: () => DeploymentStore): void {
     expect(await names(2, 'a')).toEqual(['a-1', 'b']);
   });
 
+  test('the mark of the list follows each change, and nothing else', async () => {
+    const marks = [await store().readMark()];
+    const readNext = async (): Promise<void> => void marks.push(await store().readMark());
+    await store().deploy(makeVersion('a'), ACTIVE);
+    await readNext();
+    await store().deploy(makeVersion('b'), ACTIVE);
+    await readNext();
+    await store().deploy(makeVersion('a', { spec: 'name: y' }), ACTIVE);
+    await readNext();
+    await store().enable('a', 1, NOW_MS + 1);
+    await readNext();
+    // All of these have one time.
+    await store().pause('a', 'hold', NOW_MS);
+    await readNext();
+    await store().pause('a', 'drop', NOW_MS);
+    await readNext();
+    await store().delete('b', NOW_MS);
+    await readNext();
+    expect(new Set(marks).size).toBe(marks.length);
+    await store().deploy(makeVersion('a'), ACTIVE);
+    expect(await store().readMark()).toBe(marks.at(-1));
+  });
+
   test('a pause holds or drops, and a later version keeps it', async () => {
     await store().deploy(makeVersion('review'), ACTIVE);
     expect(await store().pause('review', 'drop', NOW_MS + 5)).toMatchObject({

@@ -4,6 +4,7 @@ import { listQueueSecrets, type QueueSource } from '../../../domain/delivery/que
 import type { Trigger } from '../../../domain/delivery/trigger.ts';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { DeploymentRow, TriggerStore } from '../../../store/triggers.ts';
+import { createEnabledList, type EnabledVersion, type EnabledList } from '../../deployments/enabled-versions.ts';
 import { type QueueKeeper, keepQueue, type KeepTools, type QueueState } from './keep-queue.ts';
 import type { OpenQueue, QueueTarget } from './queue-port.ts';
 
@@ -13,8 +14,6 @@ export const SOURCES_LIMITS = {
   /** The most queues that one service reads. */
   mostQueues: 256,
 } as const;
-
-const PAGE = 200;
 
 export interface QueueSourcesOptions extends Pick<KeepTools, 'limits' | 'keepLimits'> {
   /** Null: there is no database yet. */
@@ -28,6 +27,8 @@ export interface QueueSourcesOptions extends Pick<KeepTools, 'limits' | 'keepLim
   readonly wake: () => void;
   readonly nowMs: () => number;
   readonly log: (line: string) => void;
+  /** Shared with the other parts of the service. */
+  readonly listEnabled?: EnabledList;
   /** Other limits are for tests. */
   readonly sourcesLimits?: Readonly<Record<keyof typeof SOURCES_LIMITS, number>>;
 }
@@ -56,11 +57,10 @@ interface RunningQueue {
 }
 
 export function startQueueSources(options: QueueSourcesOptions): QueueSources {
-  const { openTriggers, log, sourcesLimits: limits = SOURCES_LIMITS } = options;
+  const { openTriggers, log, sourcesLimits: limits = SOURCES_LIMITS, listEnabled = createEnabledList() } = options;
   const running = new Map<string, RunningQueue>();
   const ending = new Set<Promise<void>>();
   const surplus = new Map<string, QueueState>();
-  const versions = new Map<string, readonly Trigger[]>();
   let isClosed = false;
   const stop = (key: string): void => {
     const queue = running.get(key)!;
@@ -71,7 +71,7 @@ export function startQueueSources(options: QueueSourcesOptions): QueueSources {
   };
   const compare = async (): Promise<void> => {
     const triggers = isClosed ? null : await openTriggers();
-    const wanted = triggers === null ? new Map<string, WantedQueue>() : await listWanted(triggers, versions);
+    const wanted = listWanted(triggers === null ? [] : await listEnabled(triggers.deployments));
     if (isClosed) return;
     for (const key of running.keys()) if (!wanted.has(key)) stop(key);
     surplus.clear();
@@ -111,29 +111,14 @@ export function startQueueSources(options: QueueSourcesOptions): QueueSources {
   };
 }
 
-/** @param versions  triggers of versions that were read before, which never change */
-async function listWanted(
-  { deployments }: TriggerStore,
-  versions: Map<string, readonly Trigger[]>,
-): Promise<ReadonlyMap<string, WantedQueue>> {
+function listWanted(versions: readonly EnabledVersion[]): ReadonlyMap<string, WantedQueue> {
   const wanted = new Map<string, WantedQueue>();
-  const seen = new Set<string>();
-  for (let after: string | undefined; ;) {
-    const rows = await deployments.list(PAGE, after);
-    for (const deployment of rows) {
-      const key = JSON.stringify([deployment.name, deployment.version]);
-      seen.add(key);
-      const triggers =
-        versions.get(key) ?? (await deployments.findVersion(deployment.name, deployment.version))?.triggers ?? [];
-      versions.set(key, triggers);
-      for (const trigger of triggers)
-        if (trigger.source.kind === 'queue')
-          wanted.set(JSON.stringify([key, trigger.name]), { deployment, trigger, source: trigger.source });
-    }
-    if (rows.length < PAGE) break;
-    after = rows.at(-1)!.name;
-  }
-  for (const key of versions.keys()) if (!seen.has(key)) versions.delete(key);
+  for (const deployment of versions)
+    for (const trigger of deployment.triggers)
+      if (trigger.source.kind === 'queue') {
+        const key = JSON.stringify([deployment.name, deployment.version, trigger.name]);
+        wanted.set(key, { deployment, trigger, source: trigger.source });
+      }
   return wanted;
 }
 

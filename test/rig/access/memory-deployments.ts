@@ -58,6 +58,7 @@ export function createMemoryDeployments(): DeploymentStore {
       const behind = rows.filter(({ name }) => after === undefined || compareTexts(name, after) > 0);
       return Promise.resolve(behind.toSorted((one, other) => compareTexts(one.name, other.name)).slice(0, limit));
     },
+    readMark: () => Promise.resolve(JSON.stringify([...kept.values()].map(({ row, isDeleted }) => [row, isDeleted]))),
     findVersion: (name, version) => Promise.resolve(kept.get(name)?.versions[version - 1] ?? null),
     findVersions: (versions) =>
       Promise.resolve(versions.flatMap(({ deployment, version }) => kept.get(deployment)?.versions[version - 1] ?? [])),
