@@ -72,9 +72,18 @@ export function formatSpread({ median, min, max }: Spread): string {
 
 /** CPU time that a process has used so far, user and system, in ms. @source proc_pid_stat(5), fields 14 and 15 at 100 ticks a second */
 export function processCpuMs(pid: number): number {
+  return readCpuMs(pid, [11, 12]);
+}
+
+function readCpuMs(pid: number, fields: readonly number[]): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  return (Number(fields[11]) + Number(fields[12])) * 10;
+  const values = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return fields.reduce((sum, field) => sum + Number(values[field]), 0) * 10;
+}
+
+/** The same with its children that have ended, and theirs. @source proc_pid_stat(5), fields 14 to 17 */
+export function readTreeCpuMs(pid: number): number {
+  return readCpuMs(pid, [11, 12, 13, 14]);
 }
 
 /** Resident memory of a process in MiB. @source proc_pid_status(5), VmRSS */

@@ -7,7 +7,7 @@ import { askStack } from '../../client/embedded/control-client.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { freePort } from '../../workers/embedded/ports.ts';
 import { doAtEnd, killAtEnd } from '../guard/guard.mjs';
-import { processCpuMs } from '../measure.ts';
+import { readTreeCpuMs } from '../measure.ts';
 
 export const SECRET = 'the secret of the senders of the bench';
 export const DEPLOYMENT = 'bench';
@@ -43,7 +43,7 @@ export interface TriggerStack extends AsyncDisposable {
   readonly servicePid: number;
   /** Runs a command of the command line. @throws Error if it fails */
   run(args: readonly string[]): Promise<void>;
-  /** CPU in ms that all processes of the database have used which live now. */
+  /** CPU in ms that the processes of the database have used, also those that have ended: each connection has one. */
   readPostgresCpuMs(): number;
 }
 
@@ -142,7 +142,7 @@ function readParent(pid: number): number {
 function sumCpuMs(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => {
     try {
-      return sum + processCpuMs(pid);
+      return sum + readTreeCpuMs(pid);
     } catch {
       // It has ended.
       return sum;
