@@ -2,12 +2,13 @@
  * The KVM lab: a machine that QEMU emulates, with a CPU that has virtualization, and Debian's kernel as its host. In it the
  * real /dev/kvm runs guests, on any x86-64 machine. It sees this machine's files read-only.
  */
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { type FirstRootInputs, ROOT_TAG, writeFirstRoot } from './first-root.ts';
 import type { Attempt } from './run-rows.ts';
 
@@ -35,7 +36,8 @@ export async function startLab(pieces: LabPieces, program: LabProgram): Promise<
   const files = { root: join(folder, 'root.cpio'), console: join(folder, 'console.log') };
   await writeFile(files.root, writeFirstRoot({ ...pieces, ...program, busybox: await readFile(pieces.busybox) }));
   await writeFile(files.console, '');
-  const child = spawn(pieces.keeper, ['tie', '--', pieces.qemu, ...labArguments(pieces.kernel, files)], {
+  const tscKhz = await measureTscKhz(pieces.keeper);
+  const child = spawn(pieces.keeper, ['tie', '--', pieces.qemu, ...labArguments(pieces.kernel, files, tscKhz)], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const closed = new Promise<void>((resolve) => {
@@ -69,8 +71,19 @@ function readConsole(path: string): string {
   }
 }
 
+async function measureTscKhz(keeper: string): Promise<number> {
+  const { stdout } = await promisify(execFile)(keeper, ['host']);
+  const { tscKhz } = JSON.parse(stdout) as { readonly tscKhz?: unknown };
+  if (typeof tscKhz !== 'number') throw new Error(`${keeper} host gives no tscKhz: ${stdout.slice(0, 200)}`);
+  return tscKhz;
+}
+
 /** Returns the arguments of QEMU; the second serial port is its standard output. */
-export function labArguments(kernel: string, files: { readonly root: string; readonly console: string }): string[] {
+export function labArguments(
+  kernel: string,
+  files: { readonly root: string; readonly console: string },
+  tscKhz: number,
+): string[] {
   const machine = '-machine q35 -accel tcg,thread=multi -cpu EPYC,+svm,+npt';
   const bare = '-nodefaults -no-user-config -no-reboot -display none -device virtio-rng-pci';
   const share = 'local,id=root,path=/,security_model=none,readonly=on,multidevs=remap';
@@ -82,8 +95,9 @@ export function labArguments(kernel: string, files: { readonly root: string; rea
     files.root,
     '-append',
     // Without `tsc=reliable` the lab's kernel gives its guests no clock that works. On a busy machine its check of the
-    // timer can fail, and it panics.
-    'console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check',
+    // timer can fail, and it panics; its calibration of the TSC can be wrong, and its time then runs several times as
+    // fast, so every limit of time in the lab is too short.
+    `console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check tsc_early_khz=${tscKhz}`,
     '-chardev',
     `file,id=console,path=${files.console}`,
     ...'-chardev stdio,id=rows,signal=off'.split(' '),

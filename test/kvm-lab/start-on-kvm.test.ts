@@ -33,10 +33,15 @@ test('a host that can do neither gets the reason and the remedy', () => {
 });
 
 test('the lab cannot write to this machine', () => {
-  const words = labArguments('/k', { root: '/r', console: '/c' });
+  const words = labArguments('/k', { root: '/r', console: '/c' }, 2_100_000);
   const shares = words.filter((word) => word.startsWith('local,'));
   expect(shares).toEqual([expect.stringContaining(',readonly=on,')]);
   expect(words.filter((word) => /^(?:-drive|-blockdev|-netdev|-virtfs)$/.test(word))).toEqual([]);
+});
+
+test('the time of the lab runs by the TSC of this machine', () => {
+  const words = labArguments('/k', { root: '/r', console: '/c' }, 2_100_123);
+  expect(words[words.indexOf('-append') + 1]).toMatch(/ tsc_early_khz=2100123$/);
 });
 
 test('a command with any characters is one that the shell of the lab reads back', () => {
