@@ -59,7 +59,7 @@ impl DeviceThread {
     pub fn start(
         machine: Arc<Machine>,
         console: Arc<Console>,
-        filters: Arc<Filters>,
+        filters: Filters,
         tell: impl Fn(DeviceEvent) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let commands = Arc::new(Commands {
@@ -83,7 +83,7 @@ impl DeviceThread {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let tell = work.tell.clone();
-                if let Err(end) = filters::install(&filters.devices) {
+                if let Err(end) = filters::install(filters.devices) {
                     return tell(DeviceEvent::Ended(end));
                 }
                 if catch_unwind(AssertUnwindSafe(|| work.run())).is_err() {

@@ -1,6 +1,6 @@
 //! The system calls that each thread may make while a guest runs. A guest that takes a thread over gets no more.
 
-use voidbox_jail::filter::{Call, Check, Filter, FilterError, Table};
+use voidbox_jail::filter::{Call, Check, Filter, RUNTIME, Table};
 
 use crate::ended::{Ended, host_failed};
 
@@ -12,83 +12,28 @@ const KVM_GET_REGS: u32 = 0x8090_AE81;
 /// `_IO(KVMIO, 0xad)`.
 const KVM_KVMCLOCK_CTRL: u32 = 0xAEAD;
 
-const NO_CODE: &[Check] = &[Check::Without(2, libc::PROT_EXEC as u64)];
-
-const fn call(number: libc::c_long, reason: &'static str) -> Call {
-    checked(number, &[], reason)
-}
-
-const fn checked(number: libc::c_long, checks: &'static [Check], reason: &'static str) -> Call {
-    Call {
-        number,
-        checks,
-        reason,
-    }
-}
-
-/// The calls of the runtime in each thread.
-const RUNTIME: &[Call] = &[
-    call(
-        libc::SYS_write,
-        "wakes another thread by its eventfd; the line about a forbidden call; messages of a panic",
-    ),
-    call(libc::SYS_writev, "messages of a panic on standard error"),
-    call(
-        libc::SYS_futex,
-        "locks, and the end of a thread that another one joins",
-    ),
-    checked(libc::SYS_mmap, NO_CODE, "memory of the allocator"),
-    checked(libc::SYS_mprotect, NO_CODE, "memory of the allocator"),
-    call(
-        libc::SYS_munmap,
-        "memory of the allocator, and the stack of a thread that ends",
-    ),
-    call(libc::SYS_mremap, "a large buffer that grows"),
-    call(libc::SYS_madvise, "memory that the allocator gives back"),
-    call(libc::SYS_brk, "memory of the allocator"),
-    call(
-        libc::SYS_clock_gettime,
-        "the time, on hosts whose clock cannot be read without a call",
-    ),
-    call(
-        libc::SYS_rt_sigprocmask,
-        "the start and the end of a thread, and signals to CPUs",
-    ),
-    call(
-        libc::SYS_rt_sigreturn,
-        "the end of the handler of the signal that stops a CPU",
-    ),
-    call(libc::SYS_sigaltstack, "the end of a thread"),
-    call(
-        libc::SYS_restart_syscall,
-        "a wait that continues after the process was stopped",
-    ),
-    call(libc::SYS_exit, "the end of a thread"),
-    call(libc::SYS_exit_group, "the end of the process"),
-];
-
-const DEBUG_CLOSE: Call = checked(
+const DEBUG_CLOSE: Call = Call::checked(
     libc::SYS_fcntl,
     &[Check::Is(1, libc::F_GETFD as u32)],
     "a check before a descriptor is closed, in builds for tests",
 );
 
-const VCPU: Table = Table {
+pub const VCPU: Table = Table {
     role: "vcpu",
     calls: &[
         RUNTIME,
         &[
-            checked(
+            Call::checked(
                 libc::SYS_ioctl,
                 &[Check::Is(1, KVM_KVMCLOCK_CTRL)],
                 "tells the guest's clock about a pause",
             ),
-            call(
+            Call::any(
                 libc::SYS_shutdown,
                 "closes the guest port when the guest resets its device",
             ),
-            checked(libc::SYS_ioctl, &[Check::Is(1, KVM_RUN)], "runs the guest"),
-            checked(
+            Call::checked(libc::SYS_ioctl, &[Check::Is(1, KVM_RUN)], "runs the guest"),
+            Call::checked(
                 libc::SYS_ioctl,
                 &[Check::Is(1, KVM_GET_REGS)],
                 "the address of the instruction at which a guest ended",
@@ -97,23 +42,23 @@ const VCPU: Table = Table {
     ],
 };
 
-const DEVICES: Table = Table {
+pub const DEVICES: Table = Table {
     role: "devices",
     calls: &[
         RUNTIME,
         &[
-            call(
+            Call::any(
                 libc::SYS_poll,
                 "waits for kicks of queues, the guest port and the console",
             ),
-            call(libc::SYS_read, "resets an eventfd"),
-            call(libc::SYS_readv, "reads the guest port"),
-            call(libc::SYS_sendto, "writes the guest port"),
-            call(libc::SYS_shutdown, "closes the guest port in one direction"),
-            call(libc::SYS_recvfrom, "reads answers of the folder server"),
-            call(libc::SYS_preadv, "reads a disk"),
-            call(libc::SYS_pwritev, "writes a disk"),
-            checked(
+            Call::any(libc::SYS_read, "resets an eventfd"),
+            Call::any(libc::SYS_readv, "reads the guest port"),
+            Call::any(libc::SYS_sendto, "writes the guest port"),
+            Call::any(libc::SYS_shutdown, "closes the guest port in one direction"),
+            Call::any(libc::SYS_recvfrom, "reads answers of the folder server"),
+            Call::any(libc::SYS_preadv, "reads a disk"),
+            Call::any(libc::SYS_pwritev, "writes a disk"),
+            Call::checked(
                 libc::SYS_fallocate,
                 &[Check::Is(
                     1,
@@ -121,8 +66,8 @@ const DEVICES: Table = Table {
                 )],
                 "discards a part of a disk",
             ),
-            call(libc::SYS_getrandom, "random numbers for the guest"),
-            call(libc::SYS_close, "the end of the devices"),
+            Call::any(libc::SYS_getrandom, "random numbers for the guest"),
+            Call::any(libc::SYS_close, "the end of the devices"),
             DEBUG_CLOSE,
         ],
     ],
@@ -130,133 +75,130 @@ const DEVICES: Table = Table {
 
 /// The calls of a save, of a VM that may be saved.
 const SAVE: &[Call] = &[
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x8004_AE98)],
         "the MP state of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, KVM_GET_REGS)],
         "the registers of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x8138_AE83)],
         "the special registers of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x9000_AEA4)],
         "the XSAVE area of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x8188_AEA6)],
         "the XCRs of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x8080_AEA1)],
         "the debug registers of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x8400_AE8E)],
         "the local APIC of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0xAEA3)],
         "the speed of the TSC of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0xC008_AE91)],
         "the features of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0xC008_AE88)],
         "the MSRs of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x8040_AE9F)],
         "the events of a CPU",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x8030_AE7C)],
         "the clock of the VM",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0x8070_AE9F)],
         "the PIT of the VM",
     ),
-    checked(
+    Call::checked(
         libc::SYS_ioctl,
         &[Check::Is(1, 0xC208_AE62)],
         "the interrupt controllers of the VM",
     ),
-    call(libc::SYS_pwrite64, "the memory of a saved VM"),
+    Call::any(libc::SYS_pwrite64, "the memory of a saved VM"),
 ];
 
 /// The calls of the control of each VM.
 const SERVE: &[Call] = &[
-    call(libc::SYS_poll, "waits for the keeper and the other threads"),
-    call(libc::SYS_read, "requests of the keeper, and eventfds"),
-    call(libc::SYS_pread64, "reads the counters of KVM"),
-    call(libc::SYS_tkill, "stops a CPU for a pause or for the end"),
-    call(
+    Call::any(libc::SYS_poll, "waits for the keeper and the other threads"),
+    Call::any(libc::SYS_read, "requests of the keeper, and eventfds"),
+    Call::any(libc::SYS_pread64, "reads the counters of KVM"),
+    Call::any(libc::SYS_tkill, "stops a CPU for a pause or for the end"),
+    Call::any(
         libc::SYS_getpid,
         "stops a CPU, in builds with another C library",
     ),
-    call(
+    Call::any(
         libc::SYS_tgkill,
         "stops a CPU, in builds with another C library",
     ),
-    call(libc::SYS_close, "the end of the machine"),
+    Call::any(libc::SYS_close, "the end of the machine"),
     DEBUG_CLOSE,
 ];
 
-const CONTROL: Table = Table {
+pub const CONTROL: Table = Table {
     role: "control",
     calls: &[RUNTIME, SERVE],
 };
 
-const SAVING_CONTROL: Table = Table {
+pub const SAVING_CONTROL: Table = Table {
     role: "control of a VM that may be saved",
     calls: &[RUNTIME, SERVE, SAVE],
 };
 
-/// The filters of all threads, compiled before a guest runs.
+/// The filters of the threads of a VM, by their role.
+#[derive(Clone, Copy)]
 pub struct Filters {
-    pub vcpu: Filter,
-    pub devices: Filter,
-    pub control: Filter,
+    pub vcpu: &'static Filter,
+    pub devices: &'static Filter,
+    pub control: &'static Filter,
+    /// For the control of a VM that may be saved.
+    pub saving_control: &'static Filter,
 }
 
-impl Filters {
-    /// Compiles them for a VM, which may be saved or not.
-    pub fn compile(may_save: bool) -> Result<Self, Ended> {
-        let compile = |table: Table| table.compile().map_err(fail);
-        Ok(Self {
-            vcpu: compile(VCPU)?,
-            devices: compile(DEVICES)?,
-            control: compile(if may_save { SAVING_CONTROL } else { CONTROL })?,
-        })
-    }
-}
+/// The filters, compiled with this program.
+pub static FILTERS: Filters = Filters {
+    vcpu: &const { VCPU.compile() },
+    devices: &const { DEVICES.compile() },
+    control: &const { CONTROL.compile() },
+    saving_control: &const { SAVING_CONTROL.compile() },
+};
 
 /// Installs a filter for this thread. The VM ends if that fails.
 pub fn install(filter: &Filter) -> Result<(), Ended> {
-    filter.install().map_err(fail)
-}
-
-fn fail(error: FilterError) -> Ended {
-    host_failed("a filter of system calls", error)
+    filter
+        .install()
+        .map_err(|error| host_failed("a filter of system calls", error))
 }
 
 #[cfg(test)]
@@ -288,11 +230,6 @@ mod tests {
                 );
             }
         }
-        assert!(
-            [true, false]
-                .into_iter()
-                .all(|may_save| Filters::compile(may_save).is_ok())
-        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub mod control;
 mod device_thread;
 pub mod devices;
 pub mod ended;
-mod filters;
+pub mod filters;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod machine;
@@ -28,7 +28,7 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 
 pub use ended::BAD_CONFIGURATION;
-pub use run::run;
+pub use run::{run, run_with};
 
 const USAGE: &str = "usage: voidbox-vmm --control FD
 FD is an inherited socket, over which the configuration of one VM comes.";

@@ -9,7 +9,7 @@ use crate::config::{Config, ConfigError};
 use crate::control::{Channel, Input, Message, Request, Statistics};
 use crate::device_thread::{DeviceEvent, DeviceThread};
 use crate::ended::{Ended, host_failed};
-use crate::filters::{self, Filters};
+use crate::filters::{self, FILTERS, Filters};
 use crate::machine::{Assembled, assemble};
 use crate::mailbox::Mailbox;
 use crate::poll::Poll;
@@ -19,22 +19,31 @@ use crate::vcpu::Team;
 ///
 /// `control` and the descriptors of the configuration must have no other owner in this process.
 pub fn run(control: RawFd) -> u8 {
+    run_with(control, FILTERS)
+}
+
+/// The same with any filters, for tests of filters.
+pub fn run_with(control: RawFd, filters: Filters) -> u8 {
     // SAFETY: the caller gives the descriptor away.
     let mut channel = Channel::new(unsafe { OwnedFd::from_raw_fd(control) });
-    let reason = live(&mut channel).unwrap_or_else(|end| end).bounded();
+    let reason = live(&mut channel, filters)
+        .unwrap_or_else(|end| end)
+        .bounded();
     let code = reason.exit_code();
     channel.tell(&Message::Ended { reason });
     code
 }
 
-fn live(channel: &mut Channel) -> Result<Ended, Ended> {
+fn live(channel: &mut Channel, filters: Filters) -> Result<Ended, Ended> {
     let config = configure(channel)?;
-    let filters = Arc::new(Filters::compile(config.save.is_some())?);
     voidbox_jail::filter::report(channel.fd())
         .map_err(|e| host_failed("the report of a forbidden call", e))?;
-    let mut vm = Running::start(assemble(&config)?, &filters)?;
+    let mut vm = Running::start(assemble(&config)?, filters)?;
     // The other threads have their own.
-    filters::install(&filters.control)?;
+    filters::install(match config.save {
+        Some(_) => filters.saving_control,
+        None => filters.control,
+    })?;
     channel.tell(&Message::Started);
     vm.team.resume();
     vm.devices.resume();
@@ -76,7 +85,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(mut parts: Assembled, filters: &Arc<Filters>) -> Result<Self, Ended> {
+    fn start(mut parts: Assembled, filters: Filters) -> Result<Self, Ended> {
         let events = Arc::new(Mailbox::new().map_err(|e| host_failed("eventfd", e))?);
         let tell = {
             let events = events.clone();
@@ -86,13 +95,9 @@ impl Running {
             let tell = tell.clone();
             move |end| tell(DeviceEvent::Ended(end))
         };
-        let devices = DeviceThread::start(
-            parts.machine.clone(),
-            parts.console.clone(),
-            filters.clone(),
-            tell,
-        )
-        .map_err(|e| host_failed("the thread of the devices", e))?;
+        let devices =
+            DeviceThread::start(parts.machine.clone(), parts.console.clone(), filters, tell)
+                .map_err(|e| host_failed("the thread of the devices", e))?;
         let vcpus = std::mem::take(&mut parts.vcpus);
         let team = Team::start(vcpus, &parts.machine, filters, end)
             .map_err(|e| host_failed("the threads of the CPUs", e))?;

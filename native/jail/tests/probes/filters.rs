@@ -28,8 +28,10 @@ pub fn try_call(args: &[String]) -> Result<(), String> {
         role: "test",
         calls: &[CALLS],
     };
-    let filter = table.compile().map_err(|error| error.to_string())?;
-    filter.install().map_err(|error| error.to_string())?;
+    table
+        .compile()
+        .install()
+        .map_err(|error| error.to_string())?;
     // SAFETY: no call gets a pointer that is used, except the text.
     unsafe {
         match args[0].as_str() {

@@ -54,7 +54,7 @@ impl Team {
     pub fn start(
         vcpus: Vec<VcpuFd>,
         machine: &Arc<Machine>,
-        filters: &Arc<Filters>,
+        filters: Filters,
         ended: impl Fn(Ended) + Clone + Send + 'static,
     ) -> io::Result<Self> {
         register_signal_handler(SIGRTMIN(), interrupt)
@@ -67,13 +67,12 @@ impl Team {
         for (id, mut vcpu) in vcpus.into_iter().enumerate() {
             let kick = Kick::of(&mut vcpu);
             let (gate, machine, ended) = (gate.clone(), machine.clone(), ended.clone());
-            let filters = filters.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("vcpu{id}"))
                 .stack_size(STACK_BYTES)
                 .spawn(move || {
                     // A panic must not unmap the page to which `kick` points, and is an end like others.
-                    let work = AssertUnwindSafe(|| match filters::install(&filters.vcpu) {
+                    let work = AssertUnwindSafe(|| match filters::install(filters.vcpu) {
                         Ok(()) => run(&mut vcpu, &gate, &machine),
                         Err(end) => Some(end),
                     });
