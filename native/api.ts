@@ -50,7 +50,6 @@ export interface NativeVmmSettings {
   readonly program: string;
   /** `voidbox-folders`, which serves the mounts. */
   readonly folders: string;
-  readonly bwrap: string;
   readonly mke2fs?: string;
 }
 

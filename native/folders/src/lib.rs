@@ -2,6 +2,7 @@
 //! guest and sends it over a socket. Its guest may be hostile, so requests are checked before the 9p library reads them.
 
 mod admit;
+mod confine;
 mod serve;
 
 pub use admit::MESSAGE_BYTES;

@@ -17,10 +17,19 @@ mod lifeline;
 mod limits;
 mod program;
 mod root;
+mod shown;
 mod start;
 mod users;
 
 pub use error::{Error, REMEDY};
 pub use limits::Limits;
 pub use program::Program;
+pub use shown::SHOWN;
 pub use start::{Jail, Place};
+
+/// Returns whether the kernel has Landlock, by which a process gives up files beyond some folders.
+pub fn has_landlock() -> bool {
+    const VERSION: libc::c_int = 1;
+    // SAFETY: with this flag, the call takes no structure and returns a number.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, VERSION) > 0 }
+}

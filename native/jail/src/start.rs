@@ -11,7 +11,9 @@ use rustix::system::sethostname;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::program::Program;
-use crate::{capabilities, descriptors, lifeline, root, users};
+use crate::root::Contents;
+use crate::shown::Tree;
+use crate::{capabilities, descriptors, lifeline, root, shown, users};
 
 /// The host name inside.
 const HOST_NAME: &[u8] = b"vm";
@@ -26,6 +28,11 @@ pub struct Jail {
     /// The descriptors that the confined process has besides standard output and error. Their numbers stay. The caller
     /// gives them up.
     pub kept: Vec<RawFd>,
+    /// Open folders and files of the host that the confined process sees read-only, as `/mounts/0` and so on. The
+    /// descriptors themselves are not kept. Mounts in them are shown too.
+    pub shown: Vec<RawFd>,
+    /// Whether the jail has a `/proc`, which contains the confined process only.
+    pub processes: bool,
     pub limits: Limits,
 }
 
@@ -50,10 +57,11 @@ impl Jail {
     /// The process has one thread, because the jail's processes are made by `fork`.
     pub unsafe fn enter(&self, program: Option<&Program>) -> Result<Place, Error> {
         let ready = make_pipe()?;
+        let outside = shown::copy_outside(&self.shown)?;
         // SAFETY: the caller vouches for one thread. Without a new stack, the call returns twice, as fork does.
         let lifeline = unsafe { clone(NAMESPACES)? };
         if lifeline == 0 {
-            return match self.inside(ready, program) {
+            return match self.inside(ready, outside, program) {
                 Ok(Lifeline::Ended(code)) => std::process::exit(code),
                 Ok(Lifeline::Confined) => Ok(Place::Inside),
                 Err(error) => give_up(&error),
@@ -69,6 +77,8 @@ impl Jail {
         drop(write);
         // Only the confined process may have them, so that their other ends notice its end.
         descriptors::close(&self.kept);
+        descriptors::close(&self.shown);
+        drop(outside);
         let code = lifeline::exit_code(lifeline).map_err(Error::at("waiting for the jail"));
         mapped?;
         Ok(Place::Ended(code?))
@@ -78,6 +88,7 @@ impl Jail {
     fn inside(
         &self,
         (mut read, write): Ready,
+        outside: Option<Vec<Tree>>,
         program: Option<&Program>,
     ) -> Result<Lifeline, Error> {
         drop(write);
@@ -91,7 +102,10 @@ impl Jail {
         sethostname(HOST_NAME).map_err(Error::of("setting the host name"))?;
         // After the change of the root, there is no file to open.
         let nothing = File::open("/dev/null").map_err(Error::at("opening /dev/null"))?;
-        root::enter_empty()?;
+        let shown = outside.map_or_else(|| shown::find(&self.shown), Ok)?;
+        let processes = self.processes;
+        root::enter(&Contents { shown, processes })?;
+        descriptors::close(&self.shown);
         // The confined process may have the same user, and must not attach to the process that ends it. This precedes its
         // start, so that there is no moment in which it could.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)

@@ -5,15 +5,12 @@ const KERNEL = { path: '/k/vmlinuz', kind: 'debian', uncompressedPath: '/k/vmlin
 const MEMORY = { memoryTotalBytes: 1, memoryAvailableBytes: 1 };
 
 test('a host with hardware KVM runs voidbox-vmm with an unpacked kernel and its server of folders', async () => {
-  const vmm = createNativeVmm({ bwrap: '/b', mke2fs: '/m', kernel: KERNEL }, () =>
-    Promise.resolve('/cache/voidbox-vmm'),
-  );
+  const vmm = createNativeVmm({ mke2fs: '/m', kernel: KERNEL }, () => Promise.resolve('/cache/voidbox-vmm'));
   expect(await vmm.launchOn({ kvm: 'hardware', ...MEMORY })).toEqual({
     settings: {
       name: 'vmm',
       program: '/cache/voidbox-vmm',
       folders: '/cache/voidbox-folders',
-      bwrap: '/b',
       mke2fs: '/m',
     },
     kernel: { path: '/k/vmlinux', kind: 'debian' },
@@ -27,7 +24,7 @@ test.each([
   ['none', 'kvm_amd'],
   ['no-permission', 'usermod -aG kvm'],
 ] as const)('a host whose KVM is %s is not ready, and is asked for no program', async (kvm, remedy) => {
-  const vmm = createNativeVmm({ bwrap: '/b', mke2fs: '/m', kernel: KERNEL }, () => {
+  const vmm = createNativeVmm({ mke2fs: '/m', kernel: KERNEL }, () => {
     throw new Error('the program was asked for');
   });
   await expect(vmm.launchOn({ kvm, ...MEMORY })).rejects.toMatchObject({

@@ -12,7 +12,7 @@ const FOLDERS_PROGRAM = 'voidbox-folders';
 const BOOT_TIMEOUT_MS = 20_000;
 
 /** All paths are absolute. */
-export type NativePieces = Pick<QemuPieces, 'bwrap' | 'mke2fs' | 'kernel'>;
+export type NativePieces = Pick<QemuPieces, 'mke2fs' | 'kernel'>;
 
 const PROBLEMS: Readonly<Record<Exclude<HostFacts['kvm'], 'hardware'>, string>> = {
   emulated:
@@ -24,14 +24,14 @@ const PROBLEMS: Readonly<Record<Exclude<HostFacts['kvm'], 'hardware'>, string>> 
 /**
  * @param findProgram  finds `voidbox-vmm`; asked for only on a host that can run it
  */
-export function createNativeVmm({ bwrap, mke2fs, kernel }: NativePieces, findProgram: () => Promise<string>): Vmm {
+export function createNativeVmm({ mke2fs, kernel }: NativePieces, findProgram: () => Promise<string>): Vmm {
   return {
     async launchOn({ kvm }) {
       if (kvm !== 'hardware')
         throw new CodedError('host/not-ready', `mode: vmm needs hardware KVM, and ${PROBLEMS[kvm]}; or use mode: qemu`);
       const program = await findProgram();
       return {
-        settings: { name: 'vmm', program, folders: join(dirname(program), FOLDERS_PROGRAM), bwrap, mke2fs },
+        settings: { name: 'vmm', program, folders: join(dirname(program), FOLDERS_PROGRAM), mke2fs },
         // Unpacking a kernel takes longer than the rest of its boot to the first program.
         kernel: { path: kernel.uncompressedPath ?? kernel.path, kind: kernel.kind },
         overheadMib: NATIVE_OVERHEAD_MIB,

@@ -8,12 +8,13 @@ use std::path::Path;
 use p9::{Config, Server};
 
 use crate::admit::{HEADER_BYTES, MESSAGE_BYTES, admit};
+use crate::confine::confine;
 
 /// The type of an answer with an error number.
 const ERROR: u8 = 7;
 const ERROR_BYTES: u32 = 11;
 
-/// Serves until the other side closes the socket. An error concerns the socket, or a message without a valid length,
+/// Confines the calling thread to reading beneath `root`, and serves until the other side closes the socket. An error concerns the socket, or a message without a valid length,
 /// behind which no other message can be found.
 pub fn serve(mut socket: UnixStream, root: &Path) -> io::Result<()> {
     let mut server = Server::with_config(Config {
@@ -23,6 +24,7 @@ pub fn serve(mut socket: UnixStream, root: &Path) -> io::Result<()> {
         gid_map: BTreeMap::new(),
         ascii_casefold: false,
     })?;
+    confine(root)?;
     let mut message = Vec::new();
     let mut answer = Vec::new();
     while read_message(&mut socket, &mut message)? {

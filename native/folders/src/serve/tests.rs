@@ -114,6 +114,42 @@ fn a_file_is_read_through_its_folders() {
 }
 
 #[test]
+fn a_folder_and_its_attributes_are_read() {
+    let mut guest = Guest::new();
+    assert_eq!(guest.walk(1, &[]).0, 111, "a second number");
+    assert_eq!(guest.open(1, 0o200000).0, 13);
+    let list = [
+        &1u32.to_le_bytes()[..],
+        &0u64.to_le_bytes(),
+        &4096u32.to_le_bytes(),
+    ]
+    .concat();
+    let (kind, body) = guest.request(40, &list);
+    assert_eq!(kind, 41);
+    for name in ["inner", "link"] {
+        let bytes = name.as_bytes();
+        assert!(
+            body.windows(bytes.len()).any(|part| part == bytes),
+            "{name}"
+        );
+    }
+    let attributes = [&1u32.to_le_bytes()[..], &0x7ffu64.to_le_bytes()].concat();
+    assert_eq!(guest.request(24, &attributes).0, 25);
+    assert_eq!(
+        guest.request(8, &1u32.to_le_bytes()).0,
+        9,
+        "the file system"
+    );
+    let sync = [1u32.to_le_bytes(), 0u32.to_le_bytes()].concat();
+    assert_eq!(guest.request(50, &sync).0, 51);
+    assert_eq!(guest.walk(2, &["link"]).0, 111);
+    let (kind, target) = guest.request(22, &2u32.to_le_bytes());
+    assert_eq!((kind, target), (23, text("../secret")));
+    assert_eq!(guest.request(120, &1u32.to_le_bytes()).0, 121);
+    guest.end().unwrap();
+}
+
+#[test]
 fn no_name_leads_out_of_the_folder() {
     let mut guest = Guest::new();
     for names in [

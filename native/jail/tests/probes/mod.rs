@@ -3,6 +3,7 @@
 mod filters;
 mod host;
 mod rights;
+mod shown;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -31,6 +32,7 @@ const PROBES: &[(&str, Probe)] = &[
     ("users", rights::becomes_no_other_user),
     ("limits", rights::raises_no_limit),
     ("filter", filters::try_call),
+    ("shown", shown::sees_only_what_is_shown),
     ("sleep", host::sleeps),
     ("exit", |_| std::process::exit(7)),
     ("killed", |_| {
@@ -60,6 +62,10 @@ pub fn run(name: &str, rest: &[String]) -> ExitCode {
     let open = || File::open("/dev/null").expect("a file opens").into_raw_fd();
     let (_closed, kept) = (open(), open());
     jail.kept = vec![kept];
+    if name == "shown" {
+        jail.processes = true;
+        jail.shown = shown::open(rest);
+    }
     let program = (name == "exec").then(|| {
         let words = rest.iter().map(OsString::from).collect();
         Program::open(rest[0].as_ref(), words).expect("the program opens")

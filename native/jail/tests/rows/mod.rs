@@ -2,6 +2,7 @@
 
 mod filters;
 mod program;
+mod shown;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -84,12 +85,32 @@ fn find_nothing(words: &[&str]) {
     }
 }
 
+/// Listeners of the host.
+struct Network {
+    tcp: TcpListener,
+    _unix: UnixListener,
+    name: String,
+}
+
+impl Network {
+    fn new() -> Self {
+        let name = format!("voidbox-jail-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        Self {
+            tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
+            _unix: UnixListener::bind_addr(&address).unwrap(),
+            name,
+        }
+    }
+
+    fn address(&self) -> String {
+        self.tcp.local_addr().unwrap().to_string()
+    }
+}
+
 fn reaches_no_network() {
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let name = format!("voidbox-jail-{}", std::process::id());
-    let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let _unix = UnixListener::bind_addr(&address).unwrap();
-    find_nothing(&["network", &tcp.local_addr().unwrap().to_string(), &name]);
+    let network = Network::new();
+    find_nothing(&["network", &network.address(), &network.name]);
 }
 
 fn exit_codes_come_out() {
@@ -250,6 +271,14 @@ const ROWS: &[(&str, fn())] = &[
     ("limits_hold_and_cannot_be_raised", || {
         find_nothing(&["limits"])
     }),
+    (
+        "only_what_is_shown_is_visible_and_nothing_of_it_can_be_written",
+        shown::only_what_is_shown_is_visible,
+    ),
+    (
+        "a_folder_that_moves_once_it_is_open_is_shown_and_not_the_one_in_its_place",
+        shown::a_folder_that_moves_is_shown,
+    ),
     ("exit_codes_and_signals_come_out", exit_codes_come_out),
     (
         "the_end_of_the_lifeline_ends_all_processes",

@@ -33,7 +33,7 @@ const HELP: &str = "voidbox-vm: the keeper of one VM (docs/reference/keeper.md)
   lock --file F [--tie] -- CMD...      become CMD, with a lock on F (exit 75: F is already locked)
   tie -- CMD...                        become CMD, killed when this process's parent dies
   lifeline -- CMD...                   run CMD, killed when standard input ends
-  jail --program F [--uid N] [--keep 5,7] -- WORDS...
+  jail --program F [--uid N] [--keep 5,7] [--show 8,9] [--proc own] [--open-files N] -- WORDS...
                                        become the static program F in an empty root without rights, killed when
                                        standard input ends
   host                                 print TSC, KVM and memory of this host

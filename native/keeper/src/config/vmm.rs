@@ -35,7 +35,6 @@ pub struct NativeSettings {
     /// `voidbox-folders`; without it a VM has no mounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folders: Option<PathBuf>,
-    pub bwrap: PathBuf,
     /// As in [`QemuSettings`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mke2fs: Option<PathBuf>,

@@ -138,11 +138,11 @@ impl VmmProcess {
         self.pid
     }
 
-    /// Starts a process without output that works for a VMM, with one inherited socket.
-    pub fn spawn_helper(words: &[OsString], socket: BorrowedFd<'_>) -> Result<Self, Failure> {
+    /// Starts a process without output that works for a VMM, with the inherited files.
+    pub fn spawn_helper(words: &[OsString], inherited: &[BorrowedFd<'_>]) -> Result<Self, Failure> {
         let start = || {
             let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
-            let fds = vec![socket.as_raw_fd()];
+            let fds = inherited.iter().map(AsRawFd::as_raw_fd).collect();
             let child = spawn(words, fds, held, [Stdio::null(), Stdio::null()])?;
             Ok(Self {
                 pid: child

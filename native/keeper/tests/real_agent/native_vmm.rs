@@ -44,7 +44,7 @@ fn launch(name: &str, steps: &[&str]) -> Vm {
 fn launch_with(name: &str, steps: &[&str], settings: &Value, mounts: Value) -> Vm {
     let script = Path::new(FOLDER).join(name);
     std::fs::write(&script, steps.join("\n")).unwrap();
-    let mut vmm = json!({ "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap", "kvm": "/dev/null" });
+    let mut vmm = json!({ "name": "vmm", "program": fake_vmm(), "kvm": "/dev/null" });
     for (key, value) in settings.as_object().unwrap() {
         vmm[key] = value.clone();
     }
@@ -217,7 +217,7 @@ fn a_vm_whose_server_of_folders_ends_is_lost() {
 fn a_host_whose_kvm_is_no_hardware_starts_no_vmm() {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({
-        "vmm": { "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap" },
+        "vmm": { "name": "vmm", "program": fake_vmm() },
         "kernel": { "path": fake_vmm(), "kind": "debian" }, "initramfs": fake_vmm(),
     });
     match Vm::in_folder(folder.path(), "kvm", config) {

@@ -166,7 +166,7 @@ mod tests {
         let mut config = serde_json::json!({
             "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 2, "diskMib": 64,
             "kernel": { "path": folder.join("kernel"), "kind": "debian" }, "initramfs": folder.join("initramfs"),
-            "vmm": { "name": "vmm", "program": "/p", "bwrap": "/b" },
+            "vmm": { "name": "vmm", "program": "/p" },
         });
         if let Some(path) = root_disk {
             config["rootDisk"] = path.to_str().unwrap().into();

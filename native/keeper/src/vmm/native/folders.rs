@@ -2,18 +2,22 @@
 //! requests over a socket, and it sees only the folders.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags, open};
+use voidbox_jail::SHOWN;
+
 use crate::config::{Mount, NativeSettings};
 use crate::error::Failure;
-use crate::vmm::jail::{Jail, readable, resolve};
+use crate::vmm::jail::resolve;
 use crate::vmm::process::VmmProcess;
 
-/// The paths of the program and of the folders in the jail.
-const PROGRAM: &str = "/vm/voidbox-folders";
-const ROOT: &str = "/mounts";
+/// The name of the program in its own command line.
+const NAME: &str = "voidbox-folders";
+/// The limit of the server's descriptors: one for each file that the guest knows or has opened.
+const OPEN_FILES: u64 = 16_384;
 
 /// Starts the server, unless the VM has no mounts. Returns it with the VMM's end of its socket.
 pub fn start(
@@ -27,79 +31,84 @@ pub fn start(
     };
     let (ours, theirs) = UnixStream::pair()
         .map_err(|error| Failure::io("starting the server of folders", &error))?;
-    let words = command(
-        program,
-        &settings.bwrap,
-        mounts,
-        keeper,
-        uid,
-        theirs.as_raw_fd(),
-    )?;
-    let process = VmmProcess::spawn_helper(&words, theirs.as_fd())?;
+    let opened = mounts.iter().map(|mount| open_shared(&mount.host_path));
+    let opened: Vec<OwnedFd> = opened.collect::<Result<_, Failure>>()?;
+    let shown = opened.iter().map(AsRawFd::as_raw_fd);
+    let words = command(program, keeper, uid, theirs.as_raw_fd(), shown)?;
+    let inherited: Vec<BorrowedFd> = std::iter::once(theirs.as_fd())
+        .chain(opened.iter().map(AsFd::as_fd))
+        .collect();
+    let process = VmmProcess::spawn_helper(&words, &inherited)?;
     Ok(Some((process, ours.into())))
 }
 
+/// Opens a folder or a file only as a place.
+fn open_shared(path: &Path) -> Result<OwnedFd, Failure> {
+    let path = resolve(path)?;
+    open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| Failure::io(path.display(), &errno.into()))
+}
+
+/// Returns the whole command: the keeper's own binary makes the jail, and becomes the server in it.
 fn command(
     program: &Path,
-    bwrap: &Path,
-    mounts: &[Mount],
     keeper: &Path,
     uid: Option<u32>,
     socket: RawFd,
+    shown: impl Iterator<Item = RawFd>,
 ) -> Result<Vec<OsString>, Failure> {
-    let mut jail = Jail::new(bwrap, uid);
-    if uid.is_some() {
-        jail.show_libraries();
+    let mut words: Vec<OsString> = vec![keeper.into(), "jail".into(), "--program".into()];
+    words.push(resolve(program)?.into());
+    if let Some(uid) = uid {
+        words.extend(["--uid".into(), uid.to_string().into()]);
     }
-    jail.make_folder(ROOT);
-    jail.show(readable("server of folders", program, uid)?, PROGRAM);
-    for (index, mount) in mounts.iter().enumerate() {
-        jail.show(resolve(&mount.host_path)?, format!("{ROOT}/{index}"));
-    }
-    // It opens a file that it has found by the path of its descriptor there.
-    jail.show_own_processes();
-    let words = [PROGRAM, "--fd", &socket.to_string(), "--root", ROOT];
-    jail.command(keeper, words.map(OsString::from).into())
+    let socket = socket.to_string();
+    let shown: Vec<String> = shown.map(|fd| fd.to_string()).collect();
+    words.extend(["--keep".into(), OsString::from(&socket)]);
+    words.extend(["--show".into(), shown.join(",").into()]);
+    words.extend(["--open-files".into(), OPEN_FILES.to_string().into()]);
+    // The server opens a file that it has found by the path of its descriptor there.
+    words.extend(
+        [
+            "--proc", "own", "--", NAME, "--fd", &socket, "--root", SHOWN,
+        ]
+        .map(OsString::from),
+    );
+    Ok(words)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_server_sees_the_folders_read_only_and_no_other_file_of_a_user() {
-        let mounts = [("/etc", "/data"), ("/etc/hostname", "/name")];
-        let mounts = mounts.map(|(host, guest)| Mount {
-            host_path: host.into(),
-            guest_path: guest.into(),
-        });
+    fn words(uid: Option<u32>) -> String {
         let env = Path::new("/usr/bin/env");
-        let words = command(env, Path::new("/usr/bin/bwrap"), &mounts, env, None, 9).unwrap();
+        let words = command(env, Path::new("/k"), uid, 9, [5, 7].into_iter()).unwrap();
         let words: Vec<String> = words
             .into_iter()
             .map(|word| word.into_string().unwrap())
             .collect();
-        let bound: Vec<[&str; 3]> = words
-            .windows(3)
-            .filter(|three| three[0].contains("bind"))
-            .map(|three| [&*three[0], &*three[1], &*three[2]])
-            .collect();
-        let env = resolve(env).unwrap();
-        let env = env.to_str().unwrap();
-        let hostname = resolve(Path::new("/etc/hostname")).unwrap();
-        assert_eq!(
-            bound,
-            [
-                ["--ro-bind", env, PROGRAM],
-                ["--ro-bind", "/etc", "/mounts/0"],
-                ["--ro-bind", hostname.to_str().unwrap(), "/mounts/1"],
-                ["--ro-bind", env, "/vm/voidbox-vm"],
-            ]
+        words.join(" ")
+    }
+
+    #[test]
+    fn the_server_keeps_its_socket_and_sees_only_the_folders() {
+        let env = Path::new("/usr/bin/env").canonicalize().unwrap();
+        let expected = format!(
+            "/k jail --program {} --keep 9 --show 5,7 --open-files 16384 --proc own -- voidbox-folders --fd 9 --root /mounts",
+            env.display()
         );
-        assert!(words.contains(&"--unshare-net".to_owned()));
-        assert_eq!(
-            words[words.len() - 5..],
-            [PROGRAM, "--fd", "9", "--root", ROOT]
-        );
+        assert_eq!(words(None), expected);
+    }
+
+    #[test]
+    fn root_gives_the_server_the_user_of_its_vm() {
+        assert!(words(Some(1_900_000_000)).contains(" --uid 1900000000 --keep 9 "));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let error = open_shared(Path::new("/no/folder")).unwrap_err();
+        assert!(error.message.contains("/no/folder"), "{error}");
     }
 }

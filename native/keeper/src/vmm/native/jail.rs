@@ -34,11 +34,15 @@ pub fn command(
     Ok(words)
 }
 
-/// Describes the confinement of a VMM for the run.
-pub fn description(uid: Option<u32>) -> String {
-    match uid {
-        Some(uid) => format!("empty root, uid {uid}"),
-        None => "empty root, user namespace".into(),
+/// Describes the confinement of a VMM, and of the server of its folders if it has one, for the run.
+pub fn description(uid: Option<u32>, has_landlock: bool) -> String {
+    let user = match uid {
+        Some(uid) => format!("uid {uid}"),
+        None => "user namespace".into(),
+    };
+    match has_landlock {
+        true => format!("empty root, {user}"),
+        false => format!("empty root, {user}, folders without Landlock"),
     }
 }
 
@@ -49,7 +53,6 @@ mod tests {
     fn words(uid: Option<u32>) -> String {
         let settings = NativeSettings {
             program: "/usr/bin/env".into(),
-            bwrap: "/usr/bin/bwrap".into(),
             mke2fs: None,
             folders: None,
             kvm: None,
@@ -70,6 +73,15 @@ mod tests {
             env.display()
         );
         assert_eq!(words(None), expected);
+    }
+
+    #[test]
+    fn the_description_names_what_the_kernel_lacks() {
+        assert_eq!(description(Some(7), true), "empty root, uid 7");
+        assert_eq!(
+            description(None, false),
+            "empty root, user namespace, folders without Landlock"
+        );
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Vmm for NativeSettings {
     }
 
     fn describe_jail(&self, dir: &RunDir) -> String {
-        jail::description(vmm_uid(dir))
+        jail::description(vmm_uid(dir), voidbox_jail::has_landlock())
     }
 
     fn check_host(&self, config: &LaunchConfig) -> Result<(), Failure> {
@@ -49,12 +49,6 @@ impl Vmm for NativeSettings {
         if !self.program.is_file() {
             let path = self.program.display();
             return not_ready(format!("no voidbox-vmm at {path}: voidbox doctor"));
-        }
-        if !self.bwrap.is_file() {
-            let path = self.bwrap.display();
-            return not_ready(format!(
-                "no bubblewrap at {path}, and a VM never runs without its jail: apt install bubblewrap"
-            ));
         }
         if let Some(path) = self.folders.as_ref().filter(|path| !path.is_file()) {
             let path = path.display();
@@ -241,7 +235,7 @@ mod tests {
         let mut value = serde_json::json!({
             "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 1, "diskMib": 64,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/i",
-            "vmm": { "name": "vmm", "program": "/no/voidbox-vmm", "bwrap": "/b" },
+            "vmm": { "name": "vmm", "program": "/no/voidbox-vmm" },
         });
         change(&mut value);
         serde_json::from_value(value).unwrap()
@@ -292,10 +286,13 @@ mod tests {
             "{failure}"
         );
         let failure = problem(&config(|config| {
-            config["vmm"]["program"] = "/proc/self/exe".into()
+            config["vmm"]["program"] = "/proc/self/exe".into();
+            config["vmm"]["folders"] = "/no/voidbox-folders".into();
         }));
         assert!(
-            failure.message.contains("apt install bubblewrap"),
+            failure
+                .message
+                .contains("no voidbox-folders at /no/voidbox-folders"),
             "{failure}"
         );
     }
