@@ -9,7 +9,7 @@ import type { HeldFolder } from './held-folder.ts';
 import { namesIn } from './names.ts';
 import { type OpenRepository, SMALL_FILE_BYTES } from './open-repository.ts';
 import type { PrivateRepository } from './private-repository.ts';
-import { GitError, type GitHost, readGitBytes, readGitText } from './run-git.ts';
+import { type GitCall, GitError, type GitHost, readGitBytes, readGitText } from './run-git.ts';
 import { stageFiles, updateIndex } from './stage-files.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
@@ -18,7 +18,10 @@ const LIST_BYTES = 16 * 1024 * 1024;
 const INDEX_BYTES = 512 * 1024 * 1024;
 const SLASH = 0x2f;
 
-/** The index and the objects of the author's repository stay unchanged. */
+/**
+ * Equal files on top of an equal HEAD are an equal commit. So a service that has its bundle does not get it again. The index and
+ * the objects of the author's repository stay unchanged.
+ */
 export async function commitDirty(
   host: GitHost,
   repository: PrivateRepository,
@@ -57,7 +60,15 @@ export async function commitDirty(
   });
   if (tree.trim() === (await readGitText(host, ['rev-parse', `${commit}^{tree}`], inStaging)).trim()) return commit;
   const message = 'Changes that were not committed when the run began';
-  return (await readGitText(host, ['commit-tree', tree.trim(), '-p', commit, '-m', message], inStaging)).trim();
+  const date = await readDate(host, commit, inStaging);
+  const dated = { ...inStaging, env: { ...inStaging.env, GIT_AUTHOR_DATE: date, GIT_COMMITTER_DATE: date } };
+  return (await readGitText(host, ['commit-tree', tree.trim(), '-p', commit, '-m', message], dated)).trim();
+}
+
+/** Returns the time of a commit in a form that git reads. A time that git would refuse in a new commit becomes 1970. */
+async function readDate(host: GitHost, commit: string, call: GitCall): Promise<string> {
+  const seconds = (await readGitText(host, ['show', '-s', '--format=%ct', commit], call)).trim();
+  return `@${/^\d{1,10}$/.test(seconds) ? seconds : '0'} +0000`;
 }
 
 /**

@@ -76,6 +76,14 @@ function pack(repo: string, more: Partial<RepositoryRequest> = {}) {
   );
 }
 
+/** Returns when the commit of the uncommitted changes was made, in seconds, by its own date. */
+function readSecond(repo: string, { base, bundle }: Awaited<ReturnType<typeof pack>>): number {
+  const file = join(folder, 'dated');
+  writeFileSync(file, bundle);
+  git(repo, ['fetch', '-q', file, 'refs/voidbox/base']);
+  return Number(git(repo, ['show', '-s', '--format=%ct', base]));
+}
+
 /** Packs a commit as the guest does. */
 function guestPack(repo: string, commit: string, base: string): Buffer {
   return Buffer.from(
@@ -168,6 +176,29 @@ describe('packing a repository of the host', () => {
     expect(git(clone, ['ls-tree', '-r', '--name-only', 'FETCH_HEAD'])).toBe('.gitignore\na.txt\nnew file\n');
     expect(git(clone, ['show', 'FETCH_HEAD:a.txt'])).toBe('two\n');
     expect(git(clone, ['rev-parse', 'FETCH_HEAD~1']).trim()).toBe(packed.commit);
+  });
+
+  it('packs equal uncommitted changes into equal bytes, whenever it does so', async () => {
+    const repo = makeRepository();
+    writeFileSync(join(repo, 'a.txt'), 'two\n');
+    const first = await pack(repo, { includeDirty: true });
+    // A later second would be another date of the commit.
+    await expect
+      .poll(() => Math.floor(Date.now() / 1_000), { timeout: 2_000 })
+      .toBeGreaterThan(readSecond(repo, first));
+    const second = await pack(repo, { includeDirty: true });
+    expect([second.base, second.bundle.equals(first.bundle)]).toEqual([first.base, true]);
+    writeFileSync(join(repo, 'a.txt'), 'three\n');
+    expect((await pack(repo, { includeDirty: true })).base).not.toBe(first.base);
+  });
+
+  it('packs changes on top of a commit whose date git cannot write', async () => {
+    const repo = makeRepository();
+    const text = git(repo, ['cat-file', 'commit', 'HEAD']).replace(/> \d+ /g, '> 99999999999999999999 ');
+    const odd = git(repo, ['hash-object', '-t', 'commit', '-w', '--literally', '--stdin'], text).trim();
+    git(repo, ['update-ref', 'HEAD', odd]);
+    writeFileSync(join(repo, 'a.txt'), 'two\n');
+    expect((await pack(repo, { includeDirty: true })).commit).toBe(odd);
   });
 
   it('leaves on the host what the user ignores everywhere, wherever git has that from', async () => {
