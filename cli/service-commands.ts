@@ -123,13 +123,13 @@ export const SERVICE_COMMANDS: readonly (CommandEntry | CommandFamily)[] = [
       {
         name: 'install',
         usage: 'service install',
-        summary: 'write a systemd user unit that starts the embedded stack',
+        summary: 'write a systemd user unit for the embedded stack, or for `serve` with your own server',
         load: () => import('./commands/host/service-install.ts'),
       },
       {
         name: 'uninstall',
         usage: 'service uninstall',
-        summary: 'stop the stack, and remove the systemd user unit',
+        summary: 'stop the stack or `serve`, and remove the systemd user unit',
         load: () => import('./commands/host/service-uninstall.ts'),
       },
       {

@@ -1,5 +1,12 @@
 import { expect, test } from 'vitest';
-import { findUnitOrigin, renderUnit } from './unit-text.ts';
+import {
+  findUnitOrigin,
+  quoteCommand,
+  readServeArguments,
+  renderServeUnit,
+  renderUnit,
+  renderVariablesFile,
+} from './unit-text.ts';
 
 const FACTS = { node: '/usr/bin/node', main: '/opt/voidbox/bin/voidbox.js', variables: { PATH: '/usr/bin' } };
 
@@ -43,4 +50,22 @@ test('only an unchanged unit of this command is an own one', () => {
   expect(findUnitOrigin(unit)).toBe('own');
   for (const other of ['', '\n', '[Unit]\n', unit.slice(0, -1), `${unit}\n`, unit.replace('30', '31'), `\n${unit}`])
     expect(findUnitOrigin(other), other).toBe('foreign');
+});
+
+test('a unit of `serve` names the file of its variables, and no variable', () => {
+  const quotedArguments = quoteCommand(['--listen', '127.0.0.1:8080', '--token-file', '/a b/$HOME/%h']);
+  const unit = renderServeUnit({ ...FACTS, quotedArguments, variablesFile: '/a b/%h/serve.env' });
+  expect(unit).toContain('\nEnvironmentFile=/a b/%%h/serve.env\n');
+  expect(unit).toContain(
+    'ExecStart="/usr/bin/node" "/opt/voidbox/bin/voidbox.js" serve "--listen" "127.0.0.1:8080" "--token-file" "/a b/$$HOME/%%h"\n',
+  );
+  expect(unit).not.toMatch(/^Environment=/m);
+  expect([readServeArguments(unit), readServeArguments(renderUnit(FACTS))]).toEqual([quotedArguments, null]);
+  expect(findUnitOrigin(unit)).toBe('own');
+});
+
+test('a file of variables keeps each value, and refuses a value with two lines', () => {
+  const lines = renderVariablesFile({ B: 'a "b" \\ $X `y` %h', A: '1' }).split('\n');
+  expect(lines.slice(1)).toEqual(['A="1"', 'B="a \\"b\\" \\\\ \\$X \\`y\\` %h"', '']);
+  expect(() => renderVariablesFile({ DATABASE_URL: 'x\nPATH=/evil' })).toThrow('cannot contain DATABASE_URL');
 });

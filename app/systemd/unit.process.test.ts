@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { runProgram } from '../../setup/pieces/run-program.ts';
-import { renderUnit } from './unit-text.ts';
+import { quoteCommand, renderServeUnit, renderUnit } from './unit-text.ts';
 
 const env = readEnvironment();
 const tool = await runProgram(env, 'systemd-analyze', ['--version']);
@@ -28,6 +28,14 @@ test.skipIf(tool.exitCode !== 0)(
     };
     const unit = renderUnit({ node: process.execPath, main, variables: { A: 'a "b" %h $HOME \\' } });
     expect(await verify(unit)).toEqual({ exitCode: 0, text: '' });
+    const quotedArguments = quoteCommand(['--token-file', folder]);
+    const serve = renderServeUnit({
+      node: process.execPath,
+      main,
+      quotedArguments,
+      variablesFile: join(folder, 'serve.env'),
+    });
+    expect(await verify(serve)).toEqual({ exitCode: 0, text: '' });
     expect((await verify(unit.replace('Type=oneshot', 'Type=never'))).text).not.toBe('');
   },
 );

@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
@@ -91,9 +100,60 @@ describe('an install', () => {
     expect(existsSync(unit)).toBe(false);
   });
 
-  test('is refused for your own Temporal server, and from the cache of npx', () => {
-    expect(() => planUnit(tools({ TEMPORAL_ADDRESS: 'a:7233' }))).toThrow('TEMPORAL_* names your own Temporal server');
+  test('is refused for the options of `serve` without your own Temporal server, and from the cache of npx', () => {
+    expect(() => planUnit(tools(), ['--behind-proxy'])).toThrow('`serve` with your own Temporal server');
     expect(() => planUnit(tools({}, { root: '/home/a/.npm/_npx/1/node_modules/voidbox' }))).toThrow('cache of npx');
+  });
+});
+
+describe('a unit for your own Temporal server', () => {
+  const OWN = {
+    TEMPORAL_ADDRESS: 'a:7233',
+    TEMPORAL_API_KEY: 'hunter2',
+    TEMPORAL_TLS_CLIENT_CERT_PATH: 'client.pem',
+    DATABASE_URL: 'postgres://a:hunter2@b/c',
+    VOIDBOX_DAEMON_TOKEN: 'hunter2hunter2hunter2',
+    ANTHROPIC_API_KEY: 'of no use',
+  };
+  const SERVE = ['--listen', '127.0.0.1:8080', '--public-url', 'https://ci.example'];
+  const locateVariables = (): string => join(home, '.config/voidbox/serve.env');
+
+  test('starts `serve` with its options, and has secrets only in a file that its user can read', async () => {
+    await installUnit(tools(OWN), SERVE);
+    const text = readFileSync(unit, 'utf8');
+    expect(text).toContain(' serve "--listen" "127.0.0.1:8080" "--public-url" "https://ci.example"\n');
+    expect([text, ...ran, ...steps].join('\n')).not.toContain('hunter2');
+    expect(readFileSync(locateVariables(), 'utf8').split('\n').slice(1)).toEqual([
+      'DATABASE_URL="postgres://a:hunter2@b/c"',
+      'PATH="/opt/node/bin:/usr/bin:/bin"',
+      'TEMPORAL_ADDRESS="a:7233"',
+      'TEMPORAL_API_KEY="hunter2"',
+      'TEMPORAL_TLS_CLIENT_CERT_PATH="/work/client.pem"',
+      'VOIDBOX_DAEMON_TOKEN="hunter2hunter2hunter2"',
+      '',
+    ]);
+    expect(statSync(locateVariables()).mode & 0o777).toBe(0o600);
+  });
+
+  test('is current until a variable changes, whatever the options were', async () => {
+    await installUnit(tools(OWN), SERVE);
+    expect((await readUnitStatus(tools(OWN))).isCurrent).toBe(true);
+    const later = { ...OWN, DATABASE_URL: 'postgres://a:later@b/c' };
+    expect((await readUnitStatus(tools(later))).isCurrent).toBe(false);
+    expect((await installUnit(tools(later), SERVE)).isChanged).toBe(true);
+    expect((await installUnit(tools(later), SERVE)).isChanged).toBe(false);
+    expect((await readUnitStatus(tools())).isCurrent).toBe(false);
+  });
+
+  test('replaces no file of variables that another program wrote, and ends with the unit', async () => {
+    mkdirSync(dirname(locateVariables()), { recursive: true });
+    writeFileSync(locateVariables(), 'A=1\n');
+    await expect(installUnit(tools(OWN))).rejects.toMatchObject({ code: 'cli/foreign-unit' });
+    expect([ran, existsSync(unit)]).toEqual([[], false]);
+    rmSync(locateVariables());
+    await installUnit(tools(OWN));
+    await removeUnit(tools());
+    expect([existsSync(unit), existsSync(locateVariables())]).toEqual([false, false]);
   });
 });
 

@@ -8,8 +8,17 @@ import { readFileWithin } from '../../files/open-file.ts';
 import type { Environment } from '../../setup/environment.ts';
 import { cutToLastLines, type ProgramResult, runProgram } from '../../setup/pieces/run-program.ts';
 import { AppError, createUsageError } from '../app-error.ts';
-import { findUnitOrigin, renderUnit, UNIT_NAME } from './unit-text.ts';
-import { selectUnitVariables } from './unit-variables.ts';
+import {
+  findUnitOrigin,
+  isOwnVariablesFile,
+  quoteCommand,
+  readServeArguments,
+  renderServeUnit,
+  renderUnit,
+  renderVariablesFile,
+  UNIT_NAME,
+} from './unit-text.ts';
+import { selectServeVariables, selectUnitVariables } from './unit-variables.ts';
 
 /** The first start of the stack may fetch pieces. */
 const START_MS = 15 * 60_000;
@@ -37,7 +46,15 @@ export function createToolRunner(env: Environment): RunTool {
 export interface PlannedUnit {
   readonly path: string;
   readonly text: string;
+  /** The file of the unit of `serve`; null: the unit starts the stack, and contains its variables. */
+  readonly variables: VariablesFile | null;
   readonly commands: readonly (readonly string[])[];
+}
+
+export interface VariablesFile {
+  readonly path: string;
+  readonly text: string;
+  readonly names: readonly string[];
 }
 
 const ENABLE = [
@@ -47,15 +64,23 @@ const ENABLE = [
 const DISABLE = ['systemctl', '--user', 'disable', '--now', UNIT_NAME] as const;
 
 /**
- * Changes nothing.
+ * Plans the unit of the embedded stack, or of `serve` if variables name your own Temporal server. Changes nothing.
+ * @param serveArguments  options of `serve`, with absolute paths
  * @throws AppError `cli/usage` if no unit can be made of this command line or of its variables; `cli/foreign-unit`
  */
-export function planUnit(tools: Omit<UnitTools, 'run' | 'onStep'>): PlannedUnit {
+export function planUnit(
+  tools: Omit<UnitTools, 'run' | 'onStep'>,
+  serveArguments: readonly string[] = [],
+): PlannedUnit {
+  return planQuoted(tools, quoteCommand(serveArguments));
+}
+
+function planQuoted(tools: Omit<UnitTools, 'run' | 'onStep'>, quotedArguments: string): PlannedUnit {
   const { env, cwd, node, root } = tools;
-  if (env.temporalConfigured)
+  if (!env.temporalConfigured && quotedArguments !== '')
     throw createUsageError(
-      'the unit starts the embedded stack, but TEMPORAL_* names your own Temporal server',
-      `Unset ${env.temporalVariables.join(', ')}. For a worker of your own server, docs/guides/as-a-systemd-service.md has a unit.`,
+      'these options are for `serve` with your own Temporal server, which no variable names',
+      'Set TEMPORAL_ADDRESS first. The embedded stack keeps its options: voidbox up --listen HOST:PORT',
     );
   if (root.includes('/_npx/'))
     throw createUsageError(
@@ -64,13 +89,57 @@ export function planUnit(tools: Omit<UnitTools, 'run' | 'onStep'>): PlannedUnit 
     );
   const path = locateUnit(env);
   refuseForeignUnit(path);
-  const variables = selectUnitVariables(env, { node, cwd });
-  return { path, text: renderUnit({ node, main: join(root, 'bin', 'voidbox.js'), variables }), commands: ENABLE };
+  const program = { node, main: join(root, 'bin', 'voidbox.js') };
+  if (!env.temporalConfigured) {
+    const text = renderUnit({ ...program, variables: selectUnitVariables(env, { node, cwd }) });
+    return { path, text, variables: null, commands: ENABLE };
+  }
+  const variablesFile = locateVariables(env);
+  refuseForeignVariables(variablesFile);
+  const variables = selectServeVariables(env, { node, cwd });
+  const names = Object.keys(variables).toSorted();
+  return {
+    path,
+    text: renderServeUnit({ ...program, quotedArguments, variablesFile }),
+    variables: { path: variablesFile, text: renderVariablesFile(variables), names },
+    commands: ENABLE,
+  };
 }
 
-function locateUnit({ variables }: Environment): string {
-  const home = variables['HOME'] || homedir();
-  return join(variables['XDG_CONFIG_HOME'] || join(home, '.config'), 'systemd', 'user', UNIT_NAME);
+function locateConfig({ variables }: Environment): string {
+  return variables['XDG_CONFIG_HOME'] || join(variables['HOME'] || homedir(), '.config');
+}
+
+function locateUnit(env: Environment): string {
+  return join(locateConfig(env), 'systemd', 'user', UNIT_NAME);
+}
+
+function locateVariables(env: Environment): string {
+  return join(locateConfig(env), 'voidbox', 'serve.env');
+}
+
+/** @returns null if it does not exist; false if this command did not write it */
+function readVariables(path: string): string | null | false {
+  try {
+    if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return null;
+    if (lstatSync(path).isSymbolicLink()) return false;
+    const text = Buffer.from(readFileWithin(path, { roots: null, mostBytes: MOST_UNIT_BYTES })).toString('utf8');
+    return isOwnVariablesFile(text) && text;
+  } catch {
+    // A folder, or a file of another user.
+    return false;
+  }
+}
+
+/** @throws AppError `cli/foreign-unit` */
+function refuseForeignVariables(path: string): void {
+  if (readVariables(path) !== false) return;
+  throw new AppError(
+    'usage',
+    'cli/foreign-unit',
+    `${path} was not written by \`voidbox service install\``,
+    'Move it away, then install the unit again.',
+  );
 }
 
 type UnitState = 'missing' | 'own' | 'foreign';
@@ -118,21 +187,27 @@ export interface InstalledUnit {
  * Writes the unit and starts it. The same call again repairs an install that was interrupted.
  * @throws AppError like `planUnit`; `cli/no-systemd`, `cli/unit-failed`
  */
-export async function installUnit(tools: UnitTools): Promise<InstalledUnit> {
-  const { path, text, commands } = planUnit(tools);
+export async function installUnit(tools: UnitTools, serveArguments: readonly string[] = []): Promise<InstalledUnit> {
+  const { path, text, variables, commands } = planUnit(tools, serveArguments);
   await requireSystemd(tools);
-  const isChanged = readUnit(path).text !== text;
-  if (isChanged) {
+  const hasNewVariables = variables !== null && readVariables(variables.path) !== variables.text;
+  if (hasNewVariables) {
+    tools.onStep(`write ${variables.path}`);
+    mkdirSync(dirname(variables.path), { recursive: true, mode: 0o700 });
+    replaceFile(variables.path, variables.text);
+  }
+  const hasNewText = readUnit(path).text !== text;
+  if (hasNewText) {
     tools.onStep(`write ${path}`);
     mkdirSync(dirname(path), { recursive: true });
     replaceFile(path, text);
   }
   for (const command of commands) await runLoudly(command, tools);
-  return { path, isChanged, lingers: await readLinger(tools) };
+  return { path, isChanged: hasNewText || hasNewVariables, lingers: await readLinger(tools) };
 }
 
 /**
- * Stops the stack and removes the unit. VMs of open runs stay for a time, and the next stack takes them over.
+ * Stops the stack or `serve`, and removes the unit and its file of variables. VMs of open runs stay for a time, and the next stack takes them over.
  * @returns false if there is no unit
  * @throws AppError `cli/foreign-unit`, `cli/no-systemd`, `cli/unit-failed`
  */
@@ -144,6 +219,11 @@ export async function removeUnit(tools: UnitTools): Promise<{ readonly path: str
   await runLoudly(DISABLE, tools);
   tools.onStep(`remove ${path}`);
   rmSync(path);
+  const variables = locateVariables(tools.env);
+  if (typeof readVariables(variables) === 'string') {
+    tools.onStep(`remove ${variables}`);
+    rmSync(variables);
+  }
   await runLoudly(ENABLE[0], tools);
   return { path, isRemoved: true };
 }
@@ -181,7 +261,11 @@ export async function readUnitStatus(tools: UnitTools): Promise<UnitStatus> {
 /** A shell from which no unit can be made has another unit. */
 function isPlanned(text: string | null, tools: UnitTools): boolean {
   try {
-    return planUnit(tools).text === text;
+    const planned = planQuoted(tools, (text === null ? null : readServeArguments(text)) ?? '');
+    return (
+      planned.text === text &&
+      (planned.variables === null || readVariables(planned.variables.path) === planned.variables.text)
+    );
   } catch (error) {
     if (error instanceof AppError) return false;
     throw error;

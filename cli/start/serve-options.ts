@@ -6,6 +6,7 @@ import { findPathProblem, parseServeAddress } from '../../client/service/serve-a
 import type { ServeSettings } from '../../client/service/serve-messages.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { shorten } from '../../domain/units/quote.ts';
+import type { Environment } from '../../setup/environment.ts';
 import { addNotifyOptions, type NotifyOptions } from './notify-options.ts';
 import { addServiceOptions, type ListenOptions, parseListenOptions } from './listen-options.ts';
 import { addSourceOptions, type SourceOptions } from './source-options.ts';
@@ -69,6 +70,19 @@ export function parseServeOptions(
     },
     warnings: tcp?.warnings ?? [],
   };
+}
+
+/** @throws AppError if no client over TCP could ever have a token */
+export function requireTokens(
+  { place }: ServePlan,
+  hasDaemonToken: boolean,
+  env: Pick<Environment, 'database' | 'temporalConfigured'>,
+): void {
+  if (place.listen.length === 0 || hasDaemonToken || env.database !== null || !env.temporalConfigured) return;
+  throw createUsageError(
+    'a client over TCP needs a token, and with your own Temporal server nothing here can have tokens',
+    'Give a text of your own with --token-file FILE, or name a database for tokens: export DATABASE_URL=postgres://USER:PASSWORD@HOST/NAME',
+  );
 }
 
 function checkDefault(path: string): string {

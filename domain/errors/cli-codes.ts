@@ -115,7 +115,7 @@ export const CLI_CODES = {
     'Follow the message; [snapshots](snapshots.md) lists when a VM starts from a snapshot.',
   ),
   'cli/foreign-unit': defineCommandCode(
-    'The systemd user unit `voidbox.service` exists, and `voidbox service install` did not write it in its present form.',
+    'The systemd user unit `voidbox.service`, or its file of variables, exists, and `voidbox service install` did not write it in its present form.',
     'Move it away, or write your settings into a drop-in: `systemctl --user edit voidbox`.',
   ),
   'cli/no-systemd': defineCommandCode(

@@ -1,6 +1,5 @@
 import { resolve } from 'node:path';
 import { readDaemonHash } from '../../../app/access/daemon-token.ts';
-import { createUsageError } from '../../../app/app-error.ts';
 import { ensureStack, type StackInfo } from '../../../client/embedded/stack.ts';
 import { startTokenDatabase } from '../../../client/embedded/token-database.ts';
 import { holdStack, openHeldStack } from '../../../client/service/hold-stack.ts';
@@ -17,7 +16,13 @@ import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { renderServed } from '../../render/host/serve.ts';
 import { keepNotifyOptions, parseNotifyOptions } from '../../start/notify-options.ts';
-import { addServeOptions, parseServeOptions, type ServeOptions, type ServePlan } from '../../start/serve-options.ts';
+import {
+  addServeOptions,
+  parseServeOptions,
+  requireTokens,
+  type ServeOptions,
+  type ServePlan,
+} from '../../start/serve-options.ts';
 import { keepSourceChange, parseSourceOptions } from '../../start/source-options.ts';
 import { type ServeProcess, startServeProcess } from '../../start/serve-process.ts';
 
@@ -72,7 +77,7 @@ export const command = defineCommand<Options>({
     const sources = parseSourceOptions(options, cwd);
     const hosts = parseNotifyOptions(options);
     const daemonHash = await readDaemon(options, context);
-    requireTokens(plan, daemonHash, env);
+    requireTokens(plan, daemonHash !== null, env);
     for (const warning of plan.warnings) await context.warn(sanitizeLine(warning));
     requireOpenFiles('The service');
     openStateFolder(env.stateDir);
@@ -107,15 +112,6 @@ async function readDaemon({ tokenFile }: Options, { env, cwd }: CliContext): Pro
   const { token } = env.daemon;
   if (token === null) return null;
   return await readDaemonHash(token, token.kind === 'file' ? 'VOIDBOX_DAEMON_TOKEN_FILE' : 'VOIDBOX_DAEMON_TOKEN');
-}
-
-/** @throws AppError if no client over TCP could ever have a token */
-function requireTokens({ place }: ServePlan, daemonHash: string | null, env: Environment): void {
-  if (place.listen.length === 0 || daemonHash !== null || env.database !== null || !env.temporalConfigured) return;
-  throw createUsageError(
-    'a client over TCP needs a token, and with your own Temporal server nothing here can have tokens',
-    'Give a text of your own with --token-file FILE, or name a database for tokens: export DATABASE_URL=postgres://USER:PASSWORD@HOST/NAME',
-  );
 }
 
 /** @throws NoServerError */
