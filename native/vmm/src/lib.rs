@@ -12,6 +12,7 @@ pub mod ended;
 pub mod filters;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod generation;
 mod machine;
 mod mailbox;
 pub mod memory;

@@ -19,6 +19,7 @@ use crate::devices::folders::Folders;
 use crate::devices::rng::Rng;
 use crate::devices::vsock::Vsock;
 use crate::ended::{Ended, host_failed};
+use crate::generation::Generation;
 use crate::memory::Ram;
 use crate::ports::Ports;
 use crate::snapshot::{Restoring, Saver};
@@ -38,6 +39,7 @@ pub struct Assembled {
     pub vcpu_counters: Vec<Counters>,
     /// Present until the VM is saved.
     pub saver: Option<Saver>,
+    _generation: Generation,
     /// CPUs and descriptors of interrupts belong to it.
     pub vm: Vm,
     pub ram: Ram,
@@ -64,7 +66,8 @@ pub fn assemble(config: &Config) -> Result<Assembled, Ended> {
     let console = Arc::new(console);
     let slots = make_slots(config, ram.memory(), &console)?;
     let ports = Ports::new(console.clone()).map_err(|e| host_failed("eventfd", e))?;
-    connect(&vm, &slots, &ports)?;
+    let generation = Generation::new().map_err(|e| host_failed("eventfd", e))?;
+    connect(&vm, &slots, &ports, &generation)?;
     let vcpus = vm.create_vcpus(vcpu_count)?;
     let devices = slots.len();
     let machine = Arc::new(Machine {
@@ -72,9 +75,17 @@ pub fn assemble(config: &Config) -> Result<Assembled, Ended> {
         ports,
     });
     match &restore {
-        None => boot(config, &ram, &vcpus, vcpu_count, devices)?,
-        Some(files) => files.restore(&ram, &vm, &vcpus, &machine)?,
+        None => {
+            boot(config, &ram, &vcpus, vcpu_count, devices)?;
+            generation.begin(ram.memory())
+        }
+        Some(files) => {
+            files.restore(&ram, &vm, &vcpus, &machine)?;
+            // The interrupt controllers have their state now, and keep the interrupt until a CPU runs.
+            generation.change(ram.memory())
+        }
     }
+    .map_err(|e| host_failed("the identity of the VM", e))?;
     let save = config.save.as_ref();
     let saver = save.map(|files| {
         let (state, memory) = (take(files.state_fd), take(files.memory_fd));
@@ -87,6 +98,7 @@ pub fn assemble(config: &Config) -> Result<Assembled, Ended> {
         machine,
         console,
         saver: saver.transpose()?,
+        _generation: generation,
         vm,
         ram,
     })
@@ -149,7 +161,6 @@ impl SavedFiles {
         machine: &Machine,
     ) -> Result<(), Ended> {
         let memory = ram.slots().iter().map(|slot| slot.size).sum();
-        // VMGENID: the identity of the copy changes behind this, when the interrupt controllers have their state.
         Restoring::open(&self.state, memory, vcpus.len())
             .and_then(|state| state.restore(vm, vcpus, machine))
             .map_err(|e| refused(STATE_KEY, &e))
@@ -227,7 +238,7 @@ fn make_slots(
 }
 
 /// Lets KVM turn kicks into readable descriptors, and descriptors into interrupts.
-fn connect(vm: &Vm, slots: &[Slot], ports: &Ports) -> Result<(), Ended> {
+fn connect(vm: &Vm, slots: &[Slot], ports: &Ports, generation: &Generation) -> Result<(), Ended> {
     let irqfd = |e| host_failed("KVM_IRQFD", e);
     for (index, slot) in slots.iter().enumerate() {
         let address = layout::device_address(index) + virtio_registers::QUEUE_NOTIFY;
@@ -240,6 +251,9 @@ fn connect(vm: &Vm, slots: &[Slot], ports: &Ports) -> Result<(), Ended> {
             .register_irqfd(slot.interrupt().line(), layout::device_interrupt(index))
             .map_err(irqfd)?;
     }
+    vm.fd()
+        .register_irqfd(generation.interrupt(), layout::GENERATION_INTERRUPT)
+        .map_err(irqfd)?;
     vm.fd()
         .register_irqfd(ports.com1_interrupt(), layout::COM1_INTERRUPT)
         .map_err(irqfd)

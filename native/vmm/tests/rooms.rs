@@ -23,6 +23,7 @@ const ROOMS: &[&str] = &[
     "statistics",
     "memory",
     "arch",
+    "generation",
     "ports",
     "bus",
     "vcpu",

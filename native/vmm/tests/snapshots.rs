@@ -467,3 +467,23 @@ fn memory_that_a_vmm_could_write_or_of_another_size_is_refused() {
         "{reason}"
     );
 }
+
+#[test]
+fn each_copy_finds_an_identity_of_its_own() {
+    const IDENTITY: u64 = 0xf_f000;
+    let Some(kvm) = kvm() else { return };
+    let script = ready(Script::default()).print(IDENTITY, 16).reset();
+    let snapshot = save_waiting(&kvm, &script, |_| ());
+    let mut first = vec![0; 16];
+    snapshot.memory.read_exact_at(&mut first, IDENTITY).unwrap();
+    let mut identities = vec![vec![0; 16], first];
+    for _ in 0..2 {
+        let (reason, _, console) = snapshot.restore(&kvm, |_| ()).end();
+        assert_eq!(reason["kind"], "reset", "{reason}");
+        identities.push(console);
+    }
+    for (at, identity) in identities.iter().enumerate() {
+        assert_eq!(identity.len(), 16);
+        assert!(!identities[..at].contains(identity), "{identities:x?}");
+    }
+}

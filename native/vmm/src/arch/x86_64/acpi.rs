@@ -1,7 +1,8 @@
 //! The ACPI tables: a hardware-reduced machine with its CPUs, COM1 and the virtio devices.
 
 use acpi_tables::aml::{
-    Device, EISAName, IO, Interrupt, Memory32Fixed, Name, ONE, Package, ResourceTemplate, Scope,
+    Arg, Device, EISAName, Equal, IO, If, Interrupt, Memory32Fixed, Method, Name, Notify, ONE,
+    Package, ResourceTemplate, Scope,
 };
 use acpi_tables::fadt::{FADTBuilder, Flags};
 use acpi_tables::gas::{AccessSize, AddressSpace, GAS};
@@ -34,7 +35,7 @@ pub struct TooLarge(usize);
 /// Writes the tables for `vcpus` CPUs and `devices` virtio devices. Returns the address of their root.
 pub fn write(memory: &GuestMemoryMmap, vcpus: u8, devices: usize) -> Result<u64, TooLarge> {
     let (tables, root) = tables(vcpus, devices);
-    let room = usize::try_from(layout::ACPI_END - layout::ACPI_START).unwrap_or(0);
+    let room = usize::try_from(layout::GENERATION - layout::ACPI_START).unwrap_or(0);
     if tables.len() > room {
         return Err(TooLarge(tables.len()));
     }
@@ -108,6 +109,7 @@ fn dsdt(devices: usize) -> Sdt {
     for index in 0..devices {
         Scope::new(aml::Path::new("_SB_"), vec![&Virtio(index)]).to_aml_bytes(&mut body);
     }
+    Scope::new(aml::Path::new("_SB_"), vec![&Generation, &Events]).to_aml_bytes(&mut body);
     // Power off is the sleep state of type 5.
     Name::new(aml::Path::new("_S5_"), &Package::new(vec![&5u8])).to_aml_bytes(&mut body);
     let mut table = Sdt::new(*b"DSDT", 36, 2, OEM, OEM_TABLE, REVISION);
@@ -156,6 +158,58 @@ impl Aml for Virtio {
                         &Memory32Fixed::new(true, address, length),
                         &edge_interrupt(layout::device_interrupt(index)),
                     ]),
+                ),
+            ],
+        )
+        .to_aml_bytes(sink);
+    }
+}
+
+/// The identity of the VM, which Linux finds by this name.
+struct Generation;
+
+/// The notification of a device whose state has changed.
+const CHANGED: u8 = 0x80;
+
+impl Aml for Generation {
+    fn to_aml_bytes(&self, sink: &mut dyn acpi_tables::AmlSink) {
+        let low = layout::GENERATION & 0xFFFF_FFFF;
+        let high = layout::GENERATION >> 32;
+        Device::new(
+            aml::Path::new("GENC"),
+            vec![
+                &Name::new(aml::Path::new("_HID"), &"VMGENCTR"),
+                &Name::new(aml::Path::new("_CID"), &"VM_Gen_Counter"),
+                &Name::new(aml::Path::new("_DDN"), &"VM_Gen_Counter"),
+                &Name::new(aml::Path::new("ADDR"), &Package::new(vec![&low, &high])),
+            ],
+        )
+        .to_aml_bytes(sink);
+    }
+}
+
+/// The device of ACPI that turns an interrupt into a notification.
+struct Events;
+
+impl Aml for Events {
+    fn to_aml_bytes(&self, sink: &mut dyn acpi_tables::AmlSink) {
+        Device::new(
+            aml::Path::new("GED_"),
+            vec![
+                &Name::new(aml::Path::new("_HID"), &"ACPI0013"),
+                &Name::new(aml::Path::new("_UID"), &aml::ZERO),
+                &Name::new(
+                    aml::Path::new("_CRS"),
+                    &ResourceTemplate::new(vec![&edge_interrupt(layout::GENERATION_INTERRUPT)]),
+                ),
+                &Method::new(
+                    aml::Path::new("_EVT"),
+                    1,
+                    true,
+                    vec![&If::new(
+                        &Equal::new(&Arg(0), &layout::GENERATION_INTERRUPT),
+                        vec![&Notify::new(&aml::Path::new("\\_SB_.GENC"), &CHANGED)],
+                    )],
                 ),
             ],
         )
@@ -244,6 +298,30 @@ mod tests {
             interrupt.extend(layout::device_interrupt(index).to_le_bytes());
             assert_eq!(count(&interrupt), 1, "interrupt of {index}");
         }
+    }
+
+    #[test]
+    fn the_identity_of_the_vm_has_an_address_and_a_notification_of_its_change() {
+        let (bytes, _) = tables(1, 1);
+        let dsdt = &read(&bytes)["DSDT"];
+        let place = |what: &[u8]| dsdt.windows(what.len()).position(|w| w == what);
+        for name in ["VMGENCTR", "VM_Gen_Counter", "ACPI0013"] {
+            assert!(place(name.as_bytes()).is_some(), "{name}");
+        }
+        // ADDR: a package of two numbers, 32 bits of the address and zero.
+        let mut address = b"ADDR\x12\x08\x02\x0c".to_vec();
+        address.extend(u32::try_from(layout::GENERATION).unwrap().to_le_bytes());
+        address.push(0);
+        assert!(place(&address).is_some());
+        let mut interrupt = vec![0x89, 6, 0, 0b0011, 1];
+        interrupt.extend(layout::GENERATION_INTERRUPT.to_le_bytes());
+        assert!(place(&interrupt).is_some());
+        // _EVT(1 argument, serialized): if (Arg0 == 23) notify \_SB.GENC of 0x80.
+        let mut event = b"_EVT\x09\xa0".to_vec();
+        let notify = b"\x93\x68\x0a\x17\x86\x5c\x2e_SB_GENC\x0a\x80";
+        event.push(u8::try_from(notify.len() + 1).unwrap());
+        event.extend(notify);
+        assert!(place(&event).is_some());
     }
 
     #[test]

@@ -19,13 +19,16 @@ pub const COMMAND_LINE: u64 = 0x2_0000;
 pub const ACPI_START: u64 = 0xe_0000;
 pub const ACPI_END: u64 = 0x10_0000;
 
+/// The identity of the VM: the last page behind the tables.
+pub const GENERATION: u64 = ACPI_END - 0x1000;
+
 /// The registers of the first virtio device; each next one lies [`DEVICE_SIZE`] behind.
 pub const DEVICES: u64 = 0xd000_0000;
 pub const DEVICE_SIZE: u64 = 0x1000;
 /// The interrupt of the first virtio device; each has its own.
 pub const FIRST_INTERRUPT: u32 = 5;
-/// The interrupts of KVM's I/O APIC end before this.
-pub const INTERRUPTS_END: u32 = 24;
+/// The interrupt that tells of a change of the identity, the last one of KVM's I/O APIC.
+pub const GENERATION_INTERRUPT: u32 = 23;
 
 pub const IO_APIC: u32 = 0xfec0_0000;
 pub const LOCAL_APIC: u32 = 0xfee0_0000;
@@ -64,7 +67,7 @@ mod tests {
     fn every_device_that_a_configuration_can_name_has_an_interrupt_and_a_place_in_the_gap() {
         // With vsock, folders and rng.
         let last = MAX_DISKS + 2;
-        assert!(device_interrupt(last) < INTERRUPTS_END);
+        assert!(device_interrupt(last) < GENERATION_INTERRUPT);
         assert!(device_address(last) + DEVICE_SIZE <= u64::from(IO_APIC));
         assert!(device_address(0) >= GAP_START);
     }
