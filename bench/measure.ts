@@ -9,6 +9,10 @@ export interface Arm<T extends string> {
   round(): Promise<Readonly<Record<T, number>>>;
 }
 
+export function createArm<T extends string>(name: string, round: Arm<T>['round']): Arm<T> {
+  return { name, round };
+}
+
 export interface ArmResult<T extends string> {
   readonly name: string;
   readonly rounds: readonly Readonly<Record<T, number>>[];

@@ -78,9 +78,9 @@ export function execArm(name: string, vm: Sandbox): Arm<'roundTripMs'> {
   };
 }
 
-/** (d) A file of 64 MiB into the guest and out again. */
-export function fileArm(name: string, vm: Sandbox): Arm<'writeMbPerS' | 'readMbPerS'> {
-  const sizeBytes = 64 * 1024 * 1024;
+/** (d) A file of 64 MiB, or of another size, into the guest and out again. */
+export function fileArm(name: string, vm: Sandbox, sizeMib = 64): Arm<'writeMbPerS' | 'readMbPerS'> {
+  const sizeBytes = sizeMib * 1024 * 1024;
   const block = Buffer.alloc(256 * 1024, 'voidbox ');
   return {
     name,

@@ -551,7 +551,10 @@ const VERBS = {
   },
   bench: {
     everything: () => true,
-    work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]),
+    work: (args) =>
+      args[0] === 'vmm'
+        ? run(process.execPath, [join(ROOT, 'dist', 'bench', 'vmm', 'main.js'), ...args.slice(1)])
+        : run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]),
   },
   storm: {
     everything: () => true,

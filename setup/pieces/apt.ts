@@ -72,7 +72,7 @@ async function update(context: SetupContext, options: readonly string[]): Promis
  */
 export async function searchPackages(context: SetupContext, pattern: string): Promise<string[]> {
   const args = [...(await indexOptions(context)), 'search', '--names-only', pattern];
-  // After a change of the lists, apt writes its cache anew, which takes a minute on a busy machine.
+  // After a change of the lists, apt makes its cache again, which takes a minute on a busy machine.
   const result = await runProgram(context.env, 'apt-cache', args, { timeoutMs: UPDATE_TIMEOUT_MS });
   if (result.exitCode !== 0)
     throw new SetupError(

@@ -21,12 +21,19 @@ export interface LabPieces {
   readonly modules: FirstRootInputs['modules'];
 }
 
-export type LabProgram = Pick<FirstRootInputs, 'files' | 'command' | 'variables'>;
+export interface LabProgram extends Pick<FirstRootInputs, 'files' | 'command' | 'variables'> {
+  /** Absent: the machine of the tests. */
+  readonly machine?: LabMachine;
+}
 
-/** Room for two VMs of the conformance table with their VMMs, and for what the lab writes. */
-const MEMORY_MIB = 2048;
-/** With two CPUs, some labs hang on a busy machine. */
-const CPUS = 1;
+export interface LabMachine {
+  /** With two CPUs, some labs hang on a busy machine. */
+  readonly cpus: number;
+  readonly memoryMib: number;
+}
+
+/** The memory is enough for two VMs of the conformance table with their VMMs, and for what the lab writes. */
+const MACHINE_OF_TESTS: LabMachine = { cpus: 1, memoryMib: 2048 };
 /** The end of the console in messages. */
 const CONSOLE_TAIL_CHARACTERS = 3_000;
 
@@ -36,10 +43,8 @@ export async function startLab(pieces: LabPieces, program: LabProgram): Promise<
   const files = { root: join(folder, 'root.cpio'), console: join(folder, 'console.log') };
   await writeFile(files.root, writeFirstRoot({ ...pieces, ...program, busybox: await readFile(pieces.busybox) }));
   await writeFile(files.console, '');
-  const tscKhz = await measureTscKhz(pieces.keeper);
-  const child = spawn(pieces.keeper, ['tie', '--', pieces.qemu, ...labArguments(pieces.kernel, files, tscKhz)], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+  const words = labArguments(pieces.kernel, files, await measureTscKhz(pieces.keeper), program.machine);
+  const child = spawn(pieces.keeper, ['tie', '--', pieces.qemu, ...words], { stdio: ['ignore', 'pipe', 'pipe'] });
   const closed = new Promise<void>((resolve) => {
     child.once('close', () => resolve());
     child.once('error', () => resolve());
@@ -83,12 +88,13 @@ export function labArguments(
   kernel: string,
   files: { readonly root: string; readonly console: string },
   tscKhz: number,
+  { cpus, memoryMib }: LabMachine = MACHINE_OF_TESTS,
 ): string[] {
   const machine = '-machine q35 -accel tcg,thread=multi -cpu EPYC,+svm,+npt';
   const bare = '-nodefaults -no-user-config -no-reboot -display none -device virtio-rng-pci';
   const share = 'local,id=root,path=/,security_model=none,readonly=on,multidevs=remap';
   return [
-    ...`${machine} -smp ${CPUS} -m ${MEMORY_MIB} ${bare}`.split(' '),
+    ...`${machine} -smp ${cpus} -m ${memoryMib} ${bare}`.split(' '),
     '-kernel',
     kernel,
     '-initrd',

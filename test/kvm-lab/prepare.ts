@@ -1,6 +1,7 @@
 /** Prepares rows on KVM for a test file: the pieces of set-up, and the place where the rows run. */
 import { appendFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { QemuPieces } from '../../sandbox/micro-vm/qemu/qemu.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { makeContext, pieceSource } from '../../setup/pieces/context.ts';
 import { readLabModules } from '../../setup/pieces/debian-kernel.ts';
@@ -19,6 +20,8 @@ export interface RowsOnKvm {
   readonly rows: readonly string[];
   readonly snapshots: KvmTask['snapshots'];
   readonly limits: RowLimits;
+  /** The pieces of the guests; absent: those with Debian's kernel. The lab itself always has Debian's. */
+  readonly guests?: QemuPieces;
 }
 
 export interface KvmResults extends RowResults {
@@ -36,7 +39,7 @@ export function selectRows(rows: readonly string[]): readonly string[] {
  * Starts the rows, and prints where they run and whether they needed a retry.
  * @throws Error with the remedy on a machine that has neither KVM nor the lab
  */
-export async function runRowsOnKvm({ rows, snapshots, limits }: RowsOnKvm): Promise<KvmResults> {
+export async function runRowsOnKvm({ rows, snapshots, limits, guests }: RowsOnKvm): Promise<KvmResults> {
   const environment = readEnvironment();
   const pieces = await resolveHostPieces(environment, { install: true, kernelKind: 'debian' });
   // On a host without KVM, set-up itself gets no VMM.
@@ -46,7 +49,7 @@ export async function runRowsOnKvm({ rows, snapshots, limits }: RowsOnKvm): Prom
   const where = place.kind === 'host' ? 'KVM of this host' : 'KVM of the lab, a machine that QEMU emulates';
   console.log(`${rows.length} rows run on the ${where}.`);
   const vmm = rows.some((row) => row.startsWith(nameRow('vmm', ''))) ? { vmm: (await need('vmm')).path } : {};
-  const start = startOnKvm(place, { pieces, ...vmm, snapshots, bootTimeoutMs: BOOT_TIMEOUT_MS });
+  const start = startOnKvm(place, { pieces: guests ?? pieces, ...vmm, snapshots, bootTimeoutMs: BOOT_TIMEOUT_MS });
   let retries = 0;
   const results = runRows(rows, start, limits, {
     onRetry: (text) => {

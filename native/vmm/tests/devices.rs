@@ -120,7 +120,7 @@ fn a_guest_and_its_keeper_exchange_bytes() {
     keeper.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
     let statistics = vm.ask("statistics");
-    // Of the buffers for packets, of the request for a connection, and of the hello; the answer to the request.
+    // Three kicks: buffers for packets, the request for a connection, the hello. One interrupt: the answer to the request.
     assert_eq!(statistics["vm"]["kicks"], 3, "{statistics}");
     assert_eq!(statistics["vm"]["interrupts"], 1, "{statistics}");
     keeper.write_all(b"world").unwrap();
