@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
@@ -23,7 +24,7 @@ use crate::vmm::console::{self, Ring};
 
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 /// The time within which a VMM must end with its lifeline before its process is killed.
-const END_LIMIT: Duration = Duration::from_secs(5);
+const END_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 /// The time within which its last output must reach the console file.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -157,7 +158,9 @@ impl VmmProcess {
     }
 
     pub async fn exited(&self) -> io::Result<ExitStatus> {
-        self.child.lock().await.wait().await
+        let status = self.child.lock().await.wait().await;
+        self.end_group();
+        status
     }
 
     /// Returns once the VMM and every process in its pid namespace have ended, and its last output is in the console
@@ -167,14 +170,26 @@ impl VmmProcess {
         let mut child = self.child.lock().await;
         let status = match timeout(END_LIMIT, child.wait()).await {
             Ok(status) => status,
-            Err(_) => child.kill().await.and(child.wait().await),
+            Err(_) => {
+                self.end_group();
+                child.wait().await
+            }
         };
+        self.end_group();
         let console = self.console.take();
         if let Some(mut console) = console {
             let _ = timeout(LAST_WORDS, &mut console).await;
             console.abort();
         }
         status
+    }
+
+    /// Kills what is left of the process group. bubblewrap forks, and the fork waits for its first process without a
+    /// limit; a fork that waits has no lifeline yet. The id of a group stays unused while the group has members.
+    fn end_group(&self) {
+        let group = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        // An empty group is an error, and means that nothing is left.
+        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
     }
 }
 
@@ -204,6 +219,7 @@ fn spawn(
     command
         .args(&words[1..])
         .env_clear()
+        .process_group(0)
         .stdin(Stdio::from(lifeline))
         .stdout(stdout)
         .stderr(stderr);
@@ -221,4 +237,63 @@ fn spawn(
         });
     }
     command.spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::test_kill_process_group;
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    /// Returns whether the group of a helper that runs the script still has a member after `end`.
+    async fn is_left(script: &str, end: impl AsyncFn(&VmmProcess)) -> bool {
+        let words = ["/bin/sh", "-c", script].map(OsString::from);
+        let (ours, theirs) = socket_pair().unwrap();
+        let process = VmmProcess::spawn_helper(&words, std::os::fd::AsFd::as_fd(&theirs)).unwrap();
+        drop(theirs);
+        end(&process).await;
+        // The kernel removes a killed process from its group a moment later, when its new parent has waited for it.
+        let group = Pid::from_raw(i32::try_from(process.pid()).unwrap()).unwrap();
+        let mut tries = 0..500;
+        while tries.next().is_some() && test_kill_process_group(group).is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop(ours);
+        test_kill_process_group(group).is_ok()
+    }
+
+    /// A jail's fork that waits for a first process that was killed.
+    const FORK: &str = "sleep 1000 </dev/null & ";
+
+    #[tokio::test]
+    async fn the_fork_of_a_jail_that_was_killed_from_outside_ends() {
+        let exited = async |process: &VmmProcess| {
+            process.exited().await.unwrap();
+        };
+        let script = format!("{FORK} kill -9 $$");
+        assert!(!LocalSet::new().run_until(is_left(&script, exited)).await);
+    }
+
+    #[tokio::test]
+    async fn the_fork_of_a_jail_ends_with_its_lifeline() {
+        let kill = async |process: &VmmProcess| {
+            process.kill().await.unwrap();
+        };
+        let script = format!("{FORK} exec cat");
+        assert!(!LocalSet::new().run_until(is_left(&script, kill)).await);
+    }
+
+    #[tokio::test]
+    async fn a_jail_that_ignores_its_lifeline_ends_within_the_limit() {
+        let kill = async |process: &VmmProcess| {
+            let status = process.kill().await.unwrap();
+            assert_eq!(
+                std::os::unix::process::ExitStatusExt::signal(&status),
+                Some(9)
+            );
+        };
+        let script = format!("{FORK} exec sleep 1000");
+        assert!(!LocalSet::new().run_until(is_left(&script, kill)).await);
+    }
 }
