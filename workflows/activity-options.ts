@@ -16,8 +16,8 @@ const RETRY = { initialInterval: 500, backoffCoefficient: 1.5, maximumInterval: 
 
 const COMMON = {
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  // If an eagerly started task is lost with its reply, it waits for a timeout. So only `runStage` allows it, whose
-  // heartbeat timeout is short.
+  // If an eagerly started task is lost with its reply, it waits for a timeout. So only `admit` and `runStage` allow it,
+  // whose heartbeat timeout is short: they are what a run waits for first and most often.
   allowEagerDispatch: false,
   retry: RETRY,
 } as const satisfies ActivityOptions;
@@ -25,6 +25,7 @@ const COMMON = {
 export const ACTIVITY_OPTIONS = {
   admit: {
     ...COMMON,
+    allowEagerDispatch: true,
     startToCloseTimeout: 30_000,
     heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
     scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS,
