@@ -92,10 +92,17 @@ async function decideAll(
   return decided;
 }
 
-/** Whether the decision changes no other delivery: it has no order, no schedule, no place in a group and no room. */
-function wakesNone({ hold, schedule, keys }: DeliveryRow, { next, leader, closesGroup, passed }: Decision): boolean {
+/**
+ * Whether the decision changes no other row: the delivery has no order, no schedule, no place in a group, no token, and
+ * no other waits for the room that it gives back. One that starts its run at once takes room.
+ */
+function wakesNone(
+  { hold, schedule, keys }: DeliveryRow,
+  { next, leader, closesGroup, passed, bucketFullAtMs }: Decision,
+): boolean {
   const isAlone = leader === null && !closesGroup && schedule === null && (keys?.order ?? null) === null;
-  return isAlone && next.kind === 'filter' && passed === 'none' && hold === null;
+  if (!isAlone || hold !== null || bucketFullAtMs !== null) return false;
+  return next.kind === 'start' || (next.kind === 'filter' && passed === 'none');
 }
 
 /**
