@@ -6,6 +6,7 @@ import { createFileArtifactStore } from './file/artifact-store.ts';
 import type { Durability } from './file/durability.ts';
 import { createFileEventLog } from './file/event-log.ts';
 import { createFileHostVariables } from './file/host-variables.ts';
+import { DurableFolders } from './file/layout.ts';
 import { createFileLocalStore } from './file/local-store.ts';
 import { createFileRunIndex } from './file/run-index.ts';
 import { createFileRunReader } from './file/run-reader.ts';
@@ -29,15 +30,17 @@ export async function openStores({ stateDir, durability, service }: StorePlace):
   // Loaded when it is used, because most commands read this machine.
   if (service !== null && service !== undefined) return (await import('./http/stores.ts')).openHttpStores(service);
   requireStateFormat(stateDir);
-  const events = createFileEventLog(stateDir, durability ?? 'power');
+  // One for all: each waits for the disk once for the folder of a run.
+  const folders = new DurableFolders(stateDir);
+  const events = createFileEventLog(stateDir, durability ?? 'power', folders);
   return {
     events,
     reader: createFileRunReader(stateDir),
     index: createFileRunIndex(stateDir),
     artifacts: createFileArtifactStore(stateDir),
-    records: createFileRunRecords(stateDir),
-    marks: createFileHostMarks(stateDir),
-    hostVariables: createFileHostVariables(stateDir),
+    records: createFileRunRecords(stateDir, folders),
+    marks: createFileHostMarks(stateDir, folders),
+    hostVariables: createFileHostVariables(stateDir, folders),
     inspector: inspectorOf(stateDir),
     // Loaded when it is used, because most commands delete nothing.
     pruner: { prune: async (options) => (await import('./file/prune.ts')).prune(stateDir, options) },

@@ -227,7 +227,8 @@ async function admitRun(given: ActivityDeps, request: AdmitRequest, executionId:
     ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
     ...(provenKey === null ? {} : { provenKey }),
   } satisfies AdmissionRecord;
-  if (!(await deps.records.create(runId, 'admission', record))) return null;
+  // The plan's wait for the disk covers both names.
+  if (!(await deps.records.create(runId, 'admission', record, { lasts: false }))) return null;
   await deps.records.put(runId, 'plan', wire);
   await deps.events.append(runId, admissionEvents(deps, record));
   return {

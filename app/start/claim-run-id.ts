@@ -60,7 +60,8 @@ async function createClaim(
   let first: ClaimRecord | null = null;
   for (;;) {
     const name = names.at(-1)!;
-    if (await records.create(runId, name, own)) {
+    // A power cut ends its process, too.
+    if (await records.create(runId, name, own, { lasts: false })) {
       if (first === null) return names;
       const now = (await records.get(runId, CLAIM_RECORD)) as ClaimRecord | null | undefined;
       if (now?.nonce === first.nonce) return names;

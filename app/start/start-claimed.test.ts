@@ -108,6 +108,34 @@ test('a start that may have reached the server keeps its files, and releases the
   expect(await readFiles()).toMatchObject({ mark: { baseDir: '/mine' }, variables: { TOKEN: 'mine' }, claim: null });
 });
 
+test('a start writes its files at the same time, because each waits for the disk', async () => {
+  const begun: string[] = [];
+  const meet = async (what: string): Promise<void> => {
+    begun.push(what);
+    await expect.poll(() => begun).toHaveLength(3);
+  };
+  const { records, marks } = stores;
+  stores = {
+    ...stores,
+    records: { ...records, put: async (...all) => (await meet(all[1]), await records.put(...all)) },
+    marks: { ...marks, put: async (...all) => (await meet(all[1]), await marks.put(...all)) },
+  };
+  await start('mine');
+  expect(begun.toSorted()).toEqual(['client', 'input', 'source']);
+});
+
+test('a start whose request cannot be made leaves nothing, also of a file that is still written', async () => {
+  const { marks } = stores;
+  const slow = async (...all: Parameters<typeof marks.put>): Promise<void> => {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await marks.put(...all);
+  };
+  stores = { ...stores, marks: { ...marks, put: slow } };
+  const makeRequest = (): Promise<never> => Promise.reject(new Error('the input is gone'));
+  await expect(start('mine', { makeRequest })).rejects.toThrow('the input is gone');
+  expect(await readFiles()).toEqual(NOTHING);
+});
+
 test('a start that the server refuses releases the id for the next one', async () => {
   const refuse = (): never => {
     throw new Error('refused');

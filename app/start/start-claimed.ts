@@ -67,11 +67,14 @@ async function startOwn(
   await records.drop(runId, REQUEST_RECORD);
   try {
     undo = await beforeStart?.();
-    const made = await makeRequest();
-    if (source !== null) await records.put(runId, SOURCE_RECORD, source);
     const startKey =
       mark === null && Object.keys(variables).length === 0 ? null : randomBytes(32).toString('base64url');
-    if (mark !== null) await marks.put(runId, CLIENT_MARK, { ...mark, startKey });
+    // Each waits for the disk.
+    const [made] = await awaitAll([
+      makeRequest(),
+      source === null ? undefined : records.put(runId, SOURCE_RECORD, source),
+      mark === null ? undefined : marks.put(runId, CLIENT_MARK, { ...mark, startKey }),
+    ]);
     const request = startKey === null ? made : { ...made, proof: proveStart(startKey, runId, made) };
     await passVariables(hostVariables, runId, { variables, startKey }, () =>
       startWorkflow(client, { runId, request, summary }),
@@ -84,6 +87,15 @@ async function startOwn(
     await undo?.(error);
     throw error;
   }
+}
+
+/**
+ * As `Promise.all`, but settles after all of them: what a failed start wrote is removed once all of it is written.
+ * @throws the error of the first one in the list that has one
+ */
+async function awaitAll<T extends readonly unknown[]>(all: T): Promise<{ -readonly [At in keyof T]: Awaited<T[At]> }> {
+  await Promise.allSettled(all);
+  return (await Promise.all(all)) as { -readonly [At in keyof T]: Awaited<T[At]> };
 }
 
 function proveStart(key: string, runId: string, request: RunRequest): string {

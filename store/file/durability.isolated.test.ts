@@ -7,9 +7,15 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import { finishedEvent, noticeEvent, outputEvent } from '../../test/conformance/store.ts';
 import { stageResult } from '../../test/rig/runs/stage-results.ts';
+import { openStores } from '../open-stores.ts';
 import { createFileEventLog } from './event-log.ts';
 
-const disk = vi.hoisted(() => ({ synced: [] as string[], hold: null as RegExp | null, held: [] as (() => void)[] }));
+const disk = vi.hoisted(() => ({
+  synced: [] as string[],
+  folders: [] as string[],
+  hold: null as RegExp | null,
+  held: [] as (() => void)[],
+}));
 
 vi.mock('node:fs', async (original) => {
   const fs = await original<typeof Fs>();
@@ -22,6 +28,11 @@ vi.mock('node:fs', async (original) => {
       if (disk.hold?.test(path) === true) disk.held.push(go);
       else go();
     },
+    fsync(fd: number, done: (error: NodeJS.ErrnoException | null) => void) {
+      const path = fs.readlinkSync(`/proc/self/fd/${fd}`);
+      if (fs.fstatSync(fd).isDirectory()) disk.folders.push(path);
+      fs.fsync(fd, done);
+    },
   };
 });
 
@@ -30,6 +41,7 @@ let dir: string;
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), 'voidbox-durability-'));
   disk.synced = [];
+  disk.folders = [];
   disk.hold = null;
   disk.held = [];
 });
@@ -89,4 +101,19 @@ test('a result is written only after the output before it is on the disk, also w
   await both;
   expect((await readFile(join(dir, 'runs/r/events.jsonl'), 'utf8')).match(/"type":"stage-finished"/g)?.length).toBe(2);
   await store.close();
+});
+
+test('the files of a start wait once for the folder of the run, and the claim of its process waits for no folder', async () => {
+  const { records, marks, hostVariables, close } = await openStores({ stateDir: dir });
+  expect(await records.create('r', 'start', { process: 'x', nonce: 'y' }, { lasts: false })).toBe(true);
+  expect(disk.folders).toEqual([]);
+  await Promise.all([
+    records.put('r', 'source', { path: null, text: '', params: {}, mode: null }),
+    marks.put('r', 'client', { baseDir: '/' }),
+    hostVariables.put('r', { A: 'b' }),
+  ]);
+  const run = join(dir, 'runs/r');
+  // Names survive a power cut: those of the run, of its records' folder and of each file.
+  expect(disk.folders.toSorted()).toEqual([dir, join(dir, 'runs'), run, run, `${run}/records`, `${run}/records`]);
+  await close();
 });

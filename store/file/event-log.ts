@@ -22,9 +22,13 @@ export interface FileEventLog extends EventLog {
  * `stage-answered`. A power cut may take other events of the last seconds. Readers then see a shorter log, never a torn
  * event.
  */
-export function createFileEventLog(stateDir: string, durability: Durability = 'power'): FileEventLog {
+export function createFileEventLog(
+  stateDir: string,
+  durability: Durability = 'power',
+  folders = new DurableFolders(stateDir),
+): FileEventLog {
   const token = `${process.pid}-${randomBytes(6).toString('hex')}`;
-  const logs = new OpenLogs(stateDir, token);
+  const logs = new OpenLogs(stateDir, token, folders);
   return {
     append: (runId, events, writer) => {
       if (!isRelied(durability, events)) return logs.useAtOnce(runId, (log) => log.append(events, writer));
@@ -65,10 +69,10 @@ class OpenLogs {
   #opened = 0;
   #isClosed = false;
 
-  constructor(stateDir: string, token: string) {
+  constructor(stateDir: string, token: string, folders: DurableFolders) {
     this.#stateDir = stateDir;
     this.#token = token;
-    this.#folders = new DurableFolders(stateDir);
+    this.#folders = folders;
   }
 
   /**

@@ -12,8 +12,7 @@ import { runDir } from '../state-folder.ts';
 /** The key of a start among the values: a start replaces both at once. Names of variables contain no colon. */
 const START_KEY = 'voidbox:start-key';
 
-export function createFileHostVariables(stateDir: string): HostVariables {
-  const folders = new DurableFolders(stateDir);
+export function createFileHostVariables(stateDir: string, folders = new DurableFolders(stateDir)): HostVariables {
   return {
     async put(runId, variables, startKey) {
       await makeRunFolder(stateDir, folders, runId);

@@ -32,17 +32,24 @@ export async function writeJson(
   value: unknown,
   durability: Durability = 'power',
 ): Promise<void> {
-  await writeThenPlace(folders, path, value, durability, (partial) => renameSync(partial, path));
+  const both = { bytes: durability, name: durability };
+  await writeThenPlace(folders, path, value, both, (partial) => renameSync(partial, path));
 }
 
 /**
  * A link fails if the name exists, so of several writers one wins, and no reader finds a file without its bytes.
+ * @param name  what the name survives; the bytes survive a power cut if the name does
  * @returns false if there is a file with that name
  */
-export async function createJson(folders: DurableFolders, path: string, value: unknown): Promise<boolean> {
+export async function createJson(
+  folders: DurableFolders,
+  path: string,
+  value: unknown,
+  name: Durability = 'power',
+): Promise<boolean> {
   if (statSync(path, { throwIfNoEntry: false }) !== undefined) return false;
   let isMade = true;
-  await writeThenPlace(folders, path, value, 'power', (partial) => {
+  await writeThenPlace(folders, path, value, { bytes: 'power', name }, (partial) => {
     try {
       linkSync(partial, path);
     } catch (error) {
@@ -63,7 +70,7 @@ async function writeThenPlace(
   folders: DurableFolders,
   path: string,
   value: unknown,
-  durability: Durability,
+  durability: Readonly<Record<'bytes' | 'name', Durability>>,
   place: (partial: string) => void,
 ): Promise<void> {
   const text = JSON.stringify(value);
@@ -72,10 +79,11 @@ async function writeThenPlace(
   for (let tries = 1; ; tries++) {
     const partial = nameHalfFile(path);
     try {
-      await folders.make(folder);
-      await writeHalfFile(partial, text, durability);
+      folders.makeNow(folder);
+      const lasts = durability.name === 'power';
+      await Promise.all([lasts ? folders.settle(folder) : undefined, writeHalfFile(partial, text, durability.bytes)]);
       place(partial);
-      if (durability === 'power') await syncDir(folder);
+      if (lasts) await syncDir(folder);
       return;
     } catch (error) {
       // The end of the run has removed it.

@@ -34,6 +34,8 @@ export async function syncDir(path: string): Promise<void> {
 export class DurableFolders {
   readonly #root: string;
   readonly #known = new Set<string>();
+  /** Waits for the disk that are under way, by folder: callers at once share them. */
+  readonly #settling = new Map<string, Promise<void>>();
   #hasNumber = false;
 
   constructor(stateDir: string) {
@@ -48,17 +50,31 @@ export class DurableFolders {
 
   /** @throws CodedError `host/state-format` */
   async make(dir: string): Promise<void> {
+    this.makeNow(dir);
+    await this.settle(dir);
+  }
+
+  /** Waits until the names of a made folder, and of those above it, survive a power cut. */
+  async settle(dir: string): Promise<void> {
+    if (dir === this.#root || this.#known.has(dir)) return;
+    const underWay = this.#settling.get(dir);
+    if (underWay !== undefined) return await underWay;
+    const settled = this.#settleNew(dir).finally(() => this.#settling.delete(dir));
+    this.#settling.set(dir, settled);
+    await settled;
+  }
+
+  /** Makes folders whose names a power cut may take before `settle`. @throws CodedError `host/state-format` */
+  makeNow(dir: string): void {
     this.keepFormat();
     // Also for a known folder, because prune may have removed it.
     mkdirSync(dir, { recursive: true, mode: 0o700 });
-    await this.#sync(dir);
   }
 
-  async #sync(dir: string): Promise<void> {
-    if (dir === this.#root || this.#known.has(dir)) return;
+  async #settleNew(dir: string): Promise<void> {
     const parent = dirname(dir);
-    await this.#sync(parent);
-    await syncDir(parent);
+    // The order of these waits does not matter: a name survives if the names above it do.
+    await Promise.all([this.settle(parent), syncDir(parent)]);
     // Forgetting costs one more sync; remembering every run of a long life costs memory.
     if (this.#known.size >= MAX_KNOWN_FOLDERS) this.#known.clear();
     this.#known.add(dir);

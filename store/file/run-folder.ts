@@ -59,14 +59,15 @@ export async function listRunFolders(parent: string): Promise<readonly RunFolder
 }
 
 /**
- * Makes the folder of a run, with a file for an id that is not in the name.
+ * Makes the folder of a run, with a file for an id that is not in the name. A power cut may take the folder until
+ * `folders` has settled it, or a folder in it.
  * @throws CodedError `store/damaged` for a run that was set aside
  */
 export async function makeRunFolder(stateDir: string, folders: DurableFolders, runId: string): Promise<void> {
   const name = runFolderName(runId);
   const dir = join(runsDir(stateDir), name);
   if (!existsSync(dir)) refuseSetAside(stateDir, name);
-  await folders.make(dir);
+  folders.makeNow(dir);
   // Also in an existing folder: the process that made it may have died before it wrote the id.
   if (!HASHED.test(name) || existsSync(join(dir, ID_FILE))) return;
   const partial = nameHalfFile(join(dir, ID_FILE));

@@ -66,6 +66,7 @@ export class RunLog {
     const path = eventLogPath(stateDir, runId);
     try {
       await makeRunFolder(stateDir, folders, runId);
+      await folders.settle(runDir(stateDir, runId));
       const fd = openSync(
         path,
         constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK,

@@ -19,14 +19,13 @@ const MAX_NAME_BYTES = 220;
  * `get` returns null for a record that does not exist, and rejects a value whose shape is wrong for its name. Names are
  * any text (exec keys have slashes). A name whose file name would be too long is rejected with `store/io`.
  */
-export function createFileRunRecords(stateDir: string): RunRecords {
-  const folders = new DurableFolders(stateDir);
+export function createFileRunRecords(stateDir: string, folders = new DurableFolders(stateDir)): RunRecords {
   return {
     put: (runId, name, value) => writeRecord(stateDir, folders, runId, name, value, 'power'),
-    async create(runId, name, value) {
+    async create(runId, name, value, { lasts = true } = {}) {
       const path = recordPath(stateDir, runId, name);
       await makeRunFolder(stateDir, folders, runId);
-      return await createJson(folders, path, value);
+      return await createJson(folders, path, value, lasts ? 'power' : 'process');
     },
     get: async (runId, name) => readRecord(stateDir, runId, name),
     drop: async (runId, name) => removeFile(recordPath(stateDir, runId, name)),
@@ -34,9 +33,8 @@ export function createFileRunRecords(stateDir: string): RunRecords {
 }
 
 /** A state folder belongs to one host, so a process that has its records also has its marks. */
-export function createFileHostMarks(stateDir: string): HostMarks {
-  const folders = new DurableFolders(stateDir);
-  const { put, get, drop } = createFileRunRecords(stateDir);
+export function createFileHostMarks(stateDir: string, folders = new DurableFolders(stateDir)): HostMarks {
+  const { put, get, drop } = createFileRunRecords(stateDir, folders);
   return {
     put,
     get,

@@ -7,7 +7,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
 import { errnoOf } from '../../files/errno.ts';
 import { nameHalfFile } from '../half-files.ts';
-import { makePrivateDir, findRunUploads } from '../state-folder.ts';
+import { findRunUploads, makePrivateDir, runDir } from '../state-folder.ts';
 import type { HeldUpload, StoredUpload, UploadLimits, UploadStore } from '../uploads.ts';
 import { DurableFolders, syncDir } from './layout.ts';
 import { makeRunFolder } from './run-folder.ts';
@@ -133,6 +133,7 @@ class FileUploads implements UploadStore {
   async makeFolder(runId: string): Promise<string> {
     this.requireRoom();
     await makeRunFolder(this.#options.stateDir, this.#folders, runId);
+    await this.#folders.settle(runDir(this.#options.stateDir, runId));
     const parent = findRunUploads(this.#options.stateDir, runId);
     await makePrivateDir(parent);
     const folder = join(parent, randomBytes(8).toString('hex'));
