@@ -29,8 +29,8 @@ export function largestOverheadMib(host: HostFacts): number {
 }
 
 /**
- * Selects a backend. `auto` is the best real backend, which is `qemu`: no figure shows that a VM on `vmm` is ready sooner
- * than one that starts from a snapshot of QEMU. `mock` runs no real program, so it isolates
+ * Selects a backend. `auto` is the real backend whose VMs end their first command sooner. On hardware KVM, `qemu` restores a
+ * snapshot sooner than `vmm` boots (ADR 150), and elsewhere only `qemu` runs. `mock` runs no real program, so it isolates
  * nothing and records `none`; only a plan that names it gets it.
  * @throws CodedError `host/isolation` if the backend is weaker than the plan requires
  */

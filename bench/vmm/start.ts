@@ -38,8 +38,11 @@ export async function takePart(
       await follow(attempt, results, say);
       return results;
     } catch (error) {
-      if (isLast || place.kind === 'host') throw error;
-      say(`${String(error)}\nOne retry of this part.`);
+      // The console is complete when the machine has ended.
+      await attempt.end();
+      const problem = `${error instanceof Error ? error.message : String(error)}\n${attempt.describe()}`;
+      if (isLast || place.kind === 'host') throw new Error(problem, { cause: error });
+      say(`${problem}\nOne retry of this part.`);
     } finally {
       await attempt.end();
     }
@@ -51,7 +54,7 @@ async function follow(
   results: Map<string, ArmResult<string>>,
   say: (line: string) => void,
 ): Promise<void> {
-  const fail = (why: string): Error => new Error(`The bench ended early: ${why}.\n${attempt.describe()}`);
+  const fail = (why: string): Error => new Error(`The bench ended early: ${why}.`);
   let isSilent = false;
   const onSilence = (): void => {
     isSilent = true;
