@@ -250,7 +250,8 @@ mod tests {
     async fn is_left(script: &str, end: impl AsyncFn(&VmmProcess)) -> bool {
         let words = ["/bin/sh", "-c", script].map(OsString::from);
         let (ours, theirs) = socket_pair().unwrap();
-        let process = VmmProcess::spawn_helper(&words, std::os::fd::AsFd::as_fd(&theirs)).unwrap();
+        let process =
+            VmmProcess::spawn_helper(&words, &[std::os::fd::AsFd::as_fd(&theirs)]).unwrap();
         drop(theirs);
         end(&process).await;
         // The kernel removes a killed process from its group a moment later, when its new parent has waited for it.
