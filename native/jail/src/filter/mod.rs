@@ -99,15 +99,26 @@ const ARGUMENTS: u8 = 6;
 /// Numbers from here on belong to x32.
 const NUMBERS_END: libc::c_long = 0x4000_0000;
 
-const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-const ANY_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
-const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+const LOAD: u16 = code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS);
+const EQUAL: u16 = code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
+const ANY_BIT: u16 = code(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K);
+const RETURN: u16 = code(libc::BPF_RET | libc::BPF_K);
 
 impl Table {
     /// Compiles the table. Panics, which breaks the build of a constant, if a rule has a check of a seventh argument, a
     /// number that no call has, no reason, or if the table has too many rules.
     pub const fn compile(&self) -> Filter {
+        self.compile_for(None)
+    }
+
+    /// Compiles the table for a test that traces the process: each allowed call stops the thread, and its message is the
+    /// place of the rule in the table, counted from `first`.
+    pub const fn compile_traced(&self, first: u16) -> Filter {
+        self.compile_for(Some(first))
+    }
+
+    const fn compile_for(&self, traced_from: Option<u16>) -> Filter {
+        let mut count = 0;
         let nothing = instruction(RETURN, libc::SECCOMP_RET_KILL_PROCESS, 0, 0);
         let mut filter = Filter {
             role: self.role,
@@ -122,8 +133,13 @@ impl Table {
         while list < self.calls.len() {
             let mut rule = 0;
             while rule < self.calls[list].len() {
-                filter.push_call(&self.calls[list][rule]);
+                let answer = match traced_from {
+                    None => libc::SECCOMP_RET_ALLOW,
+                    Some(first) => libc::SECCOMP_RET_TRACE | (first + count) as u32,
+                };
+                filter.push_call(&self.calls[list][rule], answer);
                 rule += 1;
+                count += 1;
             }
             list += 1;
         }
@@ -144,17 +160,17 @@ impl Filter {
         self.length += 1;
     }
 
-    /// Adds the instructions that allow a call. They begin and end with its number in the accumulator.
-    const fn push_call(&mut self, call: &Call) {
+    /// Adds the instructions that answer a call. They begin and end with its number in the accumulator.
+    const fn push_call(&mut self, call: &Call, answer: u32) {
         assert!(
             call.number >= 0 && call.number < NUMBERS_END,
             "no call has this number"
         );
         assert!(!call.reason.is_empty(), "a rule has no reason");
-        let number = call.number as u32;
+        let number = low_half(call.number as u64);
         if call.checks.is_empty() {
             self.push(instruction(EQUAL, number, 0, 1));
-            self.push(instruction(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
+            self.push(instruction(RETURN, answer, 0, 0));
             return;
         }
         let mut length = 0;
@@ -173,7 +189,7 @@ impl Filter {
             self.push_check(call.checks[at], left);
             at += 1;
         }
-        self.push(instruction(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
+        self.push(instruction(RETURN, answer, 0, 0));
         self.push(instruction(LOAD, NUMBER_AT, 0, 0));
     }
 
@@ -187,9 +203,9 @@ impl Filter {
             }
             Check::Without(place, bits) => {
                 self.push(instruction(LOAD, argument(place), 0, 0));
-                self.push(instruction(ANY_BIT, bits as u32, fail + 2, 0));
+                self.push(instruction(ANY_BIT, low_half(bits), fail + 2, 0));
                 self.push(instruction(LOAD, argument(place) + 4, 0, 0));
-                self.push(instruction(ANY_BIT, (bits >> 32) as u32, fail, 0));
+                self.push(instruction(ANY_BIT, low_half(bits >> 32), fail, 0));
             }
         }
     }
@@ -219,6 +235,19 @@ impl Filter {
             }),
         }
     }
+}
+
+/// Returns the code of an instruction. All of the kernel's have 16 bits.
+#[allow(clippy::cast_possible_truncation)]
+const fn code(parts: u32) -> u16 {
+    assert!(parts <= u16::MAX as u32);
+    parts as u16
+}
+
+/// Returns the lower 32 bits, which is all that a filter compares at once.
+#[allow(clippy::cast_possible_truncation)]
+const fn low_half(bits: u64) -> u32 {
+    bits as u32
 }
 
 /// Returns the number of instructions of a check.

@@ -99,10 +99,7 @@ fn writes_nothing(shown: &Path) -> Result<(), String> {
         ("a second name", fs::hard_link(&file, shown.join("new"))),
         (
             "a mode",
-            fs::set_permissions(
-                &file,
-                fs::Permissions::from(fs::metadata(&file).unwrap().permissions()),
-            ),
+            fs::set_permissions(&file, fs::metadata(&file).unwrap().permissions()),
         ),
     ];
     for (what, result) in tried {

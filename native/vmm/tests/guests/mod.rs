@@ -244,6 +244,12 @@ impl Script {
         self
     }
 
+    /// Makes the script the kernel of a configuration.
+    pub fn load(&self, config: &mut Value) {
+        config["kernelFd"] = self.kernel().into_raw_fd().into();
+        config["commandLine"] = "".into();
+    }
+
     /// Returns an ELF file whose one segment is all of the guest.
     fn kernel(&self) -> File {
         let mut image = code().to_vec();
@@ -308,14 +314,23 @@ impl Vm {
     /// Starts a guest with its devices. `change` completes the configuration.
     pub fn start(kvm: File, script: &Script, change: impl FnOnce(&mut Value)) -> Self {
         Self::start_with(kvm, |config| {
-            config["kernelFd"] = script.kernel().into_raw_fd().into();
-            config["commandLine"] = "".into();
+            script.load(config);
             change(config);
         })
     }
 
     /// Starts a VM. `change` gives it a kernel or a state.
     pub fn start_with(kvm: File, change: impl FnOnce(&mut Value)) -> Self {
+        let run = |fd, _: &Value| std::thread::spawn(move || voidbox_vmm::run(fd));
+        Self::start_by(kvm, change, run)
+    }
+
+    /// Starts a VM that `run` runs, which gets the control and the descriptors of the configuration.
+    pub fn start_by(
+        kvm: File,
+        change: impl FnOnce(&mut Value),
+        run: impl FnOnce(RawFd, &Value) -> JoinHandle<u8>,
+    ) -> Self {
         let (control, theirs) = UnixStream::pair().unwrap();
         let (console, console_theirs) = UnixStream::pair().unwrap();
         for ours in [&control, &console] {
@@ -330,7 +345,7 @@ impl Vm {
         });
         change(&mut config);
         let fd = theirs.into_raw_fd();
-        let thread = std::thread::spawn(move || voidbox_vmm::run(fd));
+        let thread = run(fd, &config);
         let mut vm = Self {
             control: BufReader::new(control),
             console,
@@ -344,6 +359,20 @@ impl Vm {
         let mut line = message.to_string();
         line.push('\n');
         self.control.get_mut().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// Returns the next message of a VMM that may have ended without one.
+    pub fn try_receive(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        self.control.read_line(&mut line).ok()?;
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Asks a VMM that may have ended.
+    pub fn try_ask(&mut self, what: &str) {
+        let line = format!("{}\n", json!({ "do": what }));
+        // Its last message is read afterwards.
+        let _ = self.control.get_mut().write_all(line.as_bytes());
     }
 
     /// Returns the next message of the VMM.

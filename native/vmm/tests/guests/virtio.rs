@@ -45,6 +45,11 @@ impl Device {
         self.rings(queue) + BUFFERS + offset
     }
 
+    /// Returns the address of a descriptor.
+    pub fn descriptor(self, queue: u64, index: u64) -> u64 {
+        self.rings(queue) + index * 16
+    }
+
     /// Returns the address of the index of used chains.
     pub fn used(self, queue: u64) -> u64 {
         self.rings(queue) + USED + 2
