@@ -4,6 +4,7 @@
  */
 import type { HeldArtifacts } from '../../store/ports/held-artifacts.ts';
 import type { DeliveryRow, TriggerStore } from '../../store/triggers.ts';
+import { startLoop } from '../loop.ts';
 import type { Machine } from '../machine.ts';
 import { readRepairedViews } from '../runs/repair-runs.ts';
 import { createDeliveryId } from './accept.ts';
@@ -45,8 +46,6 @@ export function watchRuns(options: WatchRunsOptions): RunWatch {
     busyMs = Math.min(BUSY_MS, everyMs),
   } = options;
   let isClosed = false;
-  let looking: Promise<void> = Promise.resolve();
-  let timer: NodeJS.Timeout | undefined;
   let repairedAtMs = Date.now();
   /** @returns whether a run has ended */
   const findEnds = async (): Promise<boolean> => {
@@ -68,23 +67,20 @@ export function watchRuns(options: WatchRunsOptions): RunWatch {
     }
     return hasEnded;
   };
-  const searchEnds = async (): Promise<void> => {
-    const hasEnded = await findEnds().catch((error: Error) => {
-      log(`runs of deliveries: ${error.message}`);
-      return false;
-    });
-    if (!isClosed) scheduleSearch(hasEnded ? busyMs : everyMs);
-  };
-  const scheduleSearch = (pauseMs: number): void => {
-    timer = setTimeout(() => void (looking = searchEnds()), pauseMs).unref();
-  };
-  // Runs may have ended while no service ran.
-  scheduleSearch(busyMs);
+  const loop = startLoop({
+    leastMs: 0,
+    async scan() {
+      const hasEnded = await findEnds().catch((error: Error) => {
+        log(`runs of deliveries: ${error.message}`);
+        return false;
+      });
+      return hasEnded ? busyMs : everyMs;
+    },
+  });
   return {
     async close() {
       isClosed = true;
-      clearTimeout(timer);
-      await looking;
+      await loop.close();
     },
   };
 }

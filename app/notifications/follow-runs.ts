@@ -20,6 +20,7 @@ import { shorten } from '../../domain/units/quote.ts';
 import type { WatchedRun } from '../../store/ports/notifications.ts';
 import type { TriggerStore, VersionRow } from '../../store/triggers.ts';
 import type { ReadSecretValues } from '../deliveries/read-deliveries.ts';
+import { startLoop } from '../loop.ts';
 import type { Machine } from '../machine.ts';
 import { makeNotifications } from './make-notifications.ts';
 
@@ -77,22 +78,17 @@ export function followRuns(options: FollowRunsOptions): RunFollower {
     runs.set(run.runId, made);
     made.follow(() => runs.delete(run.runId));
   };
-  let looking: Promise<void> = Promise.resolve();
-  let isLooking = false;
-  const begin = (): void => {
-    if (isLooking) return;
-    isLooking = true;
-    looking = visitAll()
-      .catch((error: Error) => log(`notifications: ${error.message}`))
-      .finally(() => (isLooking = false));
-  };
-  begin();
-  const timer = setInterval(begin, everyMs).unref();
+  const loop = startLoop({
+    leastMs: 0,
+    async scan() {
+      await visitAll().catch((error: Error) => log(`notifications: ${error.message}`));
+      return everyMs;
+    },
+  });
   return {
     async close() {
-      clearInterval(timer);
       stop.abort();
-      await looking;
+      await loop.close();
       await Promise.all([...runs.values()].map((run) => run.settled));
     },
   };

@@ -7,6 +7,7 @@ import type { Notify } from '../../domain/notification/notify.ts';
 import { createUnfiredNotice } from '../../domain/notification/watch.ts';
 import type { ScheduleId, TriggerStore } from '../../store/triggers.ts';
 import { createEnabledList, type EnabledVersion, type EnabledList } from '../deployments/enabled-versions.ts';
+import { startLoop } from '../loop.ts';
 import { makeNotifications } from './make-notifications.ts';
 
 const EVERY_MS = 60_000;
@@ -81,21 +82,14 @@ export function watchSchedules(options: WatchSchedulesOptions): ScheduleWatch {
       else await checkOne(schedule, owner, triggers, server);
     }
   };
-  let isChecking = false;
-  let checking: Promise<void> = Promise.resolve();
-  const timer = setInterval(() => {
-    if (isChecking) return;
-    isChecking = true;
-    checking = checkAll()
-      .catch((error: Error) => log(`schedules that are late: ${error.message}`))
-      .finally(() => (isChecking = false));
-  }, everyMs).unref();
-  return {
-    async close() {
-      clearInterval(timer);
-      await checking;
+  const loop = startLoop({
+    leastMs: 0,
+    async scan() {
+      await checkAll().catch((error: Error) => log(`schedules that are late: ${error.message}`));
+      return everyMs;
     },
-  };
+  });
+  return { close: loop.close };
 }
 
 function writeKey({ deployment, trigger }: ScheduleId): string {
