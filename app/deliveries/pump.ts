@@ -190,6 +190,7 @@ async function processDelivery(delivery: DeliveryRow, claim: Claim, work: Work):
   // The first start on a machine may fetch what its VMs lack.
   const renewing = setInterval(() => {
     const lease = { nowMs: nowMs(), leaseMs: limits.leaseMs };
+    // A claim that cannot be renewed ends after its lease, and another process continues.
     triggers.deliveries.renew(claim, lease).catch(() => undefined);
   }, limits.renewMs).unref();
   try {

@@ -157,6 +157,7 @@ async function openRedactor(
   try {
     values = await readSecretValues(deployment, names);
   } catch {
+    // Without the values, the caller shows no text of a sender.
     return null;
   }
   const secrets = Object.entries(values).map(([name, value]) => ({ name, value }));

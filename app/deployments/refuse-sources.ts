@@ -57,6 +57,7 @@ export function findWatched(path: string, watch: readonly string[]): string | nu
   try {
     real = realpathSync(path);
   } catch {
+    // It does not exist yet, or its user cannot read it: the scan reports that.
     return isAllowed(path) ? path : null;
   }
   return isAllowed(real) ? real : null;

@@ -74,6 +74,7 @@ export function createVersionCompiler({ env, limits = COMPILE_LIMITS }: VersionC
       const known = kept.get(key);
       if (known !== undefined) return known;
       const own = last.then(() => ask(request));
+      // Its caller has the failure; the next request does not depend on it.
       last = own.catch(() => undefined);
       const answer = await own;
       // A refusal may have a reason outside of the version, such as a full disk.

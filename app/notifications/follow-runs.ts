@@ -177,6 +177,7 @@ class RunInProgress {
   }
 
   async #take(work: () => Promise<void>): Promise<void> {
+    // The caller before has its failure.
     const turn = this.#turn.catch(() => undefined).then(work);
     this.#turn = turn;
     await turn;

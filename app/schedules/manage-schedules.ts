@@ -208,6 +208,7 @@ async function readListed(
     const listed = await (await openServer()).list(owner, deployment ?? undefined);
     return new Map(listed.map((each) => [each.id, each]));
   } catch {
+    // The list then has no next times, which its reader sees.
     return null;
   }
 }

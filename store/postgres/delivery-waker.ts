@@ -83,6 +83,7 @@ async function openListener(
   const end = async (): Promise<void> => {
     const limit = new AbortController();
     const late = sleep(END_LIMIT_MS, undefined, { signal: limit.signal }).catch(() => undefined);
+    // A lost connection needs no end.
     await Promise.race([client.end().catch(() => undefined), late]);
     limit.abort();
   };
@@ -112,6 +113,7 @@ async function keepListening({ listen, onWake, reconnectMs }: Listening): Promis
     for (let pauseMs = reconnectMs; ; pauseMs = Math.min(2 * pauseMs, MOST_RECONNECT_MS)) {
       await sleep(pauseMs, null, { signal: stop.signal, ref: false }).catch(() => undefined);
       if (stop.signal.aborted) return null;
+      // The looks of the pump find what no call reports until then.
       const next = await listen().catch(() => null);
       if (next !== null) return next;
     }

@@ -81,6 +81,7 @@ export async function connectOutbox(address: OutboxAddress, { ca, onNotify }: Co
     meter.attach();
     await send(`LISTEN ${OUTBOX_CHANNEL}`);
   } catch (error) {
+    // The first failure is the reason.
     await client.end().catch(() => undefined);
     throw error;
   }
@@ -101,6 +102,7 @@ export async function connectOutbox(address: OutboxAddress, { ca, onNotify }: Co
         throw error;
       }
     },
+    // The server ends the transaction of a connection that is lost.
     close: async () => await client.end().catch(() => undefined),
   };
 }

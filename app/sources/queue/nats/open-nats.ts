@@ -54,6 +54,7 @@ export async function openNats(target: QueueTarget): Promise<OpenedQueue> {
     const consumer = await jetstream(connection).consumers.get(nats.stream, nats.consumer);
     return new NatsReader(connection, consumer, info);
   } catch (error) {
+    // The first failure is the reason.
     await connection?.close().catch(() => undefined);
     throw toQueueError(error, nats);
   }
@@ -184,6 +185,7 @@ class NatsReader implements OpenedQueue {
     this.stop();
     // Acknowledgements that are lost now only repeat deliveries, so a server that does not answer is not waited for.
     const limit = new Promise<void>((resolve) => setTimeout(resolve, CLOSE_MS).unref());
+    // A lost connection has nothing to end: the broker delivers what was not acknowledged again.
     await Promise.race([this.#connection.flush().catch(() => undefined), limit]);
     await this.#connection.close().catch(() => undefined);
   }
