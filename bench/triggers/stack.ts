@@ -107,6 +107,7 @@ function findProcesses(stateDir: string, pattern: RegExp): readonly number[] {
       const environment = readFileSync(`/proc/${pid}/environ`, 'utf8');
       return pattern.test(command) && (command.includes(stateDir) || environment.includes(stateDir));
     } catch {
+      // The process has ended.
       return false;
     }
   });
@@ -135,6 +136,7 @@ function readParent(pid: number): number {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
   } catch {
+    // The process has ended.
     return 0;
   }
 }
