@@ -17,7 +17,8 @@ import { writeUncompressed } from './uncompressed-kernel.ts';
 export const VOIDBOX_KERNEL_PIECE = 'kernel-voidbox';
 /** Part of the cache key. It must grow whenever the same configuration produces another kernel. */
 const RECIPE = '2';
-const BUILD_TIMEOUT_MS = 3_600_000;
+/** A busy machine with two cores has compiled two thirds of the kernel in an hour. A build that is ended starts again. */
+const BUILD_TIMEOUT_MS = 6 * 3_600_000;
 const SOURCE_PACKAGES = ['linux-source-6.12', 'linux-source-6.1'];
 /** Programs that a build of the kernel runs, and their Debian packages. */
 const BUILD_PROGRAMS: Readonly<Record<string, string>> = {
