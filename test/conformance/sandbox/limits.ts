@@ -25,7 +25,7 @@ const MIB = 1024 * 1024;
  */
 const TAKE_AT_ONCE =
   'set -- $(grep MemTotal /proc/meminfo); exec dd if=/dev/zero of=/dev/null count=1 bs=$(($2 - 4096))k';
-/** Small pieces: until the last one, the kernel frees the program's own code again and again, which takes half a minute. */
+/** Small pieces, by a program whose own code the kernel may free: in the dev image it takes five times the CPU time. */
 const TAKE_SLOWLY = 'exec tail /dev/zero';
 
 export const LIMITS: readonly Behaviour[] = [
