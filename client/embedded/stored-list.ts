@@ -17,7 +17,7 @@ interface FileOptions {
 }
 
 export interface StoredListsOptions<K extends string> extends FileOptions {
-  /** What an item of each list is, by the key of the list in the file. */
+  /** Returns true for an item of the list, by the key of the list in the file. */
   readonly isItem: Readonly<Record<K, (text: string) => boolean>>;
 }
 

@@ -71,7 +71,7 @@ async function withClient<T>(options: SchemaOptions, work: (client: pg.Client) =
   } catch (error) {
     throw toCodedError(error);
   } finally {
-    // What was committed is committed, and a failure before has its own error.
+    // The changes are committed by now, or the failure before has its own error.
     await client.end().catch(() => undefined);
   }
 }
