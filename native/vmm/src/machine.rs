@@ -8,9 +8,9 @@ use std::time::Instant;
 use kvm_ioctls::{IoEventAddress, VcpuFd};
 use vm_memory::GuestMemoryMmap;
 
-use crate::arch::kernel::{Kernel, KernelError};
+use crate::arch::host::Host;
 use crate::arch::vm::Vm;
-use crate::arch::{acpi, boot, kernel, layout, registers};
+use crate::arch::{Boot, Processor, layout};
 use crate::bus::{Bus, Slot};
 use crate::config::{Config, SnapshotConfig};
 use crate::console::Console;
@@ -59,7 +59,7 @@ pub fn assemble(config: &Config) -> Result<Assembled, Ended> {
         Some(files) => Ram::copy_of(config.memory_mib, files.memory(config.memory_mib)?),
     };
     let ram = ram.map_err(|e| host_failed("the guest's memory", e))?;
-    let vm = Vm::new(take(config.kvm_fd), &ram)?;
+    let vm = Host::create_vm(take(config.kvm_fd), &ram)?;
     let vcpu_count = u8::try_from(config.vcpus).unwrap_or(u8::MAX);
     let console = Console::new(take(config.console_fd), Instant::now())
         .map_err(|e| refused("consoleFd", &e))?;
@@ -68,7 +68,7 @@ pub fn assemble(config: &Config) -> Result<Assembled, Ended> {
     let ports = Ports::new(console.clone()).map_err(|e| host_failed("eventfd", e))?;
     let generation = Generation::new().map_err(|e| host_failed("eventfd", e))?;
     connect(&vm, &slots, &ports, &generation)?;
-    let vcpus = vm.create_vcpus(vcpu_count)?;
+    let vcpus = Host::create_vcpus(&vm, vcpu_count)?;
     let devices = slots.len();
     let machine = Arc::new(Machine {
         bus: Bus::new(slots),
@@ -76,7 +76,7 @@ pub fn assemble(config: &Config) -> Result<Assembled, Ended> {
     });
     match &restore {
         None => {
-            boot(config, &ram, &vcpus, vcpu_count, devices)?;
+            boot(config, &ram, &vcpus, devices)?;
             generation.begin(ram.memory())
         }
         Some(files) => {
@@ -104,20 +104,18 @@ pub fn assemble(config: &Config) -> Result<Assembled, Ended> {
     })
 }
 
-/// Sets the first CPU to the entry of the configured kernel.
-fn boot(
-    config: &Config,
-    ram: &Ram,
-    vcpus: &[VcpuFd],
-    count: u8,
-    devices: usize,
-) -> Result<(), Ended> {
-    let loaded = load(config, ram, count, devices)?;
-    for vcpu in vcpus {
-        registers::set_up_any(vcpu).map_err(|e| host_failed("KVM", e))?;
-    }
-    registers::set_up_first(&vcpus[0], ram.memory(), loaded.entry)
-        .map_err(|e| host_failed("KVM", e))
+/// Loads the configured kernel, and sets the first CPU to its entry.
+fn boot(config: &Config, ram: &Ram, vcpus: &[VcpuFd], devices: usize) -> Result<(), Ended> {
+    let kernel = config
+        .kernel_fd
+        .ok_or_else(|| refused("kernelFd", &"it is missing"))?;
+    let boot = Boot {
+        kernel: File::from(take(kernel)),
+        initramfs: config.initramfs_fd.map(|fd| File::from(take(fd))),
+        command_line: config.command_line.clone().unwrap_or_default(),
+        devices,
+    };
+    Host::boot(boot, ram, vcpus)
 }
 
 /// The files of a saved VM.
@@ -174,35 +172,6 @@ fn refused(key: impl Into<String>, error: &dyn std::fmt::Display) -> Ended {
     }
 }
 
-/// Loads the kernel and writes all that it reads at its entry.
-fn load(config: &Config, ram: &Ram, vcpus: u8, devices: usize) -> Result<Kernel, Ended> {
-    let memory = ram.memory();
-    let kernel = config.kernel_fd;
-    let mut file = File::from(take(
-        kernel.ok_or_else(|| refused("kernelFd", &"it is missing"))?,
-    ));
-    let loaded = kernel::load_kernel(memory, ram.low_end(), &mut file)
-        .map_err(|e| refused("kernelFd", &e))?;
-    let load_initramfs = |fd| -> Result<_, KernelError> {
-        let mut file = File::from(take(fd));
-        kernel::load_initramfs(memory, ram.low_end(), &loaded, &mut file)
-    };
-    let initramfs = config
-        .initramfs_fd
-        .map(load_initramfs)
-        .transpose()
-        .map_err(|e| refused("initramfsFd", &e))?;
-    let acpi = acpi::write(memory, vcpus, devices).map_err(|e| host_failed("ACPI", e))?;
-    let info = boot::BootInfo {
-        slots: ram.slots(),
-        command_line: config.command_line.as_deref().unwrap_or_default(),
-        initramfs,
-        acpi,
-    };
-    boot::write(memory, &loaded, &info).map_err(|e| host_failed("the guest's memory", e))?;
-    Ok(loaded)
-}
-
 /// Makes the devices in the order in which the guest finds them: disks, vsock, rng.
 fn make_slots(
     config: &Config,
@@ -241,14 +210,14 @@ fn make_slots(
 fn connect(vm: &Vm, slots: &[Slot], ports: &Ports, generation: &Generation) -> Result<(), Ended> {
     let irqfd = |e| host_failed("KVM_IRQFD", e);
     for (index, slot) in slots.iter().enumerate() {
-        let address = layout::device_address(index) + virtio_registers::QUEUE_NOTIFY;
+        let address = Host::device_address(index) + virtio_registers::QUEUE_NOTIFY;
         for (queue, kick) in (0u32..).zip(slot.kicks()) {
             vm.fd()
                 .register_ioevent(kick, &IoEventAddress::Mmio(address), queue)
                 .map_err(|e| host_failed("KVM_IOEVENTFD", e))?;
         }
         vm.fd()
-            .register_irqfd(slot.interrupt().line(), layout::device_interrupt(index))
+            .register_irqfd(slot.interrupt().line(), Host::device_interrupt(index))
             .map_err(irqfd)?;
     }
     vm.fd()

@@ -3,6 +3,7 @@
 pub mod acpi;
 pub mod boot;
 pub mod cpuid;
+pub mod host;
 pub mod kernel;
 pub mod layout;
 pub mod registers;
