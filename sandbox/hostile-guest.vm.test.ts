@@ -3,60 +3,24 @@
  * uses more and more memory. More such guests, for example with half a frame, are in
  * `native/keeper/tests/hostile_guest.rs`.
  */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { gzipSync } from 'node:zlib';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox } from '../activities/ports/sandbox.ts';
-import { writeCpio } from '../guest/image/cpio.ts';
 import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 import { limit } from '../test/conformance/sandbox/behaviour.ts';
+import { HOSTILE_GUESTS, makeHostileImage, SILENT_AFTER_START } from '../test/rig/vms/hostile-guest.ts';
 import { sweepVms } from './sweep.ts';
 import { writeTar } from '../tar/write.ts';
 
 /** An emulated guest on a busy machine reaches its first line in 30 s; for a silent guest, the keeper waits twice. */
 const BOOT_TIMEOUT_MS = 40_000;
+const SILENT_BOOT_TIMEOUT_MS = 4_000;
 const HEAP_GROWTH_BYTES = 64 * 1024 * 1024;
-
-interface HostileGuest {
-  readonly name: string;
-  /** The script that /init runs with the port open as descriptor 3. */
-  readonly script: string;
-  readonly code: 'vm/protocol' | 'vm/boot-timeout';
-  readonly bootTimeoutMs: number;
-}
-
-const HELLO = String.raw`printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        ' >&3`;
-
-/** A session that is set up correctly; afterwards the guest is silent. */
-const SILENT = [
-  HELLO,
-  String.raw`head -c 42 <&3 >/dev/null; printf '\005\000\000\000\004\001\000\000\000\001' >&3`,
-  String.raw`head -c 5 <&3 >/dev/null; printf '\006\000\000\000\057\000\000\000\000{}' >&3`,
-  'sleep 1000',
-].join('; ');
-
-const GUESTS: readonly HostileGuest[] = [
-  { name: 'says nothing', script: 'sleep 1000', code: 'vm/boot-timeout', bootTimeoutMs: 4_000 },
-  { name: 'dies at once', script: 'exit 1', code: 'vm/boot-timeout', bootTimeoutMs: BOOT_TIMEOUT_MS },
-  { name: 'sends garbage', script: 'cat /dev/urandom >&3', code: 'vm/protocol', bootTimeoutMs: BOOT_TIMEOUT_MS },
-  {
-    name: 'announces 4 GiB',
-    script: String.raw`printf '\377\377\377\377\040' >&3; sleep 1000`,
-    code: 'vm/protocol',
-    bootTimeoutMs: BOOT_TIMEOUT_MS,
-  },
-  {
-    name: 'floods after its hello',
-    script: `${HELLO}; cat /dev/zero >&3`,
-    code: 'vm/protocol',
-    bootTimeoutMs: BOOT_TIMEOUT_MS,
-  },
-];
 
 describe('a hostile guest', () => {
   let folder: string;
@@ -67,31 +31,36 @@ describe('a hostile guest', () => {
   });
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  it.for(GUESTS.map((guest) => [guest.name, guest] as const))('that %s', { timeout: 200_000 }, async ([, guest]) => {
-    const initramfs = await imageWithInit(folder, pieces.initramfs, guest);
-    const host = await createRealHost({ ...pieces, initramfs }, { bootTimeoutMs: guest.bootTimeoutMs });
-    const key = { runId: 'hostile', scope: 'guest', instance: [], generation: 0 };
-    const heapBytes = process.memoryUsage().rss;
-    try {
-      const launched = host.backend.launch(key, SMALL_VM, limit());
-      await expect(launched).rejects.toMatchObject({
-        code: guest.code,
-        message: expect.stringContaining('console') as string,
-      });
-      expect(process.memoryUsage().rss - heapBytes).toBeLessThan(HEAP_GROWTH_BYTES);
-      await host.backend.release(key);
-      expect((await sweepVms(host.pieces.keeper, host.vmsDir)).filter((vm) => vm.alive)).toEqual([]);
-    } finally {
-      await host.dispose();
-    }
-  });
+  it.for(HOSTILE_GUESTS.map((guest) => [guest.name, guest] as const))(
+    'that %s',
+    { timeout: 200_000 },
+    async ([, guest]) => {
+      const initramfs = await makeHostileImage(folder, pieces.initramfs, guest);
+      const bootTimeoutMs = guest.isSilent === true ? SILENT_BOOT_TIMEOUT_MS : BOOT_TIMEOUT_MS;
+      const host = await createRealHost({ ...pieces, initramfs }, { bootTimeoutMs });
+      const key = { runId: 'hostile', scope: 'guest', instance: [], generation: 0 };
+      const heapBytes = process.memoryUsage().rss;
+      try {
+        const launched = host.backend.launch(key, SMALL_VM, limit());
+        await expect(launched).rejects.toMatchObject({
+          code: guest.code,
+          message: expect.stringContaining('console') as string,
+        });
+        expect(process.memoryUsage().rss - heapBytes).toBeLessThan(HEAP_GROWTH_BYTES);
+        await host.backend.release(key);
+        expect((await sweepVms(host.pieces.keeper, host.vmsDir)).filter((vm) => vm.alive)).toEqual([]);
+      } finally {
+        await host.dispose();
+      }
+    },
+  );
 });
 
 describe('a guest that goes silent', () => {
   it('ends each exchange with it as a lost VM', { timeout: 200_000 }, async () => {
     const pieces = await resolveHostPieces(readEnvironment(), { install: true, kernelKind: 'debian' });
     const folder = await mkdtemp(join(tmpdir(), 'voidbox-silent-'));
-    const initramfs = await imageWithInit(folder, pieces.initramfs, { name: 'silent', script: SILENT });
+    const initramfs = await makeHostileImage(folder, pieces.initramfs, { name: 'silent', script: SILENT_AFTER_START });
     const host = await createRealHost(
       { ...pieces, initramfs },
       { bootTimeoutMs: BOOT_TIMEOUT_MS, guestSilenceMs: 2_000 },
@@ -125,25 +94,3 @@ describe('a guest that goes silent', () => {
     expect(left).toEqual([]);
   });
 });
-
-/** Makes the guest image with another /init after it, because a kernel unpacks archives one after the other. */
-async function imageWithInit(
-  folder: string,
-  image: string,
-  guest: Pick<HostileGuest, 'name' | 'script'>,
-): Promise<string> {
-  const script = `#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/bin
-mount -t devtmpfs dev /dev
-mkdir -p /proc /sys && mount -t proc proc /proc && mount -t sysfs sys /sys
-for module in $(cat /lib/modules/voidbox.order); do insmod /lib/modules/$module 2>/dev/null; done
-for try in 1 2 3 4 5 6 7 8 9 10; do [ -e /dev/vport0p1 ] || sleep 0.2; done
-exec 3<>/dev/vport0p1
-${guest.script}
-`;
-  const path = join(folder, `${guest.name.replaceAll(' ', '-')}.cpio.gz`);
-  const over = gzipSync(writeCpio([{ kind: 'file', path: 'init', mode: 0o755, content: Buffer.from(script) }]));
-  await writeFile(path, Buffer.concat([await readFile(image), over]), { mode: 0o644 });
-  return path;
-}

@@ -6,7 +6,7 @@ import { SMOKE } from '../conformance/sandbox.ts';
 import { type KvmResults, runRowsOnKvm, selectRows } from './prepare.ts';
 import { BASICS, HARDWARE_KVM, listRows, NO_VM_LEFT } from './program/kvm-rows.ts';
 
-const LIMITS = { attemptMs: 10 * 60_000, silenceMs: 4 * 60_000 };
+const LIMITS = { wholeMs: 20 * 60_000, silenceMs: 4 * 60_000 };
 
 /** The first run compiles `voidbox-vmm`. */
 const COMPILE_LIMIT_MS = 600_000;

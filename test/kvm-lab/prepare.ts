@@ -5,6 +5,7 @@ import type { QemuPieces } from '../../sandbox/micro-vm/qemu/qemu.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { makeContext, pieceSource } from '../../setup/pieces/context.ts';
 import { readLabModules } from '../../setup/pieces/debian-kernel.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
 import { KVM_ROWS, KVM_RUN_FILE } from '../../setup/kvm-record.mjs';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { SHARED_FOLDER } from '../../setup/test-report.mjs';
@@ -40,7 +41,7 @@ export function selectRows(rows: readonly string[]): readonly string[] {
  * @throws Error with the remedy on a machine that has neither KVM nor the lab
  */
 export async function runRowsOnKvm({ rows, snapshots, limits, guests }: RowsOnKvm): Promise<KvmResults> {
-  const environment = readEnvironment();
+  const environment = { ...readEnvironment(), kernelKind: 'debian' } as const;
   const pieces = await resolveHostPieces(environment, { install: true, kernelKind: 'debian' });
   // On a host without KVM, set-up itself gets no VMM.
   const need = pieceSource(await makeContext(environment, (line) => console.log(line)), true);
@@ -49,7 +50,21 @@ export async function runRowsOnKvm({ rows, snapshots, limits, guests }: RowsOnKv
   const where = place.kind === 'host' ? 'KVM of this host' : 'KVM of the lab, a machine that QEMU emulates';
   console.log(`${rows.length} rows run on the ${where}.`);
   const vmm = rows.some((row) => row.startsWith(nameRow('vmm', ''))) ? { vmm: (await need('vmm')).path } : {};
-  const start = startOnKvm(place, { pieces: guests ?? pieces, ...vmm, snapshots, bootTimeoutMs: BOOT_TIMEOUT_MS });
+  // The product finds this record in the lab, where the cache cannot be written.
+  await resolveHostPieces(environment, { install: true });
+  const root = findPackageRoot();
+  const product = {
+    program: join(root, 'bin', 'voidbox.js'),
+    cacheDir: environment.cacheDir,
+    examples: join(root, 'examples'),
+  };
+  const start = startOnKvm(place, {
+    pieces: guests ?? pieces,
+    ...vmm,
+    product,
+    snapshots,
+    bootTimeoutMs: BOOT_TIMEOUT_MS,
+  });
   let retries = 0;
   const results = runRows(rows, start, limits, {
     onRetry: (text) => {

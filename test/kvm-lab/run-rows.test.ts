@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RowLine, parseRowLine, writeRowLine } from './rows.ts';
 import { type Attempt, runRows, type RowResults } from './run-rows.ts';
 
-const LIMITS = { attemptMs: 60_000, silenceMs: 10_000 };
+const LIMITS = { wholeMs: 60_000, silenceMs: 10_000 };
 
 /** A start of a program that a test plays. */
 class FakeAttempt implements Attempt {
@@ -112,17 +112,31 @@ test.each<readonly [string, (attempt: FakeAttempt) => Promise<unknown>, string]>
   await Promise.all([results.row('b'), results.row('c'), results.done]);
 });
 
-test('a program that writes forever ends at the limit of its start, and there is one retry only', async () => {
-  const { results, attempts, notes } = play(['a']);
-  for (const index of [0, 1])
-    for (let second = 0; second <= 60; second += 1) {
-      attempts[index]?.write({ kind: 'started', row: 'a' });
+test.each([
+  [0, 1],
+  [11, 2],
+])(
+  'a program that writes forever ends at the limit of all rows, after %i s of silence too',
+  async (silentS, starts) => {
+    const { results, attempts, notes } = play(['a']);
+    await vi.advanceTimersByTimeAsync(silentS * 1_000);
+    for (let second = silentS; second <= 60; second += 1) {
+      expect(attempts.at(-1)!.isEnded).toBe(second >= 60);
+      attempts.at(-1)!.write({ kind: 'started', row: 'a' });
       await vi.advanceTimersByTimeAsync(1_000);
     }
+    await results.done;
+    await expect(results.row('a')).rejects.toThrow('the row has no result: all rows took longer than 60000 ms');
+    expect([attempts.map(({ isEnded }) => isEnded), notes.length]).toEqual([Array(starts).fill(true), starts - 1]);
+  },
+);
+
+test('a program that is silent twice fails its rows, because there is one retry only', async () => {
+  const { results, attempts } = play(['a']);
+  await vi.advanceTimersByTimeAsync(25_000);
   await results.done;
-  await expect(results.row('a')).rejects.toThrow('the row has no result: it took longer than 60000 ms');
-  expect(attempts.map(({ isEnded }) => isEnded)).toEqual([true, true]);
-  expect(notes).toHaveLength(1);
+  await expect(results.row('a')).rejects.toThrow('it wrote nothing for 10000 ms');
+  expect(attempts).toHaveLength(2);
 });
 
 test('a stop ends the program, without a retry', async () => {

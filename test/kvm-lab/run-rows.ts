@@ -14,8 +14,8 @@ export interface Attempt {
 export type StartAttempt = (rows: readonly string[]) => Promise<Attempt>;
 
 export interface RowLimits {
-  /** For all rows of one start, the start included. */
-  readonly attemptMs: number;
+  /** For all rows, with both starts. A program that makes progress gets all of it: a retry would repeat its boot. */
+  readonly wholeMs: number;
   /** From one line to the next; the first line follows the start. */
   readonly silenceMs: number;
 }
@@ -52,10 +52,12 @@ export function runRows(rows: readonly string[], start: StartAttempt, limits: Ro
   const open = new Map(results);
   const stop = new AbortController();
   const runAll = async (): Promise<void> => {
+    const endsAtMs = performance.now() + limits.wholeMs;
     for (const isLast of [false, true]) {
-      const problem = await runOnce([...open.keys()], { start, limits, notes, open, signal: stop.signal });
+      const leftMs = endsAtMs - performance.now();
+      const problem = await runOnce([...open.keys()], { start, limits, leftMs, notes, open, signal: stop.signal });
       if (open.size === 0 || stop.signal.aborted) return;
-      if (isLast) return failAll(open, problem);
+      if (isLast || performance.now() >= endsAtMs) return failAll(open, problem);
       notes.onRetry(`${problem}\nOne retry: ${open.size} of ${rows.length} rows run once more.`);
     }
   };
@@ -95,13 +97,15 @@ function failAll(open: Map<string, WaitingRow>, why: string): void {
 interface Once {
   readonly start: StartAttempt;
   readonly limits: RowLimits;
+  /** The rest of `wholeMs`. */
+  readonly leftMs: number;
   readonly notes: RowNotes;
   readonly open: Map<string, WaitingRow>;
   readonly signal: AbortSignal;
 }
 
 /** Returns the reason for which rows may have no result. */
-async function runOnce(rows: readonly string[], { start, limits, notes, open, signal }: Once): Promise<string> {
+async function runOnce(rows: readonly string[], { start, limits, leftMs, notes, open, signal }: Once): Promise<string> {
   const attempt = await start(rows);
   let problem = 'the program ended early';
   let last = 'its start';
@@ -111,7 +115,7 @@ async function runOnce(rows: readonly string[], { start, limits, notes, open, si
   };
   const onStop = (): void => giveUp('it was stopped');
   signal.addEventListener('abort', onStop);
-  const wholeTimer = setTimeout(() => giveUp(`it took longer than ${limits.attemptMs} ms`), limits.attemptMs);
+  const wholeTimer = setTimeout(() => giveUp(`all rows took longer than ${limits.wholeMs} ms`), leftMs);
   const silent = (): void => giveUp(`it wrote nothing for ${limits.silenceMs} ms`);
   let silenceTimer = setTimeout(silent, limits.silenceMs);
   try {

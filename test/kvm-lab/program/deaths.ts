@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Sandbox, VmKey } from '../../../activities/ports/sandbox.ts';
 import { isCodedError } from '../../../domain/errors/coded-error.ts';
 import { readRunDir, vmRunDir } from '../../../native/index.ts';
 import { descendantsOf } from '../../rig/vms/snapshot-folder.ts';
 import { limit, request, withOwnVm } from '../../conformance/sandbox/behaviour.ts';
-import type { VmmRow } from './row.ts';
+import type { OnVmm, VmmRow } from './row.ts';
 
 /** The time in which all processes of a VM must be gone. The lab is slow. */
 const GONE_LIMIT_MS = 30_000;
@@ -17,44 +18,51 @@ const SMALL = { memoryMib: 128, diskMib: 64 };
 /** Ends a VM; `below` are all processes below its keeper. */
 type End = (keeper: number, below: readonly number[], release: () => Promise<void>) => Promise<void> | void;
 
-function makeDeath(name: string, end: End): VmmRow {
+/** The VM of a death: a new one, or the one that rows share, which no later row can use. */
+type Victim = 'own' | 'shared';
+
+function makeDeath(name: string, victim: Victim, end: End): VmmRow {
+  const run = async ({ conformance: c, vmsDir, task }: OnVmm, sandbox: Sandbox, key: VmKey): Promise<void> => {
+    const exec = await sandbox.exec(request('sleep', ['600']), limit());
+    const ended = exec.wait(limit()).then(
+      (exit) => assert.fail(`the command ended with ${exit.exitCode}`),
+      (error: unknown) => error,
+    );
+    const { pid } = await readRunDir(task.pieces.keeper, vmRunDir(vmsDir, key));
+    assert.ok(pid !== null);
+    const below = descendantsOf(pid);
+    assert.ok(below.some(isVmm), 'a VMM runs below the keeper');
+    await end(pid, below, () => c.backend.release(key));
+    const error = await ended;
+    assert.ok(isCodedError(error), String(error));
+    assert.match(error.code, /^vm\//);
+    await expectGone([pid, ...below]);
+  };
   return {
     name,
-    async run({ conformance: c, vmsDir, task: { pieces } }) {
-      await withOwnVm(c, SMALL, async (sandbox, key) => {
-        const exec = await sandbox.exec(request('sleep', ['600']), limit());
-        const ended = exec.wait(limit()).then(
-          (exit) => assert.fail(`the command ended with ${exit.exitCode}`),
-          (error: unknown) => error,
-        );
-        const { pid } = await readRunDir(pieces.keeper, vmRunDir(vmsDir, key));
-        assert.ok(pid !== null);
-        const below = descendantsOf(pid);
-        assert.ok(below.some(isVmm), 'a VMM runs below the keeper');
-        await end(pid, below, () => c.backend.release(key));
-        const error = await ended;
-        assert.ok(isCodedError(error), String(error));
-        assert.match(error.code, /^vm\//);
-        await expectGone([pid, ...below]);
-      });
+    run: async (on) => {
+      const { conformance: c } = on;
+      if (victim === 'shared') await run(on, await c.shared(), c.sharedKey);
+      else await withOwnVm(c, SMALL, (sandbox, key) => run(on, sandbox, key));
     },
   };
 }
 
+/** They come after all other rows of a VMM, because the last one ends the VM that rows share. */
 export const DEATHS: readonly VmmRow[] = [
-  makeDeath('a release ends the VM while its command runs', (_keeper, _below, release) => release()),
-  makeDeath('a keeper that is killed takes its VM along', (keeper) => void process.kill(keeper, 'SIGKILL')),
-  makeDeath('a VMM that is killed ends the command with an error', (_keeper, below) => {
+  makeDeath('a keeper that is killed takes its VM along', 'own', (keeper) => void process.kill(keeper, 'SIGKILL')),
+  makeDeath('a VMM that is killed ends the command with an error', 'own', (_keeper, below) => {
     process.kill(below.find(isVmm)!, 'SIGKILL');
   }),
+  makeDeath('a release ends the VM while its command runs', 'shared', (_keeper, _below, release) => release()),
 ];
 
 /** Whether a process is a VMM, and not the jail around it. */
-function isVmm(pid: number): boolean {
+export function isVmm(pid: number): boolean {
   return /(?:^|\/)(?:qemu-system-x86_64|voidbox-vmm)$/.test(readWords(pid)[0] ?? '');
 }
 
-function readWords(pid: number): readonly string[] {
+export function readWords(pid: number): readonly string[] {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
   } catch {

@@ -4,7 +4,9 @@ import { readHostFacts } from '../../../native/index.ts';
 import { request, textOf } from '../../conformance/sandbox/behaviour.ts';
 import { BEHAVIOURS } from '../../conformance/sandbox.ts';
 import { DEATHS } from './deaths.ts';
+import { HOSTILE } from './hostile.ts';
 import type { VmmRow } from './row.ts';
+import { RUNS } from './runs.ts';
 import type { KvmTask } from './task.ts';
 
 export const VMMS = ['qemu', 'vmm'] as const;
@@ -29,7 +31,7 @@ const COMMAND: VmmRow = {
 };
 
 const TABLE = BEHAVIOURS.map(({ name, run }): VmmRow => ({ name, run: ({ conformance }) => run(conformance) }));
-const ROWS: readonly VmmRow[] = [COMMAND, ...DEATHS, ...TABLE];
+const ROWS: readonly VmmRow[] = [COMMAND, ...DEATHS, ...HOSTILE, ...TABLE, ...RUNS];
 
 /** Names rows for a VMM. */
 export function listRows(vmm: VmmName, rows: readonly { readonly name: string }[]): readonly string[] {
@@ -51,3 +53,5 @@ export function findRow(full: string): { readonly vmm: VmmName; readonly row: Vm
 
 export const BASICS: readonly VmmRow[] = [COMMAND];
 export { DEATHS } from './deaths.ts';
+export { HOSTILE } from './hostile.ts';
+export { RUNS } from './runs.ts';

@@ -9,6 +9,7 @@ import { createRealHost, type RealHost } from '../../conformance/sandbox/real-ho
 import { createConformanceRig, type ConformanceRig } from '../../conformance/sandbox/rig.ts';
 import { type RowLine, writeRowLine } from '../rows.ts';
 import { findRow, HARDWARE_KVM, NO_VM_LEFT, requireHardwareKvm, type VmmName } from './kvm-rows.ts';
+import { closeProduct } from './runs.ts';
 import type { KvmTask } from './task.ts';
 
 const SNAPSHOTS_MAX_MIB = 512;
@@ -79,6 +80,7 @@ for (const [index, name] of ofVmms.entries()) {
   const isLast = !ofVmms.slice(index + 1).some((later) => findRow(later).vmm === vmm);
   if (isLast) left.push(...(await closeBackend(vmm)));
 }
+left.push(...(await closeProduct()));
 await report(NO_VM_LEFT, async () => {
   if (left.length > 0) throw new Error(`rows left these VMs: ${left.join(', ')}`);
 });

@@ -5,6 +5,8 @@ export interface KvmTask {
   readonly pieces: QemuPieces;
   /** The path of `voidbox-vmm`; absent if no row needs it. */
   readonly vmm?: string;
+  /** The product for rows about runs: its command line, its cache with all pieces, its examples. */
+  readonly product?: { readonly program: string; readonly cacheDir: string; readonly examples: string };
   /** Names of rows, in the order in which they run. */
   readonly rows: readonly string[];
   readonly bootTimeoutMs: number;
