@@ -5,7 +5,7 @@ import type { HostFacts } from '../../../native/index.ts';
 import type { QemuPieces } from '../qemu/qemu.ts';
 import type { Vmm } from '../vmm.ts';
 
-/** The host memory that a VM uses in addition to its guest's memory, for the VMM, its jail and the keeper. */
+/** The host memory that a VM uses in addition to its guest's memory: 6 for the VMM, its jail and the keeper, 2 for the server of mounts, and as much again. */
 export const NATIVE_OVERHEAD_MIB = 16;
 /** It is next to the VMM, because one build makes both. */
 const FOLDERS_PROGRAM = 'voidbox-folders';
