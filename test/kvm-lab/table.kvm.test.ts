@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, test } from 'vitest';
 import { BEHAVIOURS } from '../conformance/sandbox.ts';
 import { type KvmResults, runRowsOnKvm, selectRows } from './prepare.ts';
-import { BASICS, DEATHS, HARDWARE_KVM, HOSTILE, listRows, NO_VM_LEFT, RUNS, VMMS } from './program/kvm-rows.ts';
+import { BASICS, COPIES, DEATHS, HARDWARE_KVM, HOSTILE, listRows, NO_VM_LEFT, RUNS, VMMS } from './program/kvm-rows.ts';
 
 /** A row of a busy lab takes minutes. */
 const LIMITS = { wholeMs: 28 * 60_000, silenceMs: 8 * 60_000 };
@@ -29,5 +29,9 @@ function runInOneLab(title: string, snapshots: boolean, wanted: readonly string[
 }
 
 for (const vmm of VMMS)
-  runInOneLab(`the whole table on ${vmm}`, true, listRows(vmm, [...BASICS, ...HOSTILE, ...BEHAVIOURS, ...DEATHS]));
+  runInOneLab(
+    `the whole table on ${vmm}`,
+    true,
+    listRows(vmm, [...BASICS, ...COPIES, ...HOSTILE, ...BEHAVIOURS, ...DEATHS]),
+  );
 runInOneLab('runs of the product on vmm', false, listRows('vmm', RUNS));

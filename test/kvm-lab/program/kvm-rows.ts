@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readHostFacts } from '../../../native/index.ts';
 import { request, textOf } from '../../conformance/sandbox/behaviour.ts';
 import { BEHAVIOURS } from '../../conformance/sandbox.ts';
+import { COPIES } from './copies.ts';
 import { DEATHS } from './deaths.ts';
 import { HOSTILE } from './hostile.ts';
 import type { VmmRow } from './row.ts';
@@ -31,7 +32,7 @@ const COMMAND: VmmRow = {
 };
 
 const TABLE = BEHAVIOURS.map(({ name, run }): VmmRow => ({ name, run: ({ conformance }) => run(conformance) }));
-const ROWS: readonly VmmRow[] = [COMMAND, ...DEATHS, ...HOSTILE, ...TABLE, ...RUNS];
+const ROWS: readonly VmmRow[] = [COMMAND, ...COPIES, ...DEATHS, ...HOSTILE, ...TABLE, ...RUNS];
 
 /** Names rows for a VMM. */
 export function listRows(vmm: VmmName, rows: readonly { readonly name: string }[]): readonly string[] {
@@ -52,6 +53,7 @@ export function findRow(full: string): { readonly vmm: VmmName; readonly row: Vm
 }
 
 export const BASICS: readonly VmmRow[] = [COMMAND];
+export { COPIES } from './copies.ts';
 export { DEATHS } from './deaths.ts';
 export { HOSTILE } from './hostile.ts';
 export { RUNS } from './runs.ts';

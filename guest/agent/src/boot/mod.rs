@@ -54,7 +54,7 @@ pub fn boot() -> Result<Booted, BootError> {
     devices::raise_loopback();
     let cgroup = limits::set_up()?;
     // Until here the guest is the same for all VMs of its size, and has one thread.
-    let early_port = match command_line.waits() {
+    let mut early_port = match command_line.waits() {
         true => {
             if let Err(error) = scrub::zero_freed_memory() {
                 log::line(&format!("the snapshot will be larger: {error}"));
@@ -63,8 +63,8 @@ pub fn boot() -> Result<Booted, BootError> {
         }
         false => None,
     };
-    let disks = match &early_port {
-        Some(port) => start::wait_for_start(port)?,
+    let disks = match &mut early_port {
+        Some(port) => start::wait_for_start(port, || port::open(transport))?,
         None => Disks {
             scratch: command_line.scratch_device(),
             root: command_line.root_disk().map(str::to_owned),

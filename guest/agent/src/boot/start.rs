@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use voidbox_protocol::PROTOCOL_VERSION;
-use voidbox_protocol::decode::{Phase, read_frame};
+use voidbox_protocol::decode::{Phase, ReadError, read_frame};
 use voidbox_protocol::handshake::{Start, Waiting};
 
 use super::boot_error::BootError;
@@ -32,8 +32,24 @@ pub struct Disks {
 
 /// Tells the keeper that the guest waits, and returns the disks of its `Start`. All later random numbers, times and
 /// blocks of disks are this guest's own.
-pub fn wait_for_start(port: &File) -> Result<Disks, BootError> {
-    let start = exchange(port).map_err(|error| BootError::at("waiting for Start", error))?;
+///
+/// A copy may find its connection reset: it belonged to the VM that was copied. `connect` then makes another one, which
+/// takes the place of `port`.
+pub fn wait_for_start(
+    port: &mut File,
+    connect: impl FnOnce() -> Result<File, BootError>,
+) -> Result<Disks, BootError> {
+    let failed = |error| BootError::at("waiting for Start", error);
+    say_waiting(port).map_err(failed)?;
+    let start = match read_start(port) {
+        Err(error) if is_of_a_copy(&error) => {
+            *port = connect()?;
+            // The keeper of a copy knows that its guest waits.
+            read_start(port)
+        }
+        other => other,
+    };
+    let start = start.map_err(failed)?;
     // Nothing draws a random number before this.
     renew_random_numbers(&start)
         .map_err(|error| BootError::at("renewing random numbers", error))?;
@@ -49,12 +65,27 @@ pub fn wait_for_start(port: &File) -> Result<Disks, BootError> {
     })
 }
 
-fn exchange(mut port: &File) -> io::Result<Start> {
+/// Whether the connection was reset: during a read, or after the guest was saved between its `Waiting` and the read.
+fn is_of_a_copy(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+    )
+}
+
+fn say_waiting(mut port: &File) -> io::Result<()> {
     let waiting = Waiting {
         protocol: PROTOCOL_VERSION,
     };
-    port.write_all(&waiting.encode().map_err(io::Error::other)?)?;
-    let frame = read_frame(&mut port, Phase::Handshake).map_err(io::Error::other)?;
+    port.write_all(&waiting.encode().map_err(io::Error::other)?)
+}
+
+fn read_start(mut port: &File) -> io::Result<Start> {
+    let frame = match read_frame(&mut port, Phase::Handshake) {
+        Ok(frame) => frame,
+        Err(ReadError::Io(error)) => return Err(error),
+        Err(error) => return Err(io::Error::other(error)),
+    };
     let frame = frame.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
     Start::decode(&frame).map_err(io::Error::other)
 }
@@ -105,5 +136,114 @@ fn wait_for_size(device: &Path, bytes: u64) -> Result<(), BootError> {
             ));
         }
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::thread::JoinHandle;
+
+    use super::*;
+
+    fn file(stream: TcpStream) -> File {
+        OwnedFd::from(stream).into()
+    }
+
+    /// Returns both ends of a connection.
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    /// Ends a connection with a reset, once a frame has arrived.
+    fn reset_behind_a_frame(mut peer: TcpStream) -> JoinHandle<Waiting> {
+        thread::spawn(move || {
+            let frame = read_frame(&mut peer, Phase::Handshake).unwrap().unwrap();
+            let linger = libc::linger {
+                l_onoff: 1,
+                l_linger: 0,
+            };
+            // SAFETY: the kernel reads the structure with its size, during the call.
+            let set = unsafe {
+                libc::setsockopt(
+                    peer.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_LINGER,
+                    (&raw const linger).cast(),
+                    libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
+                )
+            };
+            assert_eq!(set, 0);
+            Waiting::decode(&frame).unwrap()
+        })
+    }
+
+    /// A `Start` that the guest refuses for its entropy, before it touches the machine.
+    fn refused_start() -> Vec<u8> {
+        let start = Start {
+            clock_unix_ms: 0,
+            entropy: "00".into(),
+            scratch_bytes: 0,
+            scratch: "/dev/vda".into(),
+            root: None,
+        };
+        start.encode().unwrap()
+    }
+
+    #[test]
+    fn a_copy_connects_again_and_takes_the_start_without_another_waiting() {
+        let (ours, peer) = connection();
+        let waiting = reset_behind_a_frame(peer);
+        let (next, mut keeper) = connection();
+        keeper.write_all(&refused_start()).unwrap();
+        let mut port = file(ours);
+        let Err(error) = wait_for_start(&mut port, || Ok(file(next))) else {
+            panic!("its entropy is too short")
+        };
+        assert!(error.to_string().contains("1 random bytes"), "{error}");
+        assert_eq!(waiting.join().unwrap().protocol, PROTOCOL_VERSION);
+        drop(port);
+        // The guest said nothing on the second connection.
+        assert!(read_frame(&mut keeper, Phase::Handshake).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_guest_that_was_saved_before_its_read_finds_no_connection() {
+        let errors = [libc::ECONNRESET, libc::ENOTCONN, libc::EPIPE, libc::EIO];
+        let of_copies = errors.map(|code| is_of_a_copy(&io::Error::from_raw_os_error(code)));
+        assert_eq!(of_copies, [true, true, false, false]);
+    }
+
+    #[test]
+    fn a_second_reset_is_an_error() {
+        let [(ours, one), (next, other)] = [connection(), connection()];
+        let waiting = reset_behind_a_frame(one);
+        let mut sender = next.try_clone().unwrap();
+        let frame = Waiting {
+            protocol: PROTOCOL_VERSION,
+        };
+        sender.write_all(&frame.encode().unwrap()).unwrap();
+        let again = reset_behind_a_frame(other);
+        let Err(error) = wait_for_start(&mut file(ours), || Ok(file(next))) else {
+            panic!("both connections are reset")
+        };
+        assert!(error.to_string().contains("waiting for Start"), "{error}");
+        waiting.join().unwrap();
+        again.join().unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_ends_is_not_made_again() {
+        let (ours, peer) = connection();
+        let end = thread::spawn(move || {
+            let mut peer = peer;
+            read_frame(&mut peer, Phase::Handshake).unwrap();
+        });
+        let connect = || panic!("the keeper is gone");
+        assert!(wait_for_start(&mut file(ours), connect).is_err());
+        end.join().unwrap();
     }
 }

@@ -44,6 +44,22 @@ pub fn create(bytes: u64) -> io::Result<File> {
     Ok(memory)
 }
 
+/// Creates memory into which a VMM writes the memory of its guest. [`seal`] ends that.
+pub fn create_to_seal(bytes: u64) -> io::Result<File> {
+    let memory = create_memfd(SEALED_NAME, bytes)?;
+    fcntl_add_seals(&memory, SIZE_SEALS)?;
+    Ok(memory)
+}
+
+/// Seals memory that a VMM has written. Fails while a process maps it for writing, or if the VMM has forbidden seals.
+pub fn seal(memory: &File, bytes: u64) -> io::Result<()> {
+    fcntl_add_seals(memory, ALL_SEALS)?;
+    match is_sealed(memory, bytes) {
+        true => Ok(()),
+        false => Err(io::Error::other("the memory has another size")),
+    }
+}
+
 /// Copies memory, and seals the copy.
 pub fn seal_copy(from: &File, bytes: u64) -> io::Result<File> {
     let sealed = create_memfd(SEALED_NAME, bytes)?;
@@ -262,6 +278,36 @@ mod tests {
             true => Err(io::Error::last_os_error()),
             false => Ok(()),
         }
+    }
+
+    #[test]
+    fn memory_that_a_vmm_has_written_is_sealed_once_no_process_can_write_it() {
+        let memory = create_to_seal(BYTES).unwrap();
+        write_page(&memory, 1, 1);
+        assert!(memory.set_len(2 * BYTES).is_err());
+        // SAFETY: a new mapping of one page, which is unmapped below.
+        let mapped = unsafe {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                prot,
+                flags,
+                memory.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        let refused = seal(&memory, BYTES).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
+        // SAFETY: the mapping from above.
+        unsafe { libc::munmap(mapped, 4096) };
+        seal(&memory, BYTES).unwrap();
+        assert!(is_sealed(&memory, BYTES));
+        assert!(memory.write_all_at(b"x", 0).is_err());
+        let forbidden = create_to_seal(BYTES).unwrap();
+        fcntl_add_seals(&forbidden, SealFlags::SEAL).unwrap();
+        assert!(seal(&forbidden, BYTES).is_err());
     }
 
     #[test]

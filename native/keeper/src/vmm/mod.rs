@@ -7,6 +7,7 @@ mod interface;
 mod jail;
 mod lines;
 mod native;
+mod plan;
 mod process;
 mod qemu;
 mod scratch;

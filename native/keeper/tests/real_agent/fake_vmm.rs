@@ -1,6 +1,9 @@
 //! Plays `voidbox-vmm` in its jail. The file that should be a kernel is its script, one step on each line:
 //!
 //! - `say TEXT` writes a line to the control; `expect TEXT` reads one and compares it.
+//! - `wait` plays the guest agent that waits to be saved, and `start` takes its `Start`.
+//! - `put STEPS` writes steps, separated by `;`, as the state of a snapshot. They are the script of each copy.
+//! - `hold` maps the memory of a snapshot for writing.
 //! - `hello` plays the guest agent up to its session.
 //! - `look` compares what the jail shows with what a VMM may have, and prints each difference to the console.
 //! - `exit CODE` ends it. At the end of the script it waits until its control ends.
@@ -14,6 +17,7 @@ use std::os::unix::net::UnixStream;
 
 extern "C" {
     fn fcntl(fd: i32, command: i32, ...) -> i32;
+    fn mmap(address: *mut u8, bytes: usize, access: i32, kind: i32, fd: i32, at: i64) -> *mut u8;
 }
 
 const F_GETFD: i32 = 1;
@@ -27,8 +31,11 @@ fn main() {
     let mut line = String::new();
     control.read_line(&mut line).unwrap();
     let line = line;
+    let is_copy = line.contains("\"restore\"");
+    assert_eq!(is_copy, !line.contains("kernelFd"));
+    let script_at = if is_copy { "stateFd" } else { "kernelFd" };
     // SAFETY: as above.
-    let mut kernel = unsafe { File::from_raw_fd(number(&line, "kernelFd")) };
+    let mut kernel = unsafe { File::from_raw_fd(number(&line, script_at)) };
     // SAFETY: as above.
     let mut port =
         unsafe { UnixStream::from_raw_fd(number(&line[line.find("vsock\"").unwrap()..], "fd")) };
@@ -45,6 +52,21 @@ fn main() {
                 let mut heard = String::new();
                 control.read_line(&mut heard).unwrap();
                 assert_eq!(heard.trim_end(), rest);
+            }
+            "wait" => send(&mut port, 56, br#"{"protocol":1}"#),
+            "start" => drop(receive(&mut port, 57)),
+            "put" => {
+                // SAFETY: as above, and a script has this step once.
+                let mut state = unsafe { File::from_raw_fd(number(&line, "stateFd")) };
+                state.write_all(rest.replace(';', "\n").as_bytes()).unwrap();
+            }
+            "hold" => {
+                const READ_WRITE: i32 = 3;
+                const SHARED: i32 = 1;
+                let memory = number(&line, "memoryFd");
+                // SAFETY: a new mapping that nothing uses.
+                let at = unsafe { mmap(std::ptr::null_mut(), 4096, READ_WRITE, SHARED, memory, 0) };
+                assert_ne!(at as isize, -1);
             }
             "hello" => hello(&mut port),
             "look" => look(&line, &args[2]),
@@ -64,21 +86,23 @@ fn number(line: &str, field: &str) -> i32 {
     rest[..digits].parse().unwrap()
 }
 
+fn send(port: &mut UnixStream, kind: u8, payload: &[u8]) {
+    let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+    port.write_all(&[&length[..], &[kind], payload].concat())
+        .unwrap();
+}
+
+fn receive(port: &mut UnixStream, kind: u8) -> Vec<u8> {
+    let mut head = [0; 5];
+    port.read_exact(&mut head).unwrap();
+    assert_eq!(head[4], kind);
+    let length = u32::from_le_bytes(head[..4].try_into().unwrap());
+    let mut payload = vec![0; length as usize];
+    port.read_exact(&mut payload).unwrap();
+    payload
+}
+
 fn hello(port: &mut UnixStream) {
-    let send = |port: &mut UnixStream, kind: u8, payload: &[u8]| {
-        let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
-        port.write_all(&[&length[..], &[kind], payload].concat())
-            .unwrap();
-    };
-    let receive = |port: &mut UnixStream, kind: u8| {
-        let mut head = [0; 5];
-        port.read_exact(&mut head).unwrap();
-        assert_eq!(head[4], kind);
-        let length = u32::from_le_bytes(head[..4].try_into().unwrap());
-        let mut payload = vec![0; length as usize];
-        port.read_exact(&mut payload).unwrap();
-        payload
-    };
     send(port, 32, br#"{"protocol":1,"agent":"fake","bootMs":1}"#);
     let ping = receive(port, 3);
     // There is no mailbox to offer.

@@ -230,3 +230,125 @@ fn a_host_whose_kvm_is_no_hardware_starts_no_vmm() {
         }
     }
 }
+
+const PAUSE: &str = r#"expect {"do":"pause"}"#;
+const PAUSED: &str = r#"say {"event":"paused"}"#;
+const SAVE: &str = r#"expect {"do":"save"}"#;
+const SAVED: &str = r#"say {"event":"saved"}"#;
+const RESUME: &str = r#"expect {"do":"resume"}"#;
+const RESUMED: &str = r#"say {"event":"resumed"}"#;
+
+/// A folder of snapshots, and VMs of one size that use it.
+struct Snapshots(tempfile::TempDir);
+
+impl Snapshots {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Launches a VM with this script, and returns it with how it began once it is ready.
+    fn launch(&self, name: &str, steps: &[&str]) -> (Vm, Value) {
+        let dir = self.0.path();
+        let script = dir.join("script");
+        // The key of a snapshot has the identity of this file.
+        if !script.exists() {
+            std::fs::write(&script, steps.join("\n")).unwrap();
+        }
+        let config = json!({
+            "vmm": { "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap", "kvm": "/dev/null" },
+            "kernel": { "path": script, "kind": "debian" }, "initramfs": script,
+            "snapshots": { "dir": dir.join("snapshots"), "maxMib": 128 },
+        });
+        let vm = Vm::in_folder(dir, name, config).unwrap();
+        let ready = vm.call("ready", json!({ "timeoutMs": 20_000 }));
+        let start = ready["ok"]["start"].clone();
+        assert!(start.is_object(), "{ready}");
+        (vm, start)
+    }
+
+    fn count(&self) -> usize {
+        let entries = std::fs::read_dir(self.0.path().join("snapshots"));
+        entries.map_or(0, |entries| {
+            let names = entries.flatten().map(|entry| entry.file_name());
+            names
+                .filter(|name| !name.as_encoded_bytes().starts_with(b"."))
+                .count()
+        })
+    }
+}
+
+/// The script of a VM that is saved; `copy` are the steps of its copies.
+fn saved<'a>(put: &'a str, before: &[&'a str]) -> Vec<&'a str> {
+    let to_save = [STARTED, "wait", PAUSE, PAUSED, SAVE];
+    let behind = [put, SAVED, RESUME, RESUMED, "start", "hello"];
+    [&to_save[..], before, &behind].concat()
+}
+
+#[test]
+fn a_vm_that_waits_is_saved_and_the_next_one_continues_as_its_copy() {
+    let snapshots = Snapshots::new();
+    let put = format!("put {STARTED};start;hello");
+    let (_first, start) = snapshots.launch("first", &saved(&put, &[]));
+    assert_eq!(
+        (&start["kind"], &start["note"]),
+        (&json!("cold"), &Value::Null)
+    );
+    wait_until("the snapshot is published", || snapshots.count() == 1);
+    let (_copy, start) = snapshots.launch("copy", &[]);
+    assert_eq!(start["kind"], "snapshot", "{start}");
+}
+
+#[test]
+fn memory_that_a_vmm_keeps_mapped_for_writing_is_no_snapshot() {
+    let snapshots = Snapshots::new();
+    let put = format!("put {STARTED};start;hello");
+    let (_vm, start) = snapshots.launch("held", &saved(&put, &["hold"]));
+    assert_eq!(start["kind"], "cold");
+    let note = start["note"].as_str().unwrap();
+    assert!(note.contains("sealing the memory"), "{note}");
+    assert_eq!(snapshots.count(), 0);
+}
+
+#[test]
+fn a_vmm_that_refuses_to_save_continues_without_a_snapshot() {
+    let snapshots = Snapshots::new();
+    let steps = [
+        STARTED,
+        "wait",
+        PAUSE,
+        PAUSED,
+        SAVE,
+        r#"say {"event":"refused","why":"the guest uses nested virtualization"}"#,
+        RESUME,
+        RESUMED,
+        "start",
+        "hello",
+    ];
+    let (_vm, start) = snapshots.launch("refuses", &steps);
+    let note = start["note"].as_str().unwrap();
+    assert!(note.contains("nested virtualization"), "{note}");
+    assert_eq!(snapshots.count(), 0);
+}
+
+#[test]
+fn a_copy_whose_vmm_refuses_its_state_boots_instead_and_names_the_reason() {
+    let snapshots = Snapshots::new();
+    let refusal =
+        r#"say {"event":"ended","reason":{"kind":"badConfiguration","key":"restore.stateFd"}}"#;
+    let put = format!("put {refusal};exit 2");
+    let (_first, _) = snapshots.launch("first", &saved(&put, &[]));
+    wait_until("the snapshot is published", || snapshots.count() == 1);
+    // A VM without a snapshot does not wait, so this one breaks the protocol, and its keeper boots it once more.
+    let script = snapshots.0.path().join("script");
+    assert!(script.exists());
+    let config = json!({
+        "vmm": { "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap", "kvm": "/dev/null" },
+        "kernel": { "path": script, "kind": "debian" }, "initramfs": script,
+        "snapshots": { "dir": snapshots.0.path().join("snapshots"), "maxMib": 128 },
+    });
+    let vm = Vm::in_folder(snapshots.0.path(), "refused", config).unwrap();
+    wait_until("the keeper names the reason", || {
+        let log = std::fs::read_to_string(vm.dir.join("keeper.log")).unwrap_or_default();
+        log.contains("key restore.stateFd") && log.contains("the VM boots instead")
+    });
+}

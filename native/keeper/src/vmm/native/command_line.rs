@@ -6,14 +6,17 @@ use crate::vmm::ROOT_SERIAL;
 /// The port of the host to which the agent connects.
 pub const GUEST_PORT: u32 = 1024;
 
-/// Returns the command line. User code of the guest can read it, so no part of it is secret.
-pub fn kernel_command_line(config: &LaunchConfig) -> String {
+/// Returns the command line of a guest that `waits` to be saved or not. User code of the guest can read it, so no part of it is secret.
+pub fn kernel_command_line(config: &LaunchConfig, waits: bool) -> String {
     // Failures of an early boot stay visible on the console. The VMM has the reset of a keyboard controller.
     let mut line = format!(
         "console=ttyS0 loglevel=4 panic=-1 reboot=k voidbox.scratch=/dev/vda voidbox.port=vsock:{GUEST_PORT}"
     );
     if config.root_disk.is_some() {
         line.push_str(&format!(" voidbox.root={ROOT_SERIAL}"));
+    }
+    if waits {
+        line.push_str(" voidbox.wait=1");
     }
     line
 }

@@ -5,6 +5,7 @@ mod configuration;
 mod control;
 mod folders;
 mod jail;
+mod snapshot;
 
 use std::cell::Cell;
 use std::io;
@@ -18,13 +19,14 @@ use crate::error::{Code, Failure};
 use crate::host::{KvmKind, probe_kvm};
 use crate::run_dir::{RunDir, SCRATCH};
 use crate::vmm::end::VmmEnd;
-use crate::vmm::interface::{Beginning, Control, NewVm, RunningVm, Started, Violation, Vmm, Work};
+use crate::vmm::interface::{Control, NewVm, Publishing, RunningVm, Started, Violation, Vmm, Work};
 use crate::vmm::jail::vmm_uid;
 use crate::vmm::process::{Ends, VmmProcess};
 use crate::vmm::usage::Usage;
 use crate::vmm::{scratch, usage};
 use configuration::Files;
 use control::{LastWords, NativeControl};
+use snapshot::{CopyOf, Saving};
 
 const KVM: &str = "/dev/kvm";
 /// The VMM has one thread for each virtual CPU.
@@ -68,13 +70,16 @@ impl Vmm for NativeSettings {
             let NewVm { config, dir, .. } = vm;
             let mke2fs = scratch::find_mke2fs(self.mke2fs.as_deref())?;
             let path = dir.file(SCRATCH);
-            scratch::make(&mke2fs, &path, config, None, vm.disk).await?;
+            let disk = scratch::make(&mke2fs, &path, config, None, vm.disk);
+            let (made, prepared) = tokio::join!(disk, snapshot::prepare(self, &vm));
+            made?;
+            let beginning = prepared.beginning();
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
             let uid = vmm_uid(dir);
             let served = folders::start(self, &config.mounts, &keeper, uid)?;
             let (folders, socket) = served.unzip();
-            let files = Files::open(self.kvm_path(), config, &path, socket)?;
+            let files = Files::open(self.kvm_path(), config, &path, socket, prepared.files)?;
             let ends = Ends::open()?;
             let sockets = ends.sockets();
             let inherited = files.all();
@@ -90,13 +95,15 @@ impl Vmm for NativeSettings {
                 control: Cell::new(Some(control)),
                 last_words,
                 scratch: path,
+                saving: Cell::new(prepared.saving),
+                copy: prepared.copy,
             };
             Ok(Started {
                 vm: Rc::new(running),
                 port: spawned.port,
                 mailbox: None,
-                beginning: Beginning::Boot,
-                note: None,
+                beginning,
+                note: prepared.note,
             })
         })
     }
@@ -162,6 +169,34 @@ struct Native {
     control: Cell<Option<NativeControl>>,
     last_words: LastWords,
     scratch: PathBuf,
+    saving: Cell<Option<Saving>>,
+    copy: Option<CopyOf>,
+}
+
+impl Native {
+    /// Uses the control before it is watched.
+    async fn with_control<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut NativeControl) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut control = self.control.take().ok_or("its control is in use")?;
+        let result = tokio::select! {
+            started = control.started() => match started {
+                Ok(()) => Ok(()),
+                Err(violation) => Err(violation.to_string()),
+            },
+            _ = self.process.exited() => {
+                self.last_words.read().await;
+                Err("the VMM ended".into())
+            }
+        };
+        let result = match result {
+            Ok(()) => work(&mut control).await,
+            Err(why) => Err(why),
+        };
+        self.control.set(Some(control));
+        result
+    }
 }
 
 impl RunningVm for Native {
@@ -175,6 +210,27 @@ impl RunningVm for Native {
             control.started().await?;
             Ok(Box::new(control) as Box<dyn Control>)
         })
+    }
+
+    fn save(&self) -> Work<'_, Result<Publishing, String>> {
+        Box::pin(async {
+            let saving = self.saving.take().ok_or("it was already saved")?;
+            self.with_control(async |control| saving.save(control).await)
+                .await
+        })
+    }
+
+    fn abandon_save(&self) {
+        drop(self.saving.take());
+    }
+
+    fn restored(&self) -> Work<'_, Result<(), String>> {
+        // A VMM that has started a copy continues it without a request.
+        Box::pin(self.with_control(async |_| Ok(())))
+    }
+
+    fn snapshot_key(&self) -> Option<&str> {
+        self.copy.as_ref().map(|copy| copy.key.as_str())
     }
 
     fn usage(&self) -> Usage {

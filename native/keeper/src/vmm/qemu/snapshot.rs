@@ -1,8 +1,7 @@
 //! Snapshots of QEMU: the state of the devices, which QEMU writes into a pipe and reads from one, and the
 //! memory of the guest, which the keeper copies while the VM is stopped.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -10,24 +9,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use voidbox_protocol::PROTOCOL_VERSION;
 
 use super::command::qemu_args;
 use super::descriptors::{Descriptors, SnapshotDescriptors, SnapshotFiles};
 use super::qmp::Qmp;
 use crate::config::{Accelerator, LaunchConfig, QemuSettings, SnapshotSettings};
-use crate::exec::now_ms;
 use crate::host::{HostCpu, HostTsc};
-use crate::snapshots::{
-    Found, Key, KeyParts, Lookup, Namespace, Reading, Record, Store, Writing, file_identity,
-    memory, own_namespace,
-};
+use crate::snapshots::{Found, KeyParts, Reading, Record, Writing, memory};
 use crate::vmm::interface::{Beginning, NewVm, Publishing};
+use crate::vmm::plan::{self, Plan, in_thread};
 
 const POLL: Duration = Duration::from_millis(2);
-/// The state of a guest that waits: the memory that its kernel has used. It does not grow with the guest's size by more
-/// than a few MiB for each GiB.
-const EXPECTED_BYTES: u64 = 256 << 20;
 /// The change of the size of a scratch disk after which QEMU tells its guest the size.
 const OTHER_SIZE_BYTES: u64 = 1 << 20;
 
@@ -80,38 +72,16 @@ async fn prepare_snapshot(
     snapshots: &SnapshotSettings,
     trusted: bool,
 ) -> io::Result<Result<Preparation, Option<String>>> {
-    let store = Store::open(snapshots)?;
-    let key = Key::new(key_parts(settings, config, trusted)?);
-    let mut note = None;
-    match store.find(&key) {
-        Lookup::Found(found) => {
-            let preparation = prepare_copy(*found, key.hex, trusted).await?;
-            return Ok(Ok(preparation));
-        }
-        Lookup::Damaged(damage) => {
-            note = Some(format!("snapshot {} was deleted: {damage}", key.hex));
-        }
-        Lookup::Absent => {}
-    }
-    let Some(making) = store.begin(&key, EXPECTED_BYTES)? else {
-        return Ok(Err(note));
+    let parts = key_parts(settings, config, trusted)?;
+    let (plan, note) = plan::decide(config, snapshots, parts).await?;
+    let (making, mut record) = match plan {
+        Plan::Copy(found, memory) => return Ok(Ok(prepare_copy(*found, memory, trusted)?)),
+        Plan::Save(making, record) => (making, record),
+        Plan::Boot => return Ok(Err(note)),
     };
     let tsc = HostTsc::measure().await;
-    let record = Record {
-        key: key.hex,
-        parts: key.parts,
-        mount_namespace: own_namespace(Namespace::Mount),
-        tsc_khz: tsc.khz,
-        memory_mib: config.memory_mib,
-        state_bytes: 0,
-        state_mtime_ns: 0,
-        sha256: String::new(),
-        memory_bytes: 0,
-        memory_mtime_ns: 0,
-        memory_sha256: String::new(),
-        created_at_ms: now_ms(),
-    };
-    let (writing, pipe) = Writing::start(making)?;
+    record.tsc_khz = tsc.khz;
+    let (writing, pipe) = Writing::start(*making)?;
     let memory = Rc::new(memory::create(record.guest_bytes())?);
     Ok(Ok(Preparation {
         beginning: Beginning::BootToSave,
@@ -124,15 +94,14 @@ async fn prepare_snapshot(
             writing,
             pipe,
             memory,
-            record,
+            record: *record,
         }),
         snapshot_key: None,
         note,
     }))
 }
 
-async fn prepare_copy(found: Found, key: String, trusted: bool) -> io::Result<Preparation> {
-    let (found, memory) = in_thread(move || found.hold_memory().map(|held| (found, held))).await?;
+fn prepare_copy(found: Found, memory: File, trusted: bool) -> io::Result<Preparation> {
     let Found { state, record, .. } = found;
     Ok(Preparation {
         beginning: Beginning::Snapshot,
@@ -145,17 +114,9 @@ async fn prepare_copy(found: Found, key: String, trusted: bool) -> io::Result<Pr
             state: Some(Reading::start(state)?),
         },
         saving: None,
-        snapshot_key: Some(key),
+        snapshot_key: Some(record.key),
         note: None,
     })
-}
-
-/// Does work that takes long on another thread, while the keeper serves its clients.
-async fn in_thread<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(io::Error::other)?
 }
 
 /// Returns all that must be equal for a copy to continue.
@@ -182,36 +143,12 @@ fn key_parts(
         tsc,
         Beginning::BootToSave,
     );
-    let root_disk = config.root_disk.as_ref();
     // A guest on KVM has the features of the host's CPU. QEMU emulates the same CPU on each host.
     let (vmm, cpu) = match settings.accelerator {
         Accelerator::Kvm => ("qemu kvm", Some(HostCpu::read()?)),
         Accelerator::Tcg => ("qemu tcg", None),
     };
-    let of_cpu = |fact: fn(&HostCpu) -> &String| cpu.as_ref().map(fact).cloned();
-    Ok(KeyParts {
-        format: KeyParts::FORMAT,
-        protocol: PROTOCOL_VERSION,
-        keeper: env!("CARGO_PKG_VERSION").into(),
-        host_boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
-            .trim()
-            .into(),
-        vmm: vmm.into(),
-        host_cpu: of_cpu(|cpu| &cpu.model),
-        cpu_features: of_cpu(|cpu| &cpu.features),
-        kvm_modules: of_cpu(|cpu| &cpu.modules),
-        program: file_identity(&settings.program)?,
-        kernel: file_identity(&config.kernel.path)?,
-        initramfs: file_identity(&config.initramfs)?,
-        root_disk_bytes: root_disk
-            .map(|disk| fs::metadata(disk).map(|disk| disk.len()))
-            .transpose()?,
-        arguments: arguments.into_iter().map(lossy).collect(),
-    })
-}
-
-fn lossy(argument: OsString) -> String {
-    argument.to_string_lossy().into_owned()
+    plan::key_parts(config, vmm, &settings.program, cpu.as_ref(), arguments)
 }
 
 impl Saving {

@@ -35,6 +35,8 @@ enum Event {
     },
     Paused {},
     Resumed {},
+    /// The VM is saved, and is still paused.
+    Saved {},
     Refused {
         why: String,
     },
@@ -52,6 +54,7 @@ enum Event {
 enum Request {
     Pause,
     Resume,
+    Save,
 }
 
 impl Request {
@@ -59,6 +62,7 @@ impl Request {
         match self {
             Request::Pause => b"{\"do\":\"pause\"}\n",
             Request::Resume => b"{\"do\":\"resume\"}\n",
+            Request::Save => b"{\"do\":\"save\"}\n",
         }
     }
 }
@@ -68,8 +72,8 @@ impl Request {
 enum Heard {
     Started,
     Said(Said),
-    /// The answer to a pause, which changes nothing for the keeper.
-    Nothing,
+    /// The answer to a pause or a save. A keeper that watches a disk does not need it.
+    Done(Request),
     Ended(VmmEnd),
 }
 
@@ -97,7 +101,8 @@ impl Conversation {
             }
             // Which disk it is makes no difference: only the scratch disk is written.
             Event::NoRoom { serial: _ } => Ok(Heard::Said(Said::NoRoom)),
-            Event::Paused {} => self.answered(Request::Pause).map(|()| Heard::Nothing),
+            Event::Paused {} => self.done(Request::Pause),
+            Event::Saved {} => self.done(Request::Save),
             Event::Resumed {} => {
                 self.answered(Request::Resume)?;
                 Ok(Heard::Said(Said::Resumed))
@@ -111,12 +116,17 @@ impl Conversation {
         }
     }
 
+    fn done(&mut self, request: Request) -> Result<Heard, Violation> {
+        self.answered(request).map(|()| Heard::Done(request))
+    }
+
     fn answered(&mut self, request: Request) -> Result<(), Violation> {
         match self.asked.pop_front() {
             Some(first) if first == request => Ok(()),
             _ => Err(unasked(match request {
                 Request::Pause => "paused",
                 Request::Resume => "resumed",
+                Request::Save => "saved",
             })),
         }
     }
@@ -156,6 +166,7 @@ pub struct NativeControl {
     heard: mpsc::Receiver<Result<Heard, Violation>>,
     writer: OwnedWriteHalf,
     conversation: Rc<RefCell<Conversation>>,
+    is_started: bool,
 }
 
 /// Sends the configuration, and reads messages from here on. A VMM that has ended before is noticed elsewhere.
@@ -179,6 +190,7 @@ pub async fn begin(mut socket: UnixStream, configuration: &str) -> (NativeContro
         heard,
         writer,
         conversation,
+        is_started: false,
     };
     (control, LastWords { end, is_read })
 }
@@ -198,7 +210,6 @@ async fn read(
             Err(long) => Err(Violation(long.to_string())),
         };
         match heard {
-            Ok(Heard::Nothing) => {}
             Ok(Heard::Ended(reason)) => {
                 end.replace(Some(reason));
                 return;
@@ -216,11 +227,46 @@ async fn read(
 impl NativeControl {
     /// Returns once the VMM has started. Never returns if it ends before.
     pub async fn started(&mut self) -> Result<(), Violation> {
+        if self.is_started {
+            return Ok(());
+        }
         match self.heard.recv().await {
             // No other message comes before it.
-            Some(Ok(_)) => Ok(()),
+            Some(Ok(_)) => {
+                self.is_started = true;
+                Ok(())
+            }
             Some(Err(violation)) => Err(violation),
             None => std::future::pending().await,
+        }
+    }
+
+    /// Pauses the VM and lets it write its state and its memory. The VM stays paused.
+    pub async fn save(&mut self) -> Result<(), String> {
+        self.carry_out(Request::Pause).await?;
+        self.carry_out(Request::Save).await
+    }
+
+    /// Lets a saved VM run.
+    pub async fn run(&mut self) -> Result<(), String> {
+        self.carry_out(Request::Resume).await
+    }
+
+    /// Sends a request and returns with its answer. The error is a refusal, or says why there is no answer.
+    async fn carry_out(&mut self, request: Request) -> Result<(), String> {
+        self.send(request).await;
+        loop {
+            match self.heard.recv().await {
+                Some(Ok(Heard::Done(done))) if done == request => return Ok(()),
+                Some(Ok(Heard::Said(Said::Resumed))) if request == Request::Resume => {
+                    return Ok(());
+                }
+                Some(Ok(Heard::Said(Said::Refused(why)))) => return Err(why),
+                // A guest that waits writes no disk.
+                Some(Ok(_)) => {}
+                Some(Err(violation)) => return Err(violation.to_string()),
+                None => return Err("the VMM ended".into()),
+            }
         }
     }
 

@@ -32,7 +32,7 @@ fn each_message_has_its_meaning() {
         [
             Heard::Started,
             Heard::Said(Said::NoRoom),
-            Heard::Nothing,
+            Heard::Done(Request::Pause),
             Heard::Said(Said::Resumed),
         ]
     );

@@ -1,0 +1,133 @@
+//! Snapshots of `voidbox-vmm`: it writes the state of a paused VM into a pipe, and the memory into a file of the keeper.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+
+use super::configuration::{BeginningFiles, shape};
+use super::control::NativeControl;
+use crate::config::{LaunchConfig, NativeSettings, SnapshotSettings};
+use crate::host::{HostCpu, HostTsc};
+use crate::snapshots::{Reading, Record, Writing, memory};
+use crate::vmm::interface::{Beginning, NewVm, Publishing};
+use crate::vmm::plan::{self, Plan};
+
+/// How one VM begins.
+pub struct Preparation {
+    pub files: BeginningFiles,
+    pub saving: Option<Saving>,
+    /// Only for a VM that begins from a snapshot.
+    pub copy: Option<CopyOf>,
+    pub note: Option<String>,
+}
+
+/// The snapshot from which a VM begins.
+pub struct CopyOf {
+    pub key: String,
+    /// Later VMs may use the memory as long as this keeper has it open.
+    _memory: File,
+}
+
+/// A snapshot that the VMM has still to write.
+pub struct Saving {
+    writing: Writing,
+    memory: Rc<File>,
+    record: Record,
+}
+
+impl Preparation {
+    fn boot(note: Option<String>) -> Self {
+        Self {
+            files: BeginningFiles::Boot,
+            saving: None,
+            copy: None,
+            note,
+        }
+    }
+
+    pub fn beginning(&self) -> Beginning {
+        match self.files {
+            BeginningFiles::Boot => Beginning::Boot,
+            BeginningFiles::Save(..) => Beginning::BootToSave,
+            BeginningFiles::Copy(..) => Beginning::Snapshot,
+        }
+    }
+}
+
+/// Finds a snapshot, or decides to make one. Every failure leads to a plain boot, and its note names the failure.
+pub async fn prepare(settings: &NativeSettings, vm: &NewVm<'_>) -> Preparation {
+    let snapshots = vm.config.snapshots.as_ref().filter(|_| vm.with_snapshots);
+    let Some(snapshots) = snapshots else {
+        return Preparation::boot(None);
+    };
+    let prepared = try_prepare(settings, vm.config, snapshots).await;
+    prepared
+        .unwrap_or_else(|error| Preparation::boot(Some(format!("snapshots are not used: {error}"))))
+}
+
+async fn try_prepare(
+    settings: &NativeSettings,
+    config: &LaunchConfig,
+    snapshots: &SnapshotSettings,
+) -> io::Result<Preparation> {
+    let cpu = HostCpu::read()?;
+    let shape = [shape(config)];
+    let parts = plan::key_parts(config, "vmm kvm", &settings.program, Some(&cpu), shape)?;
+    let (plan, note) = plan::decide(config, snapshots, parts).await?;
+    match plan {
+        Plan::Boot => Ok(Preparation::boot(note)),
+        Plan::Copy(found, held) => {
+            let readable = File::open(format!("/proc/self/fd/{}", held.as_raw_fd()))?;
+            let state = Reading::start(found.state)?;
+            Ok(Preparation {
+                files: BeginningFiles::Copy(state, Rc::new(readable)),
+                saving: None,
+                copy: Some(CopyOf {
+                    key: found.record.key,
+                    _memory: held,
+                }),
+                note,
+            })
+        }
+        Plan::Save(making, mut record) => {
+            record.tsc_khz = HostTsc::measure().await.khz;
+            let (writing, pipe) = Writing::start(*making)?;
+            let memory = Rc::new(memory::create_to_seal(record.guest_bytes())?);
+            Ok(Preparation {
+                files: BeginningFiles::Save(pipe, memory.clone()),
+                saving: Some(Saving {
+                    writing,
+                    memory,
+                    record: *record,
+                }),
+                copy: None,
+                note,
+            })
+        }
+    }
+}
+
+impl Saving {
+    /// Lets the VMM write state and memory, seals the memory, and continues the VM, whatever the result is.
+    pub async fn save(self, control: &mut NativeControl) -> Result<Publishing, String> {
+        let saved = match control.save().await {
+            Ok(()) => Ok((
+                self.writing
+                    .wait_for_end()
+                    .await
+                    .map_err(|error| error.to_string()),
+                memory::seal(&self.memory, self.record.guest_bytes())
+                    .map_err(|error| format!("sealing the memory: {error}")),
+            )),
+            Err(why) => Err(why),
+        };
+        control.run().await?;
+        let (written, sealed) = saved?;
+        sealed?;
+        let memory = self.memory.try_clone().map_err(|error| error.to_string())?;
+        written?
+            .publish(self.record, memory)
+            .map_err(|error| error.to_string())
+    }
+}
