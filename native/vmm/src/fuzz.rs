@@ -123,7 +123,7 @@ pub fn drive_rng(data: &[u8]) -> usize {
 }
 
 /// Reads the state of a VM with one CPU. The checksum of a changed input is made right, so that its fields are read.
-fn read_state(data: &[u8]) -> usize {
+pub fn read_state(data: &[u8]) -> usize {
     if Restoring::open(data, STATE_MEMORY_BYTES, 1).is_err() {
         let mut fields = Writer::new();
         data.get(HEADER_BYTES..)
@@ -139,7 +139,7 @@ fn read_state(data: &[u8]) -> usize {
 }
 
 /// Restores a device from an input, and lets its guest drive it.
-fn drive_restored(data: &[u8]) -> usize {
+pub fn drive_restored(data: &[u8]) -> usize {
     let Ok((ours, keeper)) = UnixStream::pair() else {
         return 0;
     };
