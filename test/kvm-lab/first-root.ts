@@ -43,7 +43,8 @@ for folder in proc sys dev; do $b mount --move /$folder /host/$folder; done
 $b mkdir -p /host/dev/shm /host/dev/pts
 $b mount -t tmpfs -o mode=1777 shm /host/dev/shm
 $b mount -t devpts pts /host/dev/pts
-$b mount -t tmpfs -o mode=0755 run /host/run
+# A keeper makes a snapshot only on a disk with 1.25 GiB free. The size is a limit, and takes no memory.
+$b mount -t tmpfs -o mode=0755,size=4g run /host/run
 $b mkdir /host${LAB_FOLDER} /host${LAB_FOLDER}/tmp
 $b cp -r /lab/. /bin/busybox /host${LAB_FOLDER}/
 exec $b switch_root /host ${LAB_FOLDER}/busybox sh ${LAB_FOLDER}/start
