@@ -81,7 +81,7 @@ export async function playTriggerRound(
     return [(await sending).flatMap(takeValue), (await striking).map(takeValue)] as const;
   });
   const horizonMs = Date.now();
-  const wanted = [...sent, ...listFired(Math.max(earlier.firedUntilMs, earlier.firstFiredMs - 1), horizonMs)];
+  const wanted = [...sent, ...listFired(findFiredUntil(earlier), horizonMs)];
   const [settled, left] = await phases.of('finish', async () => {
     const found = await awaitOutcomes(lane, wanted, endAtMs);
     return [found, await outside.listLeft()] as const;
@@ -103,10 +103,10 @@ export async function findFaults(
   { rows, runIds }: Settled,
   horizonMs: number,
 ): Promise<readonly string[]> {
-  const fired = rows.flatMap(({ schedule }) => (schedule === null || schedule.isAsked ? [] : [schedule.atMs]));
+  const fired = listFiredTimes(rows);
   const untilMs = Math.max(horizonMs, ...fired);
   const early = fired.filter((atMs) => atMs > earlier.firedUntilMs && atMs < earlier.firstFiredMs);
-  const due = listFired(Math.max(earlier.firedUntilMs, earlier.firstFiredMs - 1), untilMs);
+  const due = listFired(findFiredUntil(earlier), untilMs);
   const events = [...sent, ...early.map((atMs) => describeTime(atMs)), ...due];
   const runs = await readRuns(rig, [...runIds, ...rows.flatMap(({ runId }) => runId ?? [])], earlier.runs);
   earlier.firedUntilMs = untilMs;
@@ -128,6 +128,15 @@ function planSequences(name: string, hasQueue: boolean): readonly Sequence[] {
     { trigger: 'rows', key: `${name}.r`, events: 2 },
     ...(hasQueue ? [{ trigger: 'messages', key: `${name}.q`, events: 2 } as const] : []),
   ];
+}
+
+/** The times of the schedule that have a delivery, without those that a person asked for. */
+function listFiredTimes(rows: readonly ListedDelivery[]): readonly number[] {
+  return rows.flatMap(({ schedule }) => (schedule === null || schedule.isAsked ? [] : [schedule.atMs]));
+}
+
+function findFiredUntil({ firedUntilMs, firstFiredMs }: Earlier): number {
+  return Math.max(firedUntilMs, firstFiredMs - 1);
 }
 
 /** The events of the times after one and until another, which the server of Temporal starts. */
@@ -172,7 +181,9 @@ export async function awaitOutcomes(
     const all = await listDeliveries(service, DEPLOYMENT, endAtMs + LAST_LIST_MS);
     const rows = all.filter((row) => !isEarlier(row)).toReversed();
     const unknown = all.filter((row) => isEarlier(row) && row.state === 'started' && row.runEndedAtMs === null);
-    const isWhole = events.every((event) => listOwn(event, rows).length > 0) && !rows.some(isOpen);
+    // Times may arrive in another order, and one before the latest is then still on its way.
+    const due = [...events, ...listFired(findFiredUntil(earlier), Math.max(0, ...listFiredTimes(rows)))];
+    const isWhole = due.every((event) => listOwn(event, rows).length > 0) && !rows.some(isOpen);
     if (isWhole && unknown.length === 0 && (await haveEnded(rig, rows))) return { rows, runIds };
     if (Date.now() > endAtMs) {
       if (unknown.length > 0) throw new Error(`ends that the service does not know: ${JSON.stringify(unknown)}`);
