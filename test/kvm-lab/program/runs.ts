@@ -1,8 +1,9 @@
 /** Rows about runs of the product itself on `voidbox-vmm`: its command line, its stack, its worker. */
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Product } from './product.ts';
+import { countedOnce, counting } from '../../e2e/specs.ts';
+import { Product, runProgram } from './product.ts';
 import type { VmmRow } from './row.ts';
 import type { KvmTask } from './task.ts';
 
@@ -24,6 +25,8 @@ export async function closeProduct(): Promise<readonly string[]> {
   return (await opened?.end()) ?? [];
 }
 
+const onVmm = (spec: string): string => spec.replace('sandbox: {', 'sandbox: { mode: vmm,');
+
 function writeSpec({ folder }: Product, name: string, text: string): string {
   const path = join(folder, `${name}.yaml`);
   writeFileSync(path, text);
@@ -43,12 +46,35 @@ workflow:
     - { name: e, depends_on: [d], run: "cat all; echo five" }
 `;
 
+const LOSSES = `api_version: v1
+kind: pipeline
+name: losses
+sandbox: { mode: vmm, memory_mb: 192 }
+pipeline:
+  boxes:
+    - { name: first, run: "echo first" }
+    - { name: second, run: "echo begun; sleep 10; echo second" }
+    - { name: third, run: "echo begun; sleep 10; echo third" }
+  stages:
+    - { type: box, name: first }
+    - { type: box, name: second }
+    - { type: box, name: third }
+`;
+
 /** Counts how often each stage was started. */
 function startsOf(of: Product, runId: string): Readonly<Record<string, number>> {
   const starts: Record<string, number> = {};
   for (const body of of.events(runId))
     if (body.type === 'stage-started') starts[body.stage] = (starts[body.stage] ?? 0) + 1;
   return starts;
+}
+
+async function finish(of: Product, runId: string): Promise<void> {
+  const outcome = await of.until(`the end of the run ${runId}`, () => {
+    for (const body of of.events(runId)) if (body.type === 'run-finished') return body.outcome;
+    return null;
+  });
+  assert.equal(outcome.state, 'succeeded', JSON.stringify(outcome));
 }
 
 export const RUNS: readonly VmmRow[] = [
@@ -59,6 +85,60 @@ export const RUNS: readonly VmmRow[] = [
       await the.must('run', writeSpec(the, 'five', FIVE), '--run-id', 'five');
       assert.equal(the.output('five', 'e'), 'one\ntwo\nthree\nfour\nfive\n');
       assert.deepEqual(startsOf(the, 'five'), { a: 1, b: 1, c: 1, d: 1, e: 1 });
+    },
+  },
+  {
+    name: 'an agent changes its workspace, and the changes are a patch',
+    async run({ task }) {
+      const the = await open(task);
+      const repository = join(the.folder, 'calculator');
+      cpSync(join(task.product!.examples, 'calculator'), repository, { recursive: true });
+      const spec = join(repository, 'fix.yaml');
+      writeFileSync(spec, readFileSync(spec, 'utf8').replace('\nsandbox:\n', '\nsandbox:\n  mode: vmm\n'));
+      const author = ['-c', 'user.name=Voidbox', '-c', 'user.email=voidbox@localhost'];
+      for (const words of [
+        ['init', '--quiet'],
+        ['add', '.'],
+        ['commit', '--quiet', '-m', 'A calculator'],
+      ]) {
+        const { code, stderr } = await runProgram('git', [...author, ...words], repository);
+        assert.equal(code, 0, stderr);
+      }
+      await the.must('run', spec, '--mock-agents', '--run-id', 'agent');
+      assert.match(await the.must('apply', 'agent', '--patch'), /^\+.*\+/m);
+    },
+  },
+  {
+    name: 'a worker that is killed leaves its command running, and the next one continues it',
+    async run({ task }) {
+      const the = await open(task);
+      const spec = onVmm(counting(60, 0.2, 192));
+      await the.must('run', writeSpec(the, 'counting', spec), '--run-id', 'worker', '--detach');
+      await the.until('a line of the command', () =>
+        the.output('worker', 'count').includes('line 5\n') ? true : null,
+      );
+      process.kill(the.workerPid(), 'SIGKILL');
+      await finish(the, 'worker');
+      assert.equal(the.output('worker', 'count'), countedOnce(60));
+      assert.deepEqual(startsOf(the, 'worker'), { count: 1 });
+    },
+  },
+  {
+    name: 'a keeper and a VMM that are killed cost one attempt each, and no finished stage runs again',
+    async run({ task }) {
+      const the = await open(task);
+      await the.must('run', writeSpec(the, 'losses', LOSSES), '--run-id', 'losses', '--detach');
+      for (const [stage, victim] of [
+        ['second', 'keeper'],
+        ['third', 'vmm'],
+      ] as const) {
+        await the.until(`output of ${stage}`, () => (the.output('losses', stage) === '' ? null : true));
+        const vm = await the.until(`the VM of ${stage}`, () => the.vmOf(stage));
+        process.kill(vm[victim], 'SIGKILL');
+      }
+      await finish(the, 'losses');
+      assert.deepEqual(startsOf(the, 'losses'), { first: 1, second: 2, third: 2 });
+      assert.equal(the.events('losses').filter(({ type }) => type === 'vm-lost').length, 2);
     },
   },
 ];
