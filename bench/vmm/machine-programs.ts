@@ -12,6 +12,7 @@ export interface MachinePrograms {
   readonly floor: string;
   readonly init: string;
   readonly measure: string;
+  readonly hold: string;
 }
 
 /** @throws Error with the output of cargo */
@@ -24,5 +25,5 @@ export async function buildMachinePrograms(context: SetupContext): Promise<Machi
     timeout: BUILD_TIMEOUT_MS,
   });
   const locate = (name: string): string => join(folder, 'target', TARGET, 'release', name);
-  return { floor: locate('floor'), init: locate('init'), measure: locate('measure') };
+  return { floor: locate('floor'), init: locate('init'), measure: locate('measure'), hold: locate('hold') };
 }

@@ -20,6 +20,8 @@ export interface BenchTask {
 export interface MachineFiles {
   readonly measure: string;
   readonly floor: string;
+  /** Keeps KVM from changing its own code. */
+  readonly hold: string;
   /** An initramfs whose first program prints a line. */
   readonly initramfs: string;
   readonly kernel: MachineKernel;

@@ -2,6 +2,8 @@
  * The program that takes the figures, in the lab or on a host that has KVM: `TASK PORT`. The task is a file of JSON, and
  * results go to the port.
  */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { chmodSync, closeSync, copyFileSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
@@ -60,7 +62,11 @@ function copyTask(task: BenchTask): BenchTask {
   const folder = join(tmpdir(), 'measured');
   const { machine, vmm, own } = task;
   copyHere(join(dirname(vmm), 'voidbox-folders'), folder);
-  const programs = { measure: copyHere(machine.measure, folder), floor: copyHere(machine.floor, folder) };
+  const programs = {
+    measure: copyHere(machine.measure, folder),
+    floor: copyHere(machine.floor, folder),
+    hold: copyHere(machine.hold, folder),
+  };
   for (const path of Object.values(programs)) chmodSync(path, 0o755);
   return {
     ...task,
@@ -138,6 +144,17 @@ async function takeWarmFigures(task: BenchTask): Promise<void> {
   );
 }
 
+/** Runs `use` while KVM keeps its code. */
+async function holdKvm(program: string, use: () => Promise<void>): Promise<void> {
+  const holder = spawn(program, { stdio: ['ignore', 'pipe', 'inherit'] });
+  try {
+    await once(holder.stdout, 'data');
+    await use();
+  } finally {
+    holder.kill('SIGKILL');
+  }
+}
+
 async function takeSideBySide(task: BenchTask): Promise<void> {
   const { own, pieces, vmm, bootTimeoutMs, rounds } = task;
   await useHost(own ?? pieces, { bootTimeoutMs, snapshots: 'off', vmm }, ({ backend }) =>
@@ -147,7 +164,7 @@ async function takeSideBySide(task: BenchTask): Promise<void> {
 
 async function takeAll(): Promise<void> {
   const task = copyTask(JSON.parse(readFileSync(taskFile, 'utf8')) as BenchTask);
-  if (task.part === 'two-cpus') return await takeSideBySide(task);
+  if (task.part === 'two-cpus') return await holdKvm(task.machine.hold, () => takeSideBySide(task));
   await takeMachineFigures(task);
   await takeFirstCommands(task);
   await takeWarmFigures(task);
