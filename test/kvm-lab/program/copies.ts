@@ -57,9 +57,11 @@ function changeMemory(folder: string): void {
 async function withHost(host: RealHost, work: () => Promise<void>): Promise<void> {
   try {
     await work();
-  } finally {
-    assert.deepEqual(await host.dispose(), [], 'no VM is left');
+  } catch (error) {
+    await host.dispose();
+    throw error;
   }
+  assert.deepEqual(await host.dispose(), [], 'no VM is left');
 }
 
 const COPY: VmmRow = {
