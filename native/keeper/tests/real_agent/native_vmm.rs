@@ -255,7 +255,7 @@ impl Snapshots {
             std::fs::write(&script, steps.join("\n")).unwrap();
         }
         let config = json!({
-            "vmm": { "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap", "kvm": "/dev/null" },
+            "vmm": { "name": "vmm", "program": fake_vmm(), "kvm": "/dev/null" },
             "kernel": { "path": script, "kind": "debian" }, "initramfs": script,
             "snapshots": { "dir": dir.join("snapshots"), "maxMib": 128 },
         });
@@ -342,7 +342,7 @@ fn a_copy_whose_vmm_refuses_its_state_boots_instead_and_names_the_reason() {
     let script = snapshots.0.path().join("script");
     assert!(script.exists());
     let config = json!({
-        "vmm": { "name": "vmm", "program": fake_vmm(), "bwrap": "/usr/bin/bwrap", "kvm": "/dev/null" },
+        "vmm": { "name": "vmm", "program": fake_vmm(), "kvm": "/dev/null" },
         "kernel": { "path": script, "kind": "debian" }, "initramfs": script,
         "snapshots": { "dir": snapshots.0.path().join("snapshots"), "maxMib": 128 },
     });
