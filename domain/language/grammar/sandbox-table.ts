@@ -99,7 +99,7 @@ export const SANDBOX = {
       as: 'mode',
       type: { is: 'word', words: SANDBOX_MODES, aliases: { local: 'auto' } },
       default: SANDBOX_DEFAULTS.mode,
-      doc: '`auto` (also `local`) selects the best real backend. `vmm` needs hardware KVM. `mock`, never automatic, starts no VM.',
+      doc: '`auto` (also `local`) selects the real backend whose VMs start sooner, `qemu`. `vmm` needs hardware KVM. `mock`, never automatic, starts no VM.',
       example: 'qemu',
     },
     isolation: {
