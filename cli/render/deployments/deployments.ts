@@ -83,7 +83,7 @@ export function renderDeployed(
   const shown = sanitizeLine(name);
   const lines = [
     ...renderChanges('stage', changes.stages, style),
-    ...renderChanges('trigger', changes.triggers, style, (trigger) => describeSource(triggers, trigger)),
+    ...renderChanges('trigger', changes.triggers, style, (trigger) => describeSource(triggers, name, trigger)),
     ...changes.others.map((what) => `  ${style.yellow('~')} ${OTHERS[what]}`),
   ];
   if (!isNew) return [`${shown} is at this version already${version === null ? '' : `: version ${version}`}`];
@@ -133,10 +133,12 @@ function renderChanges(
   ];
 }
 
-/** Returns when a schedule starts, and for any other trigger its kind; empty for one that is removed. */
-function describeSource(triggers: DeployResult['triggers'], name: string): string {
+/** Returns when a schedule starts, where a webhook listens, and for any other trigger its kind; empty for a removed one. */
+function describeSource(triggers: DeployResult['triggers'], deployment: string, name: string): string {
   const source = triggers.find((trigger) => trigger.name === name)?.source;
   if (source === undefined) return '';
+  if (source.kind === 'webhook')
+    return ` (webhook: POST /hooks/${encodeURIComponent(deployment)}/${encodeURIComponent(name)} of the service)`;
   if (source.kind !== 'schedule') return ` (${source.kind})`;
   const { cron, everyMs, timezone } = source;
   return ` (schedule: ${everyMs === null ? `${cron.join(', ')} ${timezone}` : `every ${formatDurationMs(everyMs)}`})`;
