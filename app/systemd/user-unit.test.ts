@@ -32,7 +32,7 @@ beforeEach(() => {
 function tools(variables: Readonly<Record<string, string>> = {}, change: Partial<UnitTools> = {}): UnitTools {
   return {
     env: readEnvironment({ HOME: home, PATH: '/usr/bin:bin::/bin', ...variables }),
-    cwd: '/work',
+    cwd: '/project',
     node: '/opt/node/bin/node',
     root: '/opt/voidbox',
     run(program, args) {
@@ -128,7 +128,7 @@ describe('a unit for your own Temporal server', () => {
       'PATH="/opt/node/bin:/usr/bin:/bin"',
       'TEMPORAL_ADDRESS="a:7233"',
       'TEMPORAL_API_KEY="hunter2"',
-      'TEMPORAL_TLS_CLIENT_CERT_PATH="/work/client.pem"',
+      'TEMPORAL_TLS_CLIENT_CERT_PATH="/project/client.pem"',
       'VOIDBOX_DAEMON_TOKEN="hunter2hunter2hunter2"',
       '',
     ]);
@@ -166,8 +166,8 @@ describe('the variables of a unit', () => {
   test('have absolute paths, and the folder of Node first in PATH', () => {
     expect(linesOf({ VOIDBOX_SECRETS_KEY_FILE: 'keys', VOIDBOX_SKILLS: 'a:/b', VOIDBOX_SNAPSHOTS: 'off' })).toEqual([
       'Environment="PATH=/opt/node/bin:/usr/bin:/bin"',
-      'Environment="VOIDBOX_SECRETS_KEY_FILE=/work/keys"',
-      'Environment="VOIDBOX_SKILLS=/work/a:/b"',
+      'Environment="VOIDBOX_SECRETS_KEY_FILE=/project/keys"',
+      'Environment="VOIDBOX_SKILLS=/project/a:/b"',
       'Environment="VOIDBOX_SNAPSHOTS=off"',
     ]);
   });

@@ -145,6 +145,7 @@ fn follow_console(mut stream: UnixStream, tell: Sender<Event>) {
         text.extend_from_slice(&bytes[..count]);
         if !is_found && String::from_utf8_lossy(&text).contains(MARKER) {
             is_found = true;
+            // The receiver is gone after the limit of the measurement.
             let _ = tell.send(Event::Marker(at));
         }
     }
@@ -316,6 +317,7 @@ fn main() {
             }
         }
     };
+    // The VMM may have ended already.
     let _ = child.kill();
     let _ = child.wait();
     println!("{result}");
