@@ -1,6 +1,6 @@
 //! The process of a VMM: it starts with its sockets and a lifeline, and ends with the lifeline.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -77,6 +77,8 @@ pub struct Spawned {
 /// A process that lives as long as its lifeline. Dropping this ends the process.
 pub struct VmmProcess {
     pid: u32,
+    /// The group of the process, until the process was waited for.
+    group: Cell<Option<Pid>>,
     child: Mutex<Child>,
     /// The VMM lives as long as this is open. No other process has it, so the VMM's side reads the end whenever the
     /// keeper dies.
@@ -122,9 +124,8 @@ impl VmmProcess {
             tokio::task::spawn_local(console::drain(UnixStream::from_std(console)?, ring));
         Ok(Spawned {
             process: Self {
-                pid: child
-                    .id()
-                    .expect("a child that was not waited for has an id"),
+                pid: pid_of(&child),
+                group: Cell::new(group_of(&child)),
                 child: Mutex::new(child),
                 lifeline: RefCell::new(Some(lifeline)),
                 console: RefCell::new(Some(console)),
@@ -146,9 +147,8 @@ impl VmmProcess {
             let fds = inherited.iter().map(AsRawFd::as_raw_fd).collect();
             let child = spawn(words, fds, held, [Stdio::null(), Stdio::null()])?;
             Ok(Self {
-                pid: child
-                    .id()
-                    .expect("a child that was not waited for has an id"),
+                pid: pid_of(&child),
+                group: Cell::new(group_of(&child)),
                 child: Mutex::new(child),
                 lifeline: RefCell::new(Some(lifeline)),
                 console: RefCell::new(None),
@@ -171,7 +171,7 @@ impl VmmProcess {
         let status = match timeout(END_LIMIT, child.wait()).await {
             Ok(status) => status,
             Err(_) => {
-                self.end_group();
+                self.kill_group();
                 child.wait().await
             }
         };
@@ -184,13 +184,32 @@ impl VmmProcess {
         status
     }
 
-    /// Kills what is left of the process group. bubblewrap forks, and the fork waits for its first process without a
-    /// limit; a fork that waits has no lifeline yet. The id of a group stays unused while the group has members.
-    fn end_group(&self) {
-        let group = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        // An empty group is an error, and means that nothing is left.
-        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+    /// Kills the process group. bubblewrap forks, and the fork waits for its first process without a limit; a fork that
+    /// waits has no lifeline yet.
+    fn kill_group(&self) {
+        if let Some(group) = self.group.get() {
+            // An empty group is an error, and means that nothing is left.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
+
+    /// Kills what is left of the group after its first process was waited for. Its id is free as soon as the group is
+    /// empty, so no later call may use it.
+    fn end_group(&self) {
+        self.kill_group();
+        self.group.set(None);
+    }
+}
+
+fn pid_of(child: &Child) -> u32 {
+    child
+        .id()
+        .expect("a child that was not waited for has an id")
+}
+
+/// Each child leads a group of its own.
+fn group_of(child: &Child) -> Option<Pid> {
+    i32::try_from(pid_of(child)).ok().and_then(Pid::from_raw)
 }
 
 fn starting(error: io::Error) -> Failure {
@@ -254,6 +273,10 @@ mod tests {
             VmmProcess::spawn_helper(&words, &[std::os::fd::AsFd::as_fd(&theirs)]).unwrap();
         drop(theirs);
         end(&process).await;
+        assert!(
+            process.group.get().is_none(),
+            "another group may have the id now"
+        );
         // The kernel removes a killed process from its group a moment later, when its new parent has waited for it.
         let group = Pid::from_raw(i32::try_from(process.pid()).unwrap()).unwrap();
         let mut tries = 0..500;
