@@ -110,6 +110,18 @@ impl CgroupParent {
         kill(&self.path);
     }
 
+    /// Sends SIGKILL to every user process, and waits until all have ended, so that no open file is left.
+    pub fn end_all(&self) -> io::Result<()> {
+        self.kill_all();
+        for _ in 0..REMOVE_TRIES {
+            if !is_populated(&self.path) {
+                return Ok(());
+            }
+            thread::sleep(REMOVE_PAUSE);
+        }
+        Err(io::Error::other("killed processes of users do not end"))
+    }
+
     /// Returns true while a command of a user runs.
     pub fn has_execs(&self) -> bool {
         !lock(&self.children).is_empty()
@@ -210,6 +222,11 @@ fn kill(cgroup: &Path) {
 /// Returns true if all processes of the cgroup are frozen.
 pub fn is_frozen(cgroup: &Path) -> bool {
     field(&read(cgroup, "cgroup.events"), "frozen") == Some(1)
+}
+
+/// Returns true if a process of the cgroup, or of one below it, has not ended.
+fn is_populated(cgroup: &Path) -> bool {
+    field(&read(cgroup, "cgroup.events"), "populated") != Some(0)
 }
 
 fn oom_kills(cgroup: &Path) -> u64 {

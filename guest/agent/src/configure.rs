@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::files::mount_point;
 use crate::guest::{Guest, Role};
 use crate::hex;
+use crate::lock::lock;
 use crate::log;
 
 /// Sets clock, hostname and random pool, and makes the mounts. It works only once.
@@ -35,12 +36,13 @@ pub fn configure(guest: &Guest, wanted: &Configure) -> Result<(), Failure> {
         make_mounts(storage, wanted)?;
     }
     if let Some(wanted) = &wanted.door {
-        let Some(tunnels) = guest.tunnels.get() else {
+        let Some(tunnels) = lock(&guest.tunnels).clone() else {
             return Err(Failure::bad_request(
                 "a door was not agreed on in the handshake",
             ));
         };
-        door::open(guest, tunnels, wanted)?;
+        let opened = door::open(guest, &tunnels, wanted)?;
+        *lock(&guest.close_door) = Some(Box::new(|| opened.close()));
     }
     guest.set_configured();
     Ok(())

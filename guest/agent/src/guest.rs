@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use crate::cgroup::CgroupParent;
 use crate::disks::Storage;
+use crate::lock::lock;
 use crate::owner::{Owner, SANDBOX};
 use crate::precedence::Precedences;
 use crate::reaper::Reaper;
@@ -19,6 +20,8 @@ pub enum Role {
     Process,
 }
 
+type Variables = Arc<[(String, String)]>;
+
 /// The guest's state for requests.
 pub struct Guest {
     pub role: Role,
@@ -29,10 +32,12 @@ pub struct Guest {
     configured: AtomicBool,
     /// Folders outside the user's own that were made for copies, as guest paths.
     pub made_folders: Mutex<Vec<PathBuf>>,
-    /// Set once the keeper provides a door for this guest.
-    pub tunnels: OnceLock<Arc<Tunnels>>,
+    /// Present in a session whose keeper provides a door for this guest.
+    pub tunnels: Mutex<Option<Arc<Tunnels>>>,
+    /// Closes the door of the session.
+    pub close_door: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// The default environment variables of commands.
-    variables: OnceLock<Vec<(String, String)>>,
+    variables: Mutex<Variables>,
 }
 
 impl Guest {
@@ -49,8 +54,9 @@ impl Guest {
             configuring: AtomicBool::new(false),
             configured: AtomicBool::new(false),
             made_folders: Mutex::default(),
-            tunnels: OnceLock::new(),
-            variables: OnceLock::new(),
+            tunnels: Mutex::default(),
+            close_door: Mutex::default(),
+            variables: Mutex::default(),
         }
     }
 
@@ -68,13 +74,19 @@ impl Guest {
         self.configured.store(true, Ordering::Release);
     }
 
-    /// Sets the variables of all later commands. Only the first call sets them.
-    pub fn set_variables(&self, variables: Vec<(String, String)>) {
-        let _ = self.variables.set(variables);
+    /// Lets the next session configure the guest again.
+    pub fn forget_configuration(&self) {
+        self.configured.store(false, Ordering::Release);
+        self.configuring.store(false, Ordering::Release);
     }
 
-    pub fn variables(&self) -> &[(String, String)] {
-        self.variables.get().map_or(&[], Vec::as_slice)
+    /// Sets the variables of all later commands.
+    pub fn set_variables(&self, variables: Vec<(String, String)>) {
+        *lock(&self.variables) = variables.into();
+    }
+
+    pub fn variables(&self) -> Variables {
+        lock(&self.variables).clone()
     }
 
     /// Returns a path on the disk that stores users' files.

@@ -27,6 +27,7 @@ mod precedence;
 mod procfs;
 mod reaper;
 mod request;
+mod rest;
 mod serve;
 mod session;
 mod stats;
@@ -46,6 +47,7 @@ use voidbox_protocol::handshake::Hello;
 use guest::{Guest, Role};
 use mailbox::Mailbox;
 use reaper::Reaper;
+use session::End;
 
 #[global_allocator]
 static ALLOCATOR: block_cache::BlockCache = block_cache::BlockCache::new();
@@ -92,7 +94,8 @@ fn hello() -> Hello {
     }
 }
 
-/// Runs as PID 1: one session, then the guest's end. A keeper that lost its guest never reconnects to it.
+/// Runs as PID 1: one session, and another one after each rest, then the guest's end. A keeper that lost its guest
+/// never reconnects to it.
 fn serve_as_init() -> ! {
     match init() {
         Ok(guest) => {
@@ -115,16 +118,25 @@ fn serve_as_init() -> ! {
 fn init() -> Result<Arc<Guest>, Box<dyn Error>> {
     let booted = boot::boot()?;
     let reaper = Reaper::start()?;
-    let writer = booted.port.try_clone()?;
     let role = Role::Init(booted.storage);
     let guest = Arc::new(Guest::new(role, reaper, Some(booted.cgroup)));
     *lock::lock(&guest.made_folders) = booted.made_folders;
     memory_guard::start(&guest);
-    match session::run(&guest, booted.port, writer, &hello(), booted.mailbox) {
-        Ok(end) => log::line(&format!("the session ended: {end:?}")),
-        Err(error) => log::line(&format!("the session ended: {error}")),
+    let (mut port, mut mailbox) = (booted.port, booted.mailbox);
+    loop {
+        let writer = port.try_clone()?;
+        match session::run(&guest, &port, writer, &hello(), mailbox) {
+            Ok(End::Rest) => (port, mailbox) = boot::wake(port, booted.transport)?,
+            Ok(end) => {
+                log::line(&format!("the session ended: {end:?}"));
+                return Ok(guest);
+            }
+            Err(error) => {
+                log::line(&format!("the session ended: {error}"));
+                return Ok(guest);
+            }
+        }
     }
-    Ok(guest)
 }
 
 fn serve_process(socket: io::Result<UnixStream>, mailbox: Option<io::Result<File>>) -> ExitCode {
@@ -164,6 +176,12 @@ fn serve_socket(socket: UnixStream, mailbox: Option<Mailbox>) -> Result<(), Box<
     let reaper = Reaper::start()?;
     let writer = socket.try_clone()?;
     let guest = Arc::new(Guest::new(Role::Process, reaper, None));
-    session::run(&guest, socket, writer, &hello(), mailbox)?;
+    let mut end = session::run(&guest, &socket, writer, &hello(), mailbox)?;
+    while end == End::Rest {
+        // The machine's clock and its random numbers are not this process's own.
+        boot::read_start(&socket)?;
+        let writer = socket.try_clone()?;
+        end = session::run(&guest, &socket, writer, &hello(), None)?;
+    }
     Ok(())
 }

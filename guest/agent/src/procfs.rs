@@ -49,11 +49,25 @@ fn parse_mounts(text: &str) -> Vec<Mounted> {
         .filter_map(|line| {
             let mut words = line.split(' ').map(str::to_owned);
             Some(Mounted {
-                source: words.next()?,
-                target: words.next()?,
+                source: unescape(&words.next()?),
+                target: unescape(&words.next()?),
             })
         })
         .collect()
+}
+
+/// The kernel writes spaces, tabs, line ends and backslashes of names as three octal digits.
+fn unescape(name: &str) -> String {
+    [
+        (r"\040", " "),
+        (r"\011", "\t"),
+        (r"\012", "\n"),
+        (r"\134", r"\"),
+    ]
+    .iter()
+    .fold(name.to_owned(), |text, (code, character)| {
+        text.replace(code, character)
+    })
 }
 
 /// Returns the kernel's score of a process: it kills the process with the highest score first. `None` if the process
@@ -106,12 +120,12 @@ mod tests {
 
     #[test]
     fn mounts_are_a_source_and_a_target_each() {
-        let text = "proc /proc proc rw 0 0\nbroken\n/dev/vda /scratch ext4 rw 0 0\n";
+        let text = "proc /proc proc rw 0 0\nbroken\n/dev/vda /my\\040data\\134040 ext4 rw 0 0\n";
         let mounts = parse_mounts(text);
         let pairs = mounts.iter().map(|mount| (&*mount.source, &*mount.target));
         assert_eq!(
             pairs.collect::<Vec<_>>(),
-            [("proc", "/proc"), ("/dev/vda", "/scratch")]
+            [("proc", "/proc"), ("/dev/vda", r"/my data\040")]
         );
     }
 }

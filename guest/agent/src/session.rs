@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use voidbox_protocol::body::ErrorCode;
+use voidbox_protocol::body::{Empty, ErrorCode};
 use voidbox_protocol::credit::CreditError;
 use voidbox_protocol::decode::{Phase, ReadError, read_frame};
 use voidbox_protocol::frame::{Frame, FrameType};
 use voidbox_protocol::handshake::{
-    FLAG_CLOCK, FLAG_DISK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError,
-    Hello, Ping, Pong, SessionGate,
+    FLAG_CLOCK, FLAG_DISK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, FLAG_REST,
+    HandshakeError, Hello, Ping, Pong, SessionGate,
 };
 use voidbox_protocol::mailbox::MailError;
 use voidbox_protocol::message::{Message, MessageError, Stream};
@@ -27,6 +27,7 @@ use crate::log;
 use crate::mailbox::Mailbox;
 use crate::outbox::Outbox;
 use crate::request::Request;
+use crate::rest;
 use crate::serve;
 use crate::tunnel::Tunnels;
 
@@ -57,6 +58,10 @@ pub enum SessionError {
     WrongDirection(FrameType),
     #[error("stream {0} belongs to a door, and this session has no door")]
     NoDoor(u32),
+    #[error("a frame came behind `Rest`")]
+    BehindRest,
+    #[error("the guest cannot rest: {0}")]
+    Rest(io::Error),
     #[error("the connection: {0}")]
     Io(#[from] io::Error),
     #[error("the connection ended before the session was set")]
@@ -70,6 +75,15 @@ pub enum End {
     Disconnected,
     /// The keeper requested the guest's end.
     Shutdown,
+    /// The keeper ended the session, and the guest waits for the `Start` of another one.
+    Rest,
+}
+
+/// Why frames are no longer read.
+enum Last {
+    End(End),
+    /// The request with this id ends the session.
+    Rest(u32),
 }
 
 type Open = Mutex<HashMap<u32, Arc<Request>>>;
@@ -79,6 +93,7 @@ struct Session {
     outbox: Arc<Outbox>,
     open: Arc<Open>,
     mailbox: Option<Arc<Mailbox>>,
+    tunnels: Option<Arc<Tunnels>>,
 }
 
 /// Serves the keeper until the connection ends. When it returns, every open request was cancelled and has had time to
@@ -97,28 +112,26 @@ pub fn run(
     let pong = admit(&mut gate, &first, mailbox.is_some())?;
     writer.write_all(&pong.encode()?)?;
 
-    let session = Session {
+    let mut session = Session {
         guest: guest.clone(),
         outbox: Arc::default(),
         open: Arc::default(),
         mailbox: mailbox
             .filter(|_| pong.flags & FLAG_MAILBOX != 0)
             .map(Arc::new),
+        tunnels: None,
     };
     if pong.flags & FLAG_DOOR != 0 {
-        let tunnels = Arc::new(Tunnels::new(
+        let mailbox = session.mailbox.clone();
+        session.tunnels = Some(Arc::new(Tunnels::new(
             session.outbox.clone(),
-            session
-                .mailbox
-                .clone()
-                .filter(|_| pong.flags & FLAG_DOOR_MAIL != 0),
-        ));
-        // A guest has one session.
-        let _ = guest.tunnels.set(tunnels);
+            mailbox.filter(|_| pong.flags & FLAG_DOOR_MAIL != 0),
+        )));
     }
+    lock(&guest.tunnels).clone_from(&session.tunnels);
     let outbox = session.outbox.clone();
     let writer_guest = guest.clone();
-    thread::Builder::new()
+    let writing = thread::Builder::new()
         .name("writer".into())
         .stack_size(REQUEST_STACK_BYTES)
         .spawn(move || {
@@ -128,10 +141,20 @@ pub fn run(
             if let Err(error) = written {
                 log::line(&format!("writing to the keeper: {error}"));
             }
+            writer
         })?;
-    let end = session.read_all(&mut reader, &mut gate);
+    let last = session.read_all(&mut reader, &mut gate);
     session.cancel_all();
-    end
+    match last? {
+        Last::End(end) => Ok(end),
+        Last::Rest(_) if !reader.buffer().is_empty() => Err(SessionError::BehindRest),
+        Last::Rest(id) => {
+            rest::prepare(guest).map_err(SessionError::Rest)?;
+            let mut writer = writing.join().map_err(|_| SessionError::NoSession)?;
+            writer.write_all(&Message::Resting(Empty {}).encode(id)?)?;
+            Ok(End::Rest)
+        }
+    }
 }
 
 /// Returns the answer to a `Ping` that is allowed. The mailbox is used only if both sides have it.
@@ -144,7 +167,9 @@ fn admit(gate: &mut SessionGate, frame: &Frame, has_mailbox: bool) -> Result<Pon
     };
     Ok(Pong {
         version: PROTOCOL_VERSION,
-        flags: FLAG_MULTIPLEX | mailbox | ping.flags & (FLAG_DOOR | FLAG_CLOCK | FLAG_DISK),
+        flags: FLAG_MULTIPLEX
+            | mailbox
+            | ping.flags & (FLAG_DOOR | FLAG_CLOCK | FLAG_DISK | FLAG_REST),
     })
 }
 
@@ -153,7 +178,7 @@ impl Session {
         &self,
         reader: &mut impl Read,
         gate: &mut SessionGate,
-    ) -> Result<End, SessionError> {
+    ) -> Result<Last, SessionError> {
         while let Some(frame) = read_frame(reader, Phase::Session)? {
             if frame.frame_type == FrameType::Ping {
                 // Queueing fails only if the writer has failed, and then reading ends too.
@@ -162,12 +187,16 @@ impl Session {
                 continue;
             }
             let (id, message) = Message::decode(frame)?;
-            if matches!(message, Message::Shutdown(_)) {
-                return Ok(End::Shutdown);
+            match message {
+                Message::Shutdown(_) => return Ok(Last::End(End::Shutdown)),
+                Message::Rest(_) => match rest::check(&self.guest, !lock(&self.open).is_empty()) {
+                    Ok(()) => return Ok(Last::Rest(id)),
+                    Err(failure) => self.answer_at_once(id, failure)?,
+                },
+                other => self.take(id, other)?,
             }
-            self.take(id, message)?;
         }
-        Ok(End::Disconnected)
+        Ok(Last::End(End::Disconnected))
     }
 
     /// Dispatches a message. Frames of a request that is over are dropped, because they were in flight at its end.
@@ -235,7 +264,7 @@ impl Session {
 
     fn take_of_tunnel(&self, id: u32, message: Message) -> Result<(), SessionError> {
         let wrong = SessionError::WrongDirection(message.frame_type());
-        let tunnels = self.guest.tunnels.get().ok_or(SessionError::NoDoor(id))?;
+        let tunnels = self.tunnels.as_ref().ok_or(SessionError::NoDoor(id))?;
         if let Message::Mail(mail) = message {
             return tunnels
                 .on_mail(id, mail)
@@ -284,8 +313,12 @@ impl Session {
     }
 
     fn refuse(&self, id: u32, message: String) -> Result<(), SessionError> {
-        let error = Failure::new(ErrorCode::Limit, message).into_body();
-        let _ = self.outbox.send_ahead(Message::Error(error).encode(id)?);
+        self.answer_at_once(id, Failure::new(ErrorCode::Limit, message))
+    }
+
+    fn answer_at_once(&self, id: u32, failure: Failure) -> Result<(), SessionError> {
+        let error = Message::Error(failure.into_body());
+        let _ = self.outbox.send_ahead(error.encode(id)?);
         Ok(())
     }
 

@@ -36,6 +36,7 @@ const ROOMS: &[&str] = &[
     "clock",
     "disk_freeze",
     "configure",
+    "rest",
     "serve",
     "session",
 ];

@@ -5,7 +5,7 @@ mod keeper;
 use keeper::{Keeper, ping};
 use voidbox_protocol::body::{Configure, Empty, ErrorCode, ExecStarted, PathRequest};
 use voidbox_protocol::decode::{Phase, read_frame};
-use voidbox_protocol::handshake::{Ping, Pong};
+use voidbox_protocol::handshake::{Hello, Ping, Pong, Start};
 use voidbox_protocol::message::Message;
 
 fn refused(first: &[u8]) {
@@ -139,4 +139,89 @@ fn shutdown_and_a_closed_connection_are_clean_ends() {
     let keeper = Keeper::start();
     keeper.socket.shutdown(std::net::Shutdown::Write).unwrap();
     assert!(keeper.expect_close().success());
+}
+
+fn configuration() -> Message {
+    Message::Configure(Configure {
+        clock_unix_ms: 0,
+        hostname: "test".into(),
+        entropy: String::new(),
+        mounts: Vec::new(),
+        door: None,
+    })
+}
+
+fn start() -> Vec<u8> {
+    let start = Start {
+        clock_unix_ms: 0,
+        entropy: String::new(),
+        scratch_bytes: 0,
+        scratch: "/dev/vda".into(),
+        root: None,
+    };
+    start.encode().unwrap()
+}
+
+#[test]
+fn a_guest_at_rest_has_no_session_until_start_and_takes_another_key_then() {
+    let mut keeper = Keeper::start();
+    assert_eq!(keeper.run("echo before").text(), "before");
+    let id = keeper.send_new(&Message::Rest(Empty {}));
+    assert!(matches!(keeper.receive(), (got, Message::Resting(_)) if got == id));
+
+    keeper.send_raw(&start());
+    let hello = read_frame(&mut keeper.socket, Phase::Handshake);
+    Hello::decode(&hello.unwrap().unwrap()).unwrap();
+    keeper.send_raw(&ping(8).encode().unwrap());
+    let pong = read_frame(&mut keeper.socket, Phase::Handshake);
+    Pong::decode(&pong.unwrap().unwrap()).unwrap();
+    let early = keeper.send_new(&Message::Stats(Empty {}));
+    assert_eq!(keeper.expect_error(early).code, ErrorCode::BadRequest);
+    let id = keeper.send_new(&configuration());
+    assert!(matches!(keeper.receive(), (got, Message::Configured(_)) if got == id));
+    assert_eq!(keeper.run("echo after").text(), "after");
+
+    let id = keeper.send_new(&Message::Rest(Empty {}));
+    assert!(matches!(keeper.receive(), (got, Message::Resting(_)) if got == id));
+    drop(keeper);
+}
+
+#[test]
+fn a_guest_rests_only_while_it_is_idle_and_configured() {
+    let mut keeper = Keeper::start();
+    let exec = keeper.start_exec(keeper.script("sleep 1000"));
+    let started = keeper.receive_answer(exec);
+    assert!(matches!(started, Message::ExecStarted(_)));
+    let id = keeper.send_new(&Message::Rest(Empty {}));
+    let refused = keeper.expect_error(id);
+    assert_eq!(refused.code, ErrorCode::BadRequest);
+    assert_eq!(refused.message, "another request is open");
+    keeper.send(exec, &Message::Cancel(Empty {}));
+    while !matches!(keeper.receive_answer(exec), Message::ExecResponse(_)) {}
+    // The session is as it was.
+    assert_eq!(keeper.run("echo on").text(), "on");
+
+    let mut keeper = Keeper::connect();
+    keeper.send_raw(&ping(7).encode().unwrap());
+    read_frame(&mut keeper.socket, Phase::Handshake).unwrap();
+    let id = keeper.send_new(&Message::Rest(Empty {}));
+    let refused = keeper.expect_error(id);
+    assert_eq!(refused.message, "the guest is not configured yet");
+}
+
+#[test]
+fn a_frame_behind_rest_ends_the_guest() {
+    let mut keeper = Keeper::start();
+    let rest = Message::Rest(Empty {}).encode(1000).unwrap();
+    keeper.send_raw(&[rest, ping(7).encode().unwrap()].concat());
+    assert!(!keeper.expect_close().success());
+}
+
+#[test]
+fn a_guest_at_rest_takes_nothing_but_start() {
+    let mut keeper = Keeper::start();
+    keeper.send_new(&Message::Rest(Empty {}));
+    keeper.receive();
+    keeper.send_raw(&ping(7).encode().unwrap());
+    assert!(!keeper.expect_close().success());
 }

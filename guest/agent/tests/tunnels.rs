@@ -3,13 +3,14 @@
 mod keeper;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use keeper::{Keeper, pattern};
 use voidbox_protocol::body::{Connect, Door, DoorService, Empty, StreamEnd};
 use voidbox_protocol::credit::{SendWindow, TUNNEL_MAIL_GRANT_BYTES, TUNNEL_MAIL_WINDOW_BYTES};
-use voidbox_protocol::handshake::FLAG_DOOR_MAIL;
+use voidbox_protocol::decode::{Phase, read_frame};
+use voidbox_protocol::handshake::{FLAG_DOOR, FLAG_DOOR_MAIL, Hello, Start};
 use voidbox_protocol::mailbox::{SLOTS_PER_SIDE, Slots};
 use voidbox_protocol::message::{Message, Stream, encode_data};
 
@@ -17,8 +18,8 @@ const PIECE_BYTES: usize = 64 << 10;
 /// After this silence, no side can send more.
 const QUIET: Duration = Duration::from_millis(700);
 
-/// Starts an agent with one service; returns it, a program's connection, and the tunnel's id.
-fn open_tunnel(flags: u8) -> (Keeper, TcpStream, u32) {
+/// A door with one service, and its address.
+fn door_to_service() -> (Door, SocketAddr) {
     // The address of the first service; no other program listens on it.
     let address = TcpListener::bind("127.0.1.1:0")
         .unwrap()
@@ -32,7 +33,19 @@ fn open_tunnel(flags: u8) -> (Keeper, TcpStream, u32) {
         proxy: false,
         services: vec![service],
     };
+    (door, address)
+}
+
+/// Starts an agent with one service; returns it, a program's connection, and the tunnel's id.
+fn open_tunnel(flags: u8) -> (Keeper, TcpStream, u32) {
+    let (door, address) = door_to_service();
     let mut keeper = Keeper::start_with_door(flags, door);
+    let (program, id) = connect_to_service(&mut keeper, address);
+    (keeper, program, id)
+}
+
+/// Opens a tunnel for a new connection of a program.
+fn connect_to_service(keeper: &mut Keeper, address: SocketAddr) -> (TcpStream, u32) {
     let program = TcpStream::connect(address).unwrap();
     let (id, wanted) = keeper.receive();
     assert_eq!(
@@ -40,7 +53,7 @@ fn open_tunnel(flags: u8) -> (Keeper, TcpStream, u32) {
         Message::Connect(Connect::Service { name: "raw".into() })
     );
     keeper.send(id, &Message::Connected(Empty {}));
-    (keeper, program, id)
+    (program, id)
 }
 
 /// Sends until no credit arrives, and returns the sent bytes. Every slot has been given back.
@@ -300,4 +313,37 @@ fn mail_that_a_tunnel_cannot_have_ends_the_session() {
         }
     }
     assert!(!beyond.expect_close().success());
+}
+
+#[test]
+fn a_guest_at_rest_has_no_door_and_the_next_session_has_its_own() {
+    let (door, address) = door_to_service();
+    let mut keeper = Keeper::start_with_door(0, door);
+    let (program, _) = connect_to_service(&mut keeper, address);
+    drop(program);
+    let id = keeper.send_new(&Message::Rest(Empty {}));
+    // The end of the tunnel may cross the request.
+    while !matches!(keeper.receive(), (got, Message::Resting(_)) if got == id) {}
+    assert!(TcpStream::connect(address).is_err());
+    assert_eq!(keeper.children(), []);
+
+    let start = Start {
+        clock_unix_ms: 0,
+        entropy: String::new(),
+        scratch_bytes: 0,
+        scratch: "/dev/vda".into(),
+        root: None,
+    };
+    keeper.send_raw(&start.encode().unwrap());
+    let hello = read_frame(&mut keeper.socket, Phase::Handshake);
+    Hello::decode(&hello.unwrap().unwrap()).unwrap();
+    let (door, address) = door_to_service();
+    keeper.forget_mailbox();
+    let mut keeper = keeper.configured(FLAG_DOOR, Some(door));
+    let (mut program, id) = connect_to_service(&mut keeper, address);
+    keeper.send_raw(&encode_data(id, b"down").unwrap());
+    keeper.send(id, &Message::StreamEnd(StreamEnd::default()));
+    let mut got = String::new();
+    program.read_to_string(&mut got).unwrap();
+    assert_eq!(got, "down");
 }

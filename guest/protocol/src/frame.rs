@@ -98,6 +98,8 @@ frame_types! {
     Start = 57,
     DiskFreeze = 58,
     DiskFrozen = 59,
+    Rest = 60,
+    Resting = 61,
 }
 
 impl FrameType {

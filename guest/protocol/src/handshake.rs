@@ -25,6 +25,9 @@ pub const FLAG_CLOCK: u8 = 16;
 /// Flag bit 5: in `Ping` the keeper may freeze the guest's scratch disk, in `Pong` the agent can do so. Unless both set
 /// it, no `DiskFreeze` is sent.
 pub const FLAG_DISK: u8 = 32;
+/// Flag bit 6: in `Ping` the keeper may end the session without the guest's end, in `Pong` the agent can do so. Unless
+/// both set it, no `Rest` is sent.
+pub const FLAG_REST: u8 = 64;
 
 /// The reason why a handshake frame is rejected. Each of them ends the connection.
 #[derive(Debug, Error)]
@@ -106,7 +109,7 @@ pub struct Start {
     pub scratch_bytes: u64,
     /// The device of the scratch disk, as in `voidbox.scratch`.
     pub scratch: String,
-    /// The serial number of the root disk, as in `voidbox.root`.
+    /// The device or the serial number of the root disk, as in `voidbox.root`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
 }

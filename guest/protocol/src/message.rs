@@ -177,6 +177,8 @@ messages! {
     ExecFrozen(Empty),
     DiskFreeze(DiskFreeze),
     DiskFrozen(Empty),
+    Rest(Empty),
+    Resting(Empty),
     Clock(Clock),
     ClockResponse(ClockResponse),
 }

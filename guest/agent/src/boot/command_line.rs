@@ -32,7 +32,7 @@ impl CommandLine {
             .map_or_else(|| PathBuf::from("/dev/vda"), PathBuf::from)
     }
 
-    /// Returns `voidbox.root=…`, the serial number of the disk with the guest's root.
+    /// Returns `voidbox.root=…`, the device or the serial number of the disk with the guest's root.
     pub fn root_disk(&self) -> Option<&str> {
         self.0.get("root").map(String::as_str)
     }

@@ -24,17 +24,21 @@ use crate::mailbox::Mailbox;
 use crate::procfs;
 use boot_error::BootError;
 use command_line::CommandLine;
-use port::Transport;
 use start::Disks;
 
 pub use devices::{MAX_ENTROPY_BYTES, credit_entropy, set_clock};
 pub use made::bind_scratch_folder;
-pub use mounts::{CREDENTIALS, USER_FOLDERS, bind_read_only, mount_shared_tree};
+pub use mounts::{
+    CREDENTIALS, USER_FOLDERS, bind_read_only, mount_shared_tree, unmount_shared_tree,
+};
+pub use port::Transport;
 pub use power::restart;
+pub use start::read_start;
 
 /// A guest that is ready for its session.
 pub struct Booted {
     pub port: File,
+    pub transport: Transport,
     pub mailbox: Option<Mailbox>,
     pub storage: Storage,
     /// Folders outside the user's own that the scratch disk has from an earlier VM.
@@ -83,20 +87,26 @@ pub fn boot() -> Result<Booted, BootError> {
         Some(port) => port,
         None => port::open(transport)?,
     };
-    let mailbox = match transport {
-        // Disks appear before the port does: the kernel finds both when it finds the bus.
-        Transport::Serial => {
-            Mailbox::find().map_err(|error| BootError::at("opening the mailbox disk", error))?
-        }
-        Transport::Vsock { .. } => None,
-    };
+    // The kernel has found all disks: it finds them with the serial port, and before the vsock device.
+    let mailbox =
+        Mailbox::find().map_err(|error| BootError::at("opening the mailbox disk", error))?;
     Ok(Booted {
         port,
+        transport,
         mailbox,
         storage,
         made_folders,
         cgroup,
     })
+}
+
+/// Waits until a guest at rest gets its next session, and returns the connection and mailbox for it.
+pub fn wake(mut port: File, transport: Transport) -> Result<(File, Option<Mailbox>), BootError> {
+    start::wait_at_rest(&mut port, || port::open(transport))?;
+    // The keeper of a copy has another mailbox.
+    let mailbox =
+        Mailbox::find().map_err(|error| BootError::at("opening the mailbox disk", error))?;
+    Ok((port, mailbox))
 }
 
 /// Protects the agent from being killed for memory, and from running out of descriptors first.

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, fchmod, fchown, mkdirat, openat};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 
 use super::boot_error::BootError;
 use crate::owner::{Owner, SANDBOX};
+use crate::procfs;
 
 /// Folders of the scratch disk that exist for user code from the start.
 pub const USER_FOLDERS: &[&str] = &["/workspace", "/tmp", "/var/tmp", "/home/sandbox"];
@@ -114,7 +115,12 @@ pub fn mount_kernel_views() -> Result<(), BootError> {
 /// `EXT4_IOC_RESIZE_FS` of the kernel's `fs/ext4/ext4.h`: `_IOW('f', 16, __u64)`.
 const EXT4_IOC_RESIZE_FS: u32 = 0x4008_6610;
 
-/// Mounts the scratch disk. A disk of an earlier VM may be larger than its file system, which then grows.
+/// Where an ext4 file system has its superblock, and the part of it that says how large the file system is.
+const SUPERBLOCK_AT: u64 = 1024;
+const SUPERBLOCK_BYTES: usize = 0x154;
+
+/// Mounts the scratch disk. The disk may be larger than its file system, which then grows: it is the disk of an earlier
+/// VM, or it became larger while this VM waited.
 pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
     let failed = |error: io::Error| {
         BootError::at(
@@ -138,19 +144,37 @@ pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
     .map_err(|error| failed(error.into()))?;
     // The new file system has its own mode.
     make_private(&scratch).map_err(failed)?;
-    let first = scratch.join(scratch_name(USER_FOLDERS[0]));
-    if first.symlink_metadata().is_ok() {
-        grow(&scratch, device).map_err(|error| {
-            BootError::at(
-                format!("growing the scratch disk {}", device.display()),
-                error,
-            )
-        })?;
-    }
+    let grown = match room_behind(device) {
+        Ok(true) => grow(&scratch, device),
+        other => other.map(drop),
+    };
+    grown.map_err(|error| {
+        BootError::at(
+            format!("growing the scratch disk {}", device.display()),
+            error,
+        )
+    })?;
     Ok(scratch)
 }
 
-/// Grows a mounted file system to the size of its disk. The kernel does nothing if the sizes are equal.
+/// Whether a disk is larger than its file system, as the superblock says.
+fn room_behind(device: &Path) -> io::Result<bool> {
+    let mut disk = File::open(device)?;
+    let mut superblock = [0; SUPERBLOCK_BYTES];
+    disk.seek(SeekFrom::Start(SUPERBLOCK_AT))?;
+    disk.read_exact(&mut superblock)?;
+    let word = |at: usize| {
+        let bytes = superblock[at..at + 4].try_into().expect("four bytes");
+        u64::from(u32::from_le_bytes(bytes))
+    };
+    // `s_blocks_count_lo`, `s_blocks_count_hi` and `s_log_block_size`; the kernel accepts blocks of at most 64 KiB.
+    let blocks = word(0x4) | word(0x150) << 32;
+    let block_bytes = 1024_u64 << word(0x18).min(6);
+    let used = blocks.saturating_mul(block_bytes);
+    Ok(used < disk.seek(SeekFrom::End(0))?)
+}
+
+/// Grows a mounted file system to the size of its disk.
 fn grow(mounted: &Path, device: &Path) -> io::Result<()> {
     let bytes = File::open(device)?.seek(SeekFrom::End(0))?;
     let folder = File::open(mounted)?;
@@ -237,12 +261,15 @@ pub(super) fn bind(source: &Path, target: &Path, flags: MountFlags) -> io::Resul
     Ok(())
 }
 
+/// The name of the 9p device, and the source of its mounts.
+const SHARED_DEVICE: &str = "mounts";
+
 /// Mounts the 9p device with all shared folders, which only root may enter.
 pub fn mount_shared_tree() -> io::Result<PathBuf> {
     let target = PathBuf::from(SHARED);
     make_private(&target)?;
     mount(
-        "mounts",
+        SHARED_DEVICE,
         &target,
         "9p",
         SAFE.union(MountFlags::RDONLY),
@@ -251,7 +278,55 @@ pub fn mount_shared_tree() -> io::Result<PathBuf> {
     Ok(target)
 }
 
+/// Unmounts all shared folders and their tree, so that the guest's kernel has no file of the keeper open.
+pub fn unmount_shared_tree() -> io::Result<()> {
+    let shared = |mount: &procfs::Mounted| mount.source == SHARED_DEVICE;
+    for mount in procfs::mounts().into_iter().rev().filter(shared) {
+        unmount(Path::new(&mount.target), UnmountFlags::NOFOLLOW)
+            .map_err(|error| io::Error::other(format!("unmounting {}: {error}", mount.target)))?;
+    }
+    Ok(())
+}
+
 /// Binds a shared folder or file to a path, read-only.
 pub fn bind_read_only(source: &Path, target: &Path) -> io::Result<()> {
     bind(source, target, SAFE.union(MountFlags::RDONLY))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Makes a file with the file system that the keeper makes.
+    fn disk(mib: u64) -> (tempfile::TempDir, PathBuf, File) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk");
+        let file = File::create(&path).unwrap();
+        file.set_len(mib << 20).unwrap();
+        let made = Command::new("/usr/sbin/mke2fs")
+            .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0"])
+            .args(["-O", "^has_journal"])
+            .arg(&path)
+            .status();
+        assert!(made.unwrap().success());
+        (folder, path, file)
+    }
+
+    #[test]
+    fn a_disk_has_room_behind_its_file_system_once_it_became_longer() {
+        for mib in [64, 2048] {
+            let (_folder, path, file) = disk(mib);
+            assert!(!room_behind(&path).unwrap(), "{mib} MiB");
+            file.set_len((mib << 20) + 4096).unwrap();
+            assert!(room_behind(&path).unwrap(), "{mib} MiB");
+        }
+    }
+
+    #[test]
+    fn a_disk_without_a_superblock_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(room_behind(file.path()).is_err());
+    }
 }

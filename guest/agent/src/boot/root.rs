@@ -12,6 +12,7 @@ use rustix::mount::{MountFlags, mount, mount_move};
 use super::boot_error::BootError;
 use super::mounts::{DEVICE_WAIT, SAFE, make_private, make_roots};
 use crate::disks;
+use crate::log;
 
 /// A folder that only root may enter, because mounts in it have their own modes.
 const PRIVATE: &str = "/run/root-disk";
@@ -42,19 +43,18 @@ const SKELETON: [&str; 11] = [
 /// Entries that the agent of an earlier VM wrote to the layer. This agent writes its own.
 const WRITTEN: [&str; 2] = ["usr/lib/voidbox", "etc/hosts"];
 
-/// Makes the disk with this serial number the root of every process. Returns the layer over it.
-pub fn switch_to(serial: &str, scratch: &Path) -> Result<PathBuf, BootError> {
+/// Makes the disk with this device or serial number the root of every process. Returns the layer over it.
+pub fn switch_to(name: &str, scratch: &Path) -> Result<PathBuf, BootError> {
     let at = |step: &str| {
-        let step = format!("{step} (root disk {serial:?})");
+        let step = format!("{step} (root disk {name:?})");
         move |error: std::io::Error| BootError::at(step, error)
     };
-    let device = wait_for(serial)
+    let device = wait_for(name)
         .ok_or_else(|| at("looking for it")(std::io::Error::from(std::io::ErrorKind::NotFound)))?;
     make_private(Path::new(PRIVATE))
         .and_then(|()| make_private(Path::new(DISK)))
         .map_err(at("making its folder"))?;
-    let flags = SAFE.union(MountFlags::RDONLY).union(MountFlags::NOATIME);
-    mount(&device, DISK, "ext4", flags, c"").map_err(|error| at("mounting it")(error.into()))?;
+    mount_disk(&device).map_err(at("mounting it"))?;
     let layer = lay_over(scratch).map_err(at("laying the scratch disk over it"))?;
     copy_folder(Path::new(OWN), Path::new(&format!("{NEW_ROOT}{OWN}")))
         .map_err(at("copying the guest's own programs into it"))?;
@@ -66,10 +66,23 @@ pub fn switch_to(serial: &str, scratch: &Path) -> Result<PathBuf, BootError> {
     Ok(layer)
 }
 
-fn wait_for(serial: &str) -> Option<PathBuf> {
+/// Mounts the disk read-only. Memory is mapped directly into programs (DAX), without copies in the page cache.
+fn mount_disk(device: &Path) -> io::Result<()> {
+    let flags = SAFE.union(MountFlags::RDONLY).union(MountFlags::NOATIME);
+    if disks::is_memory(device) {
+        disks::make_read_only(device)?;
+        match mount(device, DISK, "ext4", flags, c"dax") {
+            Ok(()) => return Ok(()),
+            Err(error) => log::line(&format!("the root disk is not mapped directly: {error}")),
+        }
+    }
+    Ok(mount(device, DISK, "ext4", flags, c"")?)
+}
+
+fn wait_for(name: &str) -> Option<PathBuf> {
     let since = Instant::now();
     loop {
-        let found = disks::by_serial(serial);
+        let found = disks::find(name);
         if found.is_some() || since.elapsed() > DEVICE_WAIT {
             return found;
         }

@@ -2,7 +2,7 @@
 //! copies later, with other disks.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -26,7 +26,7 @@ const MIN_ENTROPY_BYTES: usize = 32;
 /// The disks of this guest, from the command line or from `Start`.
 pub struct Disks {
     pub scratch: PathBuf,
-    /// The serial number of the disk with the guest's root.
+    /// The device or the serial number of the disk with the guest's root.
     pub root: Option<String>,
 }
 
@@ -39,22 +39,8 @@ pub fn wait_for_start(
     port: &mut File,
     connect: impl FnOnce() -> Result<File, BootError>,
 ) -> Result<Disks, BootError> {
-    let failed = |error| BootError::at("waiting for Start", error);
-    say_waiting(port).map_err(failed)?;
-    let start = match read_start(port) {
-        Err(error) if is_of_a_copy(&error) => {
-            *port = connect()?;
-            // The keeper of a copy knows that its guest waits.
-            read_start(port)
-        }
-        other => other,
-    };
-    let start = start.map_err(failed)?;
-    // Nothing draws a random number before this.
-    renew_random_numbers(&start)
-        .map_err(|error| BootError::at("renewing random numbers", error))?;
-    devices::set_clock(start.clock_unix_ms)
-        .map_err(|error| BootError::at("setting the clock", error))?;
+    say_waiting(port).map_err(|error| BootError::at("waiting for Start", error))?;
+    let start = take_start(port, connect)?;
     forget_cached_blocks(Path::new("/sys/block"))
         .map_err(|error| BootError::at("forgetting blocks of disks", error))?;
     let scratch = PathBuf::from(&start.scratch);
@@ -63,6 +49,38 @@ pub fn wait_for_start(
         scratch,
         root: start.root,
     })
+}
+
+/// Waits for the `Start` of a guest that has disks already, and whose session has ended. A copy connects again, as in
+/// [`wait_for_start`]. It has the same disks, so the kernel may keep their blocks.
+pub fn wait_at_rest(
+    port: &mut File,
+    connect: impl FnOnce() -> Result<File, BootError>,
+) -> Result<(), BootError> {
+    let start = take_start(port, connect)?;
+    wait_for_size(Path::new(&start.scratch), start.scratch_bytes)
+}
+
+/// Reads `Start`, over another connection if this one was reset, and renews random numbers and the clock by it.
+fn take_start(
+    port: &mut File,
+    connect: impl FnOnce() -> Result<File, BootError>,
+) -> Result<Start, BootError> {
+    let start = match read_start(&*port) {
+        Err(error) if is_of_a_copy(&error) => {
+            *port = connect()?;
+            // The keeper of a copy knows that its guest waits.
+            read_start(&*port)
+        }
+        other => other,
+    };
+    let start = start.map_err(|error| BootError::at("waiting for Start", error))?;
+    // Nothing draws a random number before this.
+    renew_random_numbers(&start)
+        .map_err(|error| BootError::at("renewing random numbers", error))?;
+    devices::set_clock(start.clock_unix_ms)
+        .map_err(|error| BootError::at("setting the clock", error))?;
+    Ok(start)
 }
 
 /// Whether the connection was reset: during a read, or after the guest was saved between its `Waiting` and the read.
@@ -80,7 +98,8 @@ fn say_waiting(mut port: &File) -> io::Result<()> {
     port.write_all(&waiting.encode().map_err(io::Error::other)?)
 }
 
-fn read_start(mut port: &File) -> io::Result<Start> {
+/// Reads the keeper's `Start`.
+pub fn read_start(mut port: impl Read) -> io::Result<Start> {
     let frame = match read_frame(&mut port, Phase::Handshake) {
         Ok(frame) => frame,
         Err(ReadError::Io(error)) => return Err(error),

@@ -5,8 +5,10 @@ use std::net::{SocketAddr, SocketAddrV4, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -19,6 +21,7 @@ use super::hosts;
 use crate::exec::{CLOSE_ON_EXEC_FROM, drop_bounding_set};
 use crate::failure::Failure;
 use crate::guest::{Guest, Role};
+use crate::lock::lock;
 use crate::log;
 use crate::owner::Owner;
 use crate::reaper::{Leader, Reaper};
@@ -30,8 +33,35 @@ const HELPER_USER: Owner = Owner { uid: 990, gid: 990 };
 const MAX_HELPERS: u32 = 100;
 const HELPER_PAUSE: Duration = Duration::from_millis(200);
 
-/// Opens the door to programs of the guest. Its threads live as long as this process.
-pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Failure> {
+/// The door of one session.
+pub struct OpenDoor {
+    is_closed: Arc<AtomicBool>,
+    /// The helper that was started last.
+    leader: Arc<Mutex<Arc<Leader>>>,
+    reaper: Reaper,
+    keeping: JoinHandle<()>,
+    is_init: bool,
+}
+
+impl OpenDoor {
+    /// Ends the helper. The addresses of the listeners are free when this returns.
+    pub fn close(self) {
+        // A helper that starts after this is ended by the thread that starts it.
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.reaper.signal_group(&lock(&self.leader), Signal::KILL);
+        if self.keeping.join().is_err() {
+            log::line("the thread of the door has a bug; its message is above");
+        }
+        if self.is_init
+            && let Err(error) = hosts::write_names(&[])
+        {
+            log::line(&format!("writing /etc/hosts: {error}"));
+        }
+    }
+}
+
+/// Opens the door to programs of the guest.
+pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<OpenDoor, Failure> {
     let is_init = matches!(guest.role, Role::Init(_));
     if door.services.len() > MAX_SERVICES {
         return Err(Failure::bad_request(format!(
@@ -47,32 +77,54 @@ pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Fa
     }
     let first = spawn_helper(&guest.reaper, is_init, &listeners)
         .map_err(|error| Failure::io("starting the door's helper", error))?;
-    let (reaper, tunnels) = (guest.reaper.clone(), tunnels.clone());
-    thread::Builder::new()
-        .name("door".into())
-        .stack_size(STACK_BYTES)
-        .spawn(move || {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let leader = Arc::new(Mutex::new(first.leader.clone()));
+    let keeping = {
+        let (reaper, tunnels) = (guest.reaper.clone(), tunnels.clone());
+        let (is_closed, leader) = (is_closed.clone(), leader.clone());
+        let keep = move || {
+            let is_closed = || is_closed.load(Ordering::SeqCst);
             let spawn = || spawn_helper(&reaper, is_init, &listeners);
-            keep_helpers(first, HELPER_PAUSE, spawn, |helper| {
-                serve_helper(&tunnels, &helper.control);
+            keep_helpers(first, HELPER_PAUSE, is_closed, spawn, |helper| {
+                *lock(&leader) = helper.leader.clone();
+                if !is_closed() {
+                    serve_helper(&tunnels, &helper.control);
+                }
                 // A helper that sent a malformed message would otherwise still accept connections.
                 reaper.signal_group(&helper.leader, Signal::KILL);
+                // The control socket ends before the helper has closed its listeners.
+                let _ = helper.has_ended.recv();
             });
-        })
-        .map_err(|error| Failure::io("starting the door", error))?;
-    Ok(())
+        };
+        thread::Builder::new()
+            .name("door".into())
+            .stack_size(STACK_BYTES)
+            .spawn(keep)
+            .map_err(|error| Failure::io("starting the door", error))?
+    };
+    Ok(OpenDoor {
+        is_closed,
+        leader,
+        reaper: guest.reaper.clone(),
+        keeping,
+        is_init,
+    })
 }
 
-/// Runs one helper after the other, until too many have ended or failed to start.
+/// Runs one helper after the other, until the door is closed, or too many have ended or failed to start.
 fn keep_helpers<Helper>(
     first: Helper,
     pause: Duration,
+    is_closed: impl Fn() -> bool,
     mut spawn: impl FnMut() -> io::Result<Helper>,
     mut serve: impl FnMut(&Helper),
 ) {
     serve(&first);
     drop(first);
     for _ in 0..MAX_HELPERS {
+        if is_closed() {
+            return;
+        }
         log::line("the door's helper ended, and starts again");
         thread::sleep(pause);
         match spawn() {
@@ -118,6 +170,7 @@ struct Helper {
     /// This process's end of the control socket.
     control: OwnedFd,
     leader: Arc<Leader>,
+    has_ended: Receiver<()>,
 }
 
 fn spawn_helper(
@@ -152,10 +205,14 @@ fn spawn_helper(
     // SAFETY: the closure makes system calls only: no allocation, no lock. The descriptors stay open
     // until the child has started.
     unsafe { command.pre_exec(move || become_helper(&kept, user)) };
-    let (_child, leader) = reaper.spawn(&mut command, || ())?;
+    let (ended, has_ended) = channel();
+    let (_child, leader) = reaper.spawn(&mut command, move || {
+        let _ = ended.send(());
+    })?;
     Ok(Helper {
         control: mine,
         leader,
+        has_ended,
     })
 }
 
@@ -203,7 +260,13 @@ mod tests {
                 _ => Ok(spawned),
             }
         };
-        keep_helpers(1, Duration::ZERO, spawn, |helper| served.push(*helper));
+        keep_helpers(
+            1,
+            Duration::ZERO,
+            || false,
+            spawn,
+            |helper| served.push(*helper),
+        );
         assert_eq!(spawned, 101);
         let expected: Vec<u32> = (1..=101).filter(|number| number % 10 != 0).collect();
         assert_eq!(served, expected);

@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
         let ExecRequest { program, cwd, .. } = self.exec;
         let path = spawn::path_of(self.guest, self.exec);
         (exit_code == 127)
-            .then(|| missing::describe_line_end(program, path, cwd))
+            .then(|| missing::describe_line_end(program, &path, cwd))
             .flatten()
             .map(|line_end| format!("{program}: {line_end}"))
     }

@@ -125,7 +125,7 @@ fn not_started(guest: &Guest, exec: &ExecRequest, error: &io::Error) -> CannotSt
     let name = &exec.program;
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => {
-            let lacks = missing::describe(name, path_of(guest, exec), &exec.cwd);
+            let lacks = missing::describe(name, &path_of(guest, exec), &exec.cwd);
             CannotStart {
                 exit_code: 127,
                 message: format!("{name}: {}", lacks.as_deref().unwrap_or("not found")),
@@ -139,14 +139,14 @@ fn not_started(guest: &Guest, exec: &ExecRequest, error: &io::Error) -> CannotSt
 }
 
 /// Returns the variable `PATH` of the command.
-pub fn path_of<'a>(guest: &'a Guest, exec: &'a ExecRequest) -> &'a str {
+pub fn path_of(guest: &Guest, exec: &ExecRequest) -> String {
+    let known = guest.variables();
+    let mut known = known.iter();
     let of_exec = exec.env.get("PATH");
     of_exec
-        .or_else(|| {
-            let mut known = guest.variables().iter();
-            known.find_map(|(name, value)| (name == "PATH").then_some(value))
-        })
+        .or_else(|| known.find_map(|(name, value)| (name == "PATH").then_some(value)))
         .map_or(DEFAULT_PATH, String::as_str)
+        .to_owned()
 }
 
 fn command_of(

@@ -108,7 +108,13 @@ impl Keeper {
         Self::launch(true).configured(FLAG_DOOR | flags, Some(door))
     }
 
-    fn configured(self, flags: u8, door: Option<Door>) -> Self {
+    /// Tells that the agent has no mailbox any longer.
+    pub fn forget_mailbox(&mut self) {
+        self.mailbox = None;
+    }
+
+    /// Opens the session of an agent that has said hello.
+    pub fn configured(self, flags: u8, door: Option<Door>) -> Self {
         let mut keeper = self;
         let has_mailbox = keeper.mailbox.is_some();
         let mut ping = ping(7);

@@ -150,6 +150,8 @@ fn exec_messages() -> Vec<(&'static str, Message)> {
             Message::DiskFreeze(DiskFreeze { limit_ms: 30_000 }),
         ),
         ("disk-frozen", Message::DiskFrozen(Empty {})),
+        ("rest", Message::Rest(Empty {})),
+        ("resting", Message::Resting(Empty {})),
     ]
 }
 

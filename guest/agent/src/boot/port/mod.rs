@@ -11,12 +11,12 @@ use super::boot_error::BootError;
 /// The time within which the device of the connection must appear.
 const PORT_WAIT: Duration = Duration::from_secs(10);
 
-/// The way from the guest to its keeper.
+/// The way from the guest to its keeper. Bulk data may take the mailbox beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// The virtio-serial port of a fixed name; bulk data may take the mailbox beside it.
+    /// The virtio-serial port of a fixed name.
     Serial,
-    /// A connection to this port of the host. It carries all data, so there is no mailbox.
+    /// A connection to this port of the host.
     Vsock { port: u32 },
 }
 
