@@ -164,6 +164,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         summary: 'end the VMs that failed stages kept',
         about:
           'End the VMs that failed stages of a run kept for inspection (`keep: on-failure`), before their time is over.',
+        isForAnyMachine: true,
         load: () => import('./commands/runs/release.ts'),
       },
       {

@@ -6,7 +6,7 @@ const STATUS = {
   vmKey: 'r/s/0',
   fence: 1,
   bootMs: 5,
-  start: { kind: 'snapshot', key: 'ab', note: null },
+  start: { kind: 'snapshot', key: 'ab', note: null, sentAtMs: 1_700_000_000_400, pooled: true },
   startedAtMs: 1_700_000_000_000,
   boots: 1,
   vmm: 'qemu',
@@ -23,6 +23,7 @@ const STATUS = {
 test('a status is read as it is, and fields that this build does not know are ignored', () => {
   expect(readVmStatus({ ...STATUS, vmmPid: 7, ofALaterBuild: {} })).toEqual(STATUS);
   expect(readVmStatus({ ...STATUS, state: 'booting', bootMs: null })).toMatchObject({ state: 'booting', bootMs: 0 });
+  expect(readVmStatus({ ...STATUS, state: 'waiting', bootMs: null }).state).toBe('waiting');
 });
 
 test('a status without vmm is of a keeper that has QEMU only', () => {
@@ -33,9 +34,17 @@ test('a status without vmm is of a keeper that has QEMU only', () => {
 
 test('a status without start is of a keeper that has no snapshots', () => {
   const { start: _, ...rest } = STATUS;
-  expect(readVmStatus(rest).start).toEqual({ kind: 'cold', key: null, note: null });
+  expect(readVmStatus(rest).start).toEqual({ kind: 'cold', key: null, note: null, sentAtMs: null, pooled: false });
   for (const start of [null, { kind: 'warm', key: null, note: null }, { kind: 'cold', key: 1, note: null }])
     expect(() => readVmStatus({ ...STATUS, start })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
+});
+
+test('a status without the time of `Start` is of a keeper of an earlier build', () => {
+  const { sentAtMs: _, ...start } = STATUS.start;
+  expect(readVmStatus({ ...STATUS, start }).start).toEqual({ ...start, sentAtMs: null });
+  expect(() => readVmStatus({ ...STATUS, start: { ...start, sentAtMs: 'soon' } })).toThrow(
+    expect.objectContaining({ code: 'vm/protocol' }),
+  );
 });
 
 test.each(Object.keys(STATUS).filter((field) => field !== 'vmm' && field !== 'start'))(

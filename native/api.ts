@@ -51,7 +51,14 @@ export interface NativeVmmSettings {
   /** `voidbox-folders`, which serves the mounts. */
   readonly folders: string;
   readonly mke2fs?: string;
+  /** Absent: `host`. */
+  readonly cpu?: CpuTemplate;
+  /** The root disk is memory that VMs share; the guest's kernel has the drivers. Absent: it is a block device. */
+  readonly pmem?: boolean;
 }
+
+/** The features of the host's CPU that a guest of `voidbox-vmm` sees: all, or those that most CPUs have. */
+export type CpuTemplate = 'host' | 'portable';
 
 export interface LaunchConfig {
   /** `run/scope/generation`. */
@@ -87,6 +94,8 @@ export interface LaunchConfig {
   readonly snapshots?: SnapshotFolder;
   /** Removes the run directory when the VM is stopped, because its key is never launched again. */
   readonly discard?: boolean;
+  /** The VM waits for a launch that takes it. */
+  readonly waits?: boolean;
   /** A note for clients, which read it from the run directory. */
   readonly note?: Readonly<Record<string, unknown>>;
 }
@@ -115,11 +124,11 @@ export interface FullDisk {
  * The ops that came after the first release, in the order of the keeper's own list. A keeper lives as long as its VM,
  * so its build may be older than its client. The client sends such an op only to a keeper whose `status` lists it.
  */
-export const FEATURES: readonly string[] = ['checkpoint'];
+export const FEATURES: readonly string[] = ['checkpoint', 'take'];
 
 /** The status of a VM, as its keeper reports it. */
 export interface VmStatus {
-  readonly state: 'booting' | 'ready' | 'stopping';
+  readonly state: 'booting' | 'waiting' | 'ready' | 'stopping';
   readonly vmKey: string;
   readonly fence: number;
   readonly bootMs: number;
@@ -151,6 +160,10 @@ export interface VmStart {
   readonly key: string | null;
   /** The reason why a snapshot was not used or not made. */
   readonly note: string | null;
+  /** When the guest that waited got `Start`; null if it did not wait, or if its keeper is of an earlier build. */
+  readonly sentAtMs: number | null;
+  /** Whether the VM waited in the pool. */
+  readonly pooled: boolean;
 }
 
 /** The host's resources that a VM has used so far, measured by the host; null if the host does not report a figure. */
@@ -247,7 +260,7 @@ function badAnswer(op: string, field: string, value: unknown): CodedError {
   );
 }
 
-const VM_STATUS_STATES: ReadonlySet<string> = new Set(['booting', 'ready', 'stopping']);
+const VM_STATUS_STATES: ReadonlySet<string> = new Set(['booting', 'waiting', 'ready', 'stopping']);
 
 export function readVmStatus(answer: Answer): VmStatus {
   const state = readText(answer, 'state', 'status');
@@ -283,7 +296,7 @@ function readVmm(status: Answer): string {
   return status['vmm'] === undefined ? 'qemu' : readText(status, 'vmm', 'status');
 }
 
-const COLD_START: VmStart = { kind: 'cold', key: null, note: null };
+const COLD_START: VmStart = { kind: 'cold', key: null, note: null, sentAtMs: null, pooled: false };
 
 /** A keeper without this field is of a build without snapshots, and its VM still runs. */
 function readStart(status: Answer): VmStart {
@@ -295,6 +308,8 @@ function readStart(status: Answer): VmStart {
     kind: start['kind'],
     key: start['key'] === null ? null : readText(start, 'key', 'status'),
     note: start['note'] === null ? null : readText(start, 'note', 'status'),
+    sentAtMs: start['sentAtMs'] === undefined ? null : readCountOrNull(start, 'sentAtMs', 'status'),
+    pooled: start['pooled'] === true,
   };
 }
 

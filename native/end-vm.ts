@@ -17,8 +17,10 @@ export async function endVm(keeper: string, dir: string, name: string): Promise<
   try {
     const vm = await MicroVm.attach({ keeper, dir, vmKey: name }, AbortSignal.timeout(KILLED_LIMIT_MS));
     // The VM ended on its own, or its launch failed.
-    if (vm === null) await sealRunDir(keeper, dir, name);
-    else await vm.stop();
+    // A VM of the pool that a launch had only renamed leaves no record.
+    const leavesNone = vm === null || (await vm.status()).state === 'waiting';
+    if (vm !== null) await vm.stop();
+    if (leavesNone) await sealRunDir(keeper, dir, name);
     return;
   } catch (error) {
     const status = await readRunDir(keeper, dir);

@@ -1,8 +1,9 @@
-/** The entry point of native pieces: the keeper's client. It loads no binary into this process. */
+/** The entry point of native pieces: the keeper's client. It loads a binary into this process only by `useBinding`. */
 export { MicroVm, type MicroVmLaunch } from './micro-vm.ts';
 export { endVm } from './end-vm.ts';
 export { keepVmAlive } from './keepalive.ts';
 export { askVmStatus } from './vm-status.ts';
+export { useBinding } from './binding.ts';
 export { ConnectionError } from './connection.ts';
 export {
   isAlive,
@@ -15,7 +16,9 @@ export {
   type SweptVm,
 } from './keeper-command.ts';
 export {
+  listPoolDirs,
   listRunDirs,
+  POOL_PREFIX,
   readEntry,
   readIntent,
   readNotices,
@@ -27,6 +30,7 @@ export {
 } from './run-dirs.ts';
 export { readDiskOfVm } from './disk-patience.ts';
 export type {
+  CpuTemplate,
   ExecEnd,
   ExecStart,
   FullDisk,

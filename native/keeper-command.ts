@@ -1,19 +1,14 @@
 /** Runs the commands of `voidbox-vm` to their end; each prints one line of JSON. */
-import { spawn } from 'node:child_process';
-import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { API_VERSION, cutText, errorOfAnswer, isRecord, type Answer, type LaunchConfig, type VmState } from './api.ts';
+import { askBinding, findLoadedBinding } from './binding.ts';
+import { type CommandOptions, runCommand } from './run-command.ts';
 
-const ANSWER_BYTES = 64 * 1024 * 1024;
-const STDERR_BYTES = 8 * 1024;
 /** The slowest part of a launch is making the scratch disk of a large VM on a busy machine. */
 const LAUNCH_LIMIT_MS = 60_000;
 const COMMAND_LIMIT_MS = 30_000;
 /** The limit allows for removing the run directories of many dead VMs. */
 const SWEEP_LIMIT_MS = 120_000;
-
-/** The environment of the keeper and its VMM, which get no variable of this process. */
-const CHILD_ENVIRONMENT = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C' } as const;
 
 export interface LaunchResult {
   readonly state: 'created' | 'attached' | 'lost' | 'stopped';
@@ -73,7 +68,7 @@ export async function launchKeeper(
 
 /** Reads the state of a run directory without changing it. */
 export async function readRunDir(binary: string, dir: string): Promise<RunDirStatus> {
-  const answer = await runKeeper(binary, ['status', '--dir', dir], { limitMs: COMMAND_LIMIT_MS });
+  const answer = await askStatus(binary, dir);
   const { state, pid, fence, exit } = answer;
   if (state !== 'new' && state !== 'running' && state !== 'lost' && state !== 'stopped')
     throw createUnexpectedError('status', answer);
@@ -96,7 +91,7 @@ export async function readRunDir(binary: string, dir: string): Promise<RunDirSta
  * @returns the state of the directory: `running` if a keeper or a launch holds it, which is not touched
  */
 export async function sealRunDir(binary: string, dir: string, vmKey: string): Promise<Exclude<VmState, 'new'>> {
-  const answer = await runKeeper(binary, ['seal', '--dir', dir, '--key', vmKey], { limitMs: COMMAND_LIMIT_MS });
+  const answer = await askSeal(binary, dir, vmKey);
   const { state } = answer;
   if (state !== 'running' && state !== 'lost' && state !== 'stopped') throw createUnexpectedError('seal', answer);
   return state;
@@ -135,78 +130,40 @@ export async function readHostFacts(binary: string): Promise<HostFacts> {
   return { kvm, memoryTotalBytes, memoryAvailableBytes };
 }
 
-interface CommandOptions {
-  readonly limitMs: number;
-  readonly signal?: AbortSignal;
-  readonly input?: string;
+async function askStatus(binary: string, dir: string): Promise<Answer> {
+  const binding = findLoadedBinding();
+  if (binding === null) return runKeeper(binary, ['status', '--dir', dir], { limitMs: COMMAND_LIMIT_MS });
+  return readLine(await askBinding('voidbox-vm status', COMMAND_LIMIT_MS, binding.status(dir)), 'status');
+}
+
+async function askSeal(binary: string, dir: string, vmKey: string): Promise<Answer> {
+  const binding = findLoadedBinding();
+  if (binding === null) return runKeeper(binary, ['seal', '--dir', dir, '--key', vmKey], { limitMs: COMMAND_LIMIT_MS });
+  return readLine(await askBinding('voidbox-vm seal', COMMAND_LIMIT_MS, binding.seal(dir, vmKey)), 'seal');
+}
+
+function readLine(line: string, command: string): Answer {
+  const answer = readAnswer(line, `voidbox-vm ${command}`);
+  if (answer === null) throw new Error(`voidbox-vm ${command} answered ${cutText(line)}`);
+  return answer;
+}
+
+/** @throws the error that the answer has */
+function readAnswer(stdout: string, what: string): Answer | null {
+  const answer = parseLine(stdout);
+  if (answer !== null && isRecord(answer['error'])) throw errorOfAnswer(answer['error'], what);
+  return answer;
 }
 
 async function runKeeper(binary: string, args: readonly string[], options: CommandOptions): Promise<Answer> {
   const what = `voidbox-vm ${args[0]}`;
   options.signal?.throwIfAborted();
-  const ended = await collect(binary, args, options, what);
+  const ended = await runCommand(binary, args, options, what);
   options.signal?.throwIfAborted();
-  const answer = parseLine(ended.stdout);
-  if (answer !== null && isRecord(answer['error'])) throw errorOfAnswer(answer['error'], what);
+  const answer = readAnswer(ended.stdout, what);
   if (ended.exitCode === 0 && answer !== null) return answer;
   const how = ended.exitCode === null ? `was ended by ${ended.signal}` : `ended with code ${ended.exitCode}`;
   throw new CodedError('store/io', `${what} ${how}: ${cutText(ended.stderr.trim())}`);
-}
-
-interface CommandEnd {
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-function collect(binary: string, args: readonly string[], options: CommandOptions, what: string): Promise<CommandEnd> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(binary, args, { stdio: ['pipe', 'pipe', 'pipe'], env: CHILD_ENVIRONMENT });
-    const stdout: Buffer[] = [];
-    let stdoutBytes = 0;
-    let stderr = '';
-    const stop = (error: unknown): void => {
-      child.kill('SIGKILL');
-      reject(error);
-    };
-    const onAbort = (): void => stop(options.signal?.reason);
-    const timer = setTimeout(
-      () => stop(new CodedError('vm/lost', `${what} did not end in ${options.limitMs} ms`)),
-      options.limitMs,
-    );
-    options.signal?.addEventListener('abort', onAbort, { once: true });
-    child.stdout.on('data', (chunk: Buffer) => {
-      stdoutBytes += chunk.length;
-      if (stdoutBytes > ANSWER_BYTES)
-        stop(new CodedError('vm/lost', `${what} answered with more than ${ANSWER_BYTES} bytes`));
-      else stdout.push(chunk);
-    });
-    child.stderr.on('data', (chunk: Buffer) => {
-      stderr = (stderr + chunk.toString('utf8')).slice(-STDERR_BYTES);
-    });
-    // The command may end before it has read its input; its exit code then explains why.
-    child.stdin.on('error', () => undefined);
-    child.stdin.end(options.input ?? '');
-    const settle = (): void => {
-      clearTimeout(timer);
-      options.signal?.removeEventListener('abort', onAbort);
-    };
-    child.once('error', (error: NodeJS.ErrnoException) => {
-      settle();
-      reject(
-        error.code === 'ENOENT' || error.code === 'EACCES'
-          ? new CodedError('host/not-ready', `the keeper ${binary} cannot be started (${error.code}): voidbox doctor`, {
-              cause: error,
-            })
-          : error,
-      );
-    });
-    child.once('close', (exitCode, signal) => {
-      settle();
-      resolve({ exitCode, signal, stdout: Buffer.concat(stdout).toString('utf8'), stderr });
-    });
-  });
 }
 
 function parseLine(stdout: string): Answer | null {

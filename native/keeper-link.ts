@@ -94,17 +94,15 @@ export class KeeperLink {
               new CodedError('vm/lost', `VM ${this.vmKey}: its keeper did not answer in ${limitMs} ms, ${opWords(op)}`),
             ),
           );
-    const signal = AbortSignal.any([
-      limit.signal,
-      this.#closed.signal,
-      ...(options.signal === undefined ? [] : [options.signal]),
-    ]);
+    const { signal } = limit;
+    const stopFollowing = followSignals(limit, [this.#closed.signal, options.signal]);
     try {
       return await this.#alive(signal, async () => (await this.#connection(signal)).request(op, fields, signal));
     } catch (error) {
       throw await this.explain(error);
     } finally {
       stopLimit?.();
+      stopFollowing();
     }
   }
 
@@ -114,10 +112,14 @@ export class KeeperLink {
     signal: AbortSignal,
   ): Promise<{ readonly stream: StreamConnection; readonly answer: Answer }> {
     await this.#requireOp(op);
-    const bounded = AbortSignal.any([signal, this.#closed.signal]);
+    const bound = new AbortController();
+    const stopFollowing = followSignals(bound, [signal, this.#closed.signal]);
     try {
-      return await this.#alive(bounded, () => StreamConnection.open(this.dir, op, fields, bounded));
+      const opened = await this.#alive(bound.signal, () => StreamConnection.open(this.dir, op, fields, bound.signal));
+      opened.stream.onClose(stopFollowing);
+      return opened;
     } catch (error) {
+      stopFollowing();
       throw await this.explain(error);
     }
   }
@@ -187,6 +189,24 @@ export class KeeperLink {
     signal.throwIfAborted();
     return connection;
   }
+}
+
+/**
+ * Aborts the controller as soon as one of the signals does. `AbortSignal.any` takes ten times as long, and each command
+ * has three requests.
+ * @returns a function that lets go of the signals
+ */
+function followSignals(controller: AbortController, signals: readonly (AbortSignal | undefined)[]): () => void {
+  const stops = signals.map((signal) => {
+    if (signal === undefined) return null;
+    const onAbort = (): void => controller.abort(signal.reason);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    return () => signal.removeEventListener('abort', onAbort);
+  });
+  return () => {
+    for (const stop of stops) stop?.();
+  };
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

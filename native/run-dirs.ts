@@ -16,14 +16,26 @@ export function vmRunDir(vmsDir: string, key: VmIdentity): string {
   return join(vmsDir, createHash('sha256').update(formatVmKey(key)).digest('hex').slice(0, 16));
 }
 
+/** The prefix of the folders of VMs that wait, which the keeper knows too. */
+export const POOL_PREFIX = 'pool-';
+
 /** Lists paths by name; entries with other names are ignored. A host that never had a VM has no folder. */
 export async function listRunDirs(vmsDir: string): Promise<readonly string[]> {
+  return await listDirs(vmsDir, (name) => NAME.test(name));
+}
+
+/** Lists the paths of VMs that wait, and of those that have ended since. */
+export async function listPoolDirs(vmsDir: string): Promise<readonly string[]> {
+  return await listDirs(vmsDir, (name) => name.startsWith(POOL_PREFIX));
+}
+
+async function listDirs(vmsDir: string, isOne: (name: string) => boolean): Promise<readonly string[]> {
   const names = await readdir(vmsDir).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return [];
     throw error;
   });
   return names
-    .filter((name) => NAME.test(name))
+    .filter(isOne)
     .toSorted()
     .map((name) => join(vmsDir, name));
 }

@@ -15,7 +15,7 @@ export class StreamConnection {
   readonly #op: string;
   readonly #dir: string;
   readonly #chunks: AsyncIterator<Buffer>;
-  readonly #dispose: () => void;
+  #dispose: () => void;
   /** Bytes that arrived after a line. */
   #rest: Buffer = Buffer.alloc(0);
   #broken: Error | null = null;
@@ -189,6 +189,15 @@ export class StreamConnection {
   close(): void {
     this.#dispose();
     this.#socket.destroy();
+  }
+
+  /** Calls `act` when this client closes the stream. */
+  onClose(act: () => void): void {
+    const dispose = this.#dispose;
+    this.#dispose = () => {
+      dispose();
+      act();
+    };
   }
 
   /** Makes pending and later reads and writes throw `error`. */

@@ -21,6 +21,8 @@ export interface BaseSize {
   readonly image?: ImagePlan | undefined;
   /** Whether VMs have read-only mounts; their number and folders do not matter. */
   readonly hasMounts: boolean;
+  /** The VMM, or the choice of one by `auto`. Neither VMM starts VMs from a snapshot of the other one. */
+  readonly mode: 'auto' | 'qemu' | 'vmm';
 }
 
 export type BaseResult =
@@ -111,11 +113,11 @@ async function listEntries(dir: string): Promise<readonly string[]> {
   return await readdir(dir).catch(() => []);
 }
 
-function createChoice({ memoryMib, vcpus, image, hasMounts }: BaseSize, empty: string): LaunchChoice {
+function createChoice({ memoryMib, vcpus, image, hasMounts, mode }: BaseSize, empty: string): LaunchChoice {
   return {
     name: 'snapshot',
     spec: {
-      mode: 'qemu',
+      mode,
       isolation: SANDBOX_DEFAULTS.isolation,
       memoryMib,
       vcpus,

@@ -13,7 +13,7 @@ import { createRealVms } from './real-vms.ts';
 import type { VmSource } from './vm-source.ts';
 
 /** A size that no other test has. */
-const SIZE: BaseSize = { memoryMib: 176, vcpus: 1, hasMounts: false };
+const SIZE: BaseSize = { memoryMib: 176, vcpus: 1, hasMounts: false, mode: 'qemu' };
 
 /** All properties: a failure then prints its reason. */
 const MADE = {

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { namePartialFolder } from '../files/partial-folder.ts';
 import { grantVariables, withdrawVariables } from '../setup/environment.ts';
 import { makeStateFolder } from '../test/rig/runs/state-folder.ts';
@@ -75,8 +75,11 @@ test('a used name is refused unless the checkpoint replaces the older one', asyn
   expect(readdirSync(join(stateDir, 'prepared'))).toEqual([second.id]);
 });
 
-test('the second of two checkpoints that get one name at once fails', async () => {
+test('the second of two checkpoints that get one name at once fails, also if its clock is behind', async () => {
   const vms = [await launch(), await launch()];
+  let now = Date.now();
+  const clock = vi.spyOn(Date, 'now').mockImplementation(() => (now -= 10));
+  onTestFinished(() => clock.mockRestore());
   const made = await Promise.allSettled(vms.map((vm) => vm.checkpoint({ name: 'deps' })));
   expect(made.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
   expect(await Sandbox.checkpoints({ stateDir })).toHaveLength(1);

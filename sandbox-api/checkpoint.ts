@@ -7,12 +7,14 @@ import {
   type CheckpointRecord,
   isCheckpointName,
 } from '../domain/run/checkpoint.ts';
+import { withLock } from '../setup/lock.ts';
 import {
-  claimPreparedName,
   claimPreparedRoom,
+  deleteOthersOfName,
   deletePreparedSandbox,
   findPreparedSandbox,
   listPreparedSandboxes,
+  locateNameLock,
   makePreparedPlace,
   type PreparedPlace,
   type PreparedSandbox,
@@ -99,14 +101,19 @@ export async function keepDisk(
   signal.throwIfAborted();
   const { stateDir } = place;
   await makeVmsFolder(stateDir);
-  // These checks save a copy that would be refused. Those after the copy decide between two makers.
-  if (name !== undefined && !replace) refuseUsedName(stateDir, name);
-  refuseFullPlace(place, replace ? (name ?? null) : null);
-  const { id, dir } = await makePreparedPlace(stateDir);
-  const record: CheckpointRecord = await vm.checkpoint({ id, dir, name, withSecrets, madeBy }, signal);
-  await claimPreparedRoom(place, record, replace);
-  await claimPreparedName(stateDir, record, replace);
-  return { dir, record };
+  const keep = async (): Promise<PreparedSandbox> => {
+    signal.throwIfAborted();
+    if (name !== undefined && !replace) refuseUsedName(stateDir, name);
+    // This check saves a copy that would be refused. The one after the copy decides between two makers.
+    refuseFullPlace(place, replace ? (name ?? null) : null);
+    const { id, dir } = await makePreparedPlace(stateDir);
+    const record: CheckpointRecord = await vm.checkpoint({ id, dir, name, withSecrets, madeBy }, signal);
+    await claimPreparedRoom(place, record, replace);
+    await deleteOthersOfName(stateDir, record);
+    return { dir, record };
+  };
+  // The second maker of a name finds the checkpoint of the first, whatever their clocks say.
+  return name === undefined ? await keep() : await withLock(locateNameLock(stateDir, name), keep, () => undefined);
 }
 
 export function listCheckpoints(stateDir: string): readonly Checkpoint[] {

@@ -43,7 +43,7 @@ export interface LaunchOptions {
   readonly isolation?: IsolationLevel;
   /**
    * `vmm` is the VMM of Voidbox, which needs hardware KVM. `mock` simulates a few programs in memory and
-   * isolates nothing. Default: `auto`, a VM in QEMU.
+   * isolates nothing. Default: `auto`, which takes `vmm` on hardware KVM and otherwise `qemu`.
    */
   readonly mode?: 'auto' | 'qemu' | 'vmm' | 'mock';
   /** Lets the VM outlive this process: `true` for an hour without a connection, or for `ttlMs`. Default: false. */
@@ -125,7 +125,7 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
   return {
     name: checkName(options.name),
     spec: {
-      mode: mode === 'auto' ? 'qemu' : mode,
+      mode,
       isolation,
       memoryMib: count('memoryMib'),
       vcpus: count('vcpus'),

@@ -32,7 +32,7 @@ it('a VM that is not ready within 120 s, and 10 s for its keeper to answer, is n
   const refuse = (): Promise<never> => Promise.reject(new Error('this test needs no further piece'));
   const vms = createRealVms({
     stateDir,
-    env: { bootTimeoutMs: null, diskFullLimitMs: null, snapshots: null },
+    env: { bootTimeoutMs: null, diskFullLimitMs: null, snapshots: null, cpuTemplate: 'host' },
     pieces: () => Promise.resolve({ keeper: keeper.binary } as VmPieces),
     extra: refuse,
   });

@@ -16,10 +16,12 @@ import {
   type FindRootDisk,
   type FindVmExtra,
   type LaunchVm,
+  type MicroVmOptions,
   nameDevRoot,
 } from '../sandbox/micro-vm/launch.ts';
+import { useAutoVmm } from '../sandbox/micro-vm/auto.ts';
 import { useNativeVmm } from '../sandbox/micro-vm/voidbox-vmm/backend.ts';
-import { withQemu } from '../sandbox/micro-vm/qemu/backend.ts';
+import { type QemuBackendOptions, withQemu } from '../sandbox/micro-vm/qemu/backend.ts';
 import { createMicroVmSandbox } from '../sandbox/micro-vm/sandbox.ts';
 import { RUN_DIRS_BUDGET_BYTES } from '../sandbox/sweep.ts';
 import type { Environment } from '../setup/environment.ts';
@@ -38,7 +40,7 @@ const READY_LIMIT_MS = 120_000;
 
 export interface RealVmsOptions {
   readonly stateDir: string;
-  readonly env: Pick<Environment, 'bootTimeoutMs' | 'diskFullLimitMs' | 'snapshots'>;
+  readonly env: Pick<Environment, 'bootTimeoutMs' | 'diskFullLimitMs' | 'snapshots' | 'cpuTemplate'>;
   /** @throws CodedError `host/not-ready` */
   readonly pieces: () => Promise<VmPieces>;
   /** @throws CodedError `host/not-ready` */
@@ -49,6 +51,15 @@ export interface RealVmsOptions {
   readonly budgetMib?: () => number;
 }
 
+type UseVmm = (options: QemuBackendOptions) => MicroVmOptions;
+
+/** Simulated VMs have a source of their own. */
+const VMMS: Readonly<Record<Exclude<SandboxMode, 'mock'>, UseVmm>> = {
+  auto: useAutoVmm,
+  qemu: withQemu,
+  vmm: useNativeVmm,
+};
+
 export function createRealVms({
   stateDir,
   env,
@@ -57,9 +68,9 @@ export function createRealVms({
   disk,
   budgetMib = hostBudgetMib,
 }: RealVmsOptions): VmSource {
-  const launcherOf = (vms: string, keeper: string, mode: SandboxMode): LaunchVm =>
+  const launcherOf = (vms: string, keeper: string, mode: Exclude<SandboxMode, 'mock'>): LaunchVm =>
     createLauncher(
-      (mode === 'vmm' ? useNativeVmm : withQemu)({
+      VMMS[mode]({
         vmsDir: vms,
         keeper,
         pieces,
@@ -70,6 +81,7 @@ export function createRealVms({
         hostMemoryMib: budgetMib,
         ...(env.bootTimeoutMs === null ? {} : { bootTimeoutMs: env.bootTimeoutMs }),
         ...(env.diskFullLimitMs === null ? {} : { diskFullLimitMs: env.diskFullLimitMs }),
+        cpuTemplate: env.cpuTemplate,
         ...(env.snapshots === null ? {} : { snapshots: env.snapshots }),
       }),
     );
@@ -81,7 +93,9 @@ export function createRealVms({
       // Removes what killed keepers left, because there may be no worker that does this.
       await sweepRunDirs(keeper, vms, RUN_DIRS_BUDGET_BYTES);
       refuseFullDisk(stateDir);
-      return await launchSandbox(launcherOf(vms, keeper, choice.spec.mode), vms, keeper, choice, signal);
+      const { mode } = choice.spec;
+      if (mode === 'mock') throw new CodedError('internal/bug', 'a simulated VM has a source of its own');
+      return await launchSandbox(launcherOf(vms, keeper, mode), vms, keeper, choice, signal);
     },
 
     async connect(id, signal) {

@@ -1,7 +1,9 @@
 /** Finds the VMs for this process: from its environment, the pieces from set-up, and its mocks. */
 import { resolve } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { readEnvironment } from '../setup/environment.ts';
+import { useBinding } from '../native/index.ts';
+import { type Environment, readEnvironment } from '../setup/environment.ts';
+import { findHostBinding } from '../setup/host-binding.ts';
 import type { VmPieces } from '../setup/pieces/host-pieces.ts';
 import { resolveOptionalPieces, resolveVmPieces, SetupError } from '../setup/resolve.ts';
 import type { PreparedPlace } from '../store/prepared-sandboxes.ts';
@@ -34,13 +36,15 @@ export function findPreparedPlace(stateDir: string): PreparedPlace {
 export function openRealVms({ stateDir, install = false, onProgress }: SourceOptions): VmSource {
   const env = readEnvironment();
   let pieces: Promise<VmPieces> | null = null;
+  const findPieces = async (): Promise<VmPieces> => {
+    const found = await resolveVmPieces(env, { install, ...(onProgress === undefined ? {} : { onProgress }) });
+    await loadBinding(env, onProgress);
+    return found;
+  };
   return createRealVms({
     stateDir: findStateDir({ stateDir }),
     env,
-    pieces: () =>
-      (pieces ??= resolveVmPieces(env, { install, ...(onProgress === undefined ? {} : { onProgress }) }).catch(
-        throwNotReady,
-      )),
+    pieces: () => (pieces ??= findPieces().catch(throwNotReady)),
     extra: async (name) =>
       (
         await resolveOptionalPieces(env, [name], {
@@ -49,6 +53,17 @@ export function openRealVms({ stateDir, install = false, onProgress }: SourceOpt
         }).catch(throwNotReady)
       ).get(name)!,
   });
+}
+
+/** Without the binding, child processes do its work. */
+async function loadBinding(env: Environment, onProgress: SourceOptions['onProgress']): Promise<void> {
+  const file = await findHostBinding(env);
+  if (file === null) return;
+  try {
+    useBinding(file);
+  } catch (error) {
+    onProgress?.(`the binding for Node cannot be loaded, and child processes do its work: ${String(error)}`);
+  }
 }
 
 /** Converts errors, so that callers of the API see one kind of error. */

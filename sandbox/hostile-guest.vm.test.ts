@@ -1,7 +1,7 @@
 /**
  * Guests that break the protocol, on real VMs: each is ended within its time limit, and the worker neither hangs nor
  * uses more and more memory. More such guests, for example with half a frame, are in
- * `native/keeper/tests/hostile_guest.rs`.
+ * `native/keeper/tests/hostile_guest/`.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -3,6 +3,7 @@ import type { SandboxBackend } from '../activities/ports/sandbox.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { IsolationLevel, SandboxPlan } from '../domain/plan/plan.ts';
 import type { HostFacts } from '../native/index.ts';
+import { createAutoBackend } from './micro-vm/auto.ts';
 import { createMockBackend } from './mock/backend.ts';
 import { createNativeBackend } from './micro-vm/voidbox-vmm/backend.ts';
 import { NATIVE_OVERHEAD_MIB } from './micro-vm/voidbox-vmm/voidbox-vmm.ts';
@@ -12,13 +13,20 @@ import { readOverheadMib } from './micro-vm/qemu/vm-overhead.ts';
 const STRENGTH: Readonly<Record<IsolationLevel, number>> = { none: 0, process: 1, microvm: 2 };
 
 export interface SandboxBackends {
+  /** Takes one of the two VMMs for each VM. */
+  readonly auto: SandboxBackend;
   readonly qemu: SandboxBackend;
   readonly vmm: SandboxBackend;
   readonly mock: SandboxBackend;
 }
 
 export function createSandboxBackends(options: QemuBackendOptions): SandboxBackends {
-  return { qemu: createQemuBackend(options), vmm: createNativeBackend(options), mock: createMockBackend() };
+  return {
+    auto: createAutoBackend(options),
+    qemu: createQemuBackend(options),
+    vmm: createNativeBackend(options),
+    mock: createMockBackend(),
+  };
 }
 
 /**
@@ -29,8 +37,7 @@ export function largestOverheadMib(host: HostFacts): number {
 }
 
 /**
- * Selects a backend. `auto` is the real backend whose VMs end their first command sooner. On hardware KVM, `qemu` restores a
- * snapshot sooner than `vmm` boots (ADR 150), and elsewhere only `qemu` runs. `mock` runs no real program, so it isolates
+ * Selects a backend. `auto` takes the VMM whose VMs end their first command sooner. `mock` runs no real program, so it isolates
  * nothing and records `none`; only a plan that names it gets it.
  * @throws CodedError `host/isolation` if the backend is weaker than the plan requires
  */
@@ -38,8 +45,8 @@ export function selectBackend(
   backends: SandboxBackends,
   plan: Pick<SandboxPlan, 'mode' | 'isolation'>,
 ): SandboxBackend {
-  if (plan.mode === 'mock') return backends.mock;
-  const backend = plan.mode === 'vmm' ? backends.vmm : backends.qemu;
+  const backend = backends[plan.mode];
+  if (plan.mode === 'mock') return backend;
   if (STRENGTH[backend.isolation] < STRENGTH[plan.isolation]) {
     throw new CodedError(
       'host/isolation',

@@ -21,20 +21,20 @@ describe('selection', () => {
     expect(selectBackend(backends, { ...PLAN, mode: 'mock' }).name).toBe('mock');
     expect(selectBackend(backends, { ...PLAN, mode: 'mock' }).isolation).toBe('none');
     for (const isolation of ['microvm', 'process', 'none'] as const) {
-      expect(selectBackend(backends, { ...PLAN, isolation }).name).toBe('qemu');
+      expect(selectBackend(backends, { ...PLAN, isolation }).name).toBe('auto');
       expect(selectBackend(backends, { ...PLAN, isolation, mode: 'qemu' }).name).toBe('qemu');
     }
   });
 
-  it('gives the VMM of Voidbox only to a plan that names it', () => {
+  it('gives a plan that names the VMM of Voidbox no other VMM', () => {
     expect(selectBackend(backends, { ...PLAN, mode: 'vmm' }).name).toBe('vmm');
     expect(selectBackend(backends, { ...PLAN, mode: 'vmm' }).isolation).toBe('microvm');
   });
 
   it('refuses a backend that is weaker than the plan demands', () => {
-    const weak = { ...backends, qemu: { ...backends.qemu, isolation: 'process' as const } };
+    const weak = { ...backends, auto: { ...backends.auto, isolation: 'process' as const } };
     expect(() => selectBackend(weak, PLAN)).toThrow(expect.objectContaining({ code: 'host/isolation' }) as Error);
-    expect(selectBackend(weak, { ...PLAN, isolation: 'process' }).name).toBe('qemu');
+    expect(selectBackend(weak, { ...PLAN, isolation: 'process' }).name).toBe('auto');
   });
 
   it('fails a launch with what is missing, and never degrades', async () => {

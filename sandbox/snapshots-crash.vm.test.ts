@@ -147,18 +147,12 @@ it('a snapshot that is deleted while a copy starts from it is read to its end', 
 });
 
 it('a flipped bit in a state that QEMU refuses costs a boot, and the reason is named', async () => {
-  // The version of the format, and the name of the machine.
-  for (const [at, bit] of [
-    [7, 4],
-    [14, 2],
-  ] as const) {
-    copySnapshot(spare, join(dir, key));
-    changeInside(join(dir, key), 'state', (bytes) => (bytes[at] = bytes[at]! ^ bit));
-    const vm = await launch();
-    const startNote = expect.stringContaining(`snapshot ${key}: `) as string;
-    expect(vm.facts, `byte ${at}`).toMatchObject({ start: 'cold', startNote });
-    await expectWorks(vm);
-  }
+  // In the name of the machine.
+  changeInside(join(dir, key), 'state', (bytes) => (bytes[14] = bytes[14]! ^ 2));
+  const vm = await launch();
+  const startNote = expect.stringContaining(`snapshot ${key}: `) as string;
+  expect(vm.facts).toMatchObject({ start: 'cold', startNote });
+  await expectWorks(vm);
   copySnapshot(spare, join(dir, key));
 });
 

@@ -30,6 +30,7 @@ import {
   sumKvmRuns,
   writeKvmRecord,
 } from './kvm-record.mjs';
+import { enterTestFolder, withoutTestFolder } from './test-folder.mjs';
 import { describeFailures, parseCargoFailures, REPORT_FILE, runAll, SHARED_FOLDER } from './test-report.mjs';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -121,12 +122,13 @@ const REMEDY = {
  * @param {string} program @param {string[]} args @param {NodeJS.ProcessEnv} [env]
  * @param {(chunk: Buffer) => void} [read] gets standard output and standard error too, which are then pipes
  * @param {boolean} [isShown] if false, only `read` gets the output
+ * @param {AbortSignal} [signal] ends the child
  * @returns {Promise<number>}
  */
-function run(program, args, env = process.env, read, isShown = true) {
+function run(program, args, env = process.env, read, isShown = true, signal) {
   return new Promise((resolve, reject) => {
     const output = read === undefined ? 'inherit' : 'pipe';
-    const child = spawn(program, args, { cwd: ROOT, stdio: ['inherit', output, output], env });
+    const child = spawn(program, args, { cwd: ROOT, stdio: ['inherit', output, output], env, signal });
     child.stdout?.on('data', read ?? ignore);
     child.stderr?.on('data', read ?? ignore);
     if (isShown) {
@@ -381,32 +383,71 @@ async function makeRepository() {
   return repository;
 }
 
-/**
- * Checks that do not run the code; the build has already checked types.
- * @type {[string, () => [string, string[]]][]}
- */
-const STATIC_STEPS = [
-  ['TypeScript format', () => [tool('oxfmt'), ['--check']]],
-  ['lint and boundaries', () => [tool('oxlint'), ['--type-aware', '--deny-warnings']]],
-  ['Rust format', () => ['cargo', ['fmt', '--all', '--check']]],
-  [
-    'clippy',
-    () => ['cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--quiet', '--', '-D', 'warnings']],
-  ],
+/** Returns the files of crates that are no members of the workspace: cargo formats only its members. The package has neither. */
+function listRustBesideWorkspace() {
+  return ['bench/vmm/machine/src', 'native/vmm/fuzz/targets']
+    .filter((folder) => existsSync(join(ROOT, folder)))
+    .flatMap((folder) =>
+      readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+        .filter((name) => name.endsWith('.rs'))
+        .map((name) => join(folder, name)),
+    );
+}
+
+/** @typedef {[step: string, program: string, args: string[]]} Step */
+/** @typedef {() => Promise<number[]>} EndRustSteps prints the output of the checks of Rust and returns their exit codes */
+
+/** Checks of Rust that do not run the code. @type {Step[]} */
+const RUST_STEPS = [
+  ['Rust format', 'cargo', ['fmt', '--all', '--', '--check', ...listRustBesideWorkspace()]],
+  ['clippy', 'cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--quiet', '--', '-D', 'warnings']],
 ];
 
-/** Runs every step, even after a failed one, and names the failed steps. */
-async function runStatic() {
-  let first = 0;
-  const failures = [];
-  for (const [step, command] of STATIC_STEPS) {
+/**
+ * Starts the checks of Rust, which need no step of the preparation. They run beside it, because it waits for the network
+ * and the disk.
+ * @param {AbortSignal} signal ends them
+ * @returns {EndRustSteps}
+ */
+function beginRustSteps(signal) {
+  /** @type {Buffer[]} */
+  const output = [];
+  const keep = (/** @type {Buffer} */ chunk) => void output.push(chunk);
+  const color = { ...process.env, CARGO_TERM_COLOR: noColor ? 'never' : 'always' };
+  const runAllSteps = async () => {
+    const codes = [];
+    for (const [, program, args] of RUST_STEPS) codes.push(await run(program, args, color, keep, false, signal));
+    return codes;
+  };
+  const ended = runAllSteps();
+  // It is awaited later, and a failed preparation never awaits it.
+  ended.catch(ignore);
+  return () => ended.finally(() => process.stderr.write(Buffer.concat(output)));
+}
+
+/**
+ * Runs every check that does not run the code, even after a failed one, and names the failed steps. The build has already
+ * checked types.
+ * @param {EndRustSteps} endRustSteps
+ */
+async function runStatic(endRustSteps) {
+  /** @type {[string, number][]} */
+  const codes = [];
+  /** @type {Step[]} */
+  const steps = [
+    ['TypeScript format', tool('oxfmt'), ['--check']],
+    ['lint and boundaries', tool('oxlint'), ['--type-aware', '--deny-warnings']],
+  ];
+  for (const [step, program, args] of steps) {
     progress(`static: ${step}`);
-    const code = await run(...command());
-    if (code === 130) return { code, failures };
-    if (code !== 0) failures.push(step);
-    first ||= code;
+    codes.push([step, await run(program, args)]);
   }
-  return { code: first, failures };
+  progress(`static: ${RUST_STEPS.map(([step]) => step).join(', ')}`);
+  const ofRust = await endRustSteps();
+  RUST_STEPS.forEach(([step], at) => codes.push([step, ofRust[at]]));
+  const failed = codes.filter(([, code]) => code !== 0);
+  const isInterrupted = failed.some(([, code]) => code === 130);
+  return { code: isInterrupted ? 130 : (failed[0]?.[1] ?? 0), failures: failed.map(([step]) => step) };
 }
 
 /**
@@ -431,14 +472,14 @@ async function runRust(isBeside) {
     color,
   ];
   const keep = (/** @type {Buffer} */ chunk) => void output.push(chunk);
-  const code = await run('cargo', args, process.env, keep, !isBeside);
+  const code = await run('cargo', args, withoutTestFolder(process.env), keep, !isBeside);
   if (isBeside) process.stdout.write(Buffer.concat(output));
   return { code, failures: code === 0 ? [] : parseCargoFailures(Buffer.concat(output).toString()) };
 }
 
-/** @param {string} group @param {string[]} rest for vitest @param {string} reportFile where vitest's reporter writes @param {boolean} isBeside another group */
-async function runGroup(group, rest, reportFile, isBeside) {
-  if (group === 'static') return runStatic();
+/** @param {string} group @param {string[]} rest for vitest @param {string} reportFile where vitest's reporter writes @param {boolean} isBeside another group @param {EndRustSteps} endRustSteps */
+async function runGroup(group, rest, reportFile, isBeside, endRustSteps) {
+  if (group === 'static') return runStatic(endRustSteps);
   if (group === 'rust') return runRust(isBeside);
   return group === 'kvm' ? runKvm(rest, reportFile) : runVitest(group, rest, reportFile);
 }
@@ -484,20 +525,22 @@ async function runKvm(rest, reportFile) {
 
 /**
  * Runs all groups, even after a failed one. At the end, prints the times and the name of each failure.
- * @param {string} verb @param {readonly string[]} groups @param {string[]} rest for vitest
+ * @param {string} verb @param {readonly string[]} groups @param {string[]} rest for vitest @param {EndRustSteps} endRustSteps
  * @throws BootstrapError that names the failed groups
  */
-async function runGroups(verb, groups, rest) {
+async function runGroups(verb, groups, rest, endRustSteps) {
   const isPaired = PAIR.every((group) => groups.includes(group));
   const steps = groups
     .filter((group) => !isPaired || group !== PAIR[1])
     .map((group) => (isPaired && group === PAIR[0] ? PAIR : [group]));
   const begin = (/** @type {string} */ group, /** @type {string} */ reportFile) => {
     progress(`${verb}: ${group} (${groups.indexOf(group) + 1} of ${groups.length})`);
-    return runGroup(group, rest, reportFile, isPaired && PAIR.includes(group));
+    return runGroup(group, rest, reportFile, isPaired && PAIR.includes(group), endRustSteps);
   };
+  const leaveTestFolder = enterTestFolder(process.env, progress);
   // On a terminal, vitest draws its progress again and again in the last lines, so two of them would mix.
-  const { times, failed, isInterrupted } = await runAll(steps, begin, !process.stdout.isTTY);
+  const running = runAll(steps, begin, !process.stdout.isTTY).finally(leaveTestFolder);
+  const { times, failed, isInterrupted } = await running;
   const old = groups.includes('vm') ? describeOldRecord(ROOT) : null;
   const warnings = old === null ? [] : [`warning: ${old}`];
   for (const line of [...times, ...warnings, ...describeFailures(failed)]) progress(line);
@@ -516,31 +559,42 @@ function groupsOf(args) {
   };
 }
 
-/** @param {string[]} args names of groups, then anything for vitest */
-async function test(args) {
+/** @param {string[]} args names of groups, then anything for vitest @param {EndRustSteps} endRustSteps */
+async function test(args, endRustSteps) {
   const { groups, rest } = groupsOf(args);
-  await runGroups('tests', groups, rest);
+  await runGroups('tests', groups, rest, endRustSteps);
   return 0;
 }
 
 /**
  * Runs every check that needs neither a server nor a VM. With `release`, it also requires the record of a run on KVM.
- * @param {string[]} args
+ * @param {string[]} args @param {EndRustSteps} endRustSteps
  */
-async function check(args) {
+async function check(args, endRustSteps) {
   const old = args.includes('release') ? describeOldRecord(ROOT) : null;
   if (old !== null) progress(`check: ${old}`);
-  await runGroups('check', CHECK_GROUPS, []);
+  await runGroups('check', CHECK_GROUPS, [], endRustSteps);
   if (old !== null) throw new BootstrapError(`check failed: ${old}`, 1);
   progress('check: all passed');
   return 0;
 }
 
-/** @type {Record<string, { everything?: (args: string[]) => boolean, work: (args: string[]) => Promise<number> }>} */
+/**
+ * @typedef {object} Verb
+ * @property {(args: string[]) => boolean} [everything] returns true if tests, benchmarks and examples are compiled too
+ * @property {(args: string[]) => boolean} [checksRust] returns true if the checks of Rust start with the preparation
+ * @property {(args: string[], endRustSteps: EndRustSteps) => Promise<number>} work
+ */
+
+/** @type {Record<string, Verb>} */
 const VERBS = {
   start: { work: start },
-  test: { everything: (args) => groupsOf(args).groups.some((group) => NEEDS_ALL.has(group)), work: test },
-  check: { everything: () => true, work: check },
+  test: {
+    everything: (args) => groupsOf(args).groups.some((group) => NEEDS_ALL.has(group)),
+    checksRust: (args) => groupsOf(args).groups.includes('static'),
+    work: test,
+  },
+  check: { everything: () => true, checksRust: () => true, work: check },
   build: { everything: () => true, work: () => Promise.resolve(0) },
   kernel: {
     work: (args) =>
@@ -588,8 +642,14 @@ async function main(argv) {
   const verb = VERBS[name];
   if (verb === undefined)
     throw new BootstrapError(`unknown verb "${name}"; one of: ${Object.keys(VERBS).join(', ')}`, 2);
-  await prepareCheckout(verb.everything?.(args) ?? false);
-  return verb.work(args);
+  const stop = new AbortController();
+  const endRustSteps = verb.checksRust?.(args) ? beginRustSteps(stop.signal) : () => Promise.resolve([]);
+  try {
+    await prepareCheckout(verb.everything?.(args) ?? false);
+    return await verb.work(args, endRustSteps);
+  } finally {
+    stop.abort();
+  }
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -39,7 +39,14 @@ function calls(): string[] {
 beforeEach(() => {
   checkout = mkdtempSync(join(tmpdir(), 'voidbox-checkout-'));
   mkdirSync(join(checkout, 'setup'));
-  for (const name of ['bootstrap.mjs', 'checkout-needs.mjs', 'file-lock.mjs', 'kvm-record.mjs', 'test-report.mjs'])
+  for (const name of [
+    'bootstrap.mjs',
+    'checkout-needs.mjs',
+    'file-lock.mjs',
+    'kvm-record.mjs',
+    'test-folder.mjs',
+    'test-report.mjs',
+  ])
     copyFileSync(join(HERE, name), join(checkout, 'setup', name));
   put('tsconfig.json', '{}');
   put('tsconfig.base.json', '{}');
@@ -266,17 +273,39 @@ describe('npm test and npm run check', () => {
   it('look at format, lint and clippy before any test', async () => {
     await withTools();
     expect(await bootstrap('test')).toMatchObject({ exitCode: 0 });
-    expect(inOrder(calls())).toEqual([
+    const called = calls();
+    expect(called.slice(0, 4).toSorted()).toEqual([
+      'cargo clippy --workspace',
+      'cargo fmt --all',
       'oxfmt --check ',
       'oxlint --type-aware --deny-warnings',
-      'cargo fmt --all',
-      'cargo clippy --workspace',
+    ]);
+    expect(inOrder(called.slice(4))).toEqual([
       'vitest run --project=pure --project=isolated',
       'vitest run --project=process --project=process-own',
       'cargo test --workspace',
       'vitest run --project=server --project=server-own',
       'vitest run --project=vm --project=vm-own --project=vm-alone',
     ]);
+  });
+
+  it('check Rust while npm installs', async () => {
+    await withTools();
+    rmSync(join(checkout, 'node_modules/.package-lock.json'));
+    const passing = `cp package-lock.json node_modules/.package-lock.json`;
+    put('bin/npm', `#!/bin/sh\nuntil [ "$(cat calls)" = "cargo fmt --all" ]; do sleep 0.05; done\n${passing}\n`, 0o755);
+    const formats = `#!/bin/sh\necho "cargo $1 $2" >> calls\nwhile [ ! -e node_modules/.package-lock.json ]; do sleep 0.05; done\n`;
+    put('bin/cargo', formats, 0o755);
+    expect(await bootstrap('test', 'static')).toMatchObject({ exitCode: 0 });
+    expect(calls().filter((call) => call.startsWith('cargo'))).toEqual(['cargo fmt --all', 'cargo clippy --workspace']);
+  });
+
+  it('end the checks of Rust if the installation fails', async () => {
+    await withTools();
+    rmSync(join(checkout, 'node_modules/.package-lock.json'));
+    put('bin/npm', '#!/bin/sh\nuntil [ -e cargo-runs ]; do sleep 0.05; done\nexit 1\n', 0o755);
+    put('bin/cargo', '#!/bin/sh\necho > cargo-runs\nexec sleep 100\n', 0o755);
+    expect(await bootstrap('test', 'static')).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('npm ci') });
   });
 
   it('say at the end what each group and the slowest files took, also when one failed', async () => {
@@ -369,7 +398,7 @@ describe('npm test and npm run check', () => {
     put('test/c.ts', 'export {};');
     writeFileSync(join(checkout, 'node_modules/typescript/bin/tsc'), 'process.exit(1);');
     expect(await bootstrap('test')).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('compiling failed') });
-    expect(existsSync(join(checkout, 'calls'))).toBe(false);
+    expect(calls().filter((call) => !call.startsWith('cargo'))).toEqual([]);
   });
 
   it('npm test runs the groups that are named, and hands on what is left', async () => {

@@ -115,10 +115,10 @@ const MESSAGES = /** @type {const} */ ([
   `;\nrequire(${JSON.stringify(join(ROOT, 'setup', 'lazy-messages.cjs'))}).addLazily($protobuf, $root, {`,
 ]);
 
-/** The SDK's bundler of workflows loads webpack. A worker needs it only if the build's bundle of workflows is missing. */
+/** The SDK's bundler of workflows loads webpack. A worker needs it only if the build's bundle of workflows is missing, but compares the names of its interceptors with the bundler's. */
 const BUNDLER = '@temporalio/worker/lib/workflow/bundler';
-const LAZY_BUNDLER = `const names = ['bundleWorkflowCode', 'defaultWorkflowInterceptorModules', 'WorkflowCodeBundler'];
-for (const name of names) Object.defineProperty(exports, name, { get: () => require('${BUNDLER}.js')[name] });`;
+const LAZY_BUNDLER = `exports.defaultWorkflowInterceptorModules = [require.resolve('@temporalio/worker/lib/workflow-log-interceptor')];
+for (const name of ['bundleWorkflowCode', 'WorkflowCodeBundler']) Object.defineProperty(exports, name, { get: () => require('${BUNDLER}.js')[name] });`;
 
 for (const program of PROGRAMS) await bundleProgram(program);
 

@@ -58,6 +58,8 @@ describe('readEnvironment', () => {
 
   test.each([
     ['VOIDBOX_KERNEL_KIND', 'debain'],
+    ['VOIDBOX_VMM_CPU', 'Host'],
+    ['VOIDBOX_WARM', 'base:512x1'],
     ['VOIDBOX_BOOT_TIMEOUT_MS', '30s'],
     ['VOIDBOX_BOOT_TIMEOUT_MS', '0'],
     ['VOIDBOX_ORPHAN_TIMEOUT_MS', '15m'],
@@ -102,6 +104,17 @@ describe('readEnvironment', () => {
     expect(readEnvironment({ HOME }).snapshots).toEqual({ dir, maxMib: 2_048 });
     expect(readEnvironment({ HOME, VOIDBOX_SNAPSHOTS_MAX_MB: '128' }).snapshots).toEqual({ dir, maxMib: 128 });
     expect(readEnvironment({ HOME, VOIDBOX_SNAPSHOTS: 'off' }).snapshots).toBeNull();
+  });
+
+  test('VMs wait only if a variable names their shapes', () => {
+    const HOME = '/home/me';
+    expect(readEnvironment({ HOME }).warm).toEqual([]);
+    expect(readEnvironment({ HOME, VOIDBOX_WARM: 'off' }).warm).toEqual([]);
+    const shapes = readEnvironment({ HOME, VOIDBOX_WARM: 'base:512x1=1,dev+codex:1024x2=3' }).warm;
+    expect(shapes.map(({ shape, count }) => [shape.image, shape.layers, count])).toEqual([
+      ['base', [], 1],
+      ['dev', ['codex'], 3],
+    ]);
   });
 
   test('all prepared sandboxes use at most 10 GiB by default', () => {

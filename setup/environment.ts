@@ -8,6 +8,7 @@ import type { ServiceSettings } from '../domain/access/service-settings.ts';
 import { type DaemonSettings, readDaemonSettings } from './daemon-settings.ts';
 import { readServiceSettings } from './service-settings.ts';
 import { SetupError } from './setup-error.ts';
+import { parseWarmShapes, type WarmCount } from '../domain/plan/warm-shape.ts';
 import { createMapping } from '../domain/units/mapping.ts';
 
 /** The failures that runs survive: the death of processes, or also a power failure. */
@@ -56,6 +57,10 @@ export interface Environment {
    * the limit of its size; null: each VM boots.
    */
   readonly snapshots: { readonly dir: string; readonly maxMib: number } | null;
+  /** `VOIDBOX_VMM_CPU=host|portable`: the features of the CPU that VMs of `voidbox-vmm` have; `host` if it is unset. */
+  readonly cpuTemplate: 'host' | 'portable';
+  /** `VOIDBOX_WARM`: the VMs that wait for stages, with commas between the shapes; empty if it is unset or `off`. */
+  readonly warm: readonly WarmCount[];
   /** `VOIDBOX_PREPARED_MAX_MB`: the limit for the room that all prepared sandboxes of a state folder use. */
   readonly preparedMaxMib: number;
   /** `VOIDBOX_DURABILITY=process|power`: the failures that a run survives without loss; null: see `durabilityOf`. */
@@ -153,6 +158,8 @@ export function readEnvironment(
       LEAST_ORPHAN_TIMEOUT_MS,
     ),
     snapshots: snapshots(cacheDir, read('VOIDBOX_SNAPSHOTS'), read('VOIDBOX_SNAPSHOTS_MAX_MB')),
+    cpuTemplate: readCpuTemplate(read('VOIDBOX_VMM_CPU')),
+    warm: readWarm(read('VOIDBOX_WARM')),
     preparedMaxMib: readMebibytes('VOIDBOX_PREPARED_MAX_MB', read('VOIDBOX_PREPARED_MAX_MB') ?? '10240', 1),
     durability: durability(read('VOIDBOX_DURABILITY')),
     skills: (read('VOIDBOX_SKILLS') ?? '')
@@ -267,6 +274,25 @@ function kernelKind(value: string | null): Environment['kernelKind'] {
   throw new SetupError(
     `VOIDBOX_KERNEL_KIND is \`${value}\`, which is not a kernel kind.`,
     'Set it to debian or voidbox, or unset it.',
+  );
+}
+
+function readCpuTemplate(value: string | null): Environment['cpuTemplate'] {
+  if (value === null) return 'host';
+  if (value === 'host' || value === 'portable') return value;
+  throw new SetupError(
+    `VOIDBOX_VMM_CPU is \`${value}\`, which is not a CPU template.`,
+    'Set it to host or portable, or unset it.',
+  );
+}
+
+function readWarm(value: string | null): Environment['warm'] {
+  if (value === null || value === 'off') return [];
+  const shapes = parseWarmShapes(value.split(','));
+  if (!('problem' in shapes)) return shapes;
+  throw new SetupError(
+    `VOIDBOX_WARM is \`${value}\`: ${shapes.problem}.`,
+    'Set it to shapes such as base:512x1=1, or to off.',
   );
 }
 

@@ -63,7 +63,7 @@ describe('resolveHostPieces', () => {
       bwrap: join(folder, 'bin', 'bwrap'),
       mke2fs: join(folder, 'bin', 'mke2fs'),
       keeper: join(folder, 'keeper'),
-      kernel: { path: join(folder, 'vmlinuz'), kind: 'voidbox', version: 'as given' },
+      kernel: { path: join(folder, 'vmlinuz'), kind: 'voidbox', version: 'as given', isOfSetup: false },
       initramfs: join(folder, 'initramfs'),
     });
   });

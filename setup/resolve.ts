@@ -103,6 +103,12 @@ export async function resolveOptionalPieces(
   );
 }
 
+/** Returns the path of a piece that is used if it exists; null if this machine does not have it. */
+export async function findOptionalPiece(env: Environment, name: OptionalPieceName): Promise<string | null> {
+  refuseForeignCache(env);
+  return (await findPiece(name).find(await makeContext(env, undefined)))?.path ?? null;
+}
+
 /** The pieces of the embedded database. */
 export interface DatabasePieces {
   /** The folder with `bin/postgres`. */
@@ -167,7 +173,9 @@ async function resolveAll(
 function kernelOf({ kernelKind: kind }: SetupContext, found: FoundPiece | undefined): KernelPiece {
   const { path = '', version = '', from } = found ?? {};
   const uncompressedPath = from === 'cache' ? findUncompressed(path) : null;
-  return { path, kind, version, ...(uncompressedPath === null ? {} : { uncompressedPath }) };
+  // Set-up chooses the modules and the configuration of the kernels that it makes.
+  const isOfSetup = from === 'cache';
+  return { path, kind, version, isOfSetup, ...(uncompressedPath === null ? {} : { uncompressedPath }) };
 }
 
 /** Installs, or asks for, all missing programs that only the distribution provides, in one command. */

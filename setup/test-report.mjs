@@ -17,7 +17,7 @@ export const SHARED_FOLDER = 'VOIDBOX_TEST_SHARED_FOLDER';
 export const BUDGET_MS = 30 * 60_000;
 const SLOWEST_FILES = 10;
 /** At the end of a group, its last files leave CPUs idle. With so many unfinished files, the next group may begin. */
-export const LAST_FILES = 2;
+export const LAST_FILES = 3;
 const LOOK_MS = 200;
 /** The names of more failures are above, in the output of their groups. */
 export const MOST_FAILURES = 50;

@@ -231,24 +231,17 @@ function createLimitError(others: PreparedList, record: CheckpointRecord | null,
   return new CodedError('vm/checkpoint-limit', `there is no room for ${size}: ${used}; ${remedies.join(', or ')}`);
 }
 
-/**
- * Keeps the name of a new prepared sandbox unique.
- * @param replace  whether older ones of the name are deleted; otherwise the new one is deleted and refused
- * @throws CodedError `vm/checkpoint-exists` if the name is used
- */
-export async function claimPreparedName(stateDir: string, record: CheckpointRecord, replace: boolean): Promise<void> {
+/** Returns the file that the maker of a prepared sandbox of this name locks. */
+export function locateNameLock(stateDir: string, name: string): string {
+  return join(stateDir, 'prepared-names', name);
+}
+
+/** Keeps the name of a new prepared sandbox unique. Its maker has locked the name. */
+export async function deleteOthersOfName(stateDir: string, record: CheckpointRecord): Promise<void> {
   if (record.name === undefined) return;
   const { sandboxes } = listPreparedSandboxes(stateDir);
-  const older = sandboxes.filter(
-    (other) =>
-      other.record.name === record.name && other.record.id !== record.id && compareAge(other.record, record) < 0,
-  );
-  if (replace) {
-    for (const { dir } of older) await deletePreparedSandbox(dir);
-  } else if (older.length > 0) {
-    await deletePreparedSandbox(join(locatePreparedSandboxes(stateDir), record.id));
-    throw createNameError(older[0]!.record);
-  }
+  const others = sandboxes.filter((other) => other.record.name === record.name && other.record.id !== record.id);
+  for (const { dir } of others) await deletePreparedSandbox(dir);
 }
 
 /** @throws CodedError `vm/checkpoint-exists` if a prepared sandbox has the name */

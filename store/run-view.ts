@@ -220,6 +220,8 @@ export interface VmView {
   readonly start: VmStartKind | null;
   /** The key of the snapshot from which it began; null: it booted. */
   readonly snapshot: string | null;
+  /** Whether it waited in the pool of a worker. Absent: it did not. */
+  readonly pooled?: boolean;
   /** The step after which the checkpoint was made with which its disk began. Absent: its disk was empty. */
   readonly resumedAfter?: string;
   /** Why it was lost. */

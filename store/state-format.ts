@@ -49,6 +49,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'notify.json',
   'postgres',
   'prepared',
+  'prepared-names',
   'runs',
   'secrets.key',
   'serve.lock',

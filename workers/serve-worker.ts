@@ -3,12 +3,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { NO_LENT_VARIABLES } from '../activities/ports/lent-variables.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
+import { parseWarmShapes, type WarmCount } from '../domain/plan/warm-shape.ts';
 import { remedyOf } from '../domain/errors/error-code.ts';
 import { durabilityOf, type Environment, readEnvironment } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { createLentVariables } from './lent-variables.ts';
 import { imageDisks, lazyExtras, lazyPieces } from './host/lazy-pieces.ts';
+import { loadBinding } from './host/load-binding.ts';
 import { createLog, type Log, textOf } from './log.ts';
 import { NoServerError } from '../client/temporal/no-server.ts';
 import { connectOwnServer } from '../client/temporal/server-problem.ts';
@@ -36,6 +38,7 @@ const OPTIONS = {
   'allow-git': { type: 'string', multiple: true, default: [] },
   'allow-keep': { type: 'boolean', default: false },
   'allow-exec': { type: 'boolean', default: false },
+  warm: { type: 'string', multiple: true, default: [] },
   'allow-services': { type: 'string', multiple: true, default: [] },
   'allow-env': { type: 'string', multiple: true, default: [] },
   'secrets-file': { type: 'string' },
@@ -56,6 +59,7 @@ export async function serveWorker(): Promise<void> {
         : createEmbeddedAddress(values.address, values.namespace);
     if (target === null) throw new Error(USAGE);
     if (values.address === undefined) await rejectOnStop(stop, requireOwnServer(target, env));
+    await loadBinding(env, log);
     await runWorkerProcess({
       ...(await buildProcessOptions(values, env)),
       target,
@@ -92,6 +96,7 @@ async function buildProcessOptions(
     diskFullLimitMs: env.diskFullLimitMs,
     orphanTimeoutMs: env.orphanTimeoutMs,
     snapshots: env.snapshots,
+    cpuTemplate: env.cpuTemplate,
     embedded: values.embedded,
     durability: durabilityOf(env, values.embedded ? 'embedded' : 'own'),
     allowedMountRoots: values['allow-mounts'],
@@ -99,6 +104,7 @@ async function buildProcessOptions(
     allowedServices: values['allow-services'],
     allowsRetention: values['allow-keep'],
     allowsExec: values['allow-exec'],
+    warm: values.warm.length === 0 ? env.warm : readWarm(values.warm),
     // On the embedded stack, commands pass each run its variables, because any account of the machine may start a run
     // there.
     lentVariables: values.embedded
@@ -114,6 +120,13 @@ async function buildProcessOptions(
     skillTurnLimitMs: env.skillTurnLimitMs,
     variables: env.variables,
   };
+}
+
+/** The command line has checked them. */
+function readWarm(texts: readonly string[]): readonly WarmCount[] {
+  const shapes = parseWarmShapes(texts);
+  if ('problem' in shapes) throw new Error(`--warm: ${shapes.problem}`);
+  return shapes;
 }
 
 function printReady(asJson: boolean, target: TemporalAddress, hostId: string, taskQueues: readonly string[]): void {

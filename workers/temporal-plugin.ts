@@ -32,6 +32,7 @@ import { createLentVariables } from './lent-variables.ts';
 import type { Log } from './log.ts';
 import { createMockSandboxes } from './host/mock-sandboxes.ts';
 import { readAllowedPlace } from '../domain/plan/git-place.ts';
+import { loadBinding } from './host/load-binding.ts';
 import { createHostSandboxes, type HostSandboxes } from './host/sandboxes.ts';
 import { HOST_WORKER_OPTIONS } from './workers.ts';
 import { readAllowedService } from '../domain/language/read/egress-rules.ts';
@@ -236,7 +237,7 @@ class VoidboxPlugin implements WorkerPlugin {
         hostId,
         hostQueue,
         serverId: await serverIdOf(this.#options.server, connection, namespace),
-        sandboxes: await this.#sandboxes(env, stateDir),
+        sandboxes: await this.#sandboxes(env, stateDir, log),
         mountPolicy: {
           allowedRoots: this.#options.allowMounts ?? [],
           allowedGit: this.#options.allowGit ?? [],
@@ -294,11 +295,12 @@ class VoidboxPlugin implements WorkerPlugin {
   }
 
   /** @throws Error that says how to set the host up */
-  async #sandboxes(env: Environment, stateDir: string): Promise<HostSandboxes> {
+  async #sandboxes(env: Environment, stateDir: string, log: Log): Promise<HostSandboxes> {
     if (this.#options.sandbox === 'mock') return createMockSandboxes();
-    const { bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs, snapshots } = env;
+    const { bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs, snapshots, cpuTemplate } = env;
     try {
       const { keeper } = await resolveStackPieces(env, { install: false });
+      await loadBinding(env, log);
       return createHostSandboxes({
         keeper,
         pieces: lazyPieces(env),
@@ -309,7 +311,11 @@ class VoidboxPlugin implements WorkerPlugin {
         diskFullLimitMs,
         orphanTimeoutMs,
         snapshots,
+        cpuTemplate,
         allowsExec: this.#options.allowExec === true,
+        // Workers of programs have no option for it.
+        warm: [],
+        log,
       });
     } catch (error) {
       if (!(error instanceof SetupError)) throw error;
@@ -336,7 +342,7 @@ async function runTogether(
     next(worker).finally(stop(hostWorker)),
     hostWorker.run().finally(stop(worker)),
   ]);
-  stopCare();
+  await stopCare();
   const failed = ends.find((end) => end.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
 }

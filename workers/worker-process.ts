@@ -1,10 +1,11 @@
 /** A worker process: its host, its sessions and its Workers around one Temporal connection. */
-import type { SnapshotFolder } from '../native/index.ts';
+import type { CpuTemplate, SnapshotFolder } from '../native/index.ts';
 import { join } from 'node:path';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import type { SessionActivities } from '../activities/contract-session.ts';
 import { createScheduleActivities } from '../activities/schedules/send-time.ts';
 import { createSessionActivities } from '../activities/session/step-session.ts';
+import type { WarmCount } from '../domain/plan/warm-shape.ts';
 import type { Durability } from '../setup/environment.ts';
 import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import type { HostPieces } from '../setup/pieces/host-pieces.ts';
@@ -52,6 +53,7 @@ export interface WorkerProcessOptions {
   readonly orphanTimeoutMs: number | null;
   /** Snapshots of booted guests; null: each VM boots. */
   readonly snapshots: SnapshotFolder | null;
+  readonly cpuTemplate: CpuTemplate;
   /** One's own machine: the spec's folder may be mounted, and the server is the state folder's. */
   readonly embedded: boolean;
   readonly durability: Durability;
@@ -63,6 +65,8 @@ export interface WorkerProcessOptions {
   readonly allowsRetention: boolean;
   /** Whether `voidbox exec` may enter VMs of stages that run. */
   readonly allowsExec: boolean;
+  /** The VMs that wait for launches. */
+  readonly warm: readonly WarmCount[];
   readonly lentVariables: LentVariables;
   /** Where skills are: entries, folders of skills, or folders of those. With none, sessions are left to other workers. */
   readonly skills: readonly string[];

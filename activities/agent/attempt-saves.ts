@@ -44,9 +44,12 @@ export class AttemptSaves {
     return (this.#count = earlier.count);
   }
 
-  /** Returns the settings of the next save. */
-  async prepare(signal: AbortSignal): Promise<CopyContext> {
-    return { put: this.#put, leftBytes: this.leftBytes, changes: await this.#changesFor(signal) };
+  /**
+   * Returns the settings of the next save.
+   * @param readLeftMs  the time that the copy of the changes may take
+   */
+  async prepare(signal: AbortSignal, readLeftMs = () => PROGRESS_LIMITS.frozenMs as number): Promise<CopyContext> {
+    return { put: this.#put, leftBytes: this.leftBytes, changes: await this.#changesFor(signal, readLeftMs) };
   }
 
   /**
@@ -99,7 +102,7 @@ export class AttemptSaves {
   };
 
   /** Returns the settings for copying only the changes of a git workspace; null if the whole workspace is copied. */
-  async #changesFor(signal: AbortSignal): Promise<ChangesContext | null> {
+  async #changesFor(signal: AbortSignal, readLeftMs: () => number): Promise<ChangesContext | null> {
     const { sandbox, base, redactor, request } = this.#context;
     const nextKey = this.#nextKey;
     if (base === null || !this.#tellsChanges) return null;
@@ -107,7 +110,7 @@ export class AttemptSaves {
     this.#tellsChanges = ignored !== null;
     if (ignored === null) return null;
     const limits = {
-      limitMs: PROGRESS_LIMITS.frozenMs,
+      limitMs: readLeftMs(),
       mostBytes: Math.min(PROGRESS_LIMITS.folderBytes, this.leftBytes()),
     };
     return { sandbox, stage: request.stage, nextKey, base, ignored, redactor, ...limits };

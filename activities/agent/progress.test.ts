@@ -365,6 +365,24 @@ test('an attempt that failed or was cancelled is saved at its end, redacted, wit
   }
 });
 
+test('the changes of a repository may be read for the whole time of the save at the end, since nothing is frozen', async () => {
+  const limits: number[] = [];
+  const world = new World();
+  world.sandbox.exec = async ({ key, timeoutMs }) => {
+    if (key.endsWith('/5001')) limits.push(timeoutMs);
+    const exit = { reason: 'exited', exitCode: 0, message: '', stderrBytes: 0 };
+    const output = async function* (): AsyncIterable<Uint8Array> {};
+    return { attached: false, output, wait: async () => exit, acknowledge: async () => undefined } as unknown as Exec;
+  };
+  const stage = { ...requestOf('work/0/1').stage, workspace: { guestPath: '/workspace' } };
+  const repository = { request: requestOf('work/0/1', { stage }), base: 'a'.repeat(40) };
+  for (const outcome of ['failed', 'cancelled'] as const) await saveAtEnd(atEnd(world, repository), ended(outcome));
+  expect(limits.map((ms) => Math.ceil(ms / 10_000) * 10_000)).toEqual([
+    PROGRESS_LIMITS.endMs,
+    PROGRESS_LIMITS.cancelledMs,
+  ]);
+});
+
 test('a success, an agent without a session and an agent that did nothing are not saved at their end', async () => {
   const world = new World();
   for (const result of [ended('succeeded'), ended('failed', 1, null), ended('failed', 0)])

@@ -78,10 +78,13 @@ class SavedProgress implements AgentProgress {
 
   async saveEnd(sessionId: string, limitMs: number, signal: AbortSignal): Promise<void> {
     const limited = limitSignal(signal, limitMs);
+    const endsAt = performance.now() + limitMs;
+    // Nothing is frozen, so the copy may take all of the time.
+    const readLeftMs = (): number => Math.max(1, Math.round(endsAt - performance.now()));
     try {
       if (!this.#context.deps.disk.hasRoomForOutput()) throw new Error('the disk of the state folder is full');
       await this.#saves.countEarlier();
-      const saved = await copyEnded(this.#context, sessionId, await this.#saves.prepare(limited), limited);
+      const saved = await copyEnded(this.#context, sessionId, await this.#saves.prepare(limited, readLeftMs), limited);
       signal.throwIfAborted();
       await this.#saves.append(sessionId, saved);
     } catch (error) {

@@ -3,7 +3,7 @@ import type { ErrorCode } from '../../domain/errors/codes.ts';
 import { createRedactor } from '../../domain/security/redactor.ts';
 import type { LaunchSpec } from '../ports/sandbox.ts';
 import { plainStage } from '../../test/rig/runs/mock-worker.ts';
-import type { Exec, ExecExit, Sandbox, SandboxBackend } from '../ports/sandbox.ts';
+import type { Exec, ExecExit, Sandbox } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 import { describeExit, isInterrupted } from './result.ts';
 
@@ -15,7 +15,6 @@ const REQUEST = {
   attempt: 1,
   execKey: 'sort/0/1',
 } as unknown as StageRequest;
-const BACKEND = { name: 'qemu', isolation: 'microvm' } as unknown as SandboxBackend;
 const VM = { facts: { isolation: 'microvm', vmm: 'qemu', accelerator: 'tcg' } } as unknown as Sandbox;
 const EXEC = { async *output() {} } as unknown as Exec;
 const EXIT: ExecExit = {
@@ -72,7 +71,7 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
 ])('the failure of a command %s names the cause', async (_, change, message, code) => {
   const signal = new AbortController().signal;
   const exit = { ...EXIT, ...change };
-  const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), signal);
+  const result = await describeExit(VM, EXEC, exit, REQUEST, createRedactor([]), signal);
   expect(result).toMatchObject({ outcome: 'failed', failure: { code, message } });
 });
 
@@ -85,7 +84,7 @@ test('the tail of standard error has the last state of a line that its program o
   } as unknown as Exec;
   const exit = { ...EXIT, exitCode: 1, stderrBytes: bytes.length };
   const signal = new AbortController().signal;
-  const result = await describeExit(BACKEND, VM, exec, exit, REQUEST, createRedactor([]), signal);
+  const result = await describeExit(VM, exec, exit, REQUEST, createRedactor([]), signal);
   expect(result.failure?.stderrTail).toBe('get 99 %\nno such package\n');
 });
 
@@ -99,7 +98,7 @@ test.each<[string, Partial<ExecExit>, string, string | null]>([
   ['on its own', {}, 'succeeded', null],
 ])('a command that exits with 0 %s has the outcome of that', async (_, change, outcome, code) => {
   const exit = { ...EXIT, exitCode: 0, signal: null, ...change };
-  const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), new AbortController().signal);
+  const result = await describeExit(VM, EXEC, exit, REQUEST, createRedactor([]), new AbortController().signal);
   expect([result.outcome, result.failure?.code ?? null]).toEqual([outcome, code]);
   expect(isInterrupted(exit)).toBe(outcome !== 'succeeded');
 });

@@ -15,8 +15,8 @@ const TAIL_BYTES = 2 * 1024;
  */
 const TAIL_MARGIN_BYTES = 16 * 1024;
 
-export function vmFactsOf({ name }: SandboxBackend, { facts }: Sandbox): VmFacts {
-  return { backend: name, vmm: facts.vmm, isolation: facts.isolation, accelerator: facts.accelerator };
+export function vmFactsOf({ facts }: Sandbox): VmFacts {
+  return { backend: facts.vmm, vmm: facts.vmm, isolation: facts.isolation, accelerator: facts.accelerator };
 }
 
 export function createCancelledResult(backend: SandboxBackend, request: StageRequest): StageResult {
@@ -53,7 +53,6 @@ export function isInterrupted({ reason, cause }: Pick<ExecExit, 'reason' | 'caus
  * command that ended before keeps its own outcome, also if a cancel is requested.
  */
 export async function describeExit(
-  backend: SandboxBackend,
   sandbox: Sandbox,
   exec: Exec,
   exit: ExecExit,
@@ -70,7 +69,7 @@ export async function describeExit(
     durationMs: Math.max(0, exit.endedAtMs - exit.startedAtMs),
     output: null,
     outputs: {},
-    vm: vmFactsOf(backend, sandbox),
+    vm: vmFactsOf(sandbox),
     usage: {},
     command: { exitCode: exit.exitCode, stdoutBytes: exit.stdoutBytes, stderrBytes: exit.stderrBytes },
   } as const;

@@ -36,8 +36,8 @@ export interface HostMount {
 }
 
 export interface SandboxBackend {
-  /** The name that plans use. */
-  readonly name: Exclude<SandboxMode, 'auto'>;
+  /** The name that plans use. The facts of a VM name its VMM. */
+  readonly name: SandboxMode;
   readonly isolation: IsolationLevel;
   /**
    * Finds or creates the VM of a key. A second launch with the key attaches and raises the fence: later writes of the
@@ -92,6 +92,8 @@ export interface SandboxFacts {
   readonly start: VmStartKind;
   /** The key of that snapshot. */
   readonly snapshot: string | null;
+  /** Whether the VM waited in a pool; absent: it did not. */
+  readonly pooled?: boolean;
   /** The reason why a snapshot was not used or not made. */
   readonly startNote: string | null;
   /** True if the launch found a living VM. */

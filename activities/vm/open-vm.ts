@@ -68,7 +68,7 @@ export async function openVm(
     event('ready', {
       type: 'vm-ready',
       ...identity,
-      backend: backend.name,
+      backend: facts.vmm,
       vmm: facts.vmm,
       chosenBy: spec.mode === 'auto' ? 'auto' : 'spec',
       isolation: facts.isolation,
@@ -78,6 +78,7 @@ export async function openVm(
       bootMs: facts.bootMs,
       start: facts.start,
       ...(facts.snapshot === null ? {} : { snapshot: facts.snapshot }),
+      ...(facts.pooled === true ? { pooled: true } : {}),
       ...(facts.startNote === null ? {} : { startNote: facts.startNote }),
       ...describeStart(start),
     }),

@@ -276,6 +276,11 @@ function renderMockedNote(mocked: readonly string[] = []): string {
   return mocked.length === 0 ? '' : `; mocked, without their work: ${mocked.map(sanitizeLine).join(', ')}`;
 }
 
+function renderOrigin({ start, pooled }: Extract<RunEventBody, { type: 'vm-ready' }>): string {
+  if (pooled === true) return ' from the pool';
+  return start === 'snapshot' ? ' from a snapshot' : '';
+}
+
 function renderResume({ resumedAfter, resumeNote }: Extract<RunEventBody, { type: 'vm-ready' }>): string {
   if (resumedAfter !== undefined) return `, with the checkpoint after ${sanitizeLine(resumedAfter)}`;
   return resumeNote === undefined ? '' : `, with an empty disk: ${sanitizeLine(resumeNote)}`;
@@ -293,7 +298,7 @@ export function renderStateLine(body: RunEventBody, style: LineStyle): string | 
     case 'vm-starting':
       return `vm ${sanitizeLine(body.scope)} starting${body.generation > 0 ? ` (generation ${body.generation})` : ''}`;
     case 'vm-ready':
-      return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)}${body.start === 'snapshot' ? ' from a snapshot' : ''} ${style.dim(`(${describeVmFacts(body)})`)}${body.startNote === undefined ? '' : style.dim(`; ${sanitizeLine(body.startNote)}`)}${renderResume(body)}`;
+      return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)}${renderOrigin(body)} ${style.dim(`(${describeVmFacts(body)})`)}${body.startNote === undefined ? '' : style.dim(`; ${sanitizeLine(body.startNote)}`)}${renderResume(body)}`;
     case 'checkpoint-made':
       return style.dim(
         `checkpoint after ${sanitizeLine(stageNameOf(body))}: ${formatBytes(body.usedBytes)} in ${formatDurationMs(body.tookMs)}`,

@@ -14,7 +14,7 @@ const box = (name: string, sandbox: string): string =>
 const pipeline = (...boxes: readonly string[]): string =>
   `api_version: v1\nkind: pipeline\nname: sizes\npipeline:\n  output_box: a\n  boxes:\n${boxes.join('')}`;
 
-test('VMs of equal memory, vCPUs, image and presence of read-only mounts have one size', () => {
+test('VMs of equal memory, vCPUs, image, VMM and presence of read-only mounts have one size', () => {
   const plan = planOf(
     pipeline(
       box('a', '{ memory_mb: 256 }'),
@@ -24,14 +24,18 @@ test('VMs of equal memory, vCPUs, image and presence of read-only mounts have on
       box('e', '{ memory_mb: 256, mounts: [{ host: in, guest: /in }] }'),
       box('f', '{ memory_mb: 256, mounts: [{ host: x, guest: /x }, { host: y, guest: /y }] }'),
       box('g', '{ memory_mb: 256, mounts: [{ host: out, guest: /out, mode: rw }] }'),
+      box('h', '{ memory_mb: 256, mode: qemu }'),
+      box('i', '{ memory_mb: 256, mode: vmm }'),
     ),
   );
   expect(listBaseSizes(plan)).toEqual({
     sizes: [
-      { memoryMib: 256, vcpus: 1, hasMounts: false },
-      { memoryMib: 256, vcpus: 2, hasMounts: false },
-      { memoryMib: 256, vcpus: 1, hasMounts: false, image: { kind: 'dev' } },
-      { memoryMib: 256, vcpus: 1, hasMounts: true },
+      { memoryMib: 256, vcpus: 1, hasMounts: false, mode: 'auto' },
+      { memoryMib: 256, vcpus: 2, hasMounts: false, mode: 'auto' },
+      { memoryMib: 256, vcpus: 1, hasMounts: false, mode: 'auto', image: { kind: 'dev' } },
+      { memoryMib: 256, vcpus: 1, hasMounts: true, mode: 'auto' },
+      { memoryMib: 256, vcpus: 1, hasMounts: false, mode: 'qemu' },
+      { memoryMib: 256, vcpus: 1, hasMounts: false, mode: 'vmm' },
     ],
     bootingVms: 0,
   });

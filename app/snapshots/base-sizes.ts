@@ -23,8 +23,14 @@ export function listBaseSizes({ scopes, stages }: Pick<Plan, 'scopes' | 'stages'
     }
     const { layers, image } = agentPartsOf(scope, stages);
     const hasMounts = layers.length > 0 || mounts.some((mount) => mount.mode === 'ro');
-    const size = { memoryMib, vcpus, hasMounts, ...(image === undefined ? {} : { image }) };
-    sizes.set(JSON.stringify([memoryMib, vcpus, hasMounts, image ?? null]), size);
+    const size = {
+      memoryMib,
+      vcpus,
+      hasMounts,
+      ...(image === undefined ? {} : { image }),
+      mode,
+    };
+    sizes.set(JSON.stringify([memoryMib, vcpus, hasMounts, image ?? null, mode]), size);
   }
   return { sizes: [...sizes.values()], bootingVms };
 }

@@ -20,6 +20,7 @@ import { quoteArgument } from '../../domain/security/typed-argument.ts';
 import { readStartingTokens } from '../../domain/run/client-mark.ts';
 import { describeOrigin, type RunOrigin } from '../../domain/run/origin.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
+import { prepareAutoVmm } from '../../setup/auto-vmm.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
 import { entryNamed } from '../../skill-kit/bundle/find-entry.ts';
 import type { Stores } from '../../store/stores.ts';
@@ -169,6 +170,7 @@ export async function startRun(
       if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
         await resolveHostPieces(env, { install: true, onProgress });
       await resolveOptionalPieces(env, extrasOf(plan), { install: true, onProgress });
+      if (plan.scopes.some(({ sandbox }) => sandbox.mode === 'auto')) await prepareAutoVmm(env, onProgress);
       loadSkills(plan, context);
     }
     await makeDisks(images, env, onProgress);

@@ -102,3 +102,6 @@ export const SANDBOX_DEFAULTS = {
   diskMib: 2_048,
   mounts: [],
 } as const satisfies SandboxPlan;
+
+/** The limit of `voidbox-vmm` (docs/reference/vmm.md). Its keeper refuses more, but only at the launch. */
+export const NATIVE_VMM_VCPUS = 32;

@@ -196,6 +196,7 @@ const body = kindOf<RunEventBody['type']>(
       bootMs: aNumber,
       start: optional(oneOf('cold', 'snapshot')),
       snapshot: optional(aText),
+      pooled: optional(aFlag),
       startNote: optional(aText),
       resumedAfter: optional(aText),
       resumeNote: optional(aText),

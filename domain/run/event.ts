@@ -129,6 +129,8 @@ export type RunEventBody =
       readonly start?: VmStartKind;
       /** The key of the snapshot from which the VM began; absent: it booted. */
       readonly snapshot?: string;
+      /** Whether the VM waited in the pool of a worker; absent: it did not. */
+      readonly pooled?: boolean;
       /** The reason why a snapshot was not used or not made. */
       readonly startNote?: string;
       /** The step after which the checkpoint was made with which the VM's disk began; absent: its disk was empty. */

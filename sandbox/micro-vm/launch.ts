@@ -10,6 +10,7 @@ import {
   readRunDir,
   readHostFacts,
   type HostFacts,
+  type CpuTemplate,
   type LaunchConfig,
   type SnapshotFolder,
   type VmStatus,
@@ -74,6 +75,8 @@ export interface MicroVmOptions {
   readonly orphanTimeoutMs?: number;
   /** Absent: each VM boots. */
   readonly snapshots?: SnapshotFolder;
+  /** The features of the CPU of VMs of `voidbox-vmm`; absent: all that the host has. */
+  readonly cpuTemplate?: CpuTemplate;
   /** Whether users may run commands in a VM while its stages run; absent: they may not. */
   readonly allowsExec?: boolean;
 }
@@ -86,7 +89,7 @@ export interface VmToLaunch {
   /** `scope x`, for messages. */
   readonly what: string;
   readonly spec: LaunchSpec;
-  readonly extra?: Pick<LaunchConfig, 'discard' | 'note' | 'orphanTimeoutMs'>;
+  readonly extra?: Pick<LaunchConfig, 'discard' | 'note' | 'orphanTimeoutMs' | 'waits'>;
 }
 
 export interface LaunchedVm {
@@ -117,7 +120,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
 
   return async (wanted, signal) => {
     const pieces = await options.pieces();
-    const vmm = await pieces.vmm.launchOn(await readHost(pieces.keeper));
+    const vmm = await pieces.vmm.launchOn(await readHost(pieces.keeper), wanted.spec);
     refuseTooLarge(wanted, vmm, options.hostMemoryMib());
     const { image } = wanted.spec;
     const [layers, root] = await Promise.all([layerMounts(wanted, options.extra), identifyRoot(image, options.extra)]);
@@ -285,6 +288,7 @@ export function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
     bootMs: status.bootMs,
     start: status.start.kind,
     snapshot: status.start.key,
+    ...(status.start.pooled ? { pooled: true } : {}),
     startNote: status.start.note,
     attached: vm.attached,
     vmLife: String(status.startedAtMs),

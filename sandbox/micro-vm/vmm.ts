@@ -7,7 +7,12 @@ export interface Vmm {
    * Returns the settings for VMs on a host with these facts.
    * @throws CodedError `host/not-ready` if the VMM cannot run there, or lacks a piece
    */
-  readonly launchOn: (host: HostFacts) => VmmLaunch | Promise<VmmLaunch>;
+  readonly launchOn: (host: HostFacts, size: VmSize) => VmmLaunch | Promise<VmmLaunch>;
+}
+
+/** The parts of a VM on which the choice of a VMM depends. */
+export interface VmSize {
+  readonly vcpus: number;
 }
 
 export interface VmmLaunch {

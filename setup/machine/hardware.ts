@@ -21,14 +21,36 @@ export async function inspectKvm(context: SetupContext, keeper: string | null): 
 }
 
 async function measureKind(context: SetupContext, keeper: string | null): Promise<KvmKind | null> {
-  if (keeper === null) return null;
+  const kind = (await readFacts(context, keeper))['kvm'];
+  return typeof kind === 'string' && KINDS.includes(kind) ? (kind as KvmKind) : null;
+}
+
+/** The reasons why control groups do not limit VMs; null for a limit that VMs have. */
+export interface UnlimitedReport {
+  readonly cpu: string | null;
+  readonly memory: string | null;
+}
+
+/** Null: the keeper is not built, or its answer is not readable. */
+export async function inspectLimits(context: SetupContext, keeper: string | null): Promise<UnlimitedReport | null> {
+  const { cpu, memory } = ((await readFacts(context, keeper))['unlimited'] ?? {}) as Record<string, unknown>;
+  const isReason = (value: unknown): value is string | null => value === null || typeof value === 'string';
+  return isReason(cpu) && isReason(memory) ? { cpu, memory } : null;
+}
+
+async function readFacts(context: SetupContext, keeper: string | null): Promise<Readonly<Record<string, unknown>>> {
+  if (keeper === null) return {};
   const result = await runProgram(context.env, keeper, ['host'], { timeoutMs: 10_000 });
   try {
-    const kind = (JSON.parse(result.stdout) as { kvm?: unknown }).kvm;
-    return typeof kind === 'string' && KINDS.includes(kind) ? (kind as KvmKind) : null;
+    return (JSON.parse(result.stdout) ?? {}) as Record<string, unknown>;
   } catch {
-    return null;
+    return {};
   }
+}
+
+/** Whether the kernel describes hardware KVM that this process may use; the keeper's measurement may still find an emulation. */
+export function isHardwareKvmDeclared(): boolean {
+  return readDeclaredKind() === 'hardware';
 }
 
 function readDeclaredKind(): KvmKind {

@@ -4,7 +4,7 @@
 import { availableParallelism, freemem, release, totalmem } from 'node:os';
 import type { Environment } from '../environment.ts';
 import { createPackagesError } from '../pieces/distribution-packages.ts';
-import { inspectKvm, type KvmReport } from './hardware.ts';
+import { inspectKvm, inspectLimits, type KvmReport, type UnlimitedReport } from './hardware.ts';
 import type { FoundPiece, KernelKind, Piece, PieceName, SetupContext } from '../pieces/piece.ts';
 import { isOptionalPiece, PIECES } from '../pieces/pieces.ts';
 import { makeContext, pieceSource } from '../pieces/context.ts';
@@ -53,6 +53,8 @@ export interface HostReport {
   readonly pieces: readonly PieceReport[];
   readonly kvm: KvmReport;
   readonly isolation: IsolationReport;
+  /** Null while the keeper is missing. */
+  readonly unlimited: UnlimitedReport | null;
   readonly rust: RustReport;
   readonly cache: CacheReport;
   /** True if runs can start now. */
@@ -87,7 +89,8 @@ export async function inspectHost(
   const context = await makeContext(env, undefined);
   const need = pieceSource(context, false);
   const pieces = await Promise.all(PIECES.map((piece) => inspectPiece(context, piece, need)));
-  const kvm = await inspectKvm(context, pieces.find((piece) => piece.name === 'keeper')?.path ?? null);
+  const keeper = pieces.find((piece) => piece.name === 'keeper')?.path ?? null;
+  const [kvm, unlimited] = await Promise.all([inspectKvm(context, keeper), inspectLimits(context, keeper)]);
   const isOwn = reportForeign(cacheOf(env)).problem === null;
   const isReady = isOwn && pieces.every((piece) => piece.problem === null || mayBeMissing(piece, pieces));
   // A wrong piece that a variable names is not fetched, because the variable takes precedence.
@@ -107,6 +110,7 @@ export async function inspectHost(
     pieces,
     kvm,
     isolation: describeIsolation(kvm, isReady),
+    unlimited,
     rust: await inspectRust(context, missing),
     cache: await inspectCache(env, missing, freeSpace(env.cacheDir)),
     isReady,

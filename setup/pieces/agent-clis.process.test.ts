@@ -243,6 +243,7 @@ it('a run without the command line gets the command to install it, and the docto
   const { pieces, cache } = await inspectHost(env);
   const optional = pieces.filter(({ isOptional }) => isOptional);
   expect(optional.map(({ name, path }) => ({ name, path }))).toEqual([
+    { name: 'binding', path: null },
     { name: 'claude', path: null },
     { name: 'codex', path: null },
     { name: 'dev', path: null },

@@ -14,11 +14,13 @@ import { writeUncompressed } from './uncompressed-kernel.ts';
 
 const PIECE = 'kernel-debian';
 /** Part of the cache key. It must grow whenever the same package produces another folder. */
-const RECIPE = '4';
+const RECIPE = '5';
 
 /** Kinds of virtio devices, by their numbers in the specification. */
+const BALLOON_DEVICE = 5;
 const NINEP_DEVICE = 9;
 const VSOCK_DEVICE = 19;
+const PMEM_DEVICE = 27;
 
 /**
  * The order of loading, unless modules' own dependencies require another: drivers of buses come before modules that need
@@ -38,6 +40,8 @@ const WANTED_MODULES: readonly WantedModule[] = [
   ...toWanted(NINEP_DEVICE, 'netfs', '9pnet', '9pnet_virtio', '9p'),
   // It depends on all other modules of vsock.
   ...toWanted(VSOCK_DEVICE, 'vmw_vsock_virtio_transport'),
+  ...toWanted(BALLOON_DEVICE, 'virtio_balloon'),
+  ...toWanted(PMEM_DEVICE, 'virtio_pmem', 'nd_pmem'),
   ...toWanted(null, 'overlay'),
 ];
 

@@ -23,4 +23,6 @@ export interface KernelPiece {
   readonly uncompressedPath?: string;
   readonly kind: 'debian' | 'voidbox';
   readonly version: string;
+  /** Set-up has made it, so it has the drivers of `voidbox-vmm` (vsock, pmem and DAX). */
+  readonly isOfSetup: boolean;
 }

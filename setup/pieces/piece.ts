@@ -16,7 +16,7 @@ export type PieceName =
   | 'initramfs'
   | OptionalPieceName;
 /** Pieces that only some runs need: such a run gets them, and no other run waits for them. */
-export type OptionalPieceName = 'claude' | 'codex' | 'dev' | 'postgres' | 'vmm';
+export type OptionalPieceName = 'binding' | 'claude' | 'codex' | 'dev' | 'postgres' | 'vmm';
 export type KernelKind = 'debian' | 'voidbox';
 
 export interface FoundPiece {

@@ -15,9 +15,11 @@ import {
   getBinary,
   KEEPER_BINARY,
   VMM_BINARY,
+  BINDING_FILE,
+  describeBindingFolder,
   describeVmmFolder,
 } from './rust-binaries.ts';
-import { findRustBlocker } from './rust-toolchain.ts';
+import { findRustBlocker, MINIMUM_RUST_OF_BINDING } from './rust-toolchain.ts';
 import { SetupError } from '../setup-error.ts';
 import { findTemporalCli, getTemporalCli, temporalCliFolder } from './temporal-cli.ts';
 import { findVoidboxKernel } from './voidbox-kernel.ts';
@@ -45,7 +47,7 @@ const keeper: Piece = {
   needs: [],
   roomMib: 300,
   folder: binariesFolder,
-  blocker: findRustBlocker,
+  blocker: (context) => findRustBlocker(context),
   find: async (context) => explicitFile(context, 'keeper', 'VOIDBOX_VM') ?? (await findBinary(context, KEEPER_BINARY)),
   get: (context) => getBinary(context, KEEPER_BINARY),
 };
@@ -60,14 +62,14 @@ const agent: Piece = {
   // One build makes both.
   roomMib: keeper.roomMib,
   folder: binariesFolder,
-  blocker: findRustBlocker,
+  blocker: (context) => findRustBlocker(context),
   find: (context) => findBinary(context, AGENT_BINARY),
   get: (context) => getBinary(context, AGENT_BINARY),
 };
 
 const vmm: Piece = {
   name: 'vmm',
-  purpose: 'the VMM of VMs with `mode: vmm`',
+  purpose: 'the VMM of VMs with `mode: vmm`, and of `mode: auto` on hardware KVM',
   variable: null,
   packages: null,
   isLocal: false,
@@ -77,6 +79,20 @@ const vmm: Piece = {
   blocker: async (context) => (await findKvmBlocker(context)) ?? (await findRustBlocker(context)),
   find: (context) => findBinary(context, VMM_BINARY),
   get: (context) => getBinary(context, VMM_BINARY),
+};
+
+const binding: Piece = {
+  name: 'binding',
+  purpose: 'a module for Node that asks and starts keepers sooner',
+  variable: null,
+  packages: null,
+  isLocal: false,
+  needs: [],
+  roomMib: 200,
+  folder: describeBindingFolder,
+  blocker: (context) => findRustBlocker(context, MINIMUM_RUST_OF_BINDING),
+  find: (context) => findBinary(context, BINDING_FILE),
+  get: (context) => getBinary(context, BINDING_FILE),
 };
 
 /** A host without hardware KVM cannot run it, so it is not compiled there. */
@@ -128,6 +144,7 @@ const NEEDED_PIECES: readonly Piece[] = [temporalCli, qemu, bwrap, mke2fs, keepe
 
 /** The optional pieces by name, for `--with`. */
 const OPTIONAL_PIECES: Readonly<Record<OptionalPieceName, Piece>> = {
+  binding,
   claude: agentCliPiece(CLAUDE),
   codex: agentCliPiece(CODEX),
   dev: devDisk,

@@ -1,6 +1,6 @@
 /**
  * The keeper, the guest agent, the mock agent and `voidbox-vmm`, compiled from the package's own sources as static
- * binaries.
+ * binaries, and the module that Node loads.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile, mkdir } from 'node:fs/promises';
@@ -20,6 +20,8 @@ export const AGENT_BINARY = 'voidbox-agent';
 /** The file is next to the agent's, because one build makes all. */
 export const MOCK_AGENT_BINARY = 'voidbox-mock-agent';
 export const VMM_BINARY = 'voidbox-vmm';
+/** `process.dlopen` loads it by any name, but `require` only by this ending. */
+export const BINDING_FILE = 'voidbox-binding.node';
 
 /** Binaries that one run of the compiler makes. */
 interface RustBuild {
@@ -28,6 +30,8 @@ interface RustBuild {
   /** For messages. */
   readonly what: string;
   readonly binaries: readonly string[];
+  /** The shared library that is the only product instead of binaries, and its name in the cache. */
+  readonly library?: { readonly from: string; readonly to: string };
   readonly sourceFolders: readonly string[];
   readonly crates: readonly string[];
 }
@@ -36,8 +40,22 @@ const RUN_BUILD: RustBuild = {
   piece: 'binaries',
   what: 'the keeper and the guest agent',
   binaries: [KEEPER_BINARY, AGENT_BINARY, MOCK_AGENT_BINARY],
-  sourceFolders: ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/jail', 'native/keeper'],
-  crates: ['voidbox-protocol', 'voidbox-agent', 'voidbox-mock-agent', 'voidbox-jail', 'voidbox-keeper'],
+  sourceFolders: [
+    'guest/protocol',
+    'guest/agent',
+    'guest/mock-agent',
+    'native/jail',
+    'native/run-dir',
+    'native/keeper',
+  ],
+  crates: [
+    'voidbox-protocol',
+    'voidbox-agent',
+    'voidbox-mock-agent',
+    'voidbox-jail',
+    'voidbox-run-dir',
+    'voidbox-keeper',
+  ],
 };
 /** It is apart, because its crates take a minute to compile, and few hosts run it. */
 const VMM_BUILD: RustBuild = {
@@ -46,6 +64,15 @@ const VMM_BUILD: RustBuild = {
   binaries: [VMM_BINARY, 'voidbox-folders'],
   sourceFolders: ['native/folders', 'native/jail', 'native/vmm'],
   crates: ['voidbox-folders', 'voidbox-jail', VMM_BINARY],
+};
+/** It is apart, because the package runs without it. */
+const BINDING_BUILD: RustBuild = {
+  piece: 'binding',
+  what: 'the binding for Node',
+  binaries: [],
+  library: { from: 'libvoidbox_binding.so', to: BINDING_FILE },
+  sourceFolders: ['native/run-dir', 'native/binding'],
+  crates: ['voidbox-run-dir', 'voidbox-binding'],
 };
 const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
 const MUSL_TARGET = 'x86_64-unknown-linux-musl';
@@ -84,11 +111,16 @@ export function describeVmmFolder(context: SetupContext): CacheFolder {
   return describeFolder(context, VMM_BUILD);
 }
 
+export function describeBindingFolder(context: SetupContext): CacheFolder {
+  return describeFolder(context, BINDING_BUILD);
+}
+
 function describeFolder({ env, packageRoot }: SetupContext, build: RustBuild): CacheFolder {
   return { cacheDir: env.cacheDir, piece: build.piece, hash: sourcesHash(packageRoot, build) };
 }
 
 function chooseBuild(binary: string): RustBuild {
+  if (binary === BINDING_FILE) return BINDING_BUILD;
   return binary === VMM_BINARY ? VMM_BUILD : RUN_BUILD;
 }
 
@@ -96,7 +128,8 @@ export async function findBinary(context: SetupContext, binary: string): Promise
   const folder = findCacheFolder(describeFolder(context, chooseBuild(binary)));
   if (folder === null) return null;
   const path = join(folder, binary);
-  return isExecutable(path) ? { path, version: versionOf(context.packageRoot), from: 'cache' } : null;
+  const isUsable = binary === BINDING_FILE ? existsSync(path) : isExecutable(path);
+  return isUsable ? { path, version: versionOf(context.packageRoot), from: 'cache' } : null;
 }
 
 export async function getBinary(context: SetupContext, binary: string): Promise<FoundPiece> {
@@ -113,11 +146,13 @@ function versionOf(packageRoot: string): string {
   return /^version = "(.+)"$/m.exec(readFileSync(join(packageRoot, 'Cargo.toml'), 'utf8'))?.[1] ?? 'unknown';
 }
 
-async function build(context: SetupContext, { what, binaries, crates }: RustBuild, into: string): Promise<void> {
+async function build(context: SetupContext, wanted: RustBuild, into: string): Promise<void> {
+  const { what, crates } = wanted;
   const { path: cargo } = await findCargo(context);
   // The compiler is next to cargo, even if that folder is not on PATH.
   const path = `${dirname(cargo)}:${context.env.path}`;
-  const target = await chooseTarget(context, path);
+  // Node loads the library into its process, so it has the C library of Node.
+  const target = wanted.library === undefined ? await chooseTarget(context, path) : { name: GNU_TARGET, flags: '' };
   context.progress(`compiling ${what} (cargo build --release, ${target.name})`);
   const targetDir = join(context.env.cacheDir, 'cargo-target');
   // All versions share one target folder, so that dependencies are compiled once; the lock covers all work in it.
@@ -136,18 +171,27 @@ async function build(context: SetupContext, { what, binaries, crates }: RustBuil
       const packages = crates.flatMap((name) => ['-p', name]);
       await cargoIn(['clean', ...packages]);
       // Without names of packages, cargo downloads what the others of the workspace need too.
-      const compiling = cargoIn(['build', ...packages, ...binaries.flatMap((name) => ['--bin', name])]);
+      const compiling = cargoIn(['build', ...packages, ...listProducts(wanted)]);
       const result = await reportWhile(context.progress, `compiling ${what}`, compiling);
       if (result.exitCode !== 0)
         throw new SetupError(
           `Cargo can't compile ${what}:\n${cutToLastLines(result, 40)}`,
           'Fix the cargo errors above and retry.',
         );
-      for (const binary of binaries)
-        await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
+      for (const [from, to] of listFiles(wanted))
+        await copyFile(join(targetDir, target.name, 'release', from), join(into, to));
     },
     () => context.progress(`waiting for another set-up to compile ${what}`),
   );
+}
+
+function listProducts({ binaries, library }: RustBuild): string[] {
+  return library === undefined ? binaries.flatMap((name) => ['--bin', name]) : ['--lib'];
+}
+
+/** Lists the files of a build: the name that cargo gives, and the name in the cache. */
+function listFiles({ binaries, library }: RustBuild): readonly (readonly [from: string, to: string])[] {
+  return library === undefined ? binaries.map((name) => [name, name] as const) : [[library.from, library.to]];
 }
 
 interface BuildTarget {

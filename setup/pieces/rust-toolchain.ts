@@ -10,6 +10,8 @@ import { SetupError } from '../setup-error.ts';
 
 /** The same version as `rust-version` in Cargo.toml. */
 export const MINIMUM_RUST = '1.85';
+/** The same version as `rust-version` of native/binding. */
+export const MINIMUM_RUST_OF_BINDING = '1.88';
 
 export interface Cargo {
   readonly path: string;
@@ -17,17 +19,17 @@ export interface Cargo {
 }
 
 /** Returns the first cargo that is new enough. @throws SetupError that names the cargo that was found instead */
-export async function findCargo(context: SetupContext): Promise<Cargo> {
+export async function findCargo(context: SetupContext, minimum = MINIMUM_RUST): Promise<Cargo> {
   const unfit: string[] = [];
   for (const path of [...findOnPath(context.env, ['cargo']), join(cargoHome(context.env), 'bin', 'cargo')]) {
     if (!isExecutable(path)) continue;
     const version = /^cargo (\S+)/.exec((await runProgram(context.env, path, ['--version'])).stdout)?.[1];
-    if (version !== undefined && compareVersions(version, MINIMUM_RUST) >= 0) return { path, version };
+    if (version !== undefined && compareVersions(version, minimum) >= 0) return { path, version };
     // rustup's cargo without a toolchain exists, but only prints an explanation.
     unfit.push(version === undefined ? `${path} --version prints no version` : `${path} is version ${version}`);
   }
   throw new SetupError(
-    `Rust ${MINIMUM_RUST} or newer is needed to compile the keeper and the guest agent, and ${unfit.length === 0 ? 'there is no cargo on PATH' : [...new Set(unfit)].join(', ')}.`,
+    `Rust ${minimum} or newer is needed to compile ${minimum === MINIMUM_RUST ? 'the keeper and the guest agent' : 'the binding for Node'}, and ${unfit.length === 0 ? 'there is no cargo on PATH' : [...new Set(unfit)].join(', ')}.`,
     unfit.length === 0
       ? 'Install Rust from https://rustup.rs and retry.'
       : 'Update it with `rustup update stable && rustup default stable`, or install Rust from https://rustup.rs.',
@@ -38,9 +40,9 @@ export async function findCargo(context: SetupContext): Promise<Cargo> {
  * Returns the reason why the binaries cannot be compiled, if it is known before compiling; null if there is no known
  * reason.
  */
-export async function findRustBlocker(context: SetupContext): Promise<SetupError | null> {
+export async function findRustBlocker(context: SetupContext, minimum = MINIMUM_RUST): Promise<SetupError | null> {
   try {
-    await findCargo(context);
+    await findCargo(context, minimum);
   } catch (error) {
     if (error instanceof SetupError) return error;
     throw error;

@@ -10,6 +10,8 @@ export interface SnapshotRecord {
   readonly hostBoot: string;
   /** The mount namespace in which the paths of the parts name its files; null: it is not known. */
   readonly mountNamespace: number | null;
+  /** The VMM and its accelerator, such as `qemu tcg`; null: the record does not contain it. */
+  readonly vmm: string | null;
   readonly memoryMib: number;
   /** Null: the arguments of the VMM do not contain it. */
   readonly vcpus: number | null;
@@ -57,16 +59,16 @@ export function parseSnapshotRecord(text: string): SnapshotRecord | { readonly p
   }).find(([, isRight]) => !isRight);
   if (wrong !== undefined) return { problem: `\`${wrong[0]}\` in its snapshot.json is missing or wrong` };
   const args = Array.isArray(parts['arguments']) ? parts['arguments'].filter((each) => typeof each === 'string') : [];
-  const vcpus = Number(args[args.indexOf('-smp') + 1]);
+  const vmm = typeof parts['vmm'] === 'string' ? parts['vmm'] : null;
   return {
     key: key as string,
     parts,
     hostBoot: hostBoot as string,
     mountNamespace: mountNamespace as number | null,
+    vmm,
     memoryMib: memoryMib as number,
-    vcpus: args.includes('-smp') && isCount(vcpus) ? vcpus : null,
     rootDiskBytes: rootDiskBytes as number | null,
-    hasMounts: args.some((each) => each.startsWith('virtio-9p')),
+    ...(vmm?.startsWith(NATIVE_VMM) === true ? readConfiguration(args) : readQemuWords(args)),
     stateBytes: stateBytes as number,
     stateMtimeNs: stateMtimeNs as number,
     stateSha256: typeof sha256 === 'string' ? sha256 : null,
@@ -74,6 +76,31 @@ export function parseSnapshotRecord(text: string): SnapshotRecord | { readonly p
     memoryMtimeNs: memoryMtimeNs as number,
     createdAtMs: createdAtMs as number,
   };
+}
+
+/** The beginning of `vmm` in a record of `voidbox-vmm`. */
+const NATIVE_VMM = 'vmm ';
+
+type Shape = Pick<SnapshotRecord, 'vcpus' | 'hasMounts'>;
+
+function readQemuWords(args: readonly string[]): Shape {
+  const vcpus = Number(args[args.indexOf('-smp') + 1]);
+  return {
+    vcpus: args.includes('-smp') && isCount(vcpus) ? vcpus : null,
+    hasMounts: args.some((each) => each.startsWith('virtio-9p')),
+  };
+}
+
+/** The only argument is the configuration that `voidbox-vmm` gets, without descriptors. */
+function readConfiguration([text = '']: readonly string[]): Shape {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    value = null;
+  }
+  const { vcpus, folders } = toFields(value);
+  return { vcpus: isCount(vcpus) ? (vcpus as number) : null, hasMounts: folders !== undefined && folders !== null };
 }
 
 function toFields(value: unknown): Readonly<Record<string, unknown>> {

@@ -210,6 +210,17 @@ test('the record of a later build is read, and arguments of any form do no harm'
   expect(parseSnapshotRecord(JSON.stringify(record))).toMatchObject({ vcpus: null, hasMounts: false });
 });
 
+test.each([
+  ['{"version":1,"vcpus":2,"folders":{"fd":0,"tag":"mounts"}}', { vcpus: 2, hasMounts: true }],
+  ['{"version":1,"vcpus":1}', { vcpus: 1, hasMounts: false }],
+  ['{"vcpus":-1,"folders":null}', { vcpus: null, hasMounts: false }],
+  ['-smp', { vcpus: null, hasMounts: false }],
+])('the size of a VM of `voidbox-vmm` is read from its configuration: %s', (text, shape) => {
+  const parts = { hostBoot: 'b', vmm: 'vmm kvm', arguments: [text] };
+  const record = { key: 'k', parts, memoryMib: 256, stateBytes: 1, stateMtimeNs: 1, createdAtMs: 1 };
+  expect(parseSnapshotRecord(JSON.stringify(record))).toMatchObject({ vmm: 'vmm kvm', memoryMib: 256, ...shape });
+});
+
 test('a folder that others may enter, or that is a file or a link, is refused with the remedy', async () => {
   mkdirSync(dir, { mode: 0o755 });
   chmodSync(dir, 0o755);

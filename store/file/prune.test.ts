@@ -207,6 +207,15 @@ test('removes variables, claims and half files of a run that was never started a
   expect((await readdir(run, { recursive: true })).toSorted()).toEqual(['records', 'records/client.json', young]);
 });
 
+test('removes the key of a request for many runs after a day, with its folder', async () => {
+  const record = { hash: 'a', chosen: null };
+  for (const id of ['actions-old', 'actions-new']) await stores.records.create(id, 'actions', record);
+  const at = new Date(nowMs - 25 * HOUR_MS);
+  await utimes(join(dir, 'runs/actions-old/records/actions.json'), at, at);
+  expect((await prune(dir, options({}))).runs).toEqual([]);
+  expect(await readdir(join(dir, 'runs'))).toEqual(['actions-new']);
+});
+
 test('removes the checkpoints of a run that was never started after a day, and keeps those of other runs', async () => {
   await finishedRun('finished', HOUR_MS);
   const at = new Date(nowMs - 25 * HOUR_MS);

@@ -98,9 +98,13 @@ async function sizeOf(path: string): Promise<number> {
  * @returns false if another prune has removed the run
  */
 async function removeRun(stateDir: string, runId: string): Promise<boolean> {
+  return await removeFolder(stateDir, runDir(stateDir, runId));
+}
+
+async function removeFolder(stateDir: string, path: string): Promise<boolean> {
   const aside = join(runsDir(stateDir), `.removed-${randomBytes(8).toString('hex')}`);
   try {
-    await rename(runDir(stateDir, runId), aside);
+    await rename(path, aside);
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return false;
     throw error;
@@ -130,6 +134,11 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   for (const { path } of await listRunFolders(runsDir(stateDir))) {
     if ((await statOrNull(join(path, 'events.jsonl'))) !== null) continue;
     const records = join(path, 'records');
+    // The key of a request for many runs has a folder of its own, and no run.
+    if (await isOld(join(records, 'actions.json'), nowMs)) {
+      await removeFolder(stateDir, path);
+      continue;
+    }
     const left = LEFT_BY_CLIENTS.map((name) => join(path, name));
     // Claims of starts that took over from killed ones.
     const claims = (await names(records))
@@ -150,10 +159,13 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
 
 /** @param paths  files, and folders with all they contain */
 async function removeOld(paths: readonly string[], nowMs: number): Promise<void> {
-  for (const path of paths) {
-    const facts = await statOrNull(path);
-    if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(path, { recursive: true, force: true });
-  }
+  for (const path of paths) if (await isOld(path, nowMs)) await rm(path, { recursive: true, force: true });
+}
+
+/** False for a file that does not exist. */
+async function isOld(path: string, nowMs: number): Promise<boolean> {
+  const facts = await statOrNull(path);
+  return facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS;
 }
 
 type Garbage = Pick<PruneReport, 'artifacts' | 'artifactBytes' | 'youngArtifacts' | 'youngArtifactBytes'>;

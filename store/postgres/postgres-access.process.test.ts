@@ -54,10 +54,15 @@ async function open(target: AccessTarget, changes: Partial<OpenAccessOptions> = 
   });
 }
 
-/** The files of a later build. */
-function makeLaterMigrations(sql: string): string {
+function makeFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-migrations-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** The files of a later build. */
+function makeLaterMigrations(sql: string): string {
+  const folder = makeFolder();
   cpSync(MIGRATIONS, folder, { recursive: true });
   writeFileSync(join(folder, '9999_later.sql'), sql);
   return folder;
@@ -96,15 +101,18 @@ describe('the schema', () => {
     );
   });
 
-  test('older data is kept by a later change', async () => {
+  test('data of the first build is kept by every change since then, and by a later one', async () => {
     const target = await server.createDatabase();
-    const older = await open(target);
+    const [first, ...since] = ALL;
+    const migrationsDir = makeFolder();
+    cpSync(join(MIGRATIONS, `${first}.sql`), join(migrationsDir, `${first}.sql`));
+    const older = await open(target, { migrationsDir });
     const token = makeToken('ci');
     await older.tokens.create(token);
     await older.audit.add(makeEntry());
     await older.close();
     const later = makeLaterMigrations(`ALTER TABLE voidbox.tokens ADD COLUMN note text NOT NULL DEFAULT 'none';`);
-    expect(await migrate(target, later)).toEqual(['9999_later']);
+    expect(await migrate(target, later)).toEqual([...since, '9999_later']);
     expect(await migrate(target, later)).toEqual([]);
     expect(await server.run(target, 'SELECT name, note FROM voidbox.tokens')).toEqual([{ name: 'ci', note: 'none' }]);
     expect(await server.run(target, 'SELECT count(*)::int AS n FROM voidbox.audit')).toEqual([{ n: 1 }]);

@@ -88,6 +88,8 @@ const SHAPES: Readonly<Record<string, Check>> = {
     mode: allowNull(oneOf('mock')),
   }),
   manifest: objectOf({ version: aCount, refs: listOf(dataRefShape) }),
+  // A request with a key for many runs (`app/service/keyed-actions.ts`).
+  actions: objectOf({ hash: aText, chosen: allowNull(objectOf({ runIds: listOf(aText), hasMore: aFlag })) }),
 };
 
 /** The shapes of records that are known by the beginning of their name. */

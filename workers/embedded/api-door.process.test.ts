@@ -151,6 +151,26 @@ test('an open connection keeps the process, and its end counts as a use', async 
   expect(door.lastUsedMs()).toBeLessThan(Date.now() - IDLE_MS + 50);
 });
 
+test('a process that is wanted runs without a connection, also after it was killed, and the stack counts as used', async () => {
+  let isWanted = true;
+  const { door } = await openDoor({ isWanted: () => isWanted, wantedEveryMs: 50, idleLimitMs: 100 });
+  const first = await expectPid(door);
+  const before = Date.now();
+  await expect.poll(() => Date.now() - before).toBeGreaterThan(300);
+  expect(door.pid()).toBe(first);
+  expect(door.lastUsedMs()).toBeGreaterThan(before + 200);
+  process.kill(first, 'SIGKILL');
+  await expect.poll(() => door.pid() !== null && door.pid() !== first).toBe(true);
+  isWanted = false;
+  await expect.poll(() => door.pid()).toBeNull();
+  expect(door.lastUsedMs()).toBeLessThan(Date.now() - 50);
+});
+
+async function expectPid(door: ApiDoor): Promise<number> {
+  await expect.poll(() => door.pid()).not.toBeNull();
+  return door.pid()!;
+}
+
 test('of 1,101 connections at once the last one is closed without an answer, and a later one is answered', async () => {
   const { problems, get, begin } = await openDoor({ idleLimitMs: 60_000 });
   const held: Socket[] = [];

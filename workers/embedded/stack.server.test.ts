@@ -87,7 +87,13 @@ test(
     const runs = await connectRuns(createEmbeddedAddress(first.address));
     await startRun(runs.client, { runId: 'taken-up', request: { spec: napSpec(4) }, summary: 'nap' });
     const { index, reader } = await openStores(env);
-    await until('the run to be admitted', () => index.has('taken-up'));
+    const readTypes = async (): Promise<readonly string[]> => {
+      const types: string[] = [];
+      if (await index.has('taken-up')) for await (const { body } of reader.read('taken-up', 0)) types.push(body.type);
+      return types;
+    };
+    // A run has a folder before it is admitted, and only an admitted run is resumed.
+    await until('the run to be admitted', async () => (await readTypes()).includes('run-admitted'));
     process.kill(first.supervisorPid, 'SIGKILL');
     await until(
       'the processes to end',
@@ -104,8 +110,7 @@ test(
     const again = await connectRuns(createEmbeddedAddress(second.address));
     expect((await awaitOutcome(again.client, 'taken-up')).state).toBe('succeeded');
     await again.close();
-    const types: string[] = [];
-    for await (const { body } of reader.read('taken-up', 0)) types.push(body.type);
+    const types = await readTypes();
     expect(types).toContain('run-resumed');
     expect(types.at(-1)).toBe('run-finished');
   },

@@ -31,7 +31,7 @@ beforeAll(async () => {
     cpSync(join(root, part), join(other, part), { recursive: true });
   for (const part of ['node_modules', 'guest', 'native', 'Cargo.lock'])
     symlinkSync(join(root, part), join(other, part));
-  appendFileSync(join(other, 'dist/workers/log.js'), '\n// Another build.\n');
+  appendFileSync(join(other, 'dist/worker-bundle/serve-worker.cjs'), '\n// Another build.\n');
   builds = [root, other];
   for (const seconds of [1, 20]) writeFileSync(join(dir, `sleep-${seconds}.yaml`), napSpec(seconds));
 });

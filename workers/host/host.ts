@@ -79,7 +79,7 @@ export interface Host {
    * Announces resumed runs, then renews the VMs of open runs and cleans up from time to time. Returns a function that
    * stops it.
    */
-  care(): Promise<() => void>;
+  care(): Promise<() => Promise<void>>;
   /** Call it after the last activity has ended. */
   close(): Promise<void>;
 }
@@ -168,7 +168,7 @@ async function startCare(
   deps: ActivityDeps,
   openRuns: OpenRuns,
   reader: RunReader,
-): Promise<() => void> {
+): Promise<() => Promise<void>> {
   const common = {
     client,
     records: deps.records,
@@ -214,9 +214,11 @@ async function startCare(
       .finally(() => (busy = false));
   };
   round();
+  sandboxes.warm?.start();
   const timer = setInterval(round, CLEAN_UP_INTERVAL_MS);
-  return () => {
+  return async () => {
     clearInterval(timer);
     stopKeeping();
+    await sandboxes.warm?.close();
   };
 }

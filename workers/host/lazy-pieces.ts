@@ -21,9 +21,25 @@ export function lazyPieces(env: Environment): () => Promise<HostPieces> {
   };
 }
 
-/** Like `lazyPieces`, for pieces that only some VMs need. */
-export function lazyExtras(env: Environment): FindVmExtra {
-  return async (name) => (await resolveOptionalPieces(env, [name], { install: false }).catch(throwNotReady)).get(name)!;
+/**
+ * Like `lazyPieces`, for pieces that only some VMs need. Each launch asks, and a piece is found by a hash of its sources.
+ * @param resolve  replaced by tests
+ */
+export function lazyExtras(env: Environment, resolve = resolveOptionalPieces): FindVmExtra {
+  const found = new Map<string, Promise<string>>();
+  return (name) => {
+    const known = found.get(name);
+    if (known !== undefined) return known;
+    const path = resolve(env, [name], { install: false }).then(
+      (paths) => paths.get(name)!,
+      (error: unknown) => {
+        found.delete(name);
+        return throwNotReady(error);
+      },
+    );
+    found.set(name, path);
+    return path;
+  };
 }
 
 /** Finds disks in this host's cache. A plan names a disk by its hash, so it can select no other file. */

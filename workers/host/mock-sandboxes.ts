@@ -11,5 +11,6 @@ export function createMockSandboxes(): HostSandboxes {
     // Mocks exist only in this process, and no lease counts them.
     sweep: () => Promise.resolve([]),
     keepAlive: () => Promise.resolve(),
+    warm: null,
   };
 }

@@ -1,12 +1,18 @@
 /** The sandboxes of a host for a worker. A plan selects the backend; listing and releasing need only the key. */
 import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
+import type { WarmCount } from '../../domain/plan/warm-shape.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
-import { keepVmAlive, readHostFacts, vmRunDir, type SnapshotFolder } from '../../native/index.ts';
+import { keepVmAlive, readHostFacts, vmRunDir, type CpuTemplate, type SnapshotFolder } from '../../native/index.ts';
 import type { FindRootDisk, FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
+import { createLauncher } from '../../sandbox/micro-vm/launch.ts';
+import { type QemuBackendOptions, withQemu } from '../../sandbox/micro-vm/qemu/backend.ts';
+import { createWarmVms, type WarmVms } from '../../sandbox/warm-vms.ts';
 import { createSandboxBackends, largestOverheadMib, selectBackend } from '../../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../../sandbox/sweep.ts';
 import { readHostMemory, vmBudgetMib } from '../../setup/machine/host-memory.ts';
 import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
+import { readDiskRoom } from '../../store/disk-room.ts';
+import type { Log } from '../log.ts';
 import { vmsDir } from '../../store/state-folder.ts';
 
 export interface HostSandboxes {
@@ -19,6 +25,8 @@ export interface HostSandboxes {
   readonly sweep: () => Promise<readonly SweptHostVm[]>;
   /** Renews the lease of a living VM. */
   readonly keepAlive: (key: VmKey) => Promise<void>;
+  /** The VMs that wait for a launch; null: no VM waits. */
+  readonly warm: WarmVms | null;
 }
 
 export interface HostSandboxOptions {
@@ -38,8 +46,12 @@ export interface HostSandboxOptions {
   readonly orphanTimeoutMs: number | null;
   /** Null: each VM boots. */
   readonly snapshots: SnapshotFolder | null;
+  readonly cpuTemplate: CpuTemplate;
   /** Whether `voidbox exec` may enter VMs of stages that run. */
   readonly allowsExec: boolean;
+  /** The VMs that wait for launches of this host. */
+  readonly warm: readonly WarmCount[];
+  readonly log: Log;
 }
 
 /** The limit for a keeper's answer, which is immediate unless the keeper or its host is stopped. */
@@ -55,10 +67,13 @@ export function createHostSandboxes({
   diskFullLimitMs,
   orphanTimeoutMs,
   snapshots,
+  cpuTemplate,
   allowsExec,
+  warm: counts,
+  log,
 }: HostSandboxOptions): HostSandboxes {
   const vms = vmsDir(stateDir);
-  const backends = createSandboxBackends({
+  const options: QemuBackendOptions = {
     vmsDir: vms,
     hostMemoryMib: () => readHostMemory().totalMib,
     // Leases are this worker's order of asking. Every process of the folder that launches VMs is counted at the launch.
@@ -67,20 +82,45 @@ export function createHostSandboxes({
     pieces,
     extra,
     disk,
+    cpuTemplate,
     allowsExec,
     ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),
     ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
     ...(orphanTimeoutMs === null ? {} : { orphanTimeoutMs }),
     ...(snapshots === null ? {} : { snapshots }),
-  });
+  };
+  const backends = createSandboxBackends(options);
+  // A VM that waits is a copy of a snapshot.
+  const warm =
+    counts.length === 0 || snapshots === null
+      ? null
+      : createWarmVms({
+          counts,
+          vmsDir: vms,
+          launch: createLauncher(withQemu(options)),
+          isDiskLow: () => readDiskRoom(stateDir).isLow,
+          log: (text) => log('warning', text),
+        });
   let sweeping: Promise<readonly SweptHostVm[]> | null = null;
   return {
     vmOverheadMib: async () => largestOverheadMib(await readHostFacts(keeper)),
-    backendFor: (plan) => selectBackend(backends, plan),
+    backendFor: (plan) => noteLaunches(selectBackend(backends, plan), warm),
+    warm,
     release: (key) => backends.qemu.release(key),
     sweep: () => (sweeping ??= sweepVms(keeper, vms).finally(() => (sweeping = null))),
     async keepAlive(key) {
       await keepVmAlive(vmRunDir(vms, key), AbortSignal.timeout(KEEP_ALIVE_LIMIT_MS));
+    },
+  };
+}
+
+function noteLaunches(backend: SandboxBackend, warm: WarmVms | null): SandboxBackend {
+  if (warm === null) return backend;
+  return {
+    ...backend,
+    launch(...call) {
+      warm.noteLaunch();
+      return backend.launch(...call);
     },
   };
 }

@@ -191,10 +191,10 @@ async function runNextTurn(
 
 /** Returns the answer of the last turn. Nothing is written back yet. */
 async function answerOf({ vm }: DrivenAgent, turns: readonly AgentTurn[]): Promise<Answer> {
-  const { deps, request, backend, life, sandbox, redactor } = vm;
+  const { deps, request, life, sandbox, redactor } = vm;
   const turn = turns.at(-1)!;
   const { exec, exit, outcome } = turn;
-  const ended = await describeExit(backend, sandbox, exec, exit, request, redactor, life.detached);
+  const ended = await describeExit(sandbox, exec, exit, request, redactor, life.detached);
   const base = withoutHang(ended, turn);
   const failure = describeTurnFailure(request, turn, base);
   if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };

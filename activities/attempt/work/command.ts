@@ -60,7 +60,7 @@ function commandExec({ deps, request, inputs }: AttemptVm, { program, args, cwd 
 /** Returns the result of the ended command. Only a success leaves outputs and writes mounts back. */
 async function settle(vm: AttemptVm, work: CommandWork, { exec, exit }: EndedCommand): Promise<StageResult> {
   const { deps, request, life, sandbox, redactor } = vm;
-  const base = await describeExit(vm.backend, sandbox, exec, exit, request, redactor, life.detached);
+  const base = await describeExit(sandbox, exec, exit, request, redactor, life.detached);
   if (base.outcome === 'cancelled' && isService(work))
     return { ...base, ...(await collectAtCancel(vm, exec, () => writeMountsBack(vm), life.detached)) };
   if (base.outcome !== 'succeeded') return base;

@@ -301,8 +301,8 @@ async function ask(
 
 async function baseOf({ vm }: AnsweringAgent, turn: AgentTurn): Promise<StageResult> {
   const { exec, exit } = turn;
-  const { backend, sandbox, request, redactor, life } = vm;
-  const base = await describeExit(backend, sandbox, exec, exit, request, redactor, life.detached);
+  const { sandbox, request, redactor, life } = vm;
+  const base = await describeExit(sandbox, exec, exit, request, redactor, life.detached);
   return withoutHang(base, turn);
 }
 
@@ -317,7 +317,7 @@ async function concludeAttempt(
   const last = turns.at(-1);
   const described = base ?? (last === undefined ? null : await baseOf(answering, last));
   const told: StageResult = {
-    ...(described ?? { ...createCancelledResult(backend, request), vm: vmFactsOf(backend, sandbox) }),
+    ...(described ?? { ...createCancelledResult(backend, request), vm: vmFactsOf(sandbox) }),
     outcome: base?.outcome ?? (failure === null ? 'succeeded' : 'failed'),
     failure: failure === null ? null : { ...failure, message: redactor.text(failure.message) },
     durationMs: last === undefined ? 0 : Math.max(0, last.exit.endedAtMs - turns[0]!.exit.startedAtMs),

@@ -9,6 +9,7 @@ import { readDiskRoom } from '../../../store/disk-room.ts';
 import { remedyOf } from '../../../domain/errors/error-code.ts';
 import { findStateFormatProblem } from '../../../store/state-format.ts';
 import { readStack } from '../../../client/embedded/stack.ts';
+import { countWaitingVms } from '../../../client/vms/warm-vms.ts';
 import { readVmMemory } from '../../../client/vms/vm-memory.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
@@ -53,6 +54,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       list: state.problem === null ? listPrepared(context.env) : NONE_PREPARED,
       maxMib: context.env.preparedMaxMib,
     };
+    const waiting = await countWaitingVms(stateDir);
     const pieces = found.pieces.map((piece) => ({ ...piece, remedy: piece.remedy && context.advise(piece.remedy) }));
     const report = { ...found, pieces };
     const isReady = report.isReady && !disk.isLow && state.problem === null;
@@ -63,14 +65,14 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         problem: problem.message,
       }));
       await context.stdout.write(
-        `${JSON.stringify({ ...report, isReady, state, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns, snapshots: toSnapshotsJson(snapshots), prepared: toPreparedJson(prepared) })}\n`,
+        `${JSON.stringify({ ...report, isReady, state, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns, snapshots: toSnapshotsJson(snapshots), prepared: toPreparedJson(prepared), waiting })}\n`,
       );
     } else {
       const lines = [
         ...renderDoctor(
           { ...report, isReady },
           temporal,
-          { state, disk, vmMemory, durability, snapshots, prepared },
+          { state, disk, vmMemory, durability, snapshots, prepared, waiting },
           { ...context.stdout.style, advise: context.advise },
         ),
         ...renderDamagedRuns(damaged, context),

@@ -1,3 +1,4 @@
+import { prepareAutoVmm } from '../../../setup/auto-vmm.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
 import { readAllowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
 import { readAllowedSources } from '../../../client/embedded/allowed-sources.ts';
@@ -92,6 +93,7 @@ export const command = defineCommand<Options>({
     // start.
     await resolveHostPieces(context.env, { install: true, onProgress });
     await resolveOptionalPieces(context.env, extras, { install: true, onProgress });
+    await prepareAutoVmm(context.env, onProgress);
     await makeGivenImages(options.images ?? [], context, onProgress);
     const stack = await ensureStack(context.env, { onProgress });
     const listen = await applyListenRecord(context.env.stateDir);

@@ -43,7 +43,7 @@ export const command = defineCommand<Options>({
         'after',
         `
 For each size of the VMs of a spec, a VM boots, its keeper saves it, and a second VM starts from the snapshot. No stage
-runs. VMs of one size have equal memory, vCPUs and image, and either all or none of them have read-only mounts.
+runs. VMs of one size have equal memory, vCPUs, image and VMM, and either all or none of them have read-only mounts.
 The first run of a spec makes the same snapshots.
 
 With --stage, the commands of a stage and of the earlier stages of its VM run, without a server and without a run. Their

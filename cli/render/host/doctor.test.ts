@@ -13,6 +13,7 @@ const REPORT: HostReport = {
   pieces: [],
   kvm: { kind: 'none', explanation: '/dev/kvm does not exist', remedy: null },
   isolation: { level: 'microvm', accelerator: 'tcg', explanation: 'emulated', remedy: null },
+  unlimited: null,
   rust: { isNeeded: false, minimumVersion: '1.85', path: null, version: null, problem: null, remedy: null },
   cache: { path: '/c', availableBytes: 2e9, sizeBytes: 4e9, neededBytes: 0, problem: null, remedy: null },
   isReady: true,
@@ -45,6 +46,15 @@ function memoryLine(limitedBy: string | null): string | undefined {
   );
   return lines.find((line) => line.includes('VMs together'))?.trim();
 }
+
+test('VMs that wait are shown with their shapes', () => {
+  const vmMemory = { budgetMib: 1, totalMib: 1, availableMib: 1, limitedBy: null };
+  const folders = { state: STATE, disk: DISK, vmMemory, durability: 'process', snapshots: SNAPSHOTS } as const;
+  const show = (waiting: readonly { shape: string; count: number }[]): string =>
+    renderDoctor(REPORT, TEMPORAL, { ...folders, prepared: PREPARED, waiting }, PLAIN).join('\n');
+  expect(show([{ shape: 'base:512x1', count: 2 }])).toContain('  pool       VMs that wait for stages: base:512x1=2\n');
+  expect(show([])).not.toContain('that wait');
+});
 
 test('the memory line names the memory for VMs and what limits it', () => {
   expect(memoryLine('/sys/fs/cgroup/a.service')).toBe(
@@ -90,6 +100,23 @@ test('the line of Rust reports no problem if Rust is not needed', () => {
   expect(linesOf({ rust: { ...rust, problem: 'there is none', remedy: 'get it' } })).toMatch(
     /^ {2}✗ rust +there is none\n {4}fix: get it$/m,
   );
+});
+
+test('the doctor says which limits of a VM have a control group, and why others have no group', () => {
+  const limits = (cpu: string | null, memory: string | null): readonly string[] =>
+    linesOf({ unlimited: { cpu, memory } })
+      .split('\n')
+      .filter((line) => line.startsWith('  limits'))
+      .map((line) => line.slice('  limits     '.length));
+  expect(limits(null, null)).toEqual(['control groups limit the CPU and the memory of a VM']);
+  expect(limits('it is not delegated', 'it is not delegated')).toEqual([
+    'no control group limits the CPU and memory of a VM: it is not delegated',
+  ]);
+  const [ofCpu = '', ofMemory] = limits('no \u001b[31mcpu', null);
+  expect(ofCpu).toContain('no control group limits the CPU of a VM: no ');
+  expect(ofCpu).not.toContain('\u001b');
+  expect(ofMemory).toBe('control groups limit the memory of a VM');
+  expect(linesOf({})).not.toContain('  limits');
 });
 
 test('the doctor prints each fix below the problem, and equal fixes once', () => {

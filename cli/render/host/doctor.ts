@@ -2,6 +2,7 @@ import type { Durability } from '../../../setup/environment.ts';
 import type { FreeSpace } from '../../../setup/cache/free-space.ts';
 import type { CacheReport, HostReport, PieceReport, RustReport } from '../../../setup/resolve.ts';
 import type { FolderReport } from '../../../setup/cache/write-probe.ts';
+import type { WaitingVms } from '../../../client/vms/warm-vms.ts';
 import type { VmMemory } from '../../../client/vms/vm-memory.ts';
 import type { DiskRoom } from '../../../activities/ports/local-store.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
@@ -40,6 +41,8 @@ export function renderDoctor(
     readonly state: FolderReport;
     readonly disk: DiskRoom;
     readonly vmMemory: VmMemory;
+    /** VMs that wait for stages; absent: none. */
+    readonly waiting?: readonly WaitingVms[];
     readonly durability: Durability;
     readonly snapshots: SnapshotsOfHost;
     readonly prepared: PreparedOfHost;
@@ -69,6 +72,8 @@ export function renderDoctor(
     ...fixes([isolationRemedy === report.kvm.remedy ? null : isolationRemedy], style),
     `  kernel     ${report.kernelKind}`,
     `  memory     ${describeMemory(folders.vmMemory)}`,
+    ...describeWaiting(folders.waiting ?? []),
+    ...describeLimits(report.unlimited),
     '',
     style.bold('Temporal'),
     `  ${renderTemporal(temporal, style)}`,
@@ -90,6 +95,25 @@ export function renderDoctor(
 function describeMemory({ budgetMib, totalMib, availableMib, limitedBy }: VmMemory): string {
   const source = limitedBy === null ? "the machine's memory" : `the limit of the cgroup ${sanitizeLine(limitedBy)}`;
   return `VMs together may take ${budgetMib} MiB (${totalMib} MiB, ${source}, less a share for the host); ${availableMib} MiB are available`;
+}
+
+function describeWaiting(waiting: readonly WaitingVms[]): string[] {
+  if (waiting.length === 0) return [];
+  const shapes = waiting.map(({ shape, count }) => `${sanitizeLine(shape)}=${count}`);
+  return [`  pool       VMs that wait for stages: ${shapes.join(', ')}`];
+}
+
+/** The limits of a VM by control groups, beside those of its guest. */
+function describeLimits(unlimited: HostReport['unlimited']): readonly string[] {
+  if (unlimited === null) return [];
+  const { cpu, memory } = unlimited;
+  if (cpu === null && memory === null) return ['  limits     control groups limit the CPU and the memory of a VM'];
+  const reasons = cpu === memory ? { 'CPU and memory': cpu } : { CPU: cpu, memory };
+  return Object.entries(reasons).map(([what, reason]) =>
+    reason === null
+      ? `  limits     control groups limit the ${what} of a VM`
+      : `  limits     no control group limits the ${what} of a VM: ${sanitizeLine(reason)}`,
+  );
 }
 
 /** Renders a piece. The path is never cut, because users run the doctor to see it. */

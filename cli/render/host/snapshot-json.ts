@@ -5,6 +5,7 @@ export function toSnapshotJson({ record, ...snapshot }: Snapshot): object {
   return {
     ...snapshot,
     createdAtMs: record?.createdAtMs ?? null,
+    vmm: record?.vmm ?? null,
     memoryMib: record?.memoryMib ?? null,
     vcpus: record?.vcpus ?? null,
     rootDiskBytes: record?.rootDiskBytes ?? null,

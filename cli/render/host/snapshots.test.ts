@@ -18,6 +18,7 @@ const RECORD: SnapshotRecord = {
   parts: { hostBoot: 'b', rootDiskBytes: null, later: { deep: '\u001b[31m' }, arguments: ['-m', '192M', 7] },
   hostBoot: 'b',
   mountNamespace: 1,
+  vmm: 'qemu tcg',
   memoryMib: 192,
   vcpus: 2,
   rootDiskBytes: 1_048_576,
@@ -58,7 +59,7 @@ test('the list shows kind, size, VM, times and damage, and the sum against the l
   const lines = list([USABLE, DAMAGED], Infinity, 3);
   expect(lines[0]).toMatch(/^KEY +KIND +SIZE +VM +MADE +USED +STATE$/);
   expect(lines[1]).toMatch(
-    /^a1a1a1a1a1a1 +base +77 MiB +192 MiB, 2 vCPUs, image of 1.0 MiB, mounts +2h ago +1m ago +usable$/,
+    /^a1a1a1a1a1a1 +base +77 MiB +192 MiB, 2 vCPUs, image of 1.0 MiB, mounts, qemu tcg +2h ago +1m ago +usable$/,
   );
   expect(lines[2]).toMatch(/base +77 MiB +- +- +- +damaged: its state is missing$/);
   expect(lines.slice(3)).toEqual([
@@ -92,12 +93,12 @@ test('a terminal gets the state in colour', () => {
 test('the JSON of a snapshot has the same keys with and without a record', () => {
   const [usable, damaged] = [USABLE, DAMAGED].map(toSnapshotJson);
   expect(Object.keys(damaged!)).toEqual(Object.keys(usable!));
-  expect(usable).toMatchObject({ kind: 'base', memoryMib: 192, vcpus: 2, hasMounts: true });
+  expect(usable).toMatchObject({ kind: 'base', vmm: 'qemu tcg', memoryMib: 192, vcpus: 2, hasMounts: true });
   expect(damaged).toMatchObject({ state: 'damaged', memoryMib: null });
 });
 
 test('the result of `create` names the size, the key and the times', () => {
-  const size = { memoryMib: 512, vcpus: 1, hasMounts: false, image: { kind: 'dev' } } as const;
+  const size = { memoryMib: 512, vcpus: 1, hasMounts: false, mode: 'auto', image: { kind: 'dev' } } as const;
   const key = RECORD.key;
   expect(
     renderBase({ size, result: { outcome: 'made', key, bootMs: 3_900, startMs: 800 } }, 80 * 1_048_576, PLAIN),
@@ -106,8 +107,12 @@ test('the result of `create` names the size, the key and the times', () => {
     'exists a1a1a1a1a1a1 for 512 MiB, 1 vCPU, image dev: a VM starts in 800 ms',
   );
   expect(
-    renderBase({ size: { ...size, hasMounts: true }, result: { outcome: 'failed', reason: 'x\n' } }, null, PLAIN),
-  ).toMatch(/^no snapshot for 512 MiB, 1 vCPU, image dev, read-only mounts: x/);
+    renderBase(
+      { size: { ...size, hasMounts: true, mode: 'vmm' }, result: { outcome: 'failed', reason: 'x\n' } },
+      null,
+      PLAIN,
+    ),
+  ).toMatch(/^no snapshot for 512 MiB, 1 vCPU, image dev, read-only mounts, VMM vmm: x/);
 });
 
 test('the line of `prune` names what it deleted, or why the folder stayed', () => {

@@ -59,12 +59,13 @@ export function renderSnapshotList(
 
 function describeVm({ record }: Snapshot): string {
   if (record === null) return '-';
-  const { memoryMib, vcpus, rootDiskBytes, hasMounts } = record;
+  const { vmm, memoryMib, vcpus, rootDiskBytes, hasMounts } = record;
   return [
     `${memoryMib} MiB`,
     ...(vcpus === null ? [] : [describeVcpus(vcpus)]),
     ...(rootDiskBytes === null ? [] : [`image of ${formatBytes(rootDiskBytes)}`]),
     ...(hasMounts ? ['mounts'] : []),
+    ...(vmm === null ? [] : [sanitizeLine(vmm)]),
   ].join(', ');
 }
 
@@ -79,7 +80,7 @@ export function describeState({ state, problem, lastStartFailed }: Snapshot, sty
     case 'earlier-boot':
       return style.dim('of an earlier boot of the host');
     case 'replaced':
-      return style.dim('of a QEMU, kernel or initramfs that was replaced');
+      return style.dim('of a VMM, kernel or initramfs that was replaced');
     case 'damaged':
       return style.red(`damaged: ${sanitizeLine(problem ?? '')}`);
   }
@@ -153,9 +154,9 @@ export function renderSnapshotsOfHost({ report, maxMib }: SnapshotsOfHost, style
 }
 
 /** Describes a size as a spec names it. */
-export function describeSize({ memoryMib, vcpus, image, hasMounts }: BaseSize): string {
+export function describeSize({ memoryMib, vcpus, image, hasMounts, mode }: BaseSize): string {
   const root = image === undefined ? 'base' : image.kind === 'dev' ? 'dev' : image.sha256.slice(0, SHOWN_KEY);
-  return `${memoryMib} MiB, ${describeVcpus(vcpus)}, image ${root}${hasMounts ? ', read-only mounts' : ''}`;
+  return `${memoryMib} MiB, ${describeVcpus(vcpus)}, image ${root}${hasMounts ? ', read-only mounts' : ''}${mode === 'auto' ? '' : `, VMM ${mode}`}`;
 }
 
 export function renderBase({ size, result }: BaseReport, sizeBytes: number | null, style: Style): string {

@@ -73,6 +73,12 @@ test('status of a run that succeeded', () => {
   ]);
 });
 
+test('status names a VM that waited in the pool', () => {
+  const [vm] = SUCCEEDED.vms;
+  const lines = renderStatus({ ...SUCCEEDED, vms: [{ ...vm!, pooled: true }] }, OPTIONS);
+  expect(lines.find((line) => line.startsWith('vm '))).toContain('started from the pool in 4.1 s');
+});
+
 test('status of a run that was refused has no line for a spec and a host that are not known', () => {
   const lines = renderStatus({ ...FAILED_RUN, name: '', kind: '', hostId: '' }, OPTIONS);
   expect(lines.filter((line) => /^(spec|host)/.test(line))).toEqual([]);

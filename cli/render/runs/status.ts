@@ -129,15 +129,17 @@ function renderFailedItems(view: RunView, style: Style): string[] {
   });
 }
 
+function renderStart({ start, pooled }: RunView['vms'][number]): string {
+  if (pooled === true) return 'started from the pool';
+  return start === 'snapshot' ? 'started from a snapshot' : 'booted';
+}
+
 function renderVms(view: RunView, style: Style): string[] {
   const seen = view.vms.filter((vm) => vm.isolation !== null);
   if (seen.length === 0) return [];
   const lines = seen.map((vm) => {
     const generation = vm.generation > 0 ? ` (generation ${vm.generation})` : '';
-    const boot =
-      vm.bootMs === null
-        ? ''
-        : `, ${vm.start === 'snapshot' ? 'started from a snapshot' : 'booted'} in ${formatDurationMs(vm.bootMs)}`;
+    const boot = vm.bootMs === null ? '' : `, ${renderStart(vm)} in ${formatDurationMs(vm.bootMs)}`;
     const disk = vm.resumedAfter === undefined ? '' : `, with the checkpoint after ${sanitizeLine(vm.resumedAfter)}`;
     return style.dim(
       `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${describeVmFacts(vm)}${boot}${disk}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,

@@ -99,7 +99,7 @@ export const SANDBOX = {
       as: 'mode',
       type: { is: 'word', words: SANDBOX_MODES, aliases: { local: 'auto' } },
       default: SANDBOX_DEFAULTS.mode,
-      doc: '`auto` (also `local`) selects the real backend whose VMs start sooner, `qemu`. `vmm` needs hardware KVM. `mock`, never automatic, starts no VM.',
+      doc: '`auto` (also `local`) takes `vmm` on hardware KVM, otherwise `qemu`. `vmm` needs hardware KVM. `mock`, never automatic, starts no VM.',
       example: 'qemu',
     },
     isolation: {
@@ -145,7 +145,7 @@ export const SANDBOX = {
       type: { is: 'number', range: RANGES.vcpus },
       mistaken: ['cpu', 'cpus', 'cores', 'vcpu'],
       default: SANDBOX_DEFAULTS.vcpus,
-      doc: 'Processors of the VM.',
+      doc: 'Processors; at most 32 with `vmm`.',
       example: 2,
     },
     disk_mb: {

@@ -3,6 +3,7 @@
 //! docs/reference/keeper.md describes commands, run directory and API.
 
 pub mod api;
+pub mod cgroups;
 pub mod client;
 pub mod commands;
 pub mod config;

@@ -393,6 +393,20 @@ fn a_launch_beside_a_keeper_whose_vm_has_ended_is_told_so() {
 }
 
 #[test]
+fn the_host_measures_its_tsc_only_if_asked() {
+    let report = |args: &[&str]| serde_json::from_slice::<Value>(&command_output(args)).unwrap();
+    let plain = report(&["host"]);
+    assert!(plain["kvm"].is_string(), "{plain}");
+    assert_eq!(plain.get("tscKhz"), None);
+    assert!(report(&["host", "--tsc"])["tscKhz"].as_u64() > Some(0));
+    let other = Command::new(KEEPER)
+        .args(["host", "--rsc"])
+        .output()
+        .unwrap();
+    assert_eq!(other.status.code(), Some(2));
+}
+
+#[test]
 fn a_sealed_directory_never_gets_a_vm() {
     let folder = Folder::new("seal");
     fs::remove_dir(&folder.0).unwrap();

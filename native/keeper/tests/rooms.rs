@@ -13,6 +13,7 @@ const ROOMS: &[&str] = &[
     "error",
     "run_dir",
     "host",
+    "cgroups",
     "disk_copy",
     "egress",
     "config",

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vm_memory::GuestMemoryMmap;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::arch::layout;
+use crate::guest_memory::GuestMemory;
 use crate::virtio::{Device, Interrupt, Transport, registers};
 
 /// A device, the descriptors of its queues' kicks, and its interrupt.
@@ -22,7 +22,7 @@ impl Slot {
     /// `report` learns of each failure of the device, as one line.
     pub fn new(
         device: Box<dyn Device>,
-        memory: GuestMemoryMmap,
+        memory: GuestMemory,
         report: impl Fn(&str) + Send + 'static,
     ) -> io::Result<Self> {
         let interrupt = Arc::new(Interrupt::new()?);
@@ -146,7 +146,7 @@ mod tests {
     use crate::devices::rng::Rng;
 
     fn bus() -> Bus {
-        let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x1_0000)]).unwrap();
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 0x1_0000)]).unwrap();
         let slot = || Slot::new(Box::new(Rng), memory.clone(), |_| ()).unwrap();
         Bus::new(vec![slot(), slot()])
     }

@@ -11,7 +11,7 @@ pub const LINE_LIMIT_BYTES: usize = 64 << 10;
 pub const MEMORY_MIB: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 /// The limit of virtual CPUs.
 pub const VCPUS: std::ops::RangeInclusive<u32> = 1..=32;
-/// The limit of disks: with vsock and rng, each device has an interrupt of its own.
+/// The limit of disks and of files as memory together: each device of a VM has an interrupt of its own.
 pub const MAX_DISKS: usize = 8;
 /// The limit of Linux on x86, without its NUL byte.
 pub const COMMAND_LINE_LIMIT_BYTES: usize = 2047;
@@ -22,6 +22,12 @@ pub const TAG_LIMIT_BYTES: usize = 32;
 /// CIDs below this have meanings of their own, and the highest means any.
 const GUEST_CIDS: std::ops::RangeInclusive<u32> = 3..=u32::MAX - 1;
 const PORTS: std::ops::RangeInclusive<u32> = 1..=u32::MAX - 1;
+/// The limit of each list of [`PagesConfig`].
+pub const MAX_PAGE_RUNS: usize = 1024;
+/// The limit of differences behind a base.
+pub const MAX_DIFFS: usize = 7;
+/// The pages of a MiB.
+const MIB_PAGES: u64 = 256;
 /// The lowest descriptor that may be a file of the VM.
 const FIRST_FD: RawFd = 3;
 
@@ -42,10 +48,15 @@ pub struct Config {
     pub command_line: Option<String>,
     pub memory_mib: u32,
     pub vcpus: u32,
+    #[serde(default)]
+    pub cpu: CpuTemplate,
     /// The output of COM1 goes there.
     pub console_fd: RawFd,
     #[serde(default)]
     pub disks: Vec<DiskConfig>,
+    /// Files that the guest has as memory, and can only read.
+    #[serde(default)]
+    pub pmem: Vec<PmemConfig>,
     #[serde(default)]
     pub vsock: Option<VsockConfig>,
     #[serde(default)]
@@ -53,22 +64,80 @@ pub struct Config {
     /// A source of random numbers.
     #[serde(default)]
     pub rng: bool,
+    /// A balloon of size zero, by which the guest gives back memory that it does not use.
+    #[serde(default)]
+    pub balloon: bool,
     /// The VM may be saved once, into these files.
     #[serde(default)]
     pub save: Option<SnapshotConfig>,
+    /// The VM may be saved in full, as often as its keeper sends files for it.
+    #[serde(default)]
+    pub full_saves: bool,
     /// The VM continues from these files. It has no kernel, initramfs or command line of its own.
     #[serde(default)]
-    pub restore: Option<SnapshotConfig>,
+    pub restore: Option<RestoreConfig>,
 }
 
-/// The files of a saved VM.
+/// The features of the host's CPU that the guest sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CpuTemplate {
+    /// All that KVM supports. A saved guest continues on the same kind of CPU only.
+    #[default]
+    Host,
+    /// Those that most CPUs have. A saved guest also continues on another CPU that has the same of them.
+    Portable,
+}
+
+impl CpuTemplate {
+    /// Returns the name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Portable => "portable",
+        }
+    }
+}
+
+/// The files into which a VM is saved.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct SnapshotConfig {
+    /// The state goes there; it may be a pipe.
+    pub state_fd: RawFd,
+    /// As large as the guest's memory, and empty.
+    pub memory_fd: RawFd,
+}
+
+/// The files of a saved VM, from which another one continues.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RestoreConfig {
     /// The state, from the position of the descriptor on; it may be a pipe.
     pub state_fd: RawFd,
-    /// As large as the guest's memory. For a restore it is open for reading only.
+    /// As large as the guest's memory, and open for reading only.
     pub memory_fd: RawFd,
+    /// The differences to that state, in order. The VM continues from the last one.
+    #[serde(default)]
+    pub diffs: Vec<SnapshotConfig>,
+    /// The pages that earlier copies used first.
+    #[serde(default)]
+    pub pages: PagesConfig,
+}
+
+/// A run of pages: the number of its first page in the memory file, and its length.
+pub type PageRun = (u32, u32);
+
+/// Pages that a copy gets before its guest runs. They change when a page is there, and nothing else.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PagesConfig {
+    /// Pages that the guest will write.
+    #[serde(default)]
+    pub written: Vec<PageRun>,
+    /// Pages that the guest will only read.
+    #[serde(default)]
+    pub read: Vec<PageRun>,
 }
 
 /// A disk. The first one is `/dev/vda`.
@@ -78,6 +147,14 @@ pub struct DiskConfig {
     pub fd: RawFd,
     pub serial: String,
     pub read_only: bool,
+}
+
+/// A file as memory. The first one is `/dev/pmem0`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PmemConfig {
+    /// Open for reading only.
+    pub fd: RawFd,
 }
 
 /// The guest port: the bytes of the guest's one connection are the bytes of `fd`.
@@ -149,6 +226,13 @@ impl Config {
                 format!("{}; at most {MAX_DISKS}", self.disks.len()),
             );
         }
+        if self.pmem.len() > MAX_DISKS - self.disks.len() {
+            let (files, disks) = (self.pmem.len(), self.disks.len());
+            return refuse(
+                "pmem",
+                format!("{files}; at most {MAX_DISKS} with the {disks} disks"),
+            );
+        }
         let mut serials = BTreeSet::new();
         for (at, disk) in self.disks.iter().enumerate() {
             let key = format!("disks[{at}].serial");
@@ -166,6 +250,15 @@ impl Config {
         }
         if let Some(folders) = &self.folders {
             check_text("folders.tag", &folders.tag, TAG_LIMIT_BYTES)?;
+        }
+        if let Some(RestoreConfig { pages, diffs, .. }) = &self.restore {
+            if diffs.len() > MAX_DIFFS {
+                let text = format!("{}; at most {MAX_DIFFS}", diffs.len());
+                return refuse("restore.diffs", text);
+            }
+            let all = u64::from(self.memory_mib) * MIB_PAGES;
+            check_runs("restore.pages.written", &pages.written, all)?;
+            check_runs("restore.pages.read", &pages.read, all)?;
         }
         Ok(())
     }
@@ -188,22 +281,8 @@ impl Config {
         check_text("commandLine", line, COMMAND_LINE_LIMIT_BYTES)
     }
 
-    /// Each descriptor becomes an owner of its file, so none may have two.
     fn check_descriptors(&self, control: RawFd) -> Result<(), ConfigError> {
-        let mut seen = BTreeSet::from([control]);
-        for (key, fd) in self.descriptors() {
-            if fd < FIRST_FD {
-                return refuse(key, format!("{fd}; a descriptor is at least {FIRST_FD}"));
-            }
-            if !seen.insert(fd) {
-                return refuse(key, format!("{fd} has another use already"));
-            }
-            // SAFETY: reads the flags of a number, which need not be a descriptor.
-            if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
-                return refuse(key, format!("{fd} is not open"));
-            }
-        }
-        Ok(())
+        check_descriptors(self.descriptors(), control)
     }
 
     fn descriptors(&self) -> Vec<(String, RawFd)> {
@@ -216,20 +295,93 @@ impl Config {
         for (at, disk) in self.disks.iter().enumerate() {
             all.push((format!("disks[{at}].fd"), disk.fd));
         }
+        for (at, file) in self.pmem.iter().enumerate() {
+            all.push((format!("pmem[{at}].fd"), file.fd));
+        }
         all.extend(self.vsock.as_ref().map(|v| ("vsock.fd".to_owned(), v.fd)));
         all.extend(
             self.folders
                 .as_ref()
                 .map(|folders| ("folders.fd".to_owned(), folders.fd)),
         );
-        for (key, files) in [("save", &self.save), ("restore", &self.restore)] {
-            if let Some(files) = files {
-                all.push((format!("{key}.stateFd"), files.state_fd));
-                all.push((format!("{key}.memoryFd"), files.memory_fd));
+        let save = self
+            .save
+            .as_ref()
+            .map(|files| (files.state_fd, files.memory_fd));
+        let restore = self
+            .restore
+            .as_ref()
+            .map(|files| (files.state_fd, files.memory_fd));
+        for (key, files) in [("save", save), ("restore", restore)] {
+            if let Some((state, memory)) = files {
+                all.push((format!("{key}.stateFd"), state));
+                all.push((format!("{key}.memoryFd"), memory));
             }
         }
+        let diffs = self.restore.iter().flat_map(|restore| &restore.diffs);
+        all.extend(files_of("restore.diffs", diffs));
         all
     }
+}
+
+/// A chain of saved states that becomes a base.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct MergeConfig {
+    /// The version of this shape: 1.
+    pub version: u32,
+    /// A base and its differences, in order, for reading.
+    pub chain: Vec<SnapshotConfig>,
+    /// The result.
+    pub into: SnapshotConfig,
+}
+
+impl MergeConfig {
+    /// Parses and checks a line, as [`Config::parse`].
+    pub fn parse(line: &[u8], control: RawFd) -> Result<Self, ConfigError> {
+        let config: Self =
+            serde_json::from_slice(line).or_else(|e| refuse("configuration", e.to_string()))?;
+        check_range("version", config.version, 1..=1)?;
+        let links = config.chain.len();
+        if !(1..=MAX_DIFFS + 1).contains(&links) {
+            return refuse("chain", format!("{links}; from 1 to {}", MAX_DIFFS + 1));
+        }
+        let mut all: Vec<_> = files_of("chain", &config.chain).collect();
+        all.push(("into.stateFd".into(), config.into.state_fd));
+        all.push(("into.memoryFd".into(), config.into.memory_fd));
+        check_descriptors(all, control)?;
+        Ok(config)
+    }
+}
+
+fn files_of<'a>(
+    key: &'a str,
+    files: impl IntoIterator<Item = &'a SnapshotConfig>,
+) -> impl Iterator<Item = (String, RawFd)> {
+    files.into_iter().enumerate().flat_map(move |(at, files)| {
+        [
+            (format!("{key}[{at}].stateFd"), files.state_fd),
+            (format!("{key}[{at}].memoryFd"), files.memory_fd),
+        ]
+    })
+}
+
+/// Each descriptor becomes an owner of its file, so none may have two.
+fn check_descriptors(all: Vec<(String, RawFd)>, control: RawFd) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::from([control]);
+    for (key, fd) in all {
+        if fd < FIRST_FD {
+            return refuse(key, format!("{fd}; a descriptor is at least {FIRST_FD}"));
+        }
+        if !seen.insert(fd) {
+            return refuse(key, format!("{fd} has another use already"));
+        }
+        // SAFETY: reads the flags of a number, which need not be a descriptor.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return refuse(key, format!("{fd} is not open"));
+        }
+    }
+    Ok(())
 }
 
 fn check_range(
@@ -244,6 +396,25 @@ fn check_range(
         key,
         format!("{value}; from {} to {}", range.start(), range.end()),
     )
+}
+
+/// Runs are in order, and lie in the memory.
+fn check_runs(key: &str, runs: &[PageRun], pages: u64) -> Result<(), ConfigError> {
+    if runs.len() > MAX_PAGE_RUNS {
+        return refuse(key, format!("{} runs; at most {MAX_PAGE_RUNS}", runs.len()));
+    }
+    let mut end = 0;
+    for (first, count) in runs {
+        let (first, count) = (u64::from(*first), u64::from(*count));
+        if first < end || count == 0 || first + count > pages {
+            return refuse(
+                key,
+                format!("{count} pages from {first}; runs in order, of {pages} pages"),
+            );
+        }
+        end = first + count;
+    }
+    Ok(())
 }
 
 /// Printable ASCII: these texts reach the guest as bytes.
@@ -268,7 +439,7 @@ mod tests {
 
     /// A configuration with open descriptors, and the files behind them.
     fn valid() -> (Value, Vec<File>) {
-        let files: Vec<File> = (0..7).map(|_| File::open("/dev/null").unwrap()).collect();
+        let files: Vec<File> = (0..8).map(|_| File::open("/dev/null").unwrap()).collect();
         let fd = |at: usize| files[at].as_raw_fd();
         let config = json!({
             "version": 1, "kvmFd": fd(0), "kernelFd": fd(1), "initramfsFd": fd(2),
@@ -276,7 +447,7 @@ mod tests {
             "disks": [{ "fd": fd(4), "serial": "voidbox-scratch", "readOnly": false }],
             "vsock": { "guestCid": 3, "port": 1024, "fd": fd(5) },
             "folders": { "fd": fd(6), "tag": "mounts" },
-            "rng": true
+            "pmem": [{ "fd": fd(7) }], "rng": true, "balloon": true
         });
         (config, files)
     }
@@ -292,7 +463,22 @@ mod tests {
         assert_eq!(read.kvm_fd, files[0].as_raw_fd());
         assert_eq!(read.disks[0].serial, "voidbox-scratch");
         assert_eq!(read.vsock.unwrap().guest_cid, 3);
-        assert!(read.rng);
+        assert_eq!(read.pmem[0].fd, files[7].as_raw_fd());
+        assert!(read.rng && read.balloon);
+    }
+
+    #[test]
+    fn a_cpu_template_is_host_or_portable_and_host_without_one() {
+        let (mut config, _files) = valid();
+        assert_eq!(parse(&config).unwrap().cpu, CpuTemplate::Host);
+        for template in [CpuTemplate::Host, CpuTemplate::Portable] {
+            config["cpu"] = template.name().into();
+            assert_eq!(parse(&config).unwrap().cpu, template);
+        }
+        for wrong in ["", "Host", "haswell"] {
+            config["cpu"] = wrong.into();
+            assert_eq!(parse(&config).unwrap_err().key, "configuration", "{wrong}");
+        }
     }
 
     #[test]
@@ -361,11 +547,13 @@ mod tests {
     }
 
     #[test]
-    fn there_are_at_most_eight_disks_with_names_of_their_own() {
+    fn there_are_at_most_eight_disks_and_files_as_memory_and_disks_have_names_of_their_own() {
         let (mut config, _files) = valid();
         let more: Vec<File> = (0..9).map(|_| File::open("/dev/null").unwrap()).collect();
         let disk = |at: usize| json!({ "fd": more[at].as_raw_fd(), "serial": format!("d{at}"), "readOnly": true });
         config["disks"] = (0..8).map(disk).collect();
+        assert_eq!(parse(&config).unwrap_err().key, "pmem");
+        config["pmem"] = json!([]);
         assert_eq!(parse(&config).unwrap().disks.len(), 8);
         config["disks"] = (0..9).map(disk).collect();
         assert_eq!(parse(&config).unwrap_err().key, "disks");
@@ -376,7 +564,7 @@ mod tests {
 
     #[test]
     fn unknown_keys_are_refused_by_name_at_every_depth() {
-        for pointer in ["", "/disks/0", "/vsock", "/folders"] {
+        for pointer in ["", "/disks/0", "/pmem/0", "/vsock", "/folders"] {
             let (mut config, _files) = valid();
             let object = config.pointer_mut(pointer).unwrap();
             object["surprise"] = 1.into();
@@ -402,11 +590,20 @@ mod tests {
             assert!(error.to_string().contains(key), "{error}");
         }
         let (mut config, _files) = valid();
-        for key in ["initramfsFd", "disks", "vsock", "folders", "rng"] {
+        for key in [
+            "initramfsFd",
+            "disks",
+            "pmem",
+            "vsock",
+            "folders",
+            "rng",
+            "balloon",
+        ] {
             config.as_object_mut().unwrap().remove(key);
         }
         let read = parse(&config).unwrap();
-        assert!(read.vsock.is_none() && read.disks.is_empty() && !read.rng);
+        assert!(read.vsock.is_none() && read.disks.is_empty() && read.pmem.is_empty());
+        assert!(!read.rng && !read.balloon);
     }
 
     /// Makes a configuration one of a restored VM, with two files more.
@@ -417,7 +614,7 @@ mod tests {
             config.as_object_mut().unwrap().remove(key);
         }
         config["restore"] =
-            json!({ "stateFd": files[7].as_raw_fd(), "memoryFd": files[8].as_raw_fd() });
+            json!({ "stateFd": files[8].as_raw_fd(), "memoryFd": files[9].as_raw_fd() });
         (config, files)
     }
 
@@ -425,7 +622,7 @@ mod tests {
     fn a_restored_vm_has_a_state_and_no_part_of_a_boot() {
         let (config, files) = restored();
         let read = parse(&config).unwrap();
-        assert_eq!(read.restore.unwrap().state_fd, files[7].as_raw_fd());
+        assert_eq!(read.restore.unwrap().state_fd, files[8].as_raw_fd());
         for (key, value) in [
             ("kernelFd", files[1].as_raw_fd().into()),
             ("initramfsFd", files[2].as_raw_fd().into()),
@@ -438,10 +635,40 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_a_copy_are_runs_in_order_within_its_memory() {
+        let last = 256 * 256 - 1;
+        let many = |count: u32| -> Value { (0..count).map(|at| json!([2 * at, 1])).collect() };
+        for list in ["written", "read"] {
+            let of = |runs: Value| {
+                let (mut config, _files) = restored();
+                config["restore"]["pages"] = json!({ list: runs });
+                parse(&config)
+            };
+            let read = of(json!([[0, 1], [1, 2], [last, 1]])).unwrap();
+            assert_ne!(read.restore.unwrap().pages, PagesConfig::default());
+            assert!(of(many(1024)).is_ok());
+            for wrong in [
+                many(1025),
+                json!([[1, 0]]),
+                json!([[1, 2], [2, 1]]),
+                json!([[last, 2]]),
+                json!([[last, u32::MAX]]),
+                json!([[u32::MAX, u32::MAX]]),
+            ] {
+                let error = of(wrong).unwrap_err();
+                assert_eq!(error.key, format!("restore.pages.{list}"));
+            }
+            for wrong in [json!([[1]]), json!([[-1, 1]]), json!([1, 1])] {
+                assert_eq!(of(wrong).unwrap_err().key, "configuration");
+            }
+        }
+    }
+
+    #[test]
     fn files_of_a_saved_vm_are_descriptors_like_others() {
         for key in ["save", "restore"] {
             let (mut config, files) = restored();
-            config[key] = json!({ "stateFd": 2, "memoryFd": files[8].as_raw_fd() });
+            config[key] = json!({ "stateFd": 2, "memoryFd": files[9].as_raw_fd() });
             if key == "save" {
                 config["restore"]["memoryFd"] = files[1].as_raw_fd().into();
             }
@@ -451,6 +678,61 @@ mod tests {
             config[key]["surprise"] = 1.into();
             let error = parse(&config).unwrap_err();
             assert!(error.text.contains("surprise"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_restored_vm_has_at_most_7_differences_with_files_of_their_own() {
+        let with = |count: usize| {
+            let (mut config, files) = restored();
+            let more: Vec<File> = (0..2 * count)
+                .map(|_| File::open("/dev/null").unwrap())
+                .collect();
+            let files_of = |at: usize| {
+                let [state, memory] = [2 * at, 2 * at + 1].map(|at| more[at].as_raw_fd());
+                json!({ "stateFd": state, "memoryFd": memory })
+            };
+            config["restore"]["diffs"] = (0..count).map(files_of).collect();
+            (config, files.into_iter().chain(more).collect::<Vec<File>>())
+        };
+        let (config, _files) = with(7);
+        assert_eq!(parse(&config).unwrap().restore.unwrap().diffs.len(), 7);
+        let (config, _files) = with(8);
+        assert_eq!(parse(&config).unwrap_err().key, "restore.diffs");
+        let (mut config, _files) = with(2);
+        config["restore"]["diffs"][1]["memoryFd"] = config["restore"]["stateFd"].clone();
+        let key = parse(&config).unwrap_err().key;
+        assert_eq!(key, "restore.diffs[1].memoryFd");
+    }
+
+    #[test]
+    fn a_merge_has_1_to_8_links_and_each_file_one_use() {
+        let files: Vec<File> = (0..20).map(|_| File::open("/dev/null").unwrap()).collect();
+        let link = |at: usize| {
+            let [state, memory] = [2 * at, 2 * at + 1].map(|at| files[at].as_raw_fd());
+            json!({ "stateFd": state, "memoryFd": memory })
+        };
+        let parse = |config: &Value| MergeConfig::parse(config.to_string().as_bytes(), -1);
+        let merge = |links: usize| {
+            let chain: Vec<Value> = (1..=links).map(link).collect();
+            json!({ "version": 1, "chain": chain, "into": link(0) })
+        };
+        for links in [1, 8] {
+            assert_eq!(parse(&merge(links)).unwrap().chain.len(), links);
+        }
+        for links in [0, 9] {
+            assert_eq!(parse(&merge(links)).unwrap_err().key, "chain");
+        }
+        let mut twice = merge(2);
+        twice["into"] = link(2);
+        assert_eq!(parse(&twice).unwrap_err().key, "into.stateFd");
+        let mut closed = merge(2);
+        closed["chain"][1]["memoryFd"] = 1_000_000.into();
+        assert_eq!(parse(&closed).unwrap_err().key, "chain[1].memoryFd");
+        for (key, value) in [("surprise", json!(1)), ("version", json!(2))] {
+            let mut wrong = merge(1);
+            wrong[key] = value;
+            assert!(parse(&wrong).unwrap_err().to_string().contains(key));
         }
     }
 

@@ -19,16 +19,25 @@ pub enum Ended {
     /// The guest asked for a reset or for power off.
     Reset,
     /// A fault of the guest in the handler of a double fault; also `reboot=t`.
-    TripleFault { rip: Option<String> },
+    TripleFault {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rip: Option<String>,
+    },
     /// KVM cannot continue the guest, such as at an instruction that it does not emulate.
     InternalError {
+        #[serde(skip_serializing_if = "Option::is_none")]
         rip: Option<String>,
         /// The bytes of the instruction, hexadecimal; empty if KVM did not tell them.
+        #[serde(skip_serializing_if = "String::is_empty")]
         bytes: String,
         text: String,
     },
     /// KVM returned for a reason that has no handler, which the text names.
-    UnknownExit { rip: Option<String>, text: String },
+    UnknownExit {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rip: Option<String>,
+        text: String,
+    },
     /// The keeper asked for the end, or its end of the control is closed.
     Killed { text: String },
     /// A call of the host failed, such as one of KVM.
@@ -90,6 +99,29 @@ mod tests {
         assert_eq!(line["kind"], "internalError");
         assert_eq!(line["bytes"], "0fc7");
         assert_eq!(serde_json::to_value(Ended::Reset).unwrap()["kind"], "reset");
+    }
+
+    #[test]
+    fn an_end_has_no_field_without_a_value() {
+        let text = || "x".to_owned();
+        for end in [
+            Ended::TripleFault { rip: None },
+            Ended::InternalError {
+                rip: None,
+                bytes: String::new(),
+                text: text(),
+            },
+            Ended::UnknownExit {
+                rip: None,
+                text: text(),
+            },
+        ] {
+            let line = serde_json::to_value(&end).unwrap();
+            let mut fields = line.as_object().unwrap().values();
+            let has_value =
+                |field: &serde_json::Value| field.as_str().is_some_and(|text| !text.is_empty());
+            assert!(fields.all(has_value), "the keeper refuses {line}");
+        }
     }
 
     #[test]

@@ -148,10 +148,25 @@ const SAVE: &[Call] = &[
     Call::any(libc::SYS_pwrite64, "the memory of a saved VM"),
 ];
 
+/// The further calls of a VM that may be saved in full.
+const SAVE_IN_FULL: &[Call] = &[
+    Call::checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x4020_AE46)],
+        "the log of the pages that the guest writes begins",
+    ),
+    Call::checked(
+        libc::SYS_ioctl,
+        &[Check::Is(1, 0x4010_AE42)],
+        "the log of the pages that the guest has written",
+    ),
+];
+
 /// The calls of the control of each VM.
 const SERVE: &[Call] = &[
     Call::any(libc::SYS_poll, "waits for the keeper and the other threads"),
-    Call::any(libc::SYS_read, "requests of the keeper, and eventfds"),
+    Call::any(libc::SYS_read, "resets an eventfd"),
+    Call::any(libc::SYS_recvmsg, "requests of the keeper"),
     Call::any(libc::SYS_pread64, "reads the counters of KVM"),
     Call::any(libc::SYS_tkill, "stops a CPU for a pause or for the end"),
     Call::any(
@@ -176,6 +191,11 @@ pub const SAVING_CONTROL: Table = Table {
     calls: &[RUNTIME, SERVE, SAVE],
 };
 
+pub const FULLY_SAVING_CONTROL: Table = Table {
+    role: "control of a VM that may be saved in full",
+    calls: &[RUNTIME, SERVE, SAVE, SAVE_IN_FULL],
+};
+
 /// The filters of the threads of a VM, by their role.
 #[derive(Clone, Copy)]
 pub struct Filters {
@@ -184,6 +204,8 @@ pub struct Filters {
     pub control: &'static Filter,
     /// For the control of a VM that may be saved.
     pub saving_control: &'static Filter,
+    /// For the control of a VM that may be saved in full.
+    pub fully_saving_control: &'static Filter,
 }
 
 /// The filters, compiled with this program.
@@ -192,6 +214,7 @@ pub static FILTERS: Filters = Filters {
     devices: &const { DEVICES.compile() },
     control: &const { CONTROL.compile() },
     saving_control: &const { SAVING_CONTROL.compile() },
+    fully_saving_control: &const { FULLY_SAVING_CONTROL.compile() },
 };
 
 /// Installs a filter for this thread. The VM ends if that fails.
@@ -207,7 +230,7 @@ mod tests {
 
     #[test]
     fn each_rule_has_a_reason_and_no_thread_may_open_a_file_or_a_socket() {
-        for table in [VCPU, DEVICES, SAVING_CONTROL] {
+        for table in [VCPU, DEVICES, FULLY_SAVING_CONTROL] {
             for rule in table.calls.iter().copied().flatten() {
                 assert!(!rule.reason.is_empty(), "{} {}", table.role, rule.number);
                 let refused = [
@@ -234,7 +257,7 @@ mod tests {
 
     #[test]
     fn code_and_requests_are_checked_wherever_they_are_allowed() {
-        for table in [VCPU, DEVICES, SAVING_CONTROL] {
+        for table in [VCPU, DEVICES, FULLY_SAVING_CONTROL] {
             for rule in table.calls.iter().copied().flatten() {
                 let needs_check = [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_ioctl];
                 if needs_check.contains(&rule.number) {

@@ -5,19 +5,21 @@
 //! Each function returns how much of its input was meaningful, so that a corpus that has rotted is noticed.
 
 use std::fs::File;
-use std::io::{Cursor, Write};
+use std::io::{self, Cursor, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 
 use crate::arch::kernel::load_kernel;
-use crate::config::Config;
+use crate::config::{Config, CpuTemplate};
 use crate::control::{Channel, Input, Request};
+use crate::devices::balloon::Balloon;
 use crate::devices::block::Block;
 use crate::devices::folders::Folders;
+use crate::devices::pmem::Pmem;
 use crate::devices::rng::Rng;
 use crate::devices::vsock::Vsock;
 use crate::memory::Ram;
-use crate::snapshot::Restoring;
+use crate::snapshot::{Restoring, Shape};
 use crate::state::{HEADER_BYTES, Reader, Writer};
 use crate::virtio::Device;
 use crate::virtio::driver::Driver;
@@ -35,6 +37,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("vsock", drive_vsock),
     ("folders", drive_folders),
     ("rng", drive_rng),
+    ("balloon", drive_balloon),
+    ("pmem", drive_pmem),
     ("state", read_state),
     ("restored", drive_restored),
 ];
@@ -42,6 +46,8 @@ pub const TARGETS: &[(&str, Target)] = &[
 /// The longest input.
 pub const INPUT_LIMIT_BYTES: usize = 16 << 10;
 const DISK_BYTES: u64 = 32 << 10;
+/// The place of the file of a restored device.
+const RESTORED_FILE: (u64, u64) = ((4 << 30) + (128 << 20), 2 << 20);
 /// The memory of the VM whose state is in the corpus.
 const STATE_MEMORY_BYTES: u64 = 64 << 20;
 
@@ -86,13 +92,16 @@ pub fn load(data: &[u8]) -> usize {
 
 /// Drives a disk of 32 KiB. The first bit of the input makes it read-only.
 pub fn drive_block(data: &[u8]) -> usize {
+    let is_read_only = data.first().is_some_and(|byte| byte & 1 == 1);
+    Block::new(disk(), "disk", is_read_only).map_or(0, |block| drive(Box::new(block), data, None))
+}
+
+/// Makes a file of the size of a disk. A file that cannot grow is a disk without sectors.
+fn disk() -> File {
     // SAFETY: a new descriptor, whose only owner is the file.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"disk".as_ptr(), 0)) };
-    if file.set_len(DISK_BYTES).is_err() {
-        return 0;
-    }
-    let is_read_only = data.first().is_some_and(|byte| byte & 1 == 1);
-    Block::new(file, "disk", is_read_only).map_or(0, |block| drive(Box::new(block), data, None))
+    let _ = file.set_len(DISK_BYTES);
+    file
 }
 
 /// Drives vsock, with a keeper whose bytes are in the input too.
@@ -122,18 +131,40 @@ pub fn drive_rng(data: &[u8]) -> usize {
     drive(Box::new(Rng), data, None)
 }
 
+/// Drives the balloon. Nothing is taken from the memory of its driver.
+pub fn drive_balloon(data: &[u8]) -> usize {
+    drive(Box::new(Balloon::new(Box::new(|_| ()))), data, None)
+}
+
+/// Drives a file as memory, which lies in the memory of its driver too.
+pub fn drive_pmem(data: &[u8]) -> usize {
+    let Ok(ram) = Ram::new(64).and_then(|ram| ram.with_files(&[disk()])) else {
+        return 0;
+    };
+    ram.files().next().map_or(0, |place| {
+        let driver = Driver::find_in(
+            ram.memory().clone(),
+            Box::new(Pmem::new(place.guest, place.size)),
+        );
+        drive_found(driver, data, None)
+    })
+}
+
 /// Reads the state of a VM with one CPU. The checksum of a changed input is made right, so that its fields are read.
 pub fn read_state(data: &[u8]) -> usize {
-    if Restoring::open(data, STATE_MEMORY_BYTES, 1).is_err() {
+    const SHAPE: Shape = Shape {
+        memory_bytes: STATE_MEMORY_BYTES,
+        cpus: 1,
+        template: CpuTemplate::Host,
+    };
+    if Restoring::open(data, &SHAPE).is_err() {
         let mut fields = Writer::new();
         data.get(HEADER_BYTES..)
             .unwrap_or_default()
             .iter()
             .for_each(|byte| fields.u8(*byte));
         let Ok(state) = fields.finish() else { return 0 };
-        return Restoring::open(&state, STATE_MEMORY_BYTES, 1)
-            .is_ok()
-            .into();
+        return Restoring::open(&state, &SHAPE).is_ok().into();
     }
     1
 }
@@ -145,13 +176,18 @@ pub fn drive_restored(data: &[u8]) -> usize {
     };
     let mut bytes = Bytes(data);
     let kind = bytes.take();
-    let vsock = keeper
-        .set_nonblocking(true)
-        .and_then(|()| Vsock::new(ours.into(), 3, 1024));
-    let device: Box<dyn Device> = match vsock {
-        Ok(vsock) if kind % 2 == 0 => Box::new(vsock),
-        _ => Box::new(Rng),
+    if keeper.set_nonblocking(true).is_err() {
+        return 0;
+    }
+    let device: io::Result<Box<dyn Device>> = match kind % 6 {
+        0 => Vsock::new(ours.into(), 3, 1024).map(|vsock| Box::new(vsock) as _),
+        1 => Ok(Box::new(Rng)),
+        2 => Block::new(disk(), "disk", false).map(|block| Box::new(block) as _),
+        3 => Folders::new(ours.into(), "mounts").map(|folders| Box::new(folders) as _),
+        4 => Ok(Box::new(Balloon::new(Box::new(|_| ())))),
+        _ => Ok(Box::new(Pmem::new(RESTORED_FILE.0, RESTORED_FILE.1))),
     };
+    let Ok(device) = device else { return 0 };
     let mut driver = Driver::find(device);
     let mut fields = Reader::of_fields(bytes.0);
     if driver.transport.restore(&mut fields).is_err() {
@@ -190,9 +226,12 @@ impl Bytes<'_> {
 }
 
 /// Lets an input drive a device as its guest. Returns the number of chains that the device used.
-fn drive(device: Box<dyn Device>, data: &[u8], mut peer: Option<UnixStream>) -> usize {
+fn drive(device: Box<dyn Device>, data: &[u8], peer: Option<UnixStream>) -> usize {
+    drive_found(Driver::find(device), data, peer)
+}
+
+fn drive_found(mut driver: Driver, data: &[u8], mut peer: Option<UnixStream>) -> usize {
     let mut bytes = Bytes(data);
-    let mut driver = Driver::find(device);
     if bytes.take() & 2 == 0 {
         driver.restart();
     }
@@ -206,9 +245,7 @@ fn drive(device: Box<dyn Device>, data: &[u8], mut peer: Option<UnixStream>) -> 
                 let register = bytes.number(2) % 0x140;
                 let value = bytes.number(8).to_le_bytes();
                 let width = usize::from(bytes.take() % 8) + 1;
-                driver
-                    .transport
-                    .write(register & !3, &value[..width.max(4)]);
+                driver.transport.write(register & !3, &value[..width]);
             }
             1 => {
                 let width = usize::from(bytes.take() % 8) + 1;

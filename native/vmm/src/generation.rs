@@ -3,10 +3,11 @@
 
 use std::io;
 
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::arch::layout;
+use crate::guest_memory::GuestMemory;
 
 /// The length of an identity, as Microsoft's specification has it.
 pub const BYTES: usize = 16;
@@ -29,9 +30,9 @@ impl Generation {
     }
 
     /// Gives a VM that boots its identity.
-    pub fn begin(&self, memory: &GuestMemoryMmap) -> io::Result<()> {
+    pub fn begin(&self, memory: &GuestMemory) -> io::Result<()> {
         let mut identity = [0; BYTES];
-        fill(&mut identity)?;
+        random(&mut identity)?;
         memory
             .write_slice(&identity, GuestAddress(layout::GENERATION))
             .map_err(io::Error::other)
@@ -39,14 +40,14 @@ impl Generation {
 
     /// Gives a copy of a VM another identity, and tells its guest. The interrupt controllers have their state already, and
     /// no CPU runs.
-    pub fn change(&self, memory: &GuestMemoryMmap) -> io::Result<()> {
+    pub fn change(&self, memory: &GuestMemory) -> io::Result<()> {
         self.begin(memory)?;
         self.interrupt.write(1)
     }
 }
 
 /// Fills the bytes with random ones.
-fn fill(bytes: &mut [u8]) -> io::Result<()> {
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     // SAFETY: the pointer is valid for the length. So few bytes come at once.
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     match usize::try_from(count) {
@@ -59,13 +60,13 @@ fn fill(bytes: &mut [u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn read(memory: &GuestMemoryMmap) -> [u8; BYTES] {
+    fn read(memory: &GuestMemory) -> [u8; BYTES] {
         memory.read_obj(GuestAddress(layout::GENERATION)).unwrap()
     }
 
     #[test]
     fn a_copy_has_another_identity_and_its_guest_learns_of_it() {
-        let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x10_0000)]).unwrap();
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 0x10_0000)]).unwrap();
         let generation = Generation::new().unwrap();
         generation.begin(&memory).unwrap();
         let first = read(&memory);

@@ -13,15 +13,21 @@ pub mod filters;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod generation;
+pub mod guest_memory;
 mod machine;
 mod mailbox;
+mod mapped_file;
+mod mapping;
 pub mod memory;
+mod merging;
+mod page_file;
 mod poll;
 mod ports;
 mod run;
 mod snapshot;
 pub mod state;
 mod statistics;
+mod unused;
 mod vcpu;
 pub mod virtio;
 
@@ -29,13 +35,24 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 
 pub use ended::BAD_CONFIGURATION;
+pub use merging::run_merge;
 pub use run::{run, run_with};
 
 const USAGE: &str = "usage: voidbox-vmm --control FD
-FD is an inherited socket, over which the configuration of one VM comes.";
+       voidbox-vmm --merge FD
+FD is an inherited socket, over which the configuration of one VM comes, or that of a merge of saved states.";
 
-/// Returns the descriptor of the control, or how the program is called.
-pub fn read_arguments(arguments: impl Iterator<Item = OsString>) -> Result<RawFd, String> {
+/// The work of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Runs a VM.
+    Run,
+    /// Makes a chain of saved states a base.
+    Merge,
+}
+
+/// Returns the work and the descriptor of the control, or how the program is called.
+pub fn read_arguments(arguments: impl Iterator<Item = OsString>) -> Result<(Work, RawFd), String> {
     let arguments: Vec<String> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
@@ -43,14 +60,19 @@ pub fn read_arguments(arguments: impl Iterator<Item = OsString>) -> Result<RawFd
         return Err(USAGE.into());
     };
     let fd = fd.parse::<RawFd>().ok().filter(|fd| *fd > 2);
-    let Some(fd) = fd.filter(|_| name == "--control") else {
+    let work = match name.as_str() {
+        "--control" => Some(Work::Run),
+        "--merge" => Some(Work::Merge),
+        _ => None,
+    };
+    let Some((work, fd)) = work.zip(fd) else {
         return Err(USAGE.into());
     };
     // SAFETY: reads the flags of a number, which need not be a descriptor.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         return Err(format!("the descriptor {fd} is not open\n{USAGE}"));
     }
-    Ok(fd)
+    Ok((work, fd))
 }
 
 #[cfg(test)]
@@ -60,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn read(arguments: &[&str]) -> Result<RawFd, String> {
+    fn read(arguments: &[&str]) -> Result<(Work, RawFd), String> {
         read_arguments(arguments.iter().map(OsString::from))
     }
 
@@ -68,7 +90,9 @@ mod tests {
     fn the_control_is_an_open_descriptor() {
         let file = File::open("/dev/null").unwrap();
         let fd = file.as_raw_fd();
-        assert_eq!(read(&["--control", &fd.to_string()]), Ok(fd));
+        for (name, work) in [("--control", Work::Run), ("--merge", Work::Merge)] {
+            assert_eq!(read(&[name, &fd.to_string()]), Ok((work, fd)));
+        }
         for wrong in [
             &[][..],
             &["--control"],

@@ -241,4 +241,23 @@ mod tests {
         }
         assert_eq!(ports.unknown(), 10);
     }
+
+    #[test]
+    fn only_two_of_all_ports_end_the_vm_whatever_is_written_in_any_width() {
+        let (ports, ..) = ports();
+        for port in 0..=u16::MAX {
+            for width in [1, 2, 4] {
+                ports.read(port, &mut vec![0; width]);
+                for value in [0, 0x5f, 0xfe, 0xff] {
+                    let ends = ports.write(port, &vec![value; width]) == Effect::Reset;
+                    let may_end = match port {
+                        layout::KEYBOARD_COMMAND => value == layout::KEYBOARD_RESET,
+                        layout::SLEEP_CONTROL => value & layout::SLEEP_ENABLE != 0,
+                        _ => false,
+                    };
+                    assert_eq!(ends, may_end && width == 1, "{port:#x} {value:#x}");
+                }
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The life of a VM: its configuration, its start, the requests of its keeper, its end.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::filters::{self, FILTERS, Filters};
 use crate::machine::{Assembled, assemble};
 use crate::mailbox::Mailbox;
 use crate::poll::Poll;
+use crate::snapshot::{Files, Parts};
 use crate::vcpu::Team;
 
 /// Runs the VM whose configuration comes over the control. Returns the exit code of the process.
@@ -41,9 +43,11 @@ fn live(channel: &mut Channel, filters: Filters) -> Result<Ended, Ended> {
     let mut vm = Running::start(assemble(&config)?, filters)?;
     // The other threads have their own.
     filters::install(match config.save {
+        _ if config.full_saves => filters.fully_saving_control,
         Some(_) => filters.saving_control,
         None => filters.control,
     })?;
+    vm.check_threads()?;
     channel.tell(&Message::Started);
     vm.team.resume();
     vm.devices.resume();
@@ -110,6 +114,17 @@ impl Running {
         })
     }
 
+    /// Returns once each thread has its filter. A thread without one has ended, and no guest may run then.
+    fn check_threads(&self) -> Result<(), Ended> {
+        self.team.wait_until_ready();
+        self.devices.pause();
+        match self.events.take() {
+            Some(DeviceEvent::Ended(end)) => Err(end),
+            // A device has nothing to do yet.
+            Some(DeviceEvent::NoRoom(_)) | None => Ok(()),
+        }
+    }
+
     /// Serves the keeper until the VM ends.
     fn serve(&mut self, channel: &mut Channel) -> io::Result<Ended> {
         let mut poll = Poll::default();
@@ -152,6 +167,8 @@ impl Running {
     }
 
     fn answer(&mut self, line: &[u8], channel: &mut Channel) -> Option<Ended> {
+        // A request that needs no files closes them.
+        let files = channel.take_descriptors();
         let message = match Request::parse(line) {
             Ok(Request::Pause) => {
                 self.pause();
@@ -161,10 +178,12 @@ impl Running {
                 self.resume();
                 Message::Resumed
             }
-            Ok(Request::Save) => match self.save() {
-                Ok(()) => Message::Saved,
-                Err(why) => Message::Refused { why },
-            },
+            Ok(request @ (Request::Save | Request::SaveFull | Request::SaveDiff)) => {
+                match self.save(request, files) {
+                    Ok(id) => Message::Saved { id },
+                    Err(why) => Message::Refused { why },
+                }
+            }
             Ok(Request::Statistics) => Message::Statistics(self.statistics()),
             Ok(Request::End) => {
                 return Some(Ended::Killed {
@@ -191,17 +210,37 @@ impl Running {
         }
     }
 
-    /// Saves a paused VM that may be saved.
-    fn save(&mut self) -> Result<(), String> {
+    /// Saves a paused VM that may be saved. Returns the name of the state of a full save.
+    fn save(&mut self, what: Request, files: Vec<OwnedFd>) -> Result<Option<String>, String> {
         if !self.paused {
             return Err("only a paused VM is saved".into());
         }
-        let parts = &mut self.parts;
-        let saver = parts
-            .saver
-            .take()
-            .ok_or("this VM may not be saved, or it was saved already")?;
-        saver.save(&parts.vm, &parts.ram, &parts.machine)
+        let Assembled {
+            saver,
+            vm,
+            ram,
+            machine,
+            ..
+        } = &mut self.parts;
+        let saver = saver.as_mut().ok_or("this VM may not be saved")?;
+        let parts = Parts { vm, ram, machine };
+        if what == Request::Save {
+            return saver.save(parts).map(|()| None);
+        }
+        let [state, memory] = <[OwnedFd; 2]>::try_from(files)
+            .map_err(|files| {
+                let count = files.len();
+                format!(
+                    "{count} descriptors came with the request; it needs those of state and memory"
+                )
+            })?
+            .map(File::from);
+        let files = Files { state, memory };
+        let id = match what {
+            Request::SaveDiff => saver.save_diff(parts, &files),
+            _ => saver.save_full(parts, &files),
+        }?;
+        Ok(Some(id.to_string()))
     }
 
     fn statistics(&self) -> Statistics {

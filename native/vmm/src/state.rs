@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// The version of all that is in a state. A change of any field needs another one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 3;
 /// The limit of a state: 32 CPUs need about 1 MiB.
 pub const LIMIT_BYTES: usize = 4 << 20;
 
@@ -84,6 +84,11 @@ impl Writer {
     /// Writes a structure of the kernel, byte by byte.
     pub fn structure(&mut self, value: &(impl IntoBytes + Immutable)) {
         self.bytes.extend(value.as_bytes());
+    }
+
+    /// Writes the fields that a reader has not read.
+    pub fn rest(&mut self, from: Reader<'_>) {
+        self.bytes.extend(from.rest);
     }
 
     /// Returns the whole state.
@@ -267,12 +272,36 @@ const CRC_TABLE: [u32; 256] = {
     table
 };
 
-/// The CRC-32 of Ethernet and zip.
+/// The CRC-32 of Ethernet and zip, of bytes that come in parts.
+pub struct Crc32(u32);
+
+impl Crc32 {
+    pub fn new() -> Self {
+        Self(u32::MAX)
+    }
+
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |sum, byte| {
+            let [low, ..] = sum.to_le_bytes();
+            sum >> 8 ^ CRC_TABLE[usize::from(low ^ byte)]
+        });
+    }
+
+    pub fn value(&self) -> u32 {
+        !self.0
+    }
+}
+
+impl Default for Crc32 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |sum, byte| {
-        let [low, ..] = sum.to_le_bytes();
-        sum >> 8 ^ CRC_TABLE[usize::from(low ^ byte)]
-    })
+    let mut sum = Crc32::new();
+    sum.add(bytes);
+    sum.value()
 }
 
 #[cfg(test)]
@@ -327,7 +356,7 @@ mod tests {
         let mut newer = state;
         newer[8] += 1;
         let error = Reader::open(&newer).unwrap_err();
-        assert!(error.0.contains("version 2"), "{error}");
+        assert!(error.0.contains("version 4"), "{error}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 
 use guests::virtio::{Device, NEXT, Raw, WRITE, connect, packet};
-use guests::{Script, Vm, copy_of, kvm};
+use guests::{DATA, Script, Vm, copy_of, kvm};
 use serde_json::json;
 
 fn raw(address: u64, length: u32, flags: u16, next: u16) -> Raw {
@@ -39,6 +39,29 @@ fn a_guest_gets_random_numbers_and_an_interrupt() {
     assert_eq!(reason["kind"], "reset", "{reason}");
     assert!(console[..32].iter().any(|byte| *byte != 0));
     assert_eq!(console[32..], [1]);
+}
+
+#[test]
+fn memory_that_a_guest_reports_reads_as_zeros_and_its_neighbours_stay() {
+    const PLACE: u64 = 4 << 20;
+    const HUGE: u32 = 2 << 20;
+    let Some(kvm) = kvm() else { return };
+    let balloon = Device::new(0);
+    let next = PLACE + u64::from(HUGE);
+    let mut script = Script::default().place(PLACE, b"old").place(next, b"new");
+    script = balloon.start(script, 3);
+    script = balloon.describe(script, 2, 0, &raw(PLACE, HUGE, WRITE, 0));
+    script = balloon.offer(script, 2, 1);
+    script = balloon
+        .wait(script, 2, 1)
+        .print(PLACE, 3)
+        .print(next, 3)
+        .write(PLACE, u32::from_le_bytes(*b"more"))
+        .print(PLACE, 4)
+        .reset();
+    let (reason, _, console) = Vm::run(kvm, &script, |config| config["balloon"] = true.into());
+    assert_eq!(reason["kind"], "reset", "{reason}");
+    assert_eq!(console, b"\0\0\0newmore");
 }
 
 fn header(kind: u32, sector: u64) -> Vec<u8> {
@@ -127,6 +150,28 @@ fn a_guest_and_its_keeper_exchange_bytes() {
     let (reason, _, console) = vm.end();
     assert_eq!(reason["kind"], "reset", "{reason}");
     assert_eq!(console, b"world");
+}
+
+#[test]
+fn a_vm_ends_although_its_keeper_has_read_nothing() {
+    const DATA_BYTES: u32 = 256 << 10;
+    let Some(kvm) = kvm() else { return };
+    let (keeper, theirs) = UnixStream::pair().unwrap();
+    let vsock = Device::new(0);
+    let data = packet(5, DATA_BYTES);
+    let length = u32::try_from(data.len()).unwrap() + DATA_BYTES;
+    let mut script = connect(vsock, Script::default()).place(vsock.buffer(1, 256), &data);
+    script = vsock.describe(script, 1, 1, &raw(vsock.buffer(1, 256), length, 0, 0));
+    script = vsock.offer(script, 1, 2);
+    script = vsock.wait(script, 1, 2).say("sent").wait(DATA, 1);
+    let mut vm = Vm::start(kvm, &script, |config| {
+        config["vsock"] = json!({ "guestCid": 3, "port": 1024, "fd": theirs.into_raw_fd() });
+    });
+    assert_eq!(vm.receive()["event"], "started");
+    assert_eq!(vm.read_console(4), b"sent");
+    assert_eq!(vm.ask("end")["reason"]["kind"], "killed");
+    assert_eq!(vm.abandon(), 1);
+    drop(keeper);
 }
 
 /// Makes a descriptor of the VMM another file, as if the file behind it had changed.

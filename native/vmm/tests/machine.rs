@@ -4,6 +4,10 @@ mod guests;
 
 use guests::{DATA, Script, Vm, kvm};
 use serde_json::json;
+use voidbox_jail::filter::Filter;
+use voidbox_vmm::config::LINE_LIMIT_BYTES;
+use voidbox_vmm::filters::{FILTERS, Filters};
+use voidbox_vmm::run_with;
 
 #[test]
 fn a_guest_prints_and_resets() {
@@ -102,13 +106,60 @@ fn a_guest_that_loops_ends_with_its_keeper() {
 #[test]
 fn several_cpus_exist_and_end_together() {
     let Some(kvm) = kvm() else { return };
-    for vcpus in [2, 32] {
-        let kvm = kvm.try_clone().unwrap();
-        let (reason, ..) = Vm::run(kvm, &Script::default().reset(), |config| {
-            config["vcpus"] = vcpus.into();
-        });
-        assert_eq!(reason["kind"], "reset", "{vcpus} CPUs: {reason}");
+    let (reason, ..) = Vm::run(
+        kvm.try_clone().unwrap(),
+        &Script::default().reset(),
+        |config| config["vcpus"] = 2.into(),
+    );
+    assert_eq!(reason["kind"], "reset", "{reason}");
+    let mut vm = Vm::start(kvm, &Script::default().wait(DATA, 1), |config| {
+        config["vcpus"] = 32.into();
+    });
+    assert_eq!(vm.receive()["event"], "started");
+    let mut statistics = vm.ask("statistics");
+    let cpus = statistics["vcpus"].as_array_mut().unwrap();
+    assert_eq!(cpus.len(), 32);
+    // A line has its limit, also once the counters have grown for years.
+    for cpu in cpus {
+        for counter in cpu.as_object_mut().unwrap().values_mut() {
+            *counter = (u64::MAX / 1000).into();
+        }
     }
+    let bytes = statistics.to_string().len();
+    assert!(bytes <= LINE_LIMIT_BYTES, "{bytes} bytes");
+    assert_eq!(vm.ask("end")["reason"]["kind"], "killed");
+}
+
+#[test]
+fn memory_beyond_the_gap_is_the_guests() {
+    const BEYOND: u64 = 4 << 30;
+    /// The VMM's table of the first 512 GiB, of which it fills four entries.
+    const TABLE: u64 = 0xa000;
+    const NEXT_TABLE: u64 = DATA + 0x1000;
+    const HUGE_PAGE: u64 = 0x83;
+    let Some(kvm) = kvm() else { return };
+    let entry = u32::try_from(NEXT_TABLE | 3).unwrap();
+    let script = Script::default()
+        .place(NEXT_TABLE, &(BEYOND | HUGE_PAGE).to_le_bytes())
+        .write(TABLE + 4 * 8, entry)
+        .write(TABLE + 4 * 8 + 4, 0)
+        .write(BEYOND + (1 << 20) - 4, u32::from_le_bytes(*b"high"))
+        .print(BEYOND + (1 << 20) - 4, 4)
+        // No memory is behind it, and no device.
+        .print(BEYOND + (1 << 20), 1)
+        .reset();
+    let (reason, _, console) = Vm::run(kvm, &script, |config| config["memoryMib"] = 3073.into());
+    assert_eq!(reason["kind"], "reset", "{reason}");
+    assert_eq!(console, b"high\xff");
+}
+
+#[test]
+fn a_bzimage_runs_at_its_64_bit_entry() {
+    let Some(kvm) = kvm() else { return };
+    let script = Script::default().say("unpacked").reset();
+    let (reason, _, console) = Vm::run(kvm, &script, |config| script.load_bzimage(config));
+    assert_eq!(reason["kind"], "reset", "{reason}");
+    assert_eq!(console, b"unpacked");
 }
 
 /// The code of a second CPU, in 16-bit mode: it stores a byte, and halts for ever.
@@ -140,6 +191,30 @@ fn a_guest_starts_its_second_cpu_and_both_pause() {
     assert_eq!(statistics["vcpus"].as_array().unwrap().len(), 2);
     assert_eq!(vm.ask("resume")["event"], "resumed");
     assert_eq!(vm.ask("end")["reason"]["kind"], "killed");
+}
+
+#[test]
+fn a_thread_without_its_filter_ends_the_start_before_the_guest_runs() {
+    const REFUSED: &Filter = &Filter::refused("test");
+    let Some(kvm) = kvm() else { return };
+    let without: [fn(&mut Filters); 3] = [
+        |filters| filters.vcpu = REFUSED,
+        |filters| filters.devices = REFUSED,
+        |filters| filters.control = REFUSED,
+    ];
+    for without in without {
+        let mut filters = FILTERS;
+        without(&mut filters);
+        let script = Script::default().say("runs").reset();
+        let run = |fd, _: &serde_json::Value| std::thread::spawn(move || run_with(fd, filters));
+        let vm = Vm::start_by(kvm.try_clone().unwrap(), |config| script.load(config), run);
+        // The end is the first message.
+        let (reason, code, console) = vm.end();
+        assert_eq!((reason["kind"].as_str(), code), (Some("hostFailed"), 1));
+        let text = reason["text"].as_str().unwrap();
+        assert!(text.contains("the filter of the role test"), "{reason}");
+        assert_eq!(console, b"");
+    }
 }
 
 #[test]

@@ -15,20 +15,29 @@ use guests::virtio::{Device, NEXT, Raw, WRITE, connect, packet};
 use guests::{LIMIT, Script, Vm, copy_of, kvm};
 use processes::{Mode, NUMBERS, TABLES, rules};
 use serde_json::{Value, json};
+use voidbox_vmm::devices::vsock::ROOM_BYTES;
 
 /// How the guest leaves its keeper, and ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leave {
-    /// It resets the device, and faults.
+    /// It sends all that it may, resets the device, and faults.
     ResetAndFault,
     /// It sends a reset of the connection, and resets the machine.
     Packet,
+    /// The same, of a VM that is saved while it is paused.
+    SavedPacket,
+    /// The same, of a VM that is saved in full, and then the difference to that.
+    FullySavedPacket,
 }
 
 const DISK: u64 = 0;
 const VSOCK: u64 = 1;
 const FOLDERS: u64 = 2;
 const RNG: u64 = 3;
+/// The places of tables. The rules of each are the first ones of the next.
+const CONTROLLING: usize = 2;
+const SAVING: usize = 3;
+const FULLY_SAVING: usize = 4;
 /// The bytes of a request to the server of folders, and of its answer.
 const MESSAGE_BYTES: u8 = 30;
 
@@ -86,11 +95,20 @@ fn use_disk(mut script: Script) -> Script {
 }
 
 fn send(script: Script, index: u16, bytes: &[u8]) -> Script {
+    send_more(script, index, bytes, 0)
+}
+
+/// Sends a packet with `length` bytes of data, whatever the guest's memory has there.
+fn send_all(script: Script, index: u16, length: u32) -> Script {
+    send_more(script, index, &packet(5, length), length)
+}
+
+fn send_more(script: Script, index: u16, bytes: &[u8], more: u32) -> Script {
     let vsock = Device::new(VSOCK);
     let at = vsock.buffer(1, u64::from(index) * 256);
     let raw = Raw {
         address: at,
-        length: u32::try_from(bytes.len()).unwrap(),
+        length: u32::try_from(bytes.len()).unwrap() + more,
         flags: 0,
         next: 0,
     };
@@ -132,8 +150,13 @@ fn guest(leave: Leave) -> Script {
     script = send(script, 1, &[packet(5, 5), b"hello".to_vec()].concat());
     script = vsock.wait(script, 0, 2);
     match leave {
-        Leave::ResetAndFault => script.write(vsock.register(0x70), 0).triple_fault(),
-        Leave::Packet => {
+        Leave::ResetAndFault => {
+            // More than the keeper's socket takes, so bytes wait for the keeper at the reset.
+            let script = send_all(script, 2, ROOM_BYTES);
+            let script = vsock.wait(script, 1, 3);
+            script.write(vsock.register(0x70), 0).triple_fault()
+        }
+        Leave::Packet | Leave::SavedPacket | Leave::FullySavedPacket => {
             let script = send(script, 2, &packet(RESET, 0));
             vsock.wait(script, 1, 3).reset()
         }
@@ -156,12 +179,22 @@ fn live(kvm: &File, leave: Leave, mode: Mode, used: &Arc<Mutex<BTreeSet<usize>>>
         config["vsock"] = json!({ "guestCid": 3, "port": 1024, "fd": port.into_raw_fd() });
         config["folders"] = json!({ "fd": folders.into_raw_fd(), "tag": "mounts" });
         config["rng"] = true.into();
+        config["fullSaves"] = (leave == Leave::FullySavedPacket).into();
+        if leave == Leave::SavedPacket {
+            let [state, memory] = files();
+            config["save"] =
+                json!({ "stateFd": state.into_raw_fd(), "memoryFd": memory.into_raw_fd() });
+        }
     };
     let used = used.clone();
     let mut vm = Vm::start_by(kvm.try_clone().unwrap(), start, |fd, config| {
         processes::run(fd, config, mode, used)
     });
     let mut last = None;
+    let mut requests = match leave {
+        Leave::FullySavedPacket => vec!["saveDiff", "saveFull"],
+        _ => Vec::new(),
+    };
     // A VM without a rule ends at any step; then each socket is at its end too.
     while let Some(message) = vm.try_receive() {
         match message["event"].as_str() {
@@ -172,7 +205,14 @@ fn live(kvm: &File, leave: Leave, mode: Mode, used: &Arc<Mutex<BTreeSet<usize>>>
                 let _ = keeper.read_exact(&mut [0; 5]);
                 vm.try_ask("pause");
             }
-            Some("paused") => vm.try_ask("resume"),
+            Some("paused") if leave == Leave::SavedPacket => vm.try_ask("save"),
+            Some("paused" | "saved") => match requests.pop() {
+                Some(request) => {
+                    let [state, memory] = files();
+                    vm.try_ask_with(request, &[&state, &memory]);
+                }
+                None => vm.try_ask("resume"),
+            },
             Some("resumed") => vm.try_ask("statistics"),
             Some("statistics") => {
                 let _ = keeper.write_all(b"world");
@@ -183,6 +223,13 @@ fn live(kvm: &File, leave: Leave, mode: Mode, used: &Arc<Mutex<BTreeSet<usize>>>
     }
     vm.abandon();
     last
+}
+
+/// The files of a saved VM.
+fn files() -> [File; 2] {
+    let files = [(); 2].map(|()| tempfile::tempfile().unwrap());
+    files[1].set_len(64 << 20).unwrap();
+    files
 }
 
 fn message_buffer() -> Vec<u8> {
@@ -199,47 +246,39 @@ fn a_vm_runs_in_a_process_of_its_own() {
     processes::be_child();
 }
 
-/// The rules that the traced VMs may leave unused, and what needs each.
+/// The test of the jail that makes the calls of the runtime.
+const OF_RUNTIME: &str =
+    "native/jail: the_runtime_has_its_heap_its_clock_its_messages_and_its_handlers";
+
+/// The rules that the traced VMs may leave unused, and the test that needs each, or the reason why no test can.
 const ELSEWHERE: &[(&str, libc::c_long, &str)] = &[
-    ("all", libc::SYS_brk, "a heap that grows"),
-    (
-        "all",
-        libc::SYS_clock_gettime,
-        "hosts whose clock is no page of the process",
-    ),
+    ("all", libc::SYS_brk, OF_RUNTIME),
+    ("all", libc::SYS_clock_gettime, OF_RUNTIME),
     (
         "all",
         libc::SYS_exit_group,
         "a_vm_without_one_of_its_rules_ends_and_names_the_call",
     ),
-    (
-        "all",
-        libc::SYS_madvise,
-        "the end of a thread with much memory",
-    ),
-    ("all", libc::SYS_mmap, "a heap that grows"),
-    ("all", libc::SYS_mprotect, "a heap that grows"),
-    ("all", libc::SYS_mremap, "a long line of the control"),
+    ("all", libc::SYS_madvise, OF_RUNTIME),
+    ("all", libc::SYS_mmap, OF_RUNTIME),
+    ("all", libc::SYS_mprotect, OF_RUNTIME),
+    ("all", libc::SYS_mremap, OF_RUNTIME),
     (
         "all",
         libc::SYS_restart_syscall,
-        "a stopped process that continues",
+        "a process that a person stops and continues",
     ),
-    (
-        "all",
-        libc::SYS_rt_sigreturn,
-        "a CPU that is stopped while it runs",
-    ),
-    ("all", libc::SYS_writev, "the message of a panic"),
+    ("all", libc::SYS_rt_sigreturn, OF_RUNTIME),
+    ("all", libc::SYS_writev, OF_RUNTIME),
     (
         "devices",
         libc::SYS_close,
-        "a thread that is the last owner of a file",
+        "machine.rs: VMs in threads, if the devices are the last owner of a file",
     ),
     (
         "devices",
         libc::SYS_fcntl,
-        "a thread that is the last owner of a file",
+        "machine.rs: VMs in threads, if the devices are the last owner of a file",
     ),
     ("control", libc::SYS_exit, "machine.rs: VMs in threads"),
     (
@@ -247,11 +286,15 @@ const ELSEWHERE: &[(&str, libc::c_long, &str)] = &[
         libc::SYS_sigaltstack,
         "machine.rs: VMs in threads",
     ),
-    ("control", libc::SYS_tkill, "pauses in the static build"),
+    (
+        "control",
+        libc::SYS_tkill,
+        "a paused VM of the static build: test/kvm-lab, full-disk.ts",
+    ),
     (
         "control",
         libc::SYS_getpid,
-        "pauses, by some versions of the C library",
+        "machine.rs: a pause, by some versions of the C library",
     ),
 ];
 
@@ -263,14 +306,24 @@ fn each_rule_is_used_by_a_traced_vm_or_names_what_needs_it() {
     assert_eq!(kind(&fault), Some("tripleFault"), "{fault:?}");
     let reset = live(&kvm, Leave::Packet, Mode::Traced, &used);
     assert_eq!(kind(&reset), Some("reset"), "{reset:?}");
+    let saved = live(&kvm, Leave::SavedPacket, Mode::Traced, &used);
+    assert_eq!(kind(&saved), Some("reset"), "{saved:?}");
+    let saved = live(&kvm, Leave::FullySavedPacket, Mode::Traced, &used);
+    assert_eq!(kind(&saved), Some("reset"), "{saved:?}");
     let used = used.lock().unwrap();
     let mut unused = Vec::new();
     for (place, table) in TABLES.iter().enumerate() {
         for (index, rule) in rules(table).iter().enumerate() {
+            // A VM that may be saved has the rules of each control, which the other VMs use.
+            let is_shared = match place {
+                SAVING => index < rules(TABLES[CONTROLLING]).len(),
+                FULLY_SAVING => index < rules(TABLES[SAVING]).len(),
+                _ => false,
+            };
             let is_elsewhere = ELSEWHERE.iter().any(|(role, number, _)| {
                 *number == rule.number && (*role == "all" || *role == table.role)
             });
-            if !used.contains(&(place * NUMBERS + index)) && !is_elsewhere {
+            if !used.contains(&(place * NUMBERS + index)) && !is_elsewhere && !is_shared {
                 unused.push(format!("{} {}: {}", table.role, rule.number, rule.reason));
             }
         }
@@ -296,6 +349,8 @@ fn a_vm_without_one_of_its_rules_ends_and_names_the_call() {
         (1, libc::SYS_fallocate, 0, Leave::Packet),
         (1, libc::SYS_getrandom, 0, Leave::Packet),
         (2, libc::SYS_pread64, 0, Leave::Packet),
+        (3, libc::SYS_pwrite64, 0, Leave::SavedPacket),
+        (4, libc::SYS_recvmsg, 0, Leave::FullySavedPacket),
     ];
     let Some(kvm) = kvm() else { return };
     let used = Arc::default();

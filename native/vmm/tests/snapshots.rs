@@ -214,6 +214,75 @@ fn a_copy_has_all_cpus_of_its_template() {
     );
 }
 
+#[test]
+fn a_copy_has_the_cpu_template_of_its_template_and_another_one_is_refused_by_name() {
+    let Some(kvm) = kvm() else { return };
+    let script = ready(Script::default()).say("more").reset();
+    let portable = |config: &mut Value| config["cpu"] = "portable".into();
+    let snapshot = save_waiting(&kvm, &script, portable);
+    let mut copy = snapshot.restore(&kvm, portable);
+    assert_eq!(copy.read_console(4), b"more");
+    assert_eq!(copy.end().0["kind"], "reset");
+    let (reason, code, _) = snapshot.start(&kvm, |_| ()).end();
+    assert_eq!((&reason["key"], code), (&json!("restore.stateFd"), 2));
+    let text = reason["text"].as_str().unwrap();
+    assert!(text.contains("\"portable\", and has \"host\""), "{text}");
+}
+
+#[test]
+fn pages_that_come_ahead_are_those_of_the_copy() {
+    let Some(kvm) = kvm() else { return };
+    let script = ready(Script::default())
+        .count_up(DATA)
+        .print(DATA, 1)
+        .print(DATA + 0x2000, 1)
+        .reset();
+    let script = script.place(DATA, b"a").place(DATA + 0x2000, b"z");
+    let snapshot = save_waiting(&kvm, &script, |_| ());
+    let page = DATA / 4096;
+    for _ in 0..2 {
+        let mut copy = snapshot.restore(&kvm, |config| {
+            let pages =
+                json!({ "written": [[page, 1]], "read": [[0, 16], [page + 2, 1], [16_000, 384]] });
+            config["restore"]["pages"] = pages;
+        });
+        assert_eq!(copy.read_console(2), b"bz");
+        assert_eq!(copy.end().0["kind"], "reset");
+    }
+}
+
+#[test]
+fn memory_that_a_copy_reports_reads_as_zeros_and_not_as_in_its_template() {
+    const PLACE: u64 = 4 << 20;
+    const HUGE: u32 = 2 << 20;
+    let Some(kvm) = kvm() else { return };
+    let balloon = Device::new(0);
+    let with_balloon = |config: &mut Value| config["balloon"] = true.into();
+    let script = Script::default()
+        .place(PLACE, b"old")
+        .place(PLACE + 4096, b"own");
+    let script = ready(balloon.start(script, 3)).write(PLACE + 4096, 0x6f6f_6f6f);
+    let raw = Raw {
+        address: PLACE,
+        length: HUGE,
+        flags: WRITE,
+        next: 0,
+    };
+    let script = balloon.describe(script.print(PLACE, 3), 2, 0, &raw);
+    let script = balloon.offer(script, 2, 1);
+    let script = balloon
+        .wait(script, 2, 1)
+        .print(PLACE, 3)
+        .print(PLACE + 4096, 3)
+        .reset();
+    let snapshot = save_waiting(&kvm, &script, with_balloon);
+    for _ in 0..2 {
+        let mut copy = snapshot.restore(&kvm, with_balloon);
+        assert_eq!(copy.read_console(9), b"old\0\0\0\0\0\0");
+        assert_eq!(copy.end().0["kind"], "reset");
+    }
+}
+
 fn disk(sectors: u64, byte: u8) -> File {
     let mut file = tempfile::tempfile().unwrap();
     let bytes = usize::try_from(sectors * 512).unwrap();

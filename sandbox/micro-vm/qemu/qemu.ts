@@ -16,6 +16,8 @@ export interface QemuPieces {
     readonly path: string;
     readonly kind: 'debian' | 'voidbox';
     readonly uncompressedPath?: string;
+    /** Set-up has made it, so it has the drivers of `voidbox-vmm` (vsock, pmem and DAX). Absent: it may lack them. */
+    readonly isOfSetup?: boolean;
   };
   readonly initramfs: string;
 }

@@ -18,7 +18,7 @@ export function useNativeVmm(options: NativeBackendOptions): MicroVmOptions {
     ...options,
     pieces: async () => {
       const pieces = await options.pieces();
-      const vmm = createNativeVmm(pieces, () => options.extra('vmm'));
+      const vmm = createNativeVmm(pieces, () => options.extra('vmm'), options.cpuTemplate);
       return { keeper: pieces.keeper, initramfs: pieces.initramfs, vmm };
     },
   };

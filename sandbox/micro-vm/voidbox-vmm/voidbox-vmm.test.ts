@@ -12,11 +12,24 @@ test('a host with hardware KVM runs voidbox-vmm with an unpacked kernel and its 
       program: '/cache/voidbox-vmm',
       folders: '/cache/voidbox-folders',
       mke2fs: '/m',
+      cpu: 'host',
     },
     kernel: { path: '/k/vmlinux', kind: 'debian' },
     overheadMib: NATIVE_OVERHEAD_MIB,
     bootTimeoutMs: 20_000,
   });
+});
+
+test('the keeper gets the CPU template of the host', async () => {
+  const find = (): Promise<string> => Promise.resolve('/cache/voidbox-vmm');
+  const vmm = createNativeVmm({ mke2fs: '/m', kernel: KERNEL }, find, 'portable');
+  expect((await vmm.launchOn({ kvm: 'hardware', ...MEMORY })).settings).toMatchObject({ cpu: 'portable' });
+});
+
+test('VMs share the root disk if their kernel has the drivers', async () => {
+  const find = (): Promise<string> => Promise.resolve('/cache/voidbox-vmm');
+  const vmm = createNativeVmm({ mke2fs: '/m', kernel: { ...KERNEL, isOfSetup: true } }, find);
+  expect((await vmm.launchOn({ kvm: 'hardware', ...MEMORY })).settings).toMatchObject({ pmem: true });
 });
 
 test.each([

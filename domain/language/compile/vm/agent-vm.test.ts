@@ -90,3 +90,13 @@ test.each<[string, string, string, readonly string[]]>([
 ])('%s | %s | %s', (sandbox, a, b, expected) => {
   expect(said(sandbox, a, b)).toEqual(expected);
 });
+
+test.each<[string, string, readonly string[]]>([
+  ['mode: vmm, vcpus: 33', RUN, ['3 error spec/bad-value: `vcpus: 33`']],
+  ['mode: vmm', `${RUN}, sandbox: { vcpus: 64 }`, ['3 error spec/bad-value: `vcpus: 64`']],
+  ['mode: vmm, vcpus: 32', RUN, []],
+  ['mode: qemu, vcpus: 64', RUN, []],
+])('a VM of voidbox-vmm has at most 32 CPUs: %s; %s', (sandbox, step, expected) => {
+  const rest = ' is impossible with `mode: vmm`, whose VMs have at most 32 CPUs';
+  expect(said(sandbox, step, RUN)).toEqual(expected.map((start) => start + rest));
+});

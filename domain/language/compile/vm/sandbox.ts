@@ -1,4 +1,4 @@
-import { SANDBOX_DEFAULTS } from '../../../plan/defaults.ts';
+import { NATIVE_VMM_VCPUS, SANDBOX_DEFAULTS } from '../../../plan/defaults.ts';
 import {
   type LlmPlan,
   type MountPlan,
@@ -54,12 +54,21 @@ export function compileSandbox(
       'remove `isolation`, or write `mode: auto`',
     );
   }
+  const vcpus = own?.vcpus ?? base?.vcpus ?? SANDBOX_DEFAULTS.vcpus;
+  if (mode?.value === 'vmm' && vcpus > NATIVE_VMM_VCPUS) {
+    problems.error(
+      'spec/bad-value',
+      mode.at,
+      `\`vcpus: ${vcpus}\` is impossible with \`mode: vmm\`, whose VMs have at most ${NATIVE_VMM_VCPUS} CPUs`,
+      `write \`vcpus: ${NATIVE_VMM_VCPUS}\`, or \`mode: qemu\``,
+    );
+  }
   const mounts = [...(base?.mounts ?? []), ...(own?.mounts ?? [])];
   return {
     mode: mode?.value ?? SANDBOX_DEFAULTS.mode,
     isolation: isMock ? 'none' : (isolation?.value ?? SANDBOX_DEFAULTS.isolation),
     memoryMib: own?.memoryMib ?? base?.memoryMib ?? memoryMib,
-    vcpus: own?.vcpus ?? base?.vcpus ?? SANDBOX_DEFAULTS.vcpus,
+    vcpus,
     diskMib: own?.diskMib ?? base?.diskMib ?? SANDBOX_DEFAULTS.diskMib,
     mounts: compileMounts(mounts, baseDir, problems),
     ...compileImage(own?.image ?? base?.image ?? null, hasWorkspace && !isMock),

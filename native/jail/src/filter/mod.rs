@@ -154,6 +154,15 @@ const fn instruction(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
 }
 
 impl Filter {
+    /// Returns a program without instructions, which no kernel installs: for tests of such a start.
+    pub const fn refused(role: &'static str) -> Self {
+        Self {
+            role,
+            program: [instruction(RETURN, libc::SECCOMP_RET_KILL_PROCESS, 0, 0); MAX_INSTRUCTIONS],
+            length: 0,
+        }
+    }
+
     const fn push(&mut self, instruction: sock_filter) {
         assert!(self.length < MAX_INSTRUCTIONS, "a table has too many rules");
         self.program[self.length] = instruction;

@@ -33,3 +33,8 @@ pub fn allowed_calls_and_requests_pass() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
 }
+
+pub fn the_runtime_has_its_heap_its_clock_its_messages_and_its_handlers() {
+    let output = run_probe(callers()[0], &["filter", "runtime"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}

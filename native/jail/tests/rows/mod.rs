@@ -302,6 +302,10 @@ const ROWS: &[(&str, fn())] = &[
         filters::allowed_calls_and_requests_pass,
     ),
     (
+        "the_runtime_has_its_heap_its_clock_its_messages_and_its_handlers",
+        filters::the_runtime_has_its_heap_its_clock_its_messages_and_its_handlers,
+    ),
+    (
         "a_static_program_gets_its_words_and_no_environment",
         a_program_gets_its_words_and_no_environment,
     ),

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use voidbox_protocol::body::{Empty, PathRequest};
 use voidbox_protocol::message::Message;
 
-use super::fence;
 use super::request::{
     Call, End, ExecKey, FencedCall, Head, OpenCall, Ready, Retain, Signal, StdinEnd,
 };
+use super::{fence, take};
 use crate::error::{Code, Failure};
 use crate::exec::{self, Exec, StartExec, now_ms};
 use crate::guest::transfer::Transfer;
@@ -21,7 +21,7 @@ use crate::vmm::{self, Usage};
 
 /// The ops that came after the first release. Keepers of earlier builds lack them, so a client reads this list before
 /// it sends one. A name in a released list is never removed.
-const FEATURES: &[&str] = &["checkpoint"];
+const FEATURES: &[&str] = &["checkpoint", "take"];
 
 /// The longest cause of an `exec.end`, as JSON.
 const CAUSE_BYTES: usize = 4096;
@@ -76,6 +76,7 @@ async fn fenced(keeper: &Rc<Keeper>, head: &Head, call: FencedCall) -> Result<Va
             })
         }
         FencedCall::Retain(args) => retain(keeper, head.read(args)?).await,
+        FencedCall::Take(args) => take::take(keeper, head.read(args)?).await,
         FencedCall::Stop => stop(keeper).await,
     }
 }
@@ -100,7 +101,8 @@ fn status(keeper: &Keeper) -> Value {
         "vmm": vmm.name(),
         "accelerator": vmm.accelerator(),
         "kernel": config.kernel.kind,
-        "jail": vmm.describe_jail(&keeper.dir),
+        "jail": keeper.jail,
+        "limits": keeper.group.describe(),
         "memoryMib": config.memory_mib,
         "leaseLeftMs": keeper.lease.left_ms(),
         "retained": keeper.lease.is_retained(),
@@ -115,7 +117,7 @@ fn status(keeper: &Keeper) -> Value {
 async fn attach(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
     let _one = keeper.attaching.lock().await;
     let fence = *keeper.fence.borrow() + 1;
-    let dir = keeper.dir.clone();
+    let dir = keeper.folder();
     let written = tokio::task::spawn_blocking(move || dir.write_fence(fence)).await;
     written
         .map_err(std::io::Error::other)

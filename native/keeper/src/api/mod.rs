@@ -7,6 +7,7 @@ mod count;
 mod fence;
 mod request;
 mod streams;
+mod take;
 
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ use count::Open;
 const MAX_CONNECTIONS: usize = 64;
 
 /// Accepts connections until it is aborted.
-pub async fn serve(keeper: Rc<Keeper>, listener: UnixListener) {
+pub async fn serve(keeper: Rc<Keeper>, listener: Rc<UnixListener>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) if keeper.connections.get() < MAX_CONNECTIONS => {

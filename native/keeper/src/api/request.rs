@@ -85,6 +85,8 @@ pub enum FencedCall {
     TarCut(Args<PathRequest>),
     #[serde(rename = "retain")]
     Retain(Args<Retain>),
+    #[serde(rename = "take")]
+    Take(Args<Take>),
     #[serde(rename = "stop")]
     Stop,
 }
@@ -151,6 +153,15 @@ pub struct Retain {
     /// A note for clients, which read it from the run directory.
     #[serde(default)]
     pub note: serde_json::Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Take {
+    /// The run directory, which was renamed.
+    pub dir: PathBuf,
+    /// The launch configuration of the VM from now on.
+    pub config: Value,
 }
 
 #[derive(Debug, Deserialize)]

@@ -7,12 +7,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::command_error::CommandError;
+use super::pool;
 use crate::config::{Budget, LaunchConfig};
 use crate::error::{Code, Failure};
 use crate::run_dir::{EXIT, INTENT, RunDir, try_lock_file};
 
 /// The lock that a launch holds while it counts and writes its intent; the file is next to the run directories.
 const ADMISSION: &str = ".admission";
+/// The part of the budget that VMs may have which wait, as a divisor.
+const POOL_SHARE: u64 = 8;
 const POLL: Duration = Duration::from_millis(5);
 
 /// Waits for its turn, and counts. The caller holds the lock of `dir`, and drops the returned file once its own intent
@@ -27,9 +30,23 @@ pub fn admit(
     };
     let turn = wait_for_turn(vms, deadline)?;
     let need_mib = u64::from(config.memory_mib) + u64::from(budget.overhead_mib);
-    let (count, taken_mib) =
-        living(vms, dir, budget).map_err(CommandError::io("counting the VMs of this host"))?;
-    if taken_mib + need_mib > u64::from(budget.memory_mib) {
+    let mut counted = count(vms, dir, budget)?;
+    let limit_mib = u64::from(budget.memory_mib);
+    if config.waits && counted.pooled_mib + need_mib > limit_mib / POOL_SHARE {
+        let message = format!(
+            "a VM that waits needs {need_mib} MiB with its overhead: {} of {} MiB of the pool are taken",
+            counted.pooled_mib,
+            limit_mib / POOL_SHARE
+        );
+        return Err(Failure::new(Code::NoCapacity, message).into());
+    }
+    if !config.waits && counted.taken_mib + need_mib > limit_mib {
+        counted = make_room(vms, dir, budget, need_mib)?;
+    }
+    let Counted {
+        count, taken_mib, ..
+    } = counted;
+    if taken_mib + need_mib > limit_mib {
         let message = format!(
             "the VM needs {need_mib} MiB with its overhead: {taken_mib} of {} MiB are taken by {count} VMs",
             budget.memory_mib
@@ -39,7 +56,24 @@ pub fn admit(
     Ok(Some(turn))
 }
 
-fn wait_for_turn(vms: &Path, deadline: Instant) -> Result<File, CommandError> {
+/// Ends VMs that wait until there is room, so that no stage waits for the pool.
+fn make_room(
+    vms: &Path,
+    own: &RunDir,
+    budget: Budget,
+    need_mib: u64,
+) -> Result<Counted, CommandError> {
+    for pooled in pool::list(vms).map_err(CommandError::io("listing the pool"))? {
+        pool::end(&pooled.dir);
+        let counted = count(vms, own, budget)?;
+        if counted.taken_mib + need_mib <= u64::from(budget.memory_mib) {
+            return Ok(counted);
+        }
+    }
+    count(vms, own, budget)
+}
+
+pub(super) fn wait_for_turn(vms: &Path, deadline: Instant) -> Result<File, CommandError> {
     let file = vms.join(ADMISSION);
     loop {
         let turn = try_lock_file(&file).map_err(CommandError::io("taking the admission lock"))?;
@@ -54,12 +88,27 @@ fn wait_for_turn(vms: &Path, deadline: Instant) -> Result<File, CommandError> {
     }
 }
 
+/// The VMs of a folder.
+#[derive(Default)]
+struct Counted {
+    count: usize,
+    /// The memory with which all of them were admitted.
+    taken_mib: u64,
+    /// The part of the VMs that wait.
+    pooled_mib: u64,
+}
+
+fn count(vms: &Path, own: &RunDir, budget: Budget) -> Result<Counted, CommandError> {
+    living(vms, own, budget).map_err(CommandError::io("counting the VMs of this host"))
+}
+
 /// Returns the number of other VMs in the folder, and the memory with which they were admitted. A VM without a budget
 /// is counted with the overhead of this launch.
-fn living(vms: &Path, own: &RunDir, budget: Budget) -> io::Result<(usize, u64)> {
-    let mut found = (0, 0);
+fn living(vms: &Path, own: &RunDir, budget: Budget) -> io::Result<Counted> {
+    let mut found = Counted::default();
     for entry in fs::read_dir(vms)? {
-        let dir = RunDir::at(entry?.path());
+        let entry = entry?;
+        let dir = RunDir::at(entry.path());
         if dir.path() == own.path() || dir.file(EXIT).exists() || !dir.path().is_dir() {
             continue;
         }
@@ -72,9 +121,13 @@ fn living(vms: &Path, own: &RunDir, budget: Budget) -> io::Result<(usize, u64)> 
         // A launch that waits for its turn has not written its intent yet.
         let Some(intent) = intent else { continue };
         let overhead = intent["budget"]["overheadMib"].as_u64();
-        found.0 += 1;
-        found.1 += intent["memoryMib"].as_u64().unwrap_or(0)
+        let mib = intent["memoryMib"].as_u64().unwrap_or(0)
             + overhead.unwrap_or(u64::from(budget.overhead_mib));
+        found.count += 1;
+        found.taken_mib += mib;
+        if pool::is_pooled(&entry.file_name()) {
+            found.pooled_mib += mib;
+        }
     }
     Ok(found)
 }

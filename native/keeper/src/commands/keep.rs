@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,14 +10,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::command_error::CommandError;
 use super::{arguments, sweep};
 use crate::api;
 use crate::config::LaunchConfig;
-use crate::error::Failure;
-use crate::keeper::{EndReason, Keeper};
+use crate::error::{Code, Failure};
+use crate::keeper::{EndReason, Keeper, Wait};
 use crate::run_dir::{INTENT, RunDir, SOCKET};
 
 /// The time for which clients may read the rest after the VM's end.
@@ -58,24 +60,56 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         .build()
         .map_err(CommandError::io("starting the event loop"))?;
     let local = tokio::task::LocalSet::new();
-    let discard = config.discard;
-    let reason = runtime.block_on(local.run_until(serve(dir.clone(), config)))?;
+    let left = runtime.block_on(local.run_until(serve(dir, config)))?;
     runtime.shutdown_timeout(Duration::from_millis(200));
-    if discard && reason == EndReason::Stopped {
-        sweep::remove_locked(&dir).map_err(CommandError::io("removing the run directory"))?;
+    if let Some(dir) = left {
+        match sweep::remove_locked(&dir) {
+            // A launch has renamed the directory of a VM that waited.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.map_err(CommandError::io("removing the run directory"))?,
+        }
     }
     drop(lock);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves one VM until its end. Returns once `exit.json` is written, and clients have had time to read the rest.
-async fn serve(dir: RunDir, config: LaunchConfig) -> Result<EndReason, Failure> {
-    let keeper = Keeper::new(dir, config)
-        .map_err(|error| Failure::io("writing the run directory", &error))?;
-    let keeper = Rc::new(keeper);
+/// Serves one VM until its end. Returns once `exit.json` is written, and clients have had time to read the rest. Returns
+/// the run directory if no client needs it any longer.
+async fn serve(dir: RunDir, config: LaunchConfig) -> Result<Option<RunDir>, Failure> {
+    let writing = |error| Failure::io("writing the run directory", &error);
+    let waits = config.waits;
+    let keeper = Rc::new(Keeper::new(dir, config).map_err(writing)?);
     // The keeper's working folder is its run directory, so this path is short, however long the folder's path is.
     let listener = UnixListener::bind(SOCKET).map_err(|error| Failure::io(SOCKET, &error))?;
-    let server = tokio::task::spawn_local(api::serve(keeper.clone(), listener));
+    let listener = Rc::new(listener);
+    let server = tokio::task::spawn_local(api::serve(keeper.clone(), listener.clone()));
+    if !waits {
+        return Ok(live(keeper, server).await);
+    }
+    match keeper.wait().await {
+        Wait::Taken(taken) => {
+            // From here on, each new connection belongs to the keeper of the key. No client waits for an answer that it
+            // would lose: the launch gets its answer last.
+            server.abort();
+            let of_key = Rc::new(Keeper::of_taken(*taken).map_err(writing)?);
+            let server = tokio::task::spawn_local(api::serve(of_key.clone(), listener));
+            keeper.end_wait(Failure::new(Code::VmLost, "a launch has taken the VM"));
+            drop(keeper);
+            Ok(live(of_key, server).await)
+        }
+        Wait::Ended(end) => {
+            server.abort();
+            let _ = fs::remove_file(SOCKET);
+            keeper.end_wait(end.failure.clone());
+            let _ = timeout(DRAIN, keeper.drained()).await;
+            keeper.group.remove();
+            eprintln!("{:?}: {}", end.reason, end.failure.message);
+            Ok(Some(keeper.dir.clone()))
+        }
+    }
+}
+
+async fn live(keeper: Rc<Keeper>, server: JoinHandle<()>) -> Option<RunDir> {
     let end = keeper.live().await;
     // The keeper accepts no new client, but finishes answers to clients that are connected.
     server.abort();
@@ -89,6 +123,8 @@ async fn serve(dir: RunDir, config: LaunchConfig) -> Result<EndReason, Failure> 
             _ => eprintln!("no snapshot was made: it took too long"),
         }
     }
+    keeper.group.remove();
     eprintln!("{:?}: {}", end.reason, end.failure.message);
-    Ok(end.reason)
+    let is_useless = keeper.config.discard && end.reason == EndReason::Stopped;
+    is_useless.then(|| keeper.dir.clone())
 }

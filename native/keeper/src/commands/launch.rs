@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use super::command_error::CommandError;
-use super::{admission, answer, arguments};
+use super::{admission, answer, arguments, pool};
 use crate::config::LaunchConfig;
 use crate::error::{Code, Failure};
 use crate::run_dir::{INTENT, LOG, RunDir, SOCKET, VmState};
@@ -35,9 +35,14 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     let dir = arguments::required(values.remove(0), "--dir")?;
     let path = std::path::absolute(&dir).map_err(CommandError::io(format!("{dir:?}")))?;
     let dir = RunDir::at(path);
-    dir.create()
-        .map_err(CommandError::io(format!("making {}", dir.path().display())))?;
-    let state = find_or_create(&dir, &config)?;
+    let state = match pool::take(&dir, &config, Instant::now() + API_TIMEOUT)? {
+        true => "created",
+        false => {
+            dir.create()
+                .map_err(CommandError::io(format!("making {}", dir.path().display())))?;
+            find_or_create(&dir, &config)?
+        }
+    };
     answer::print_json(&serde_json::json!({
         "state": state,
         "socket": dir.file(SOCKET),
@@ -58,7 +63,8 @@ fn find_or_create(dir: &RunDir, config: &LaunchConfig) -> Result<&'static str, C
             if dir.state_unlocked() == VmState::Stopped {
                 return Ok("stopped");
             }
-            if connect(dir).is_ok() {
+            // The keeper of a VM that waited serves its pool until it has left the wait.
+            if connect(dir).is_ok() && !pool::is_leaving(dir, config) {
                 return Ok("attached");
             }
             if Instant::now() > deadline {
@@ -115,7 +121,7 @@ fn create(
 }
 
 /// Connects through the directory's descriptor, because a socket's path may have only 107 bytes.
-fn connect(dir: &RunDir) -> io::Result<UnixStream> {
+pub(super) fn connect(dir: &RunDir) -> io::Result<UnixStream> {
     let folder = File::open(dir.path())?;
     UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::command_error::CommandError;
-use super::{answer, arguments};
-use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, STARTED, VmState};
+use super::{answer, arguments, pool};
+use crate::cgroups::remove_left;
+use crate::run_dir::{CGROUPS, EXIT, INTENT, LOCK, RunDir, STARTED, VmState};
 
 /// The prefix of a directory that is being removed.
 const TRASH: &str = ".trash-";
@@ -76,7 +77,13 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
 fn sweep(vms: &Path, max_bytes: Option<u64>, stopped_known: Duration) -> io::Result<SweepReport> {
     let mut found = list(vms)?;
     found.sort_by_key(|vm| vm.modified_ms);
-    for vm in found.iter_mut().filter(|vm| vm.acknowledged) {
+    // The VM of a folder of the pool ended while it waited, so no key needs it.
+    for vm in found.iter_mut() {
+        if pool::is_pooled(vm.name.as_ref()) && vm.state != VmState::Running {
+            vm.removed = while_it_is_there(remove(vms, vm))?.unwrap_or(true);
+        }
+    }
+    for vm in found.iter_mut().filter(|vm| vm.acknowledged && !vm.removed) {
         if vm.ended_ago < stopped_known {
             vm.bytes = while_it_is_there(reduce(vms, vm))?.unwrap_or(0);
         } else {
@@ -162,6 +169,11 @@ fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
     let json = |name: &str| -> Option<serde_json::Value> {
         serde_json::from_slice(&fs::read(dir.file(name)).ok()?).ok()
     };
+    if state != VmState::Running
+        && let Some(folders) = json(CGROUPS)
+    {
+        remove_left(&serde_json::from_value::<Vec<PathBuf>>(folders).unwrap_or_default());
+    }
     let exit = json(EXIT);
     let intent = json(INTENT);
     Ok(Some(Swept {

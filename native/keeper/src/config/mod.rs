@@ -1,5 +1,6 @@
 //! The launch configuration: the parts and limits of one VM.
 
+mod pool;
 mod vmm;
 
 use std::fs::File;
@@ -65,12 +66,15 @@ pub struct LaunchConfig {
     /// later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
+    /// Whether the VM waits, as a copy whose guest did not get `Start`, until a launch takes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
     /// A note for clients, which read it in `intent.json`; the keeper ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
     pub path: PathBuf,
@@ -223,6 +227,13 @@ impl LaunchConfig {
                     "an absolute path",
                 );
             }
+        }
+        if self.waits && !self.can_wait() {
+            return refuse(
+                "waits",
+                "true".into(),
+                "it only for a copy of a snapshot on QEMU",
+            );
         }
         match &self.egress {
             Some(egress) => egress.check(),

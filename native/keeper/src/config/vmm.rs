@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// One variant for each VMM; `name` in the configuration chooses it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "kebab-case")]
 pub enum VmmSettings {
     Qemu(QemuSettings),
@@ -14,7 +14,7 @@ pub enum VmmSettings {
     Test(TestVmmSettings),
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QemuSettings {
     /// `qemu-system-x86_64`.
@@ -27,7 +27,7 @@ pub struct QemuSettings {
 }
 
 /// The VMM of this project, `voidbox-vmm`, which runs its guests on hardware KVM only.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NativeSettings {
     /// `voidbox-vmm`.
@@ -38,10 +38,26 @@ pub struct NativeSettings {
     /// As in [`QemuSettings`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mke2fs: Option<PathBuf>,
+    #[serde(default)]
+    pub cpu: CpuTemplate,
+    /// The root disk is memory that VMs share. The guest's kernel must have the driver.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pmem: bool,
     /// A file that replaces `/dev/kvm` for a program that plays the VMM. The host then needs no KVM.
     #[cfg(feature = "test-vmm")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kvm: Option<PathBuf>,
+}
+
+/// The features of the host's CPU that the guest sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CpuTemplate {
+    /// All that KVM supports.
+    #[default]
+    Host,
+    /// Those that most CPUs have.
+    Portable,
 }
 
 /// How QEMU runs the code of the guest.
@@ -54,7 +70,7 @@ pub enum Accelerator {
 
 /// A program that holds the guest port: no jail, no VM.
 #[cfg(feature = "test-vmm")]
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TestVmmSettings {
     pub program: PathBuf,

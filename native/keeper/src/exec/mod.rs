@@ -86,15 +86,11 @@ impl Exec {
         disk: Rc<Disk>,
         link: &Rc<Link>,
     ) -> Result<Rc<Self>, Failure> {
-        let spools = || -> std::io::Result<(Spool, Spool)> {
-            fs::create_dir_all(&folder)?;
-            Ok((
-                Spool::create(&folder.join("stdout"))?,
-                Spool::create(&folder.join("stderr"))?,
-            ))
-        };
-        let (stdout, stderr) =
-            spools().map_err(|error| Failure::run_dir("making the spool", &error))?;
+        fs::create_dir_all(&folder)
+            .map_err(|error| Failure::run_dir("making the spool", &error))?;
+        let (stdout, stderr) = ["stdout", "stderr"]
+            .map(|name| Spool::new(folder.join(name)))
+            .into();
         let exec = Rc::new(Self {
             started_at_ms: now_ms(),
             folder,

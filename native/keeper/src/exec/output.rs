@@ -1,7 +1,5 @@
 //! An exec's output: from the guest into its spools, from there to readers, and its deletion.
 
-use std::fs;
-
 use voidbox_protocol::message::Stream;
 
 use super::Exec;
@@ -171,9 +169,6 @@ impl Exec {
             state.phase = Phase::Acknowledged;
             state.stdout.discard(&self.budget);
             state.stderr.discard(&self.budget);
-        }
-        for name in ["stdout", "stderr"] {
-            let _ = fs::remove_file(self.folder.join(name));
         }
         self.changed.notify_waiters();
         match self.write_record(Phase::Acknowledged, self.outcome().as_ref()) {

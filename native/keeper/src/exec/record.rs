@@ -1,11 +1,10 @@
 //! The record of an exec, which stays in its folder.
 
-use std::fs;
-
 use serde::Serialize;
 
 use super::Exec;
 use super::outcome::{Outcome, Phase};
+use crate::run_dir::replace_private;
 
 /// `record.json`. It contains no arguments and no environment, because both may contain secrets.
 #[derive(Debug, Serialize)]
@@ -37,12 +36,10 @@ impl Exec {
             outcome,
         };
         let temporary = self.folder.join("record.json.new");
-        let written = fs::write(&temporary, serde_json::to_vec(&record)?)
-            .and_then(|()| fs::rename(&temporary, self.folder.join("record.json")));
-        if written.is_err() {
-            // A partial file would use space on a disk that was too full for it.
-            let _ = fs::remove_file(&temporary);
-        }
-        written
+        replace_private(
+            &self.folder.join("record.json"),
+            &temporary,
+            &serde_json::to_vec(&record)?,
+        )
     }
 }

@@ -3,10 +3,10 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::PathBuf;
 
 use voidbox_protocol::credit::ReceiveWindow;
 
@@ -39,10 +39,19 @@ impl SpoolBudget {
     }
 }
 
+/// The file of a spool. Most commands write to one of their outputs at most, so it is made for the first byte.
+#[derive(Debug)]
+enum SpoolFile {
+    Unmade,
+    Open(File),
+    Deleted,
+}
+
 /// The first bytes up to the limit, then the last MiB of the bytes after it.
 #[derive(Debug)]
 pub struct Spool {
-    file: Option<File>,
+    path: PathBuf,
+    file: SpoolFile,
     /// The length of the file.
     len: u64,
     /// Bytes of the VM's budget. The tail after a limit is written at the end, and uses no budget.
@@ -55,22 +64,34 @@ pub struct Spool {
 }
 
 impl Spool {
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .open(path)?;
-        Ok(Self {
-            file: Some(file),
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            file: SpoolFile::Unmade,
             len: 0,
             budgeted: 0,
             received: 0,
             waiting: Vec::new(),
             tail: VecDeque::new(),
             window: ReceiveWindow::default(),
+        }
+    }
+
+    /// Returns the file; `None` once it is deleted.
+    fn file(&mut self) -> io::Result<Option<&File>> {
+        if let SpoolFile::Unmade = self.file {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .read(true)
+                .write(true)
+                .mode(0o600)
+                .open(&self.path)?;
+            self.file = SpoolFile::Open(file);
+        }
+        Ok(match &self.file {
+            SpoolFile::Open(file) => Some(file),
+            _ => None,
         })
     }
 
@@ -129,10 +150,16 @@ impl Spool {
 
     /// Writes as many of `bytes` as fit on the disk, and returns their number.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(file) = &self.file else {
-            return Ok(bytes.len());
-        };
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         let start = self.len;
+        let file = match self.file() {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(bytes.len()),
+            Err(error) if is_full(&error) => return Ok(0),
+            Err(error) => return Err(error),
+        };
         let mut written = 0;
         while written < bytes.len() {
             match file.write_at(&bytes[written..], start + written as u64) {
@@ -165,14 +192,17 @@ impl Spool {
         let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = left.min(buffer.len());
         match &self.file {
-            Some(file) if count > 0 => file.read_at(&mut buffer[..count], offset),
+            SpoolFile::Open(file) if count > 0 => file.read_at(&mut buffer[..count], offset),
             _ => Ok(0),
         }
     }
 
-    /// Releases the file, and returns its space to the VM's budget.
+    /// Deletes the file, and returns its space to the VM's budget.
     pub fn discard(&mut self, budget: &SpoolBudget) {
-        self.file = None;
+        if let SpoolFile::Open(_) = std::mem::replace(&mut self.file, SpoolFile::Deleted) {
+            // A file that stays is deleted with the VM.
+            let _ = fs::remove_file(&self.path);
+        }
         budget.give_back(std::mem::take(&mut self.budgeted));
     }
 }
@@ -192,7 +222,7 @@ mod tests {
     #[test]
     fn the_start_and_the_last_mebibyte_are_kept() {
         let temp = TempDir::new("spool-limit");
-        let mut spool = Spool::create(&temp.0.join("s")).unwrap();
+        let mut spool = Spool::new(temp.0.join("s"));
         let budget = SpoolBudget::new(1 << 30);
         assert!(spool.append(b"head", 6, &budget).unwrap());
         assert!(!spool.append(b"ABxxxx", 2, &budget).unwrap());
@@ -212,7 +242,7 @@ mod tests {
     fn what_is_given_back_is_what_was_taken() {
         let temp = TempDir::new("spool-given-back");
         let budget = SpoolBudget::new(5);
-        let mut one = Spool::create(&temp.0.join("1")).unwrap();
+        let mut one = Spool::new(temp.0.join("1"));
         assert!(!one.append(b"12345and a tail", 100, &budget).unwrap());
         one.close();
         assert_eq!(one.flush().unwrap(), b"and a tail".len());
@@ -225,13 +255,32 @@ mod tests {
     fn the_budget_of_the_vm_is_shared_and_given_back() {
         let temp = TempDir::new("spool-budget");
         let budget = SpoolBudget::new(5);
-        let mut one = Spool::create(&temp.0.join("1")).unwrap();
-        let mut two = Spool::create(&temp.0.join("2")).unwrap();
+        let mut one = Spool::new(temp.0.join("1"));
+        let mut two = Spool::new(temp.0.join("2"));
         assert!(one.append(b"1234", 100, &budget).unwrap());
         assert!(!two.append(b"1234", 100, &budget).unwrap());
         one.discard(&budget);
-        let mut three = Spool::create(&temp.0.join("3")).unwrap();
+        let mut three = Spool::new(temp.0.join("3"));
         assert!(three.append(b"1234", 100, &budget).unwrap());
+    }
+
+    #[test]
+    fn an_output_without_bytes_has_no_file() {
+        let temp = TempDir::new("spool-silent");
+        let budget = SpoolBudget::new(100);
+        let path = temp.0.join("s");
+        let mut spool = Spool::new(path.clone());
+        assert!(spool.append(b"", 100, &budget).unwrap());
+        spool.close();
+        assert_eq!(spool.flush().unwrap(), 0);
+        assert_eq!(spool.read_at(0, &mut [0; 8]).unwrap(), 0);
+        assert!(!path.exists());
+        assert!(spool.append(b"a", 100, &budget).unwrap());
+        assert!(path.exists());
+        spool.discard(&budget);
+        assert!(!path.exists());
+        assert!(spool.append(b"late", 100, &budget).unwrap());
+        assert!(!path.exists());
     }
 
     /// A spool on a device that is always full, and on a file once there is room.
@@ -239,15 +288,10 @@ mod tests {
     fn what_there_is_no_room_for_waits_in_order() {
         let temp = TempDir::new("spool-full");
         let budget = SpoolBudget::new(1 << 30);
-        let mut spool = Spool::create(&temp.0.join("s")).unwrap();
+        let mut spool = Spool::new(temp.0.join("s"));
         assert!(spool.append(b"one", 100, &budget).unwrap());
-        let file = spool.file.replace(
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open("/dev/full")
-                .unwrap(),
-        );
+        let full = OpenOptions::new().read(true).write(true).open("/dev/full");
+        let file = std::mem::replace(&mut spool.file, SpoolFile::Open(full.unwrap()));
         assert!(spool.append(b"two", 97, &budget).unwrap());
         assert_eq!(spool.flush().unwrap(), 0);
         assert_eq!((spool.len(), spool.waiting(), spool.taken()), (3, 3, 6));

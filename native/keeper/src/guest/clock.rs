@@ -337,6 +337,7 @@ mod tests {
             has_door_mail: false,
             can_set_clock,
             can_freeze_disk: false,
+            can_rest: false,
         }
     }
 

@@ -11,8 +11,8 @@ use voidbox_protocol::body::{Configure, Door, DoorService, ErrorCode, GuestMount
 use voidbox_protocol::decode::{Decoder, Phase};
 use voidbox_protocol::frame::{Frame, FrameError, FrameType};
 use voidbox_protocol::handshake::{
-    FLAG_CLOCK, FLAG_DISK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError,
-    Hello, KEY_BYTES, Ping, Pong, SessionKey, Start, Waiting,
+    FLAG_CLOCK, FLAG_DISK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, FLAG_REST,
+    HandshakeError, Hello, KEY_BYTES, Ping, Pong, SessionKey, Start, Waiting,
 };
 use voidbox_protocol::message::{Message, MessageError};
 
@@ -73,6 +73,8 @@ pub struct Session {
     /// Whether the guest moves its clock on request.
     pub can_set_clock: bool,
     pub can_freeze_disk: bool,
+    /// Whether the guest ends a session without its own end.
+    pub can_rest: bool,
 }
 
 /// Reads one frame at a time from a port.
@@ -149,7 +151,11 @@ pub async fn open_session(
     let ping = Ping {
         key: SessionKey::new(random()?),
         version: PROTOCOL_VERSION,
-        flags: FLAG_MULTIPLEX | FLAG_CLOCK | FLAG_DISK | flags_of(egress, mailbox.as_ref()),
+        flags: FLAG_MULTIPLEX
+            | FLAG_CLOCK
+            | FLAG_DISK
+            | FLAG_REST
+            | flags_of(egress, mailbox.as_ref()),
     };
     frames.port.write_all(&ping.encode()?).await?;
     let pong = Pong::decode(&frames.next().await?)?;
@@ -174,6 +180,7 @@ pub async fn open_session(
             has_door_mail: pong.flags & FLAG_DOOR_MAIL != 0,
             can_set_clock: pong.flags & FLAG_CLOCK != 0,
             can_freeze_disk: pong.flags & FLAG_DISK != 0,
+            can_rest: pong.flags & FLAG_REST != 0,
         }),
         (CONFIGURE_ID, Message::Error(error)) => Err(match error.code {
             ErrorCode::NotAllowed | ErrorCode::BadRequest => SessionError::Refused(error.message),

@@ -3,10 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use voidbox_protocol::body::Connect;
 use voidbox_protocol::credit::CreditError;
 use voidbox_protocol::decode::Decoder;
@@ -19,9 +21,12 @@ use super::handshake::Session;
 use super::mailbox::{Mailbox, Slot};
 use super::outbox::{ControlFull, Outbox};
 use super::patience::Patience;
+use super::rest::Rest;
 use crate::error::{Code, Failure};
 
 const READ_BYTES: usize = 256 << 10;
+/// A closed port says less than the end of its VMM, which the owner of a link learns a moment later.
+pub const REASON_LIMIT: Duration = Duration::from_secs(2);
 
 /// The misbehaviour of a guest for which its VM is killed.
 #[derive(Debug, thiserror::Error)]
@@ -72,19 +77,24 @@ pub trait Acceptor {
 }
 
 pub struct Link {
-    outbox: Outbox,
-    mailbox: Option<Rc<Mailbox>>,
+    pub(super) outbox: Outbox,
+    pub(super) mailbox: Option<Rc<Mailbox>>,
     has_door_mail: bool,
     /// Whether the guest moves its clock on request.
     pub can_set_clock: bool,
     /// Whether the guest freezes its scratch disk on request.
     pub can_freeze_disk: bool,
-    requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
+    /// Whether the guest ends a session without its own end.
+    pub can_rest: bool,
+    pub(super) rest: Rest,
+    pub(super) requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     next_id: Cell<u32>,
     /// Present if the guest was offered a door and accepted it.
     acceptor: Option<Box<dyn Acceptor>>,
-    tunnels: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
+    pub(super) tunnels: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     pub patience: Rc<Patience>,
+    /// The failure of the port, once it is closed. The end of the link follows.
+    closed: watch::Sender<Option<Failure>>,
     /// The reason, once the link has ended.
     ended: watch::Sender<Option<Failure>>,
 }
@@ -102,11 +112,14 @@ impl Link {
             mailbox: session.mailbox.map(Mailbox::new),
             can_set_clock: session.can_set_clock,
             can_freeze_disk: session.can_freeze_disk,
+            can_rest: session.can_rest,
+            rest: Rest::default(),
             requests: RefCell::default(),
             next_id: Cell::new(1),
             acceptor,
             tunnels: RefCell::default(),
             patience,
+            closed: watch::Sender::new(None),
             ended: watch::Sender::new(None),
         });
         let (reader, writer) = session.port.into_split();
@@ -115,20 +128,36 @@ impl Link {
         link
     }
 
-    /// Returns the reason once the link has ended.
+    /// Returns the reason once the link has ended or its port is closed. A caller that knows a better reason for a closed
+    /// port ends the link with it, within [`REASON_LIMIT`].
     pub async fn ended(&self) -> Failure {
-        let mut ended = self.ended.subscribe();
+        let (mut closed, mut ended) = (self.closed.subscribe(), self.ended.subscribe());
         loop {
-            if let Some(failure) = ended.borrow_and_update().clone() {
-                return failure;
+            for reason in [&mut ended, &mut closed] {
+                if let Some(failure) = reason.borrow_and_update().clone() {
+                    return failure;
+                }
             }
-            // The sender lives as long as `self`.
-            let _ = ended.changed().await;
+            // The senders live as long as `self`.
+            tokio::select! {
+                _ = ended.changed() => {}
+                _ = closed.changed() => {}
+            }
         }
     }
 
     /// Sends a message that opens a request, and routes its answers to `inbound`.
     pub fn open(&self, message: &Message, inbound: Rc<dyn Inbound>) -> Result<u32, Failure> {
+        self.rest.check_open()?;
+        self.open_any(message, inbound)
+    }
+
+    /// As [`Link::open`], also while the guest is asked to rest.
+    pub(super) fn open_any(
+        &self,
+        message: &Message,
+        inbound: Rc<dyn Inbound>,
+    ) -> Result<u32, Failure> {
         if let Some(failure) = self.ended.borrow().clone() {
             return Err(failure);
         }
@@ -183,6 +212,13 @@ impl Link {
         mailbox.take_slot()
     }
 
+    /// Keeps the memory of a piece of data for the next one.
+    pub fn keep(&self, piece: Vec<u8>) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.keep(piece);
+        }
+    }
+
     /// Reports whether bytes for the guest's streams may go through the mailbox.
     pub fn has_door_mail(&self) -> bool {
         self.has_door_mail
@@ -206,13 +242,30 @@ impl Link {
         }
     }
 
+    /// Ends the link after its port was closed. Waiting requests get the reason of the owner, if it has one in time.
+    async fn close(&self, failure: Failure) {
+        self.closed.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert_with(|| failure.clone());
+            first
+        });
+        let mut ended = self.ended.subscribe();
+        let _ = timeout(REASON_LIMIT, ended.wait_for(Option::is_some)).await;
+        self.end(failure);
+    }
+
     async fn write(self: Rc<Self>, mut port: OwnedWriteHalf) {
         let mut ended = self.ended.subscribe();
-        tokio::select! {
-            result = self.outbox.drain_into(&mut port) => if let Err(error) = result {
-                self.end(Failure::new(Code::VmLost, format!("writing to the guest port: {error}")));
-            },
-            _ = ended.wait_for(Option::is_some) => {}
+        let result = tokio::select! {
+            result = self.outbox.drain_into(&mut port) => result,
+            _ = ended.wait_for(Option::is_some) => return,
+        };
+        match result {
+            Ok(()) => self.rest.give_writer(port),
+            Err(error) => {
+                let why = format!("writing to the guest port: {error}");
+                self.close(Failure::new(Code::VmLost, why)).await;
+            }
         }
     }
 
@@ -222,35 +275,48 @@ impl Link {
             failure = self.read_frames(&mut port, decoder, early) => failure,
             _ = ended.wait_for(Option::is_some) => return,
         };
-        self.end(failure);
+        let Some(failure) = failure else {
+            self.outbox.close();
+            return self.rest.give_reader(port);
+        };
+        match failure.code {
+            Code::VmLost => self.close(failure).await,
+            _ => self.end(failure),
+        }
     }
 
+    /// Returns `None` once the guest rests.
     async fn read_frames(
         self: &Rc<Self>,
         port: &mut OwnedReadHalf,
         mut decoder: Decoder,
         early: Vec<Frame>,
-    ) -> Failure {
+    ) -> Option<Failure> {
         let broken = |error: Violation| {
-            Failure::new(
-                Code::VmProtocol,
-                format!("the guest broke the protocol: {error}"),
-            )
+            let message = format!("the guest broke the protocol: {error}");
+            Some(Failure::new(Code::VmProtocol, message))
         };
+        let lost = |message: String| Some(Failure::new(Code::VmLost, message));
         let mut frames = early;
         let mut buffer = vec![0u8; READ_BYTES];
         loop {
-            for frame in frames.drain(..) {
+            let mut left = frames.drain(..);
+            while let Some(frame) = left.next() {
                 if let Err(error) = self.dispatch(frame) {
                     return broken(error);
                 }
-            }
-            let count = match port.read(&mut buffer).await {
-                Ok(0) => return Failure::new(Code::VmLost, "the guest port closed"),
-                Ok(count) => count,
-                Err(error) => {
-                    return Failure::new(Code::VmLost, format!("the guest port: {error}"));
+                if self.rest.has_come() {
+                    return match left.next().is_none() && decoder.is_between_frames() {
+                        true => None,
+                        false => broken(Violation::Broken("it sends more while it rests".into())),
+                    };
                 }
+            }
+            drop(left);
+            let count = match port.read(&mut buffer).await {
+                Ok(0) => return lost("the guest port closed".into()),
+                Ok(count) => count,
+                Err(error) => return lost(format!("the guest port: {error}")),
             };
             let pushed = decoder.push(&buffer[..count], &mut frames);
             if let Err(error) = pushed {
@@ -264,7 +330,11 @@ impl Link {
     }
 
     fn dispatch(self: &Rc<Self>, frame: Frame) -> Result<(), Violation> {
-        let (id, message) = match Message::decode(frame)? {
+        let decoded = Message::decode(frame)?;
+        if self.rest.ignores(decoded.0) {
+            return Ok(());
+        }
+        let (id, message) = match decoded {
             (_, Message::MailTaken(slot)) => return Ok(self.mailbox()?.give_back(slot)?),
             (id, Message::Mail(mail)) => {
                 let bytes = self.mailbox()?.read(mail).map_err(Violation::MailboxRead)?;

@@ -31,6 +31,9 @@ pub fn memory() -> io::Result<File> {
 pub struct Mailbox {
     memory: File,
     slots: RefCell<Slots>,
+    /// Memory for the next piece. The C library returns memory of this size to the kernel each time, and new pages cost
+    /// more than the copy of their bytes.
+    spare: RefCell<Vec<u8>>,
 }
 
 /// A slot of the keeper. If it is dropped before its mail was sent, it is free again.
@@ -45,7 +48,13 @@ impl Mailbox {
         Rc::new(Self {
             memory,
             slots: RefCell::default(),
+            spare: RefCell::default(),
         })
+    }
+
+    /// Returns another descriptor of the memory, for the next session of its guest.
+    pub fn memory(&self) -> io::Result<File> {
+        self.memory.try_clone()
     }
 
     /// Reserves a free slot of the keeper.
@@ -65,10 +74,18 @@ impl Mailbox {
 
     /// Reads the guest's mail.
     pub fn read(&self, mail: Mail) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; mail.size()];
+        let mut bytes = self.spare.take();
+        bytes.resize(mail.size(), 0);
         self.memory
             .read_exact_at(&mut bytes, slot_offset(Side::Agent, mail.slot()))?;
         Ok(bytes)
+    }
+
+    /// Keeps the memory of a piece that was used.
+    pub fn keep(&self, piece: Vec<u8>) {
+        if piece.capacity() > self.spare.borrow().capacity() {
+            self.spare.replace(piece);
+        }
     }
 }
 
@@ -110,6 +127,26 @@ mod tests {
         assert_eq!(memory.metadata().unwrap().len(), MAILBOX_BYTES as u64);
         assert!(memory.set_len(0).is_err());
         assert!(memory.set_len(2 * MAILBOX_BYTES as u64).is_err());
+    }
+
+    #[test]
+    fn a_piece_has_its_own_bytes_in_the_memory_of_an_earlier_one() {
+        let mailbox = Mailbox::new(memory().unwrap());
+        let offset = slot_offset(Side::Agent, 2);
+        let read = |text: &[u8]| {
+            mailbox.memory.write_all_at(text, offset).unwrap();
+            let bytes = u32::try_from(text.len()).unwrap();
+            mailbox.read(Mail::new(2, bytes).unwrap()).unwrap()
+        };
+        let first = read(&[7; SLOT_BYTES]);
+        let (place, copy) = (first.as_ptr(), first.clone());
+        mailbox.keep(first);
+        // It is too small to take the place of the first one.
+        mailbox.keep(vec![1; 3]);
+        let second = read(b"abc");
+        assert_eq!((second.as_ptr(), &second[..]), (place, &b"abc"[..]));
+        let third = read(&copy);
+        assert_ne!(third.as_ptr(), place);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The guest port: one link for the VM's whole life, many requests on it.
+//! The guest port: one link from the guest's `Hello` until it ends or rests, many requests on it.
 
 pub mod clock;
 pub mod handshake;
@@ -7,4 +7,5 @@ pub mod mailbox;
 pub mod outbox;
 pub mod patience;
 pub mod pulse;
+pub mod rest;
 pub mod transfer;

@@ -55,6 +55,11 @@ impl Outbox {
         }
     }
 
+    /// Returns true if no frame waits to be written.
+    pub fn is_empty(&self) -> bool {
+        self.control.borrow().is_empty() && self.data.borrow().is_empty()
+    }
+
     /// Releases all senders that wait for room; later frames are dropped.
     pub fn close(&self) {
         self.closed.set(true);

@@ -341,7 +341,7 @@ fn is_absent(message: &Message) -> bool {
 }
 
 impl Inbound for Inner {
-    fn on_message(&self, _link: &Link, id: u32, message: Message) -> Result<After, Violation> {
+    fn on_message(&self, link: &Link, id: u32, message: Message) -> Result<After, Violation> {
         let mut state = self.state.borrow_mut();
         if state.abandoned {
             return Self::on_abandoned(&mut state, &message);
@@ -355,8 +355,11 @@ impl Inbound for Inner {
             Message::Data(bytes) if state.ends == Ends::WithData => {
                 state.receive.received(bytes.len())?;
                 match state.incoming.is_empty() {
-                    true => state.incoming = bytes,
-                    false => state.incoming.extend_from_slice(&bytes),
+                    true => link.keep(std::mem::replace(&mut state.incoming, bytes)),
+                    false => {
+                        state.incoming.extend_from_slice(&bytes);
+                        link.keep(bytes);
+                    }
                 }
             }
             Message::StreamEnd(end) if state.ends == Ends::WithData => {

@@ -7,11 +7,14 @@ use tokio::time::{Instant, timeout};
 use super::Keeper;
 use super::end::{End, EndReason};
 use crate::error::{Code, Failure};
+use crate::exec::now_ms;
 use crate::guest::handshake::{Frames, Session, SessionError, open_session};
-use crate::run_dir::{CONSOLE, STARTED};
+use crate::run_dir::{CONSOLE, SCRATCH, STARTED};
 use crate::snapshots::Store;
-use crate::vmm::{self, Beginning, NewVm, RunningVm, Started, Vm, console};
+use crate::vmm::{self, Beginning, Disks, NewVm, RunningVm, Started, Vm, console};
 
+/// The end of the console that explains the end of a VM: a panic prints less than this behind its reason.
+const CONSOLE_TAIL_BYTES: u64 = 4096;
 /// The number of boots before the keeper gives up on a VM.
 const MAX_BOOTS: u32 = 2;
 
@@ -21,12 +24,15 @@ impl Keeper {
             reason: EndReason::HostFailure,
             failure,
         };
-        let marker = self
-            .disk
-            .once_there_is_room(|| self.dir.write_durable(STARTED, b""));
-        marker
-            .await
-            .map_err(|error| host_failure(Failure::run_dir("writing the marker", &error)))?;
+        let mut begun = self.begun.take();
+        if begun.is_none() {
+            let marker = self
+                .disk
+                .once_there_is_room(|| self.dir.write_durable(STARTED, b""));
+            marker
+                .await
+                .map_err(|error| host_failure(Failure::run_dir("writing the marker", &error)))?;
+        }
         let mut with_snapshots = self.config.snapshots.is_some();
         loop {
             let start = Instant::now();
@@ -36,10 +42,16 @@ impl Keeper {
                 disk: &self.disk,
                 with_snapshots,
             };
-            let started = vmm::of(&self.config)
-                .start(vm)
-                .await
-                .map_err(host_failure)?;
+            let waited = begun.take();
+            self.start.borrow_mut().pooled = waited.is_some();
+            let started = match waited {
+                Some(started) => started,
+                None => vmm::of(&self.config)
+                    .start(vm)
+                    .await
+                    .map_err(host_failure)?,
+            };
+            self.limit_vm();
             let beginning = started.beginning;
             if beginning != Beginning::Snapshot {
                 self.boots.set(self.boots.get() + 1);
@@ -51,7 +63,14 @@ impl Keeper {
                         u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
                     ));
                     if let Some(key) = key {
-                        self.with_store(|store| store.record_start(&key));
+                        let touched = self.running_vm().and_then(|vm| vm.touched());
+                        self.with_store(|store| {
+                            store.record_start(&key);
+                            let recorded = touched.map(|pages| store.record_touched(&key, &pages));
+                            if let Some(Err(error)) = recorded {
+                                eprintln!("the pages of a copy are not recorded: {error}");
+                            }
+                        });
                         self.start.borrow_mut().snapshot = Some(key);
                     }
                     return Ok(session);
@@ -92,7 +111,20 @@ impl Keeper {
         }
     }
 
-    fn with_store(&self, change: impl FnOnce(&Store)) {
+    /// Moves all processes of the VM into its groups.
+    pub(super) fn limit_vm(&self) {
+        let own = std::process::id();
+        let processes = || {
+            let mut all = vmm::process_tree(own);
+            all.retain(|pid| *pid != own);
+            all
+        };
+        if let Err(error) = self.group.adopt(processes) {
+            eprintln!("the VM is not limited by its control groups: {error}");
+        }
+    }
+
+    pub(super) fn with_store(&self, change: impl FnOnce(&Store)) {
         let settings = self.config.snapshots.as_ref();
         if let Some(Ok(store)) = settings.map(Store::open) {
             change(&store);
@@ -175,6 +207,9 @@ impl Keeper {
         beginning: Beginning,
         frames: &mut Frames,
     ) -> Result<(), SessionError> {
+        let scratch_bytes = u64::from(self.config.disk_mib) << 20;
+        // A VM that boots after a failed copy may get no `Start`.
+        self.start.borrow_mut().sent_at_ms = None;
         match beginning {
             Beginning::Boot => return Ok(()),
             Beginning::BootToSave => {
@@ -188,18 +223,25 @@ impl Keeper {
                     Err(why) => self.note_start(format!("no snapshot was made: {why}")),
                 }
             }
-            Beginning::Snapshot => vm.restored().await.map_err(SessionError::Restore)?,
+            Beginning::Snapshot => {
+                let disks = Disks {
+                    scratch: self.dir.file(SCRATCH),
+                    scratch_bytes,
+                };
+                vm.restored(&disks).await.map_err(SessionError::Restore)?;
+            }
         }
-        let root = self.config.root_disk.is_some();
-        let scratch_bytes = u64::from(self.config.disk_mib) << 20;
         frames
-            .send_start(scratch_bytes, root.then_some(vmm::ROOT_SERIAL))
-            .await
+            .send_start(scratch_bytes, vmm::root_name(&self.config))
+            .await?;
+        self.start.borrow_mut().sent_at_ms = Some(now_ms());
+        Ok(())
     }
 
-    /// Returns the reason that the VMM gave for its end, if any, and the last line of the console.
+    /// Returns the reason that the VMM gave for its end, if any, and the line of the console that explains it.
     pub(super) fn last_words(&self) -> String {
-        let console = console::describe_end(&console::tail(&self.dir.file(CONSOLE), 2048));
+        let tail = console::tail(&self.dir.file(CONSOLE), CONSOLE_TAIL_BYTES);
+        let console = console::describe_end(&tail);
         match self.running_vm().and_then(|vm| vm.end()) {
             Some(end) => format!("{}; {console}", end.describe()),
             None => console,

@@ -3,7 +3,9 @@
 mod boot;
 mod end;
 mod exit_file;
+mod limits;
 mod start;
+mod waiting;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -15,22 +17,25 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::cgroups::Group;
 use crate::config::LaunchConfig;
 use crate::disk::Disk;
 use crate::door::Door;
 use crate::error::{Code, Failure};
 use crate::exec::{Exec, SpoolBudget, now_ms};
 use crate::guest::clock::GuestClock;
-use crate::guest::link::{Acceptor, Link};
+use crate::guest::link::{Acceptor, Link, REASON_LIMIT};
 use crate::guest::patience::Patience;
 use crate::guest::pulse;
 use crate::lease::Lease;
 use crate::notices::Notices;
 use crate::run_dir::{KEEPER, KeeperFile, RunDir, SCRATCH};
-use crate::vmm::{EndKind, Publishing, RunningVm, Vm};
+use crate::vmm::{self, EndKind, Publishing, RunningVm, Started, Vm};
+use waiting::Given;
 
 pub use end::{End, EndReason};
 pub use start::StartReport;
+pub use waiting::{Taken, Wait};
 
 /// The number of broken tars whose reasons are kept.
 const MAX_CUT_TARS: usize = 16;
@@ -39,6 +44,8 @@ const MAX_CUT_TARS: usize = 16;
 #[derive(Clone)]
 pub enum Phase {
     Booting,
+    /// The VM waits for a launch that takes it.
+    Waiting,
     Ready(Rc<Link>),
     Stopping(Failure),
     /// `exit.json` is written.
@@ -49,6 +56,7 @@ impl Phase {
     pub fn name(&self) -> &'static str {
         match self {
             Phase::Booting => "booting",
+            Phase::Waiting => "waiting",
             Phase::Ready(_) => "ready",
             Phase::Stopping(_) | Phase::Ended(_) => "stopping",
         }
@@ -75,6 +83,15 @@ pub struct Keeper {
     pub boots: Cell<u32>,
     pub boot_ms: Cell<Option<u64>>,
     pub start: RefCell<StartReport>,
+    /// The control groups that limit the VM.
+    pub group: Rc<Group>,
+    /// The jail around the VMM, for the run.
+    pub jail: String,
+    /// The VM that waited, until the boot uses it.
+    begun: Cell<Option<Started>>,
+    /// The launch that takes this VM, while it waits.
+    pub taking: RefCell<Option<(RunDir, LaunchConfig)>>,
+    pub taken: Notify,
     /// The thread that writes a snapshot of this VM.
     pub publishing: Cell<Option<Publishing>>,
     /// The VM of the newest boot.
@@ -96,13 +113,33 @@ pub struct Keeper {
 impl Keeper {
     /// Takes a run directory over: writes this keeper into it, and continues from its fence.
     pub fn new(dir: RunDir, config: LaunchConfig) -> io::Result<Self> {
+        let started_at_ms = now_ms();
         let keeper_file = KeeperFile {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
-            started_at_ms: now_ms(),
+            started_at_ms,
         };
         let text = serde_json::to_vec(&keeper_file).expect("plain data serialises");
         dir.write_durable(KEEPER, &text)?;
+        let group = Rc::new(limits::make(&dir, &config, started_at_ms));
+        let jail = vmm::of(&config).describe_jail(&dir);
+        Self::with(
+            dir,
+            config,
+            Given {
+                group,
+                jail,
+                begun: None,
+            },
+        )
+    }
+
+    /// Continues with a VM that waited, in the run directory of the launch that has taken it.
+    pub fn of_taken(taken: Taken) -> io::Result<Self> {
+        Self::with(taken.dir, taken.config, taken.given)
+    }
+
+    fn with(dir: RunDir, config: LaunchConfig, given: Given) -> io::Result<Self> {
         let fence = dir.read_fence()?;
         let notices = Notices::create(&dir)?;
         let egress = config.egress.clone();
@@ -124,9 +161,14 @@ impl Keeper {
             boots: Cell::new(0),
             boot_ms: Cell::new(None),
             start: RefCell::default(),
+            group: given.group,
+            jail: given.jail,
+            begun: Cell::new(given.begun),
+            taking: RefCell::default(),
+            taken: Notify::new(),
             publishing: Cell::new(None),
             vm: RefCell::default(),
-            started_at_ms: keeper_file.started_at_ms,
+            started_at_ms: now_ms(),
             stop_asked: Notify::new(),
             owner_left: Notify::new(),
             cut_tars: RefCell::default(),
@@ -146,7 +188,7 @@ impl Keeper {
             match &*phase.borrow_and_update() {
                 Phase::Ready(link) => return Ok(link.clone()),
                 Phase::Stopping(failure) | Phase::Ended(failure) => return Err(failure.clone()),
-                Phase::Booting => {}
+                Phase::Booting | Phase::Waiting => {}
             }
             // The sender lives as long as `self`.
             let _ = phase.changed().await;
@@ -262,9 +304,10 @@ impl Keeper {
             never = self.clock.keep_right(&link) => never,
             _ = vm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
         };
-        // A closed port and the VMM's end come together, in either order; the more precise one is reported.
+        // A closed port and the VMM's end come together, in either order; the more precise one is reported, also to the
+        // requests that wait.
         let failure = match failure.code {
-            Code::VmLost => match timeout(Duration::from_millis(300), vm.exited()).await {
+            Code::VmLost => match timeout(REASON_LIMIT / 2, vm.exited()).await {
                 Ok(Ok(status)) => self.describe_loss(status),
                 _ => failure,
             },

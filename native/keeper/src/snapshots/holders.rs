@@ -8,7 +8,7 @@
 //! record names its namespace too.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::{SEALED_NAME, is_sealed, load};
 use super::namespaces::{Namespace, own_namespace};
-use crate::run_dir::try_lock_file;
+use crate::run_dir::{replace_private, try_lock_file};
 
 const HOLDERS: &str = "holders";
 const LOCK: &str = "holders/.lock";
@@ -162,15 +162,7 @@ fn record(folder: &Path, held: &File) -> io::Result<()> {
     let text = serde_json::to_vec(&holder).map_err(io::Error::other)?;
     let name = format!("{pid}-{pid_namespace}");
     let [partial, complete] = [".new-", ""].map(|prefix| path_of(folder, prefix, &name));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&partial)?;
-    file.write_all(&text)?;
-    fs::rename(partial, complete)
+    replace_private(&complete, &partial, &text)
 }
 
 fn path_of(folder: &Path, prefix: &str, name: &str) -> PathBuf {

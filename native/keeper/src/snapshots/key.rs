@@ -154,7 +154,10 @@ mod tests {
         assert_eq!(one.hex.len(), 64);
         assert_eq!(one.hex, Key::new(example_parts()).hex);
         type Change = fn(&mut KeyParts);
-        let changes: [(&str, Change); 9] = [
+        let changes: [(&str, Change); 13] = [
+            ("format", |parts| parts.format += 1),
+            ("protocol", |parts| parts.protocol += 1),
+            ("keeper", |parts| parts.keeper = "1.0.1".into()),
             ("hostBoot", |parts| parts.host_boot = "later".into()),
             ("vmm", |parts| parts.vmm = "qemu tcg".into()),
             ("hostCpu", |parts| parts.host_cpu = Some("other".into())),
@@ -162,21 +165,23 @@ mod tests {
             ("kvmModules", |parts| {
                 parts.kvm_modules = Some(String::new())
             }),
+            ("program", |parts| parts.program = "/other".into()),
             ("kernel", |parts| parts.kernel = "/other".into()),
             ("initramfs", |parts| parts.initramfs = "/other".into()),
             ("rootDiskBytes", |parts| parts.root_disk_bytes = Some(1)),
             ("arguments", |parts| parts.arguments[1] = "512M".into()),
         ];
+        let mut untried = fields(&one.parts);
         for (name, change) in changes {
             let mut other = example_parts();
             change(&mut other);
             assert_ne!(one.hex, Key::new(other.clone()).hex, "{name}");
+            let (ours, theirs) = (untried.remove(name).unwrap(), fields(&other));
             let difference = one.parts.difference(&other).unwrap();
-            assert!(
-                difference.starts_with(&format!("{name} is ")),
-                "{difference}"
-            );
+            let expected = format!("{name} is {}, expected {ours}", theirs[name]);
+            assert_eq!(difference, expected);
         }
+        assert!(untried.is_empty(), "{untried:?}");
         assert_eq!(one.parts.difference(&example_parts()), None);
     }
 

@@ -10,8 +10,10 @@ pub mod memory;
 mod namespaces;
 mod pipe;
 mod store;
+mod touched;
 
 pub use key::{Key, KeyParts, file_identity};
 pub use namespaces::{Namespace, own_namespace};
 pub use pipe::{Reading, Writing};
 pub use store::{Found, Lookup, Making, Record, Store};
+pub use touched::Touched;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::key::hex;
 use super::memory;
-use super::store::{Making, Record};
+use super::store::{Making, Record, check_state_size};
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// The time for the rest of a state after the VMM has written it: far below a second, except on a busy machine.
@@ -116,9 +116,11 @@ fn copy_hashed(mut from: File, mut to: File) -> io::Result<Copied> {
         if count == 0 {
             break;
         }
+        bytes += count as u64;
+        // A VMM that never ends its state must not fill the disk.
+        check_state_size(bytes)?;
         hash.update(&buffer[..count]);
         to.write_all(&buffer[..count])?;
-        bytes += count as u64;
     }
     Ok(Copied {
         bytes,
@@ -165,6 +167,24 @@ mod tests {
         let _ = end.write_all(b"more");
         assert!(files_of(folder.path()).is_empty());
         assert!(matches!(store.find(&key), Lookup::Absent));
+    }
+
+    #[test]
+    fn a_vmm_whose_state_does_not_end_is_cut_off_at_the_limit() {
+        let (read, write) = pipe().unwrap();
+        let sender = thread::spawn(move || {
+            let mut write = File::from(write);
+            (0..32).any(|_| write.write_all(&[7; BUFFER_BYTES]).is_err())
+        });
+        let file = tempfile::tempfile().unwrap();
+        let error = copy_hashed(File::from(read), file.try_clone().unwrap()).err();
+        assert!(sender.join().unwrap(), "the VMM may write more");
+        let message = error.unwrap().to_string();
+        assert!(
+            message.contains("at most 16777216 are allowed"),
+            "{message}"
+        );
+        assert!(file.metadata().unwrap().len() <= 16 << 20);
     }
 
     #[test]

@@ -71,8 +71,15 @@ pub fn tail(path: &Path, max_bytes: u64) -> String {
 /// Lines that the kernel prints in each boot, even a successful one, so they never explain an end.
 const OF_EACH_BOOT: [&str; 1] = ["PCI: Fatal: No config space access function found"];
 
-/// Returns the last line of a console that may explain why its VM ended.
+/// The kernel's own reason for its end. Its registers and calls follow, and are the end of the console.
+const PANIC: &str = "Kernel panic - not syncing: ";
+
+/// Returns the line of a console that may explain why its VM ended: a panic of the kernel, else the last one.
 pub fn describe_end(tail: &str) -> String {
+    let panics = tail.lines().rev().map(|line| without_time(line.trim()));
+    if let Some(why) = panics.filter_map(|line| line.strip_prefix(PANIC)).next() {
+        return format!("the guest's kernel panicked: {why:?}");
+    }
     let mut is_empty = true;
     for line in tail.lines().rev().map(str::trim) {
         if line.is_empty() {
@@ -134,6 +141,20 @@ mod tests {
         assert_eq!(
             describe_end(&format!("{pci}[    1.5] Out of memory\n")),
             "the console ends with \"[    1.5] Out of memory\""
+        );
+    }
+
+    #[test]
+    fn a_panic_explains_an_end_better_than_the_calls_behind_it() {
+        let tail = "[    2.1] init: ready\n[    2.4] Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100\r\n[    2.5] CPU: 0 PID: 1 Comm: init\n[    2.5] Call Trace:\n[    2.6] Kernel Offset: disabled\n";
+        assert_eq!(
+            describe_end(tail),
+            "the guest's kernel panicked: \"Attempted to kill init! exitcode=0x00000100\""
+        );
+        // A text of a program that only mentions one.
+        assert_eq!(
+            describe_end("reads: Kernel panic - not syncing: x\n"),
+            "the console ends with \"reads: Kernel panic - not syncing: x\""
         );
     }
 

@@ -4,23 +4,40 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 
+use tokio::sync::{mpsc, oneshot};
+
 use crate::disk::{Disk, Waiting};
 use crate::guest::clock::GuestClock;
-use crate::vmm::interface::{RunningVm, Said, Violation};
+use crate::vmm::interface::{Control, FullSave, RunningVm, Said, Violation};
 
 /// Resumes a VM that was paused for lack of room, once there is some. Returns a violation of the control's protocol;
 /// other tasks notice the VMM's end.
-pub async fn watch(vm: &dyn RunningVm, disk: &Rc<Disk>, clock: &GuestClock) -> Violation {
-    match serve(vm, disk, clock).await {
+pub async fn watch(
+    vm: &dyn RunningVm,
+    disk: &Rc<Disk>,
+    clock: &GuestClock,
+    orders: mpsc::Receiver<SaveOrder>,
+) -> Violation {
+    match serve(vm, disk, clock, orders).await {
         Err(violation) => violation,
         Ok(never) => match never {},
     }
+}
+
+/// A full save that another task asks for.
+pub struct SaveOrder {
+    pub save: FullSave,
+    /// Gets the id of the state while the VM is paused, or why the save failed.
+    pub paused: oneshot::Sender<Result<String, String>>,
+    /// The VM continues once this has a value or no sender.
+    pub go_on: oneshot::Receiver<()>,
 }
 
 async fn serve(
     vm: &dyn RunningVm,
     disk: &Rc<Disk>,
     clock: &GuestClock,
+    mut orders: mpsc::Receiver<SaveOrder>,
 ) -> Result<Infallible, Violation> {
     let mut control = vm.control().await?;
     let mut stopped: Option<Waiting> = None;
@@ -41,6 +58,7 @@ async fn serve(
                     return std::future::pending().await;
                 }
             },
+            Some(order) = orders.recv() => carry_out(order, &mut *control, stopped.is_some(), clock).await,
             // If the disk is still full, the VMM reports it again, and is resumed again after the next check.
             () = disk.room(), if stopped.is_some() => control.resume().await,
             () = disk.runs_low(|| clock.check_host()), if stopped.is_none() => {
@@ -53,6 +71,32 @@ async fn serve(
     }
 }
 
+/// Saves the VM, and lets it run again unless it waits for room.
+async fn carry_out(
+    order: SaveOrder,
+    control: &mut dyn Control,
+    waits_for_room: bool,
+    clock: &GuestClock,
+) {
+    let SaveOrder {
+        save,
+        paused,
+        go_on,
+    } = order;
+    if waits_for_room {
+        let _ = paused.send(Err("the disk of the host is full".into()));
+        return;
+    }
+    // This precedes the pause: a command that starts after it must wait for the clock check.
+    clock.doubt();
+    let saved = control.save_full(&save).await;
+    if paused.send(saved).is_ok() {
+        let _ = go_on.await;
+    }
+    clock.doubt();
+    control.resume().await;
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -63,7 +107,7 @@ mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
     use super::*;
-    use crate::vmm::interface::{Control, Work};
+    use crate::vmm::interface::{SavedPages, Work};
     use crate::vmm::usage::Usage;
 
     const MIB: u64 = 1 << 20;
@@ -122,6 +166,28 @@ mod tests {
             let _ = self.asked.send("resume");
             Box::pin(std::future::ready(()))
         }
+
+        fn save_full<'a>(&'a mut self, _: &'a FullSave) -> Work<'a, Result<String, String>> {
+            let _ = self.asked.send("save");
+            Box::pin(std::future::ready(Ok("7".into())))
+        }
+    }
+
+    fn order(
+        paused: oneshot::Sender<Result<String, String>>,
+        go_on: oneshot::Receiver<()>,
+    ) -> SaveOrder {
+        let file = || tempfile::tempfile().unwrap();
+        let save = FullSave {
+            state: file(),
+            memory: file(),
+            pages: SavedPages::All,
+        };
+        SaveOrder {
+            save,
+            paused,
+            go_on,
+        }
     }
 
     /// The messages of the VMM, the keeper's requests to it, and the disk.
@@ -129,6 +195,7 @@ mod tests {
         says: UnboundedSender<Said>,
         asked: UnboundedReceiver<&'static str>,
         disk: Rc<Disk>,
+        orders: mpsc::Sender<SaveOrder>,
     }
 
     fn with_vmm(test: impl AsyncFnOnce(Vmm)) {
@@ -146,11 +213,17 @@ mod tests {
             };
             let vm = ScriptedVm(RefCell::new(Some(control)));
             let disk = Disk::new("/", Duration::from_secs(60));
+            let (orders, ordered) = mpsc::channel(1);
             let watched = tokio::task::spawn_local({
                 let disk = disk.clone();
-                async move { watch(&vm, &disk, &GuestClock::new()).await }
+                async move { watch(&vm, &disk, &GuestClock::new(), ordered).await }
             });
-            let work = test(Vmm { says, asked, disk });
+            let work = test(Vmm {
+                says,
+                asked,
+                disk,
+                orders,
+            });
             let done = tokio::time::timeout(Duration::from_secs(20), work).await;
             done.expect("the VMM is answered in time");
             watched.abort();
@@ -218,6 +291,43 @@ mod tests {
     }
 
     #[test]
+    fn a_saved_vm_runs_again_once_its_keeper_lets_it() {
+        with_vmm(async |mut vmm| {
+            for keeps_waiting in [true, false] {
+                let (paused, saved) = oneshot::channel();
+                let (go_on, waits) = oneshot::channel();
+                vmm.orders.send(order(paused, waits)).await.unwrap();
+                assert_eq!(vmm.asked().await, "save");
+                match keeps_waiting {
+                    true => {
+                        assert_eq!(saved.await.unwrap().unwrap(), "7");
+                        tokio::time::sleep(Duration::from_millis(30)).await;
+                        assert!(vmm.asked.is_empty(), "the VM runs while its disk is copied");
+                        go_on.send(()).unwrap();
+                    }
+                    // The client of the save has disconnected.
+                    false => drop((saved, go_on)),
+                }
+                assert_eq!(vmm.asked().await, "resume");
+            }
+        });
+    }
+
+    #[test]
+    fn a_vm_that_waits_for_room_is_not_saved() {
+        with_vmm(async |mut vmm| {
+            vmm.disk.pretended.set(Some((7 * MIB, 100_000 * MIB)));
+            assert_eq!(vmm.asked().await, "pause");
+            let (paused, saved) = oneshot::channel();
+            let (_go_on, waits) = oneshot::channel();
+            vmm.orders.send(order(paused, waits)).await.unwrap();
+            let why = saved.await.unwrap().unwrap_err();
+            assert!(why.contains("disk of the host is full"), "{why}");
+            assert!(vmm.asked.is_empty());
+        });
+    }
+
+    #[test]
     fn a_control_that_is_broken_is_a_violation() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -226,7 +336,7 @@ mod tests {
         let disk = Disk::new("/", Duration::from_secs(60));
         let vm = ScriptedVm(RefCell::new(None));
         let clock = GuestClock::new();
-        let violation = runtime.block_on(watch(&vm, &disk, &clock));
+        let violation = runtime.block_on(watch(&vm, &disk, &clock, mpsc::channel(1).1));
         assert_eq!(violation.to_string(), "it has no control");
     }
 }

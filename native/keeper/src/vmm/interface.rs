@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -14,6 +15,7 @@ use crate::config::LaunchConfig;
 use crate::disk::Disk;
 use crate::error::Failure;
 use crate::run_dir::RunDir;
+use crate::snapshots::Touched;
 
 /// A future of an interface; it is not `Send`, because the keeper has one thread.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -32,6 +34,12 @@ pub trait Vmm {
     /// Fails if a piece that this VM needs is missing; the error names the command that provides it.
     fn check_host(&self, config: &LaunchConfig) -> Result<(), Failure>;
 
+    /// Returns the key of the snapshot from which a VM of this configuration would begin now; `None` for a VMM whose VMs
+    /// cannot wait.
+    fn snapshot_key(&self, _: &LaunchConfig) -> Option<String> {
+        None
+    }
+
     /// Starts a VM with a new scratch disk, which its guest sees as `/dev/vda`.
     fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>>;
 }
@@ -45,6 +53,13 @@ pub struct NewVm<'a> {
     pub disk: &'a Rc<Disk>,
     /// False after a snapshot has failed in this launch: the VM boots.
     pub with_snapshots: bool,
+}
+
+/// The disks of a copy. They may have changed while the VM waited.
+#[derive(Debug, Clone)]
+pub struct Disks {
+    pub scratch: PathBuf,
+    pub scratch_bytes: u64,
 }
 
 /// How a VM begins.
@@ -63,7 +78,7 @@ pub struct Started {
     pub vm: Rc<dyn RunningVm>,
     /// The keeper's end of the guest port.
     pub port: UnixStream,
-    /// The memory of the mailbox; `None` if the VM's transport carries bulk data itself.
+    /// The memory of the mailbox; `None` if the guest has no such disk.
     pub mailbox: Option<File>,
     pub beginning: Beginning,
     /// The reason why a snapshot is not used or not made.
@@ -87,13 +102,23 @@ pub trait RunningVm {
     /// Gives up the snapshot of a VM whose guest does not wait, so that another VM may make it.
     fn abandon_save(&self) {}
 
+    /// Returns once a VM that began as [`Beginning::Snapshot`] has its state, and is paused. Then the VM can wait.
+    fn paused(&self) -> Work<'_, Result<(), String>> {
+        Box::pin(async { Err("VMs of this VMM cannot wait".into()) })
+    }
+
     /// Returns once a VM that began as [`Beginning::Snapshot`] runs and has its own disks.
-    fn restored(&self) -> Work<'_, Result<(), String>> {
+    fn restored<'a>(&'a self, _: &'a Disks) -> Work<'a, Result<(), String>> {
         Box::pin(async { Err("this VMM has no snapshots".into()) })
     }
 
     /// Returns the key of the snapshot from which the VM began.
     fn snapshot_key(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the pages that a copy has used so far, if the keepers of later copies do not know them yet.
+    fn touched(&self) -> Option<Touched> {
         None
     }
 
@@ -129,6 +154,29 @@ pub trait Control {
 
     /// Requests that the VMM resumes the VM; it answers [`Said::Resumed`] or [`Said::Refused`].
     fn resume(&mut self) -> Work<'_, ()>;
+
+    /// Pauses the VM and saves it with its memory. It stays paused, whatever the result is. Returns the id of its state;
+    /// the error is the reason why there is no save.
+    fn save_full<'a>(&'a mut self, _save: &'a FullSave) -> Work<'a, Result<String, String>> {
+        Box::pin(async { Err("this VMM has no full snapshots".into()) })
+    }
+}
+
+/// The files of a full save, which the VMM writes.
+#[derive(Debug)]
+pub struct FullSave {
+    pub state: File,
+    pub memory: File,
+    pub pages: SavedPages,
+}
+
+/// The pages of a full save.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SavedPages {
+    /// All that are not zero.
+    All,
+    /// Those that have changed since the VM's last full save.
+    Changed,
 }
 
 /// A message of a VMM over its control.

@@ -55,28 +55,35 @@ impl Lines {
 
     /// Sends a line of less than a page with a copy of the descriptor.
     pub async fn send_with_fd(&mut self, line: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
-        let text = format!("{line}\n");
-        loop {
-            self.socket.writable().await?;
-            let sent = self.socket.try_io(Interest::WRITABLE, || {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-                let mut control = SendAncillaryBuffer::new(&mut space);
-                let fds = [fd];
-                control.push(SendAncillaryMessage::ScmRights(&fds));
-                let parts = [IoSlice::new(text.as_bytes())];
-                Ok(sendmsg(
-                    &self.socket,
-                    &parts,
-                    &mut control,
-                    SendFlags::NOSIGNAL,
-                )?)
-            });
-            match sent {
-                Ok(count) if count == text.len() => return Ok(()),
-                Ok(_) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+        send_with_fds(&self.socket, &format!("{line}\n"), &[fd]).await
+    }
+}
+
+/// The limit of descriptors of one line.
+const MAX_FDS: usize = 2;
+
+/// Sends a text of less than a page with copies of the descriptors.
+pub async fn send_with_fds(
+    socket: &UnixStream,
+    text: &str,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    loop {
+        socket.writable().await?;
+        let sent = socket.try_io(Interest::WRITABLE, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+                return Err(io::Error::from(io::ErrorKind::InvalidInput));
             }
+            let parts = [IoSlice::new(text.as_bytes())];
+            Ok(sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)?)
+        });
+        match sent {
+            Ok(count) if count == text.len() => return Ok(()),
+            Ok(_) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
     }
 }

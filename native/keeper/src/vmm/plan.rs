@@ -1,7 +1,7 @@
 //! How a VM begins: from a snapshot, as the VM that makes one, or with a boot.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -20,8 +20,8 @@ const EXPECTED_BYTES: u64 = 256 << 20;
 
 /// The beginning of a VM.
 pub enum Plan {
-    /// It continues from a snapshot, whose sealed memory this keeper holds.
-    Copy(Box<Found>, File),
+    /// It continues from a snapshot.
+    Copy(Box<Found>),
     /// It boots and makes a snapshot. The record has no sizes and hashes yet.
     Save(Box<Making>, Box<Record>),
     Boot,
@@ -37,11 +37,7 @@ pub async fn decide(
     let key = Key::new(parts);
     let mut note = None;
     match store.find(&key) {
-        Lookup::Found(found) => {
-            let held = in_thread(move || found.hold_memory().map(|memory| (found, memory)));
-            let (found, memory) = held.await?;
-            return Ok((Plan::Copy(found, memory), None));
-        }
+        Lookup::Found(found) => return Ok((Plan::Copy(found), None)),
         Lookup::Damaged(damage) => {
             note = Some(format!("snapshot {} was deleted: {damage}", key.hex));
         }

@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -84,6 +84,8 @@ pub struct VmmProcess {
     /// keeper dies.
     lifeline: RefCell<Option<OwnedFd>>,
     console: RefCell<Option<JoinHandle<()>>>,
+    /// Whether all output is in the console file; absent for a process without output.
+    is_drained: Option<watch::Receiver<bool>>,
 }
 
 impl VmmProcess {
@@ -120,8 +122,12 @@ impl VmmProcess {
         let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
         let child = spawn(words, fds, held, [said.try_clone()?.into(), said.into()])?;
         drop((guest_port, guest_console, vmm_control));
-        let console =
-            tokio::task::spawn_local(console::drain(UnixStream::from_std(console)?, ring));
+        let (has_drained, is_drained) = watch::channel(false);
+        let console = UnixStream::from_std(console)?;
+        let console = tokio::task::spawn_local(async move {
+            console::drain(console, ring).await;
+            has_drained.send_replace(true);
+        });
         Ok(Spawned {
             process: Self {
                 pid: pid_of(&child),
@@ -129,6 +135,7 @@ impl VmmProcess {
                 child: Mutex::new(child),
                 lifeline: RefCell::new(Some(lifeline)),
                 console: RefCell::new(Some(console)),
+                is_drained: Some(is_drained),
             },
             port: UnixStream::from_std(port)?,
             control: UnixStream::from_std(control)?,
@@ -152,15 +159,26 @@ impl VmmProcess {
                 child: Mutex::new(child),
                 lifeline: RefCell::new(Some(lifeline)),
                 console: RefCell::new(None),
+                is_drained: None,
             })
         };
         start().map_err(starting)
     }
 
+    /// Returns once the process has ended on its own, and its last output is in the console file.
     pub async fn exited(&self) -> io::Result<ExitStatus> {
         let status = self.child.lock().await.wait().await;
         self.end_group();
+        self.drained().await;
         status
+    }
+
+    async fn drained(&self) {
+        if let Some(is_drained) = &self.is_drained {
+            let mut is_drained = is_drained.clone();
+            // Another process may hold the other end of the console.
+            let _ = timeout(LAST_WORDS, is_drained.wait_for(|is_drained| *is_drained)).await;
+        }
     }
 
     /// Returns once the VMM and every process in its pid namespace have ended, and its last output is in the console
@@ -176,9 +194,8 @@ impl VmmProcess {
             }
         };
         self.end_group();
-        let console = self.console.take();
-        if let Some(mut console) = console {
-            let _ = timeout(LAST_WORDS, &mut console).await;
+        self.drained().await;
+        if let Some(console) = self.console.take() {
             console.abort();
         }
         status

@@ -17,7 +17,7 @@ use crate::error::{Code, Failure};
 use crate::guest::mailbox;
 use crate::run_dir::{RunDir, SCRATCH};
 use crate::vmm::interface::{
-    Beginning, Control, NewVm, RunningVm, Said, Started, Violation, Vmm, Work,
+    Beginning, Control, Disks, NewVm, RunningVm, Said, Started, Violation, Vmm, Work,
 };
 use crate::vmm::lines::Lines;
 use crate::vmm::process::{Ends, Sockets, VmmProcess};
@@ -46,6 +46,10 @@ impl Vmm for TestVmmSettings {
             return Err(Failure::new(Code::HostNotReady, message));
         }
         Ok(())
+    }
+
+    fn snapshot_key(&self, _: &LaunchConfig) -> Option<String> {
+        Some(KEY.into())
     }
 
     fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>> {
@@ -117,8 +121,12 @@ impl RunningVm for TestVmm {
         })
     }
 
+    fn paused(&self) -> Work<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// A program has no state: whatever it sends counts as the guest of a copy.
-    fn restored(&self) -> Work<'_, Result<(), String>> {
+    fn restored<'a>(&'a self, _: &'a Disks) -> Work<'a, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 

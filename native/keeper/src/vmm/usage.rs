@@ -73,7 +73,7 @@ pub fn resident_bytes(pid: u32) -> u64 {
 }
 
 /// Returns a process and its descendants, the process itself first.
-fn process_tree(pid: u32) -> Vec<u32> {
+pub fn process_tree(pid: u32) -> Vec<u32> {
     let mut pids = vec![pid];
     let mut looked_at = 0;
     while looked_at < pids.len() && pids.len() < MAX_PROCESSES {

@@ -4,13 +4,13 @@ use std::io;
 use std::process::ExitStatus;
 use std::rc::Rc;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::disk::Disk;
 use crate::guest::clock::GuestClock;
-use crate::vmm::full_disk;
-use crate::vmm::interface::RunningVm;
+use crate::vmm::full_disk::{self, SaveOrder};
+use crate::vmm::interface::{FullSave, RunningVm};
 
 pub struct Vm {
     running: Rc<dyn RunningVm>,
@@ -18,6 +18,16 @@ pub struct Vm {
     /// A message of the VMM that violates the protocol of its control.
     broken: watch::Receiver<Option<String>>,
     said_wrong: Option<watch::Sender<Option<String>>>,
+    /// Orders for the task that watches the control.
+    orders: Option<mpsc::Sender<SaveOrder>>,
+}
+
+/// A VM that is paused after its save. It runs again once this is dropped.
+#[derive(Debug)]
+pub struct PausedVm {
+    /// The id of the saved state.
+    pub id: String,
+    _go_on: oneshot::Sender<()>,
 }
 
 impl Vm {
@@ -28,6 +38,7 @@ impl Vm {
             control: None,
             broken,
             said_wrong: Some(said_wrong),
+            orders: None,
         }
     }
 
@@ -37,10 +48,28 @@ impl Vm {
             return;
         };
         let (vm, disk, clock) = (self.running.clone(), disk.clone(), clock.clone());
+        let (orders, ordered) = mpsc::channel(1);
+        self.orders = Some(orders);
         self.control = Some(tokio::task::spawn_local(async move {
-            let violation = full_disk::watch(&*vm, &disk, &clock).await;
+            let violation = full_disk::watch(&*vm, &disk, &clock, ordered).await;
             said_wrong.send_replace(Some(violation.to_string()));
         }));
+    }
+
+    /// Pauses a watched VM and saves it with its memory. The error is the reason why there is no save; the VM then runs.
+    pub async fn save_full(&self, save: FullSave) -> Result<PausedVm, String> {
+        let gone = |_| "the control of the VMM is not watched".to_owned();
+        let orders = self.orders.as_ref().ok_or(()).map_err(gone)?;
+        let (paused, saved) = oneshot::channel();
+        let (go_on, waits) = oneshot::channel();
+        let order = SaveOrder {
+            save,
+            paused,
+            go_on: waits,
+        };
+        orders.send(order).await.map_err(|_| gone(()))?;
+        let id = saved.await.map_err(|_| gone(()))??;
+        Ok(PausedVm { id, _go_on: go_on })
     }
 
     /// Returns the reason once the VMM's control cannot be trusted any longer.

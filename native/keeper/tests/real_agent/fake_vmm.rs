@@ -4,7 +4,9 @@
 //! - `wait` plays the guest agent that waits to be saved, and `start` takes its `Start`.
 //! - `put STEPS` writes steps, separated by `;`, as the state of a snapshot. They are the script of each copy.
 //! - `hold` maps the memory of a snapshot for writing.
-//! - `hello` plays the guest agent up to its session.
+//! - `hello` plays the guest agent up to its session; `hello mailbox` has found the mailbox too.
+//! - `mail SLOT` sends a byte of mail in this slot, for which no request asked.
+//! - `request` waits for the beginning of a request, and `print TEXT` writes a line to the console.
 //! - `look` compares what the jail shows with what a VMM may have, and prints each difference to the console.
 //! - `exit CODE` ends it. At the end of the script it waits until its control ends.
 //!
@@ -68,7 +70,23 @@ fn main() {
                 let at = unsafe { mmap(std::ptr::null_mut(), 4096, READ_WRITE, SHARED, memory, 0) };
                 assert_ne!(at as isize, -1);
             }
-            "hello" => hello(&mut port),
+            "touch" => {
+                const READ_WRITE: i32 = 3;
+                const PRIVATE: i32 = 2;
+                let memory = number(&line, "memoryFd");
+                // SAFETY: a new mapping of 16 pages, of which nothing else uses the fourth.
+                unsafe {
+                    let at = mmap(std::ptr::null_mut(), 16 * 4096, READ_WRITE, PRIVATE, memory, 0);
+                    assert_ne!(at as isize, -1);
+                    at.add(3 * 4096).write_volatile(7);
+                }
+                let are_known = line.contains(r#""pages":{"written":[[3,1]],"read":["#);
+                println!("pages ahead: {are_known}");
+            }
+            "hello" => hello(&mut port, rest == "mailbox"),
+            "mail" => send(&mut port, 48, &[1, 0, 0, 0, rest.parse().unwrap(), 1, 0, 0, 0]),
+            "request" => port.read_exact(&mut [0; 5]).unwrap(),
+            "print" => println!("{rest}"),
             "look" => look(&line, &args[2]),
             "exit" => std::process::exit(rest.parse().unwrap()),
             _ => panic!("{step:?} is no step"),
@@ -102,12 +120,13 @@ fn receive(port: &mut UnixStream, kind: u8) -> Vec<u8> {
     payload
 }
 
-fn hello(port: &mut UnixStream) {
+fn hello(port: &mut UnixStream, has_mailbox: bool) {
+    const MAILBOX: u8 = 2;
     send(port, 32, br#"{"protocol":1,"agent":"fake","bootMs":1}"#);
     let ping = receive(port, 3);
-    // There is no mailbox to offer.
-    assert_eq!(ping[36] & 2, 0);
-    send(port, 4, &[1, 0, 0, 0, 1]);
+    assert_eq!(ping[36] & MAILBOX, MAILBOX);
+    let flags = if has_mailbox { 1 | MAILBOX } else { 1 };
+    send(port, 4, &[1, 0, 0, 0, flags]);
     receive(port, 46);
     send(port, 47, b"\0\0\0\0{}");
 }
@@ -136,6 +155,17 @@ fn look(line: &str, control: &str) {
         unsafe { File::from_raw_fd(number(&line[line.find("disks").unwrap()..], "fd")) };
     if let Err(error) = scratch.write_all(b"x") {
         println!("LOOK: the scratch disk: {error}");
+    }
+    let (_, from_mailbox) = line.split_once("\"voidbox-scratch\"").unwrap();
+    // SAFETY: the mailbox is the second of the disks, and only this step uses it.
+    let mut mailbox = unsafe { File::from_raw_fd(number(from_mailbox, "fd")) };
+    if let Err(error) = mailbox.write_all(b"x") {
+        println!("LOOK: the mailbox: {error}");
+    }
+    for bytes in [0, 4 << 20] {
+        if mailbox.set_len(bytes).is_ok() {
+            println!("LOOK: the mailbox has {bytes} bytes");
+        }
     }
     for path in [
         "/etc/passwd",

@@ -416,7 +416,7 @@ fn another_version_of_the_api_is_refused_and_the_connection_goes_on() {
 fn an_op_that_the_keeper_lacks_is_not_in_its_features_and_is_refused() {
     let vm = Vm::with_agent("made-up", json!({}));
     let status = vm.call("status", json!({}));
-    assert_eq!(status["ok"]["features"], json!(["checkpoint"]));
+    assert_eq!(status["ok"]["features"], json!(["checkpoint", "take"]));
     let refused = vm.call("made.up", json!({}));
     assert_eq!(refused["error"]["code"], "api/bad-request");
     assert_eq!(refused["error"]["message"], r#"op "made.up" is unknown"#);

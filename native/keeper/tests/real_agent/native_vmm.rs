@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::Vm;
+use crate::support::{Vm, start};
 
 /// The folder of the program and of its scripts.
 const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
@@ -164,6 +164,31 @@ fn the_reason_of_the_vmms_end_is_in_the_exit_file_and_in_the_message() {
 }
 
 #[test]
+fn a_command_that_waits_learns_of_a_panic_of_the_guests_kernel() {
+    let vm = launch(
+        "panic",
+        &[
+            STARTED,
+            "hello",
+            "request",
+            "print [    3.1] Kernel panic - not syncing: out of fuel",
+            "print [    3.2] Call Trace:",
+            r#"say {"event":"ended","reason":{"kind":"reset"}}"#,
+            "exit 0",
+        ],
+    );
+    vm.call("ready", json!({ "timeoutMs": 20_000 }));
+    vm.call("exec.start", start(vm.attach(), "k", "true", &json!({})));
+    let answer = vm.call("exec.wait", json!({ "execKey": "k" }));
+    assert_eq!(answer["error"]["code"], "vm/lost", "{answer}");
+    let why = "the guest reset its machine; the guest's kernel panicked: \"out of fuel\"";
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.ends_with(why), "{answer}");
+    let exit = vm.exit();
+    assert!(exit["message"].as_str().unwrap().ends_with(why), "{exit}");
+}
+
+#[test]
 fn a_vmm_that_refuses_its_configuration_ends_both_boots_with_the_key() {
     let refused = r#"say {"event":"ended","reason":{"kind":"badConfiguration","key":"vcpus"}}"#;
     let exit = launch("refused", &[refused, "exit 2"]).exit();
@@ -196,6 +221,30 @@ fn a_control_that_breaks_its_protocol_ends_the_vm() {
         assert!(
             exit["message"].as_str().unwrap().contains("control"),
             "{exit}"
+        );
+    }
+}
+
+#[test]
+fn mail_that_cannot_be_ends_the_vm() {
+    for (name, steps, why) in [
+        ("no-mailbox", ["hello", "mail 0"], "no mailbox"),
+        ("no-slot", ["hello mailbox", "mail 4"], "no slot 4"),
+        (
+            "unasked-mail",
+            ["hello mailbox", "mail 3"],
+            "does not expect it",
+        ),
+    ] {
+        let exit = launch(name, &[&[STARTED], &steps[..]].concat()).exit();
+        assert_eq!(
+            (&exit["reason"], &exit["code"]),
+            (&json!("protocol"), &json!("vm/protocol")),
+            "{name}: {exit}"
+        );
+        assert!(
+            exit["message"].as_str().unwrap().contains(why),
+            "{name}: {exit}"
         );
     }
 }
@@ -296,6 +345,23 @@ fn a_vm_that_waits_is_saved_and_the_next_one_continues_as_its_copy() {
     wait_until("the snapshot is published", || snapshots.count() == 1);
     let (_copy, start) = snapshots.launch("copy", &[]);
     assert_eq!(start["kind"], "snapshot", "{start}");
+}
+
+#[test]
+fn the_first_copy_records_its_pages_and_the_next_one_gets_them_ahead() {
+    let snapshots = Snapshots::new();
+    let put = format!("put {STARTED};touch;start;hello");
+    // A keeper publishes while its VM lives.
+    let (_first, _) = snapshots.launch("first", &saved(&put, &[]));
+    wait_until("the snapshot is published", || snapshots.count() == 1);
+    for (name, are_known) in [("one", false), ("two", true)] {
+        let (vm, start) = snapshots.launch(name, &[]);
+        assert_eq!(start["kind"], "snapshot", "{start}");
+        wait_until("the VMM says whether it got pages", || {
+            let console = std::fs::read_to_string(vm.dir.join("console.log")).unwrap_or_default();
+            console.contains(&format!("pages ahead: {are_known}"))
+        });
+    }
 }
 
 #[test]

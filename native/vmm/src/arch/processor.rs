@@ -1,12 +1,14 @@
 //! The interface of an architecture: each folder beside this file implements it for one.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 
 use kvm_ioctls::VcpuFd;
 
+use crate::config::CpuTemplate;
 use crate::ended::Ended;
-use crate::memory::Ram;
+use crate::memory::{Ram, Slot};
 
 /// The files and settings of a guest that boots.
 pub struct Boot {
@@ -26,10 +28,13 @@ pub trait Processor {
     fn create_vm(kvm: OwnedFd, ram: &Ram) -> Result<Self::Vm, Ended>;
 
     /// Creates the CPUs. All but the first wait until the guest starts them.
-    fn create_vcpus(vm: &Self::Vm, count: u8) -> Result<Vec<VcpuFd>, Ended>;
+    fn create_vcpus(vm: &Self::Vm, template: CpuTemplate, count: u8) -> Result<Vec<VcpuFd>, Ended>;
 
     /// Loads the kernel, writes all that it reads at its entry, and sets the first CPU there.
     fn boot(boot: Boot, ram: &Ram, vcpus: &[VcpuFd]) -> Result<(), Ended>;
+
+    /// Lets KVM map memory to the guest before a CPU uses it. A page that this process may only read is mapped so.
+    fn map_ahead(vcpu: &VcpuFd, part: &Slot) -> io::Result<()>;
 
     /// Returns the address of the registers of a virtio device.
     fn device_address(index: usize) -> u64;

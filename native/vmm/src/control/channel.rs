@@ -1,16 +1,19 @@
 //! The socket of the control.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::messages::Message;
+use super::receive::{MAX_DESCRIPTORS, receive};
 use crate::config::LINE_LIMIT_BYTES;
 
 /// The keeper's side of the control, as lines.
 pub struct Channel {
     socket: File,
     buffer: Vec<u8>,
+    /// Descriptors that came with the bytes since the last request.
+    received: Vec<OwnedFd>,
 }
 
 /// The result of a read.
@@ -30,6 +33,7 @@ impl Channel {
         Self {
             socket: socket.into(),
             buffer: Vec::new(),
+            received: Vec::new(),
         }
     }
 
@@ -63,9 +67,10 @@ impl Channel {
     fn fill(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 4096];
         loop {
-            match self.socket.read(&mut bytes) {
+            match receive(&self.socket, &mut bytes, &mut self.received) {
                 Ok(0) => return Ok(false),
                 Ok(count) => {
+                    self.received.truncate(MAX_DESCRIPTORS);
                     self.buffer.extend(&bytes[..count]);
                     return Ok(true);
                 }
@@ -74,6 +79,12 @@ impl Channel {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    /// Takes the descriptors that came with a request, at most [`MAX_DESCRIPTORS`]. The keeper waits for each answer, so
+    /// they belong to the request that was read last.
+    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.received)
     }
 
     /// Takes a line that was read already.

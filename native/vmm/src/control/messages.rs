@@ -18,8 +18,13 @@ pub enum Message {
     },
     Paused,
     Resumed,
-    /// The state and the memory are written, and their files are closed.
-    Saved,
+    /// The state and the memory are written, and their files are closed. A full save tells the name of the state.
+    Saved {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
+    /// The chain is a base now.
+    Merged,
     /// A request that was not carried out.
     Refused {
         why: String,
@@ -52,6 +57,10 @@ pub enum Request {
     Pause,
     Resume,
     Save,
+    /// The message has the descriptors of two files, for the state and the memory.
+    SaveFull,
+    /// As [`Self::SaveFull`], for the pages that changed since the last full save.
+    SaveDiff,
     Statistics,
     End,
 }
@@ -73,6 +82,12 @@ mod tests {
     fn messages_are_one_tagged_object_each() {
         let text = |message: &Message| serde_json::to_string(message).unwrap();
         assert_eq!(text(&Message::Started), r#"{"event":"started"}"#);
+        assert_eq!(text(&Message::Saved { id: None }), r#"{"event":"saved"}"#);
+        let id = Some("0f".into());
+        assert_eq!(
+            text(&Message::Saved { id }),
+            r#"{"event":"saved","id":"0f"}"#
+        );
         let serial = "voidbox-scratch".into();
         assert_eq!(
             text(&Message::NoRoom { serial }),
@@ -91,11 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_five_requests_are_known() {
+    fn only_the_seven_requests_are_known() {
         for (line, request) in [
             (r#"{"do":"pause"}"#, Request::Pause),
             (r#"{"do":"resume"}"#, Request::Resume),
             (r#"{"do":"save"}"#, Request::Save),
+            (r#"{"do":"saveFull"}"#, Request::SaveFull),
+            (r#"{"do":"saveDiff"}"#, Request::SaveDiff),
             (r#"{"do":"statistics"}"#, Request::Statistics),
             (r#" {"do":"end"} "#, Request::End),
         ] {

@@ -2,6 +2,7 @@
 
 mod channel;
 mod messages;
+mod receive;
 
 pub use channel::{Channel, Input};
 pub use messages::{Message, Request, Statistics};

@@ -5,11 +5,14 @@ use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use vm_memory::{GuestAddress, GuestMemoryMmap};
+use vm_memory::GuestAddress;
 
+use super::balloon::Balloon;
 use super::block::Block;
 use super::folders::Folders;
+use super::pmem::Pmem;
 use super::rng::Rng;
+use crate::guest_memory::GuestMemory;
 use crate::state::{Reader, StateError, Writer};
 use crate::virtio::driver::Driver;
 use crate::virtio::{Device, Interrupt, Transport, registers};
@@ -24,7 +27,7 @@ fn save(transport: &Transport) -> Result<Vec<u8>, StateError> {
 fn restore(
     state: &[u8],
     device: Box<dyn Device>,
-    memory: &GuestMemoryMmap,
+    memory: &GuestMemory,
 ) -> Result<(Transport, Arc<Interrupt>), StateError> {
     let interrupt = Arc::new(Interrupt::new().unwrap());
     let mut transport = Transport::new(device, memory.clone(), interrupt.clone(), Box::new(|_| ()));
@@ -52,6 +55,35 @@ fn a_saved_state_of_a_restored_device_is_the_state_from_which_it_was_restored() 
     assert_eq!(interrupt.line().read().unwrap(), 1);
     driver.transport = transport;
     assert_eq!(driver.request(0, &[], 16).written, 16);
+}
+
+#[test]
+fn a_balloon_takes_reports_after_its_restore() {
+    const REPORTS: usize = 2;
+    let balloon = || Box::new(Balloon::new(Box::new(|_| ())));
+    let mut driver = Driver::start(balloon());
+    driver.request(REPORTS, &[], 4096);
+    let state = save(&driver.transport).unwrap();
+    let (transport, _) = restore(&state, balloon(), &driver.memory).unwrap();
+    assert_eq!(save(&transport).unwrap(), state);
+    driver.transport = transport;
+    assert_eq!(driver.request(REPORTS, &[], 4096).written, 0);
+}
+
+#[test]
+fn a_file_as_memory_stays_at_its_place_with_its_size() {
+    let pmem = |address, size| Box::new(Pmem::new(address, size));
+    let mut driver = Driver::start(pmem(4 << 30, 2 << 20));
+    driver.request(0, &[&[0; 4]], 4);
+    let state = save(&driver.transport).unwrap();
+    let (transport, _) = restore(&state, pmem(4 << 30, 2 << 20), &driver.memory).unwrap();
+    assert_eq!(save(&transport).unwrap(), state);
+    driver.transport = transport;
+    assert_eq!(driver.request(0, &[&[0; 4]], 4).bytes, [0; 4]);
+    for other in [pmem(5 << 30, 2 << 20), pmem(4 << 30, 4 << 20)] {
+        let error = restore(&state, other, &driver.memory).err().unwrap();
+        assert!(error.0.contains("another place or size"), "{error}");
+    }
 }
 
 #[test]
@@ -96,14 +128,14 @@ fn another_configuration_is_told_with_a_new_generation() {
 fn a_state_of_another_device_with_other_features_or_rings_is_refused() {
     let driver = Driver::start(block(8, false));
     let state = save(&driver.transport).unwrap();
-    let refused = |device: Box<dyn Device>, memory: &GuestMemoryMmap, text: &str| {
+    let refused = |device: Box<dyn Device>, memory: &GuestMemory, text: &str| {
         let error = restore(&state, device, memory).err().unwrap();
         assert!(error.0.contains(text), "{error}");
     };
     refused(Box::new(Rng), &driver.memory, "it was saved as 2, and is 4");
     // A disk that cannot be written has no discards.
     refused(block(8, true), &driver.memory, "features");
-    let little = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x1_0000)]).unwrap();
+    let little = GuestMemory::from_ranges(&[(GuestAddress(0), 0x1_0000)]).unwrap();
     refused(block(8, false), &little, "outside of the memory");
 }
 

@@ -93,6 +93,11 @@ impl Team {
         Ok(team)
     }
 
+    /// Returns once each CPU waits for [`Self::resume`] in its thread and filter, or has ended.
+    pub fn wait_until_ready(&self) {
+        self.gate.wait_until_none_runs();
+    }
+
     /// Lets the CPUs run.
     pub fn resume(&self) {
         self.gate.want(Wanted::Run);

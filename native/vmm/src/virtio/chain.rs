@@ -1,11 +1,11 @@
 //! The walker of descriptors: the only code that follows what a guest wrote into a table of descriptors.
 
 use virtio_queue::desc::split::Descriptor;
-use vm_memory::{
-    Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, VolatileSlice,
-};
+use vm_memory::bitmap::Bitmap;
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
 use super::failure::Failure;
+use crate::guest_memory::{GuestMemory, GuestSlice};
 
 /// The limit of descriptors in a chain, also in a table of their own. No queue is longer.
 pub const MAX_DESCRIPTORS: usize = 256;
@@ -36,7 +36,7 @@ struct Table {
 }
 
 impl Table {
-    fn read(self, memory: &GuestMemoryMmap, index: u32) -> Result<Descriptor, Failure> {
+    fn read(self, memory: &GuestMemory, index: u32) -> Result<Descriptor, Failure> {
         if index >= self.entries {
             return Err(Failure::new(format!(
                 "the descriptor {index} of a table with {}",
@@ -65,7 +65,7 @@ impl Chain {
     /// Reads the chain that begins at `head` in a table of `size` descriptors.
     pub(super) fn walk(
         &mut self,
-        memory: &GuestMemoryMmap,
+        memory: &GuestMemory,
         table: GuestAddress,
         size: u16,
         head: u16,
@@ -104,7 +104,7 @@ impl Chain {
         Err(Failure::new("a chain without an end"))
     }
 
-    fn push(&mut self, memory: &GuestMemoryMmap, descriptor: &Descriptor) -> Result<(), Failure> {
+    fn push(&mut self, memory: &GuestMemory, descriptor: &Descriptor) -> Result<(), Failure> {
         let (address, length) = (descriptor.addr(), descriptor.len());
         if self.segments.len() == MAX_DESCRIPTORS {
             return Err(Failure::new(format!(
@@ -114,13 +114,14 @@ impl Chain {
         if length == 0 {
             return Err(Failure::new("a buffer without bytes"));
         }
-        if slice(memory, address, length as usize).is_none() {
+        let is_written = descriptor.is_write_only();
+        if slice(memory, address, length as usize, is_written).is_none() {
             return Err(Failure::new(format!(
                 "a buffer outside of the memory: {length} bytes at {:#x}",
                 address.0
             )));
         }
-        if !descriptor.is_write_only() {
+        if !is_written {
             if self.readable < self.segments.len() {
                 return Err(Failure::new("a buffer to read behind one to write"));
             }
@@ -136,18 +137,20 @@ impl Chain {
     }
 
     /// Returns the buffers that the device reads.
-    pub fn readable<'a>(&'a self, memory: &'a GuestMemoryMmap) -> Buffers<'a> {
+    pub fn readable<'a>(&'a self, memory: &'a GuestMemory) -> Buffers<'a> {
         Buffers {
             memory,
             segments: &self.segments[..self.readable],
+            is_written: false,
         }
     }
 
     /// Returns the buffers that the device writes.
-    pub fn writable<'a>(&'a self, memory: &'a GuestMemoryMmap) -> Buffers<'a> {
+    pub fn writable<'a>(&'a self, memory: &'a GuestMemory) -> Buffers<'a> {
         Buffers {
             memory,
             segments: &self.segments[self.readable..],
+            is_written: true,
         }
     }
 }
@@ -178,13 +181,18 @@ fn check_indirect(descriptor: &Descriptor, within: bool) -> Result<Table, Failur
     })
 }
 
-/// Returns a range of the guest's memory, if all of it is in one piece.
-fn slice(
-    memory: &GuestMemoryMmap,
+/// Returns a range of the guest's memory, if all of it is in one piece. A file that the guest can only read is no memory
+/// that a device writes.
+pub(super) fn slice(
+    memory: &GuestMemory,
     address: GuestAddress,
     length: usize,
-) -> Option<VolatileSlice<'_>> {
+    is_written: bool,
+) -> Option<GuestSlice<'_>> {
     let region = memory.find_region(address)?;
+    if is_written && region.prot() & libc::PROT_WRITE == 0 {
+        return None;
+    }
     let offset = address.0.checked_sub(region.start_addr().0)?;
     region
         .get_slice(vm_memory::MemoryRegionAddress(offset), length)
@@ -194,8 +202,10 @@ fn slice(
 /// Buffers of a guest, as one range of bytes. The guest may change their bytes at any time.
 #[derive(Clone, Copy)]
 pub struct Buffers<'a> {
-    memory: &'a GuestMemoryMmap,
+    memory: &'a GuestMemory,
     segments: &'a [Segment],
+    /// The device writes them, also through pointers.
+    is_written: bool,
 }
 
 impl<'a> Buffers<'a> {
@@ -207,6 +217,15 @@ impl<'a> Buffers<'a> {
 
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
+    }
+
+    /// Returns the same buffers for a device that writes none of their bytes.
+    #[must_use]
+    pub fn left_alone(self) -> Self {
+        Self {
+            is_written: false,
+            ..self
+        }
     }
 
     /// Copies `bytes.len()` bytes from `offset` out of the guest. Returns false if there are fewer.
@@ -231,13 +250,14 @@ impl<'a> Buffers<'a> {
         rest.is_empty()
     }
 
-    /// Returns the pieces of memory of at most `length` bytes from `offset` on.
+    /// Returns the pieces of memory of at most `length` bytes from `offset` on. Those that a device may write count as
+    /// written from now on, so the write must happen in the same turn.
     pub fn slices(
         &self,
         offset: u32,
         length: usize,
-    ) -> impl Iterator<Item = VolatileSlice<'a>> + use<'a> {
-        let memory = self.memory;
+    ) -> impl Iterator<Item = GuestSlice<'a>> + use<'a> {
+        let (memory, is_written) = (self.memory, self.is_written);
         let mut skip = offset as usize;
         let mut left = length;
         self.segments.iter().filter_map(move |segment| {
@@ -250,7 +270,11 @@ impl<'a> Buffers<'a> {
             }
             left -= take;
             let address = GuestAddress(segment.address.0 + from as u64);
-            slice(memory, address, take)
+            let piece = slice(memory, address, take, is_written)?;
+            if is_written {
+                piece.bitmap().mark_dirty(0, take);
+            }
+            Some(piece)
         })
     }
 

@@ -41,6 +41,19 @@ pub trait Device: Send {
     /// The configuration that the guest reads.
     fn config(&self) -> &[u8];
 
+    /// Whether a copy must have the configuration of its template, because the guest cannot follow a change.
+    fn keeps_config(&self) -> bool {
+        false
+    }
+
+    /// Takes what the guest writes into the configuration. Few devices let it.
+    fn write_config(&mut self, offset: u64, data: &[u8]) -> Result<(), Failure> {
+        let length = data.len();
+        Err(Failure::new(format!(
+            "a write of {length} bytes into the configuration at {offset}"
+        )))
+    }
+
     /// Forgets all that the guest did. The device can be used again.
     fn reset(&mut self);
 

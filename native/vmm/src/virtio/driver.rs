@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use vm_memory::{Bytes, GuestAddress};
 
 use super::registers::*;
 use super::transport::{VERSION_1, status};
 use super::{Device, Interrupt, Progress, Transport};
+use crate::guest_memory::GuestMemory;
 
 pub const MEMORY_BYTES: usize = 16 << 20;
 const QUEUES: u64 = 0x1_0000;
@@ -23,7 +24,7 @@ pub const INDIRECT: u16 = 4;
 /// A device, and what its driver knows.
 pub struct Driver {
     pub transport: Transport,
-    pub memory: GuestMemoryMmap,
+    pub memory: GuestMemory,
     pub interrupt: Arc<Interrupt>,
     queues: Vec<DriverQueue>,
     free: u64,
@@ -66,7 +67,12 @@ pub struct Offered {
 impl Driver {
     /// Finds a device, without a start.
     pub fn find(device: Box<dyn Device>) -> Self {
-        let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
+        Self::find_in(memory, device)
+    }
+
+    /// Finds a device of a guest with this memory.
+    pub fn find_in(memory: GuestMemory, device: Box<dyn Device>) -> Self {
         let interrupt = Arc::new(Interrupt::new().unwrap());
         let transport = Transport::new(device, memory.clone(), interrupt.clone(), Box::new(|_| ()));
         let count = transport.queues();

@@ -1,7 +1,7 @@
 //! A guest that breaks the rules of virtio. The device fails, or the request does; nothing hangs, panics, or allocates by
 //! a number of the guest.
 
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use vm_memory::{Bytes, GuestAddress};
 
 use super::chain::{Chain, MAX_DESCRIPTORS};
 use super::driver::{Driver, INDIRECT, MEMORY_BYTES, NEXT, Raw, WRITE};
@@ -9,6 +9,7 @@ use super::random::Random;
 use super::registers::*;
 use super::transport::{VERSION_1, status};
 use super::{Device, Failure, Progress, Rings};
+use crate::guest_memory::GuestMemory;
 
 /// A device that takes everything, and counts what it took.
 struct Sink;
@@ -432,7 +433,7 @@ fn random_descriptor(random: &mut Random) -> Raw {
 
 #[test]
 fn whatever_a_table_holds_a_walk_ends_within_its_bounds() {
-    let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
+    let memory = GuestMemory::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
     let mut chain = Chain::new();
     let mut random = Random(1);
     let mut taken = 0;

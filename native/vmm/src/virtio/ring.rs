@@ -1,11 +1,12 @@
 //! The rings of a queue, and the turns in which devices take buffers.
 
 use virtio_queue::{Error, Queue, QueueOwnedT, QueueState, QueueT};
-use vm_memory::{GuestAddress, GuestMemoryMmap};
+use vm_memory::GuestAddress;
 
-use super::chain::Chain;
+use super::chain::{Chain, slice};
 use super::failure::Failure;
 use super::interrupt::Interrupt;
+use crate::guest_memory::GuestMemory;
 use crate::state::{Reader, StateError, Writer};
 
 /// The addresses of a queue, which the guest sets before the device starts.
@@ -14,6 +15,16 @@ pub struct RingAddresses {
     pub descriptors: u64,
     pub available: u64,
     pub used: u64,
+}
+
+/// The bytes of a used ring beside its elements: flags, index, and the index of the next wanted kick.
+const USED_FIELDS_BYTES: usize = 6;
+const USED_ELEMENT_BYTES: usize = 8;
+
+/// Whether all rings lie in the memory, and the one that the device writes where it may write.
+fn is_within(queue: &Queue, memory: &GuestMemory) -> bool {
+    let used = USED_FIELDS_BYTES + USED_ELEMENT_BYTES * usize::from(queue.size());
+    queue.is_valid(memory) && slice(memory, GuestAddress(queue.used_ring()), used, true).is_some()
 }
 
 /// A queue.
@@ -60,7 +71,7 @@ impl Ring {
     /// Takes over what the guest says. All of the rings lies in its memory.
     pub fn start(
         &mut self,
-        memory: &GuestMemoryMmap,
+        memory: &GuestMemory,
         size: u16,
         addresses: RingAddresses,
     ) -> Result<(), Failure> {
@@ -72,7 +83,7 @@ impl Ring {
         self.queue
             .try_set_used_ring_address(GuestAddress(addresses.used))?;
         self.queue.set_ready(true);
-        if !self.queue.is_valid(memory) {
+        if !is_within(&self.queue, memory) {
             self.queue.set_ready(false);
             return Err(Failure::new("a ring outside of the memory"));
         }
@@ -106,7 +117,7 @@ impl Ring {
     pub fn restore(
         &mut self,
         from: &mut Reader<'_>,
-        memory: &GuestMemoryMmap,
+        memory: &GuestMemory,
     ) -> Result<(), StateError> {
         let state = QueueState {
             max_size: self.longest(),
@@ -120,7 +131,7 @@ impl Ring {
             event_idx_enabled: from.flag()?,
         };
         let queue = Queue::try_from(state).map_err(|e| StateError::new(format!("a queue: {e}")))?;
-        if queue.ready() && !queue.is_valid(memory) {
+        if queue.ready() && !is_within(&queue, memory) {
             return Err(StateError::new("a ring outside of the memory"));
         }
         self.reset();
@@ -131,7 +142,7 @@ impl Ring {
 
 /// The queues of a device during a turn.
 pub struct Rings<'a> {
-    pub memory: &'a GuestMemoryMmap,
+    pub memory: &'a GuestMemory,
     pub(super) rings: &'a mut [Ring],
     pub(super) interrupt: &'a Interrupt,
 }
@@ -204,5 +215,55 @@ impl Rings<'_> {
             self.rings.iter_mut().for_each(|ring| ring.lazy = 0);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::mapped_file::MappedFile;
+    use crate::state::HEADER_BYTES;
+
+    #[test]
+    fn a_ring_that_the_device_writes_lies_in_no_file_that_can_only_be_read() {
+        const MEMORY: u64 = 0x10_0000;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let (mapped, region) = MappedFile::map(&file, 4 << 30).unwrap();
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 64 << 20)]).unwrap();
+        let memory = memory.insert_region(Arc::new(region)).unwrap();
+        let place = mapped.slot();
+        let file = place.guest;
+        for (descriptors, available, used, fits) in [
+            (MEMORY, MEMORY, MEMORY, true),
+            (file, file, MEMORY, true),
+            (MEMORY, MEMORY, file, false),
+            (MEMORY, MEMORY, file + place.size - 64, false),
+            // From the end of the memory into nothing.
+            (MEMORY, MEMORY, (64 << 20) - 64, false),
+        ] {
+            let addresses = RingAddresses {
+                descriptors,
+                available,
+                used,
+            };
+            let started = Ring::new(8).start(&memory, 8, addresses);
+            assert_eq!(started.is_ok(), fits, "{addresses:?}");
+            let mut state = Writer::new();
+            state.flag(true);
+            state.u16(8);
+            for address in [descriptors, available, used] {
+                state.u64(address);
+            }
+            state.u16(0);
+            state.u16(0);
+            state.flag(true);
+            let state = state.finish().unwrap();
+            let mut fields = Reader::of_fields(&state[HEADER_BYTES..]);
+            let restored = Ring::new(8).restore(&mut fields, &memory);
+            assert_eq!(restored.is_ok(), fits, "{addresses:?}");
+        }
     }
 }

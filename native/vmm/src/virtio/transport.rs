@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use vm_memory::GuestMemoryMmap;
-
 use super::device::{Device, Progress, Source};
 use super::failure::Failure;
 use super::interrupt::Interrupt;
 use super::ring::{Ring, RingAddresses, Rings};
+use crate::guest_memory::GuestMemory;
 use crate::state::{Reader, StateError, Writer};
 
 /// The offsets of registers.
@@ -69,7 +68,7 @@ struct QueueSetting {
 /// A device with its registers and queues.
 pub struct Transport {
     device: Box<dyn Device>,
-    memory: GuestMemoryMmap,
+    memory: GuestMemory,
     interrupt: Arc<Interrupt>,
     rings: Vec<Ring>,
     settings: Vec<QueueSetting>,
@@ -88,7 +87,7 @@ pub struct Transport {
 impl Transport {
     pub fn new(
         device: Box<dyn Device>,
-        memory: GuestMemoryMmap,
+        memory: GuestMemory,
         interrupt: Arc<Interrupt>,
         report: Box<dyn Fn(&str) + Send>,
     ) -> Self {
@@ -176,12 +175,16 @@ impl Transport {
         }
     }
 
-    /// Writes a register.
+    /// Writes a register or a part of the configuration.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        match (<[u8; 4]>::try_from(data), offset % 4) {
-            (Ok(data), 0) if offset < CONFIG => {
-                self.write_register(offset, u32::from_le_bytes(data));
+        if offset >= CONFIG {
+            if let Err(failure) = self.device.write_config(offset - CONFIG, data) {
+                self.fail(failure);
             }
+            return;
+        }
+        match (<[u8; 4]>::try_from(data), offset % 4) {
+            (Ok(data), 0) => self.write_register(offset, u32::from_le_bytes(data)),
             _ => self.fail(Failure::new(format!(
                 "a write of {} bytes to {offset:#x}",
                 data.len()
@@ -406,6 +409,9 @@ impl Transport {
         }
         let config = from.list(CONFIG_LIMIT_BYTES, "bytes of a configuration")?;
         let changed = config != self.device.config();
+        if changed && self.device.keeps_config() {
+            return refuse("it was saved with another place or size".into());
+        }
         let generation = from.u32()?;
         let bits = from.u32()?;
         let device_features_select = from.u32()?;

@@ -250,9 +250,26 @@ impl Script {
         config["commandLine"] = "".into();
     }
 
-    /// Returns an ELF file whose one segment is all of the guest.
-    fn kernel(&self) -> File {
-        let mut image = code().to_vec();
+    /// As [`Self::load`], as a bzImage.
+    pub fn load_bzimage(&self, config: &mut Value) {
+        const SETUP_BYTES: usize = 0x400;
+        let mut file = vec![0; SETUP_BYTES];
+        // One sector of set-up behind the first one, the boot protocol 2.15, a kernel that is loaded high.
+        file[0x1f1] = 1;
+        file[0x202..0x206].copy_from_slice(b"HdrS");
+        file[0x206..0x208].copy_from_slice(&0x20f_u16.to_le_bytes());
+        file[0x211] = 1;
+        file[0x214..0x218].copy_from_slice(&u32::try_from(CODE).unwrap().to_le_bytes());
+        // A 64-bit entry.
+        file[0x236] = 1;
+        file.extend(self.image(0x200));
+        config["kernelFd"] = write_file(&file).into_raw_fd().into();
+    }
+
+    /// Returns the memory from [`CODE`] on. The code begins at `entry` in it.
+    fn image(&self, entry: usize) -> Vec<u8> {
+        let mut image = vec![0; entry];
+        image.extend(code());
         image.resize(usize::try_from(SCRIPT - CODE).unwrap(), 0);
         image.extend(&self.entries);
         for (address, bytes) in &self.data {
@@ -260,6 +277,12 @@ impl Script {
             image.resize(image.len().max(at + bytes.len()), 0);
             image[at..at + bytes.len()].copy_from_slice(bytes);
         }
+        image
+    }
+
+    /// Returns an ELF file whose one segment is all of the guest.
+    fn kernel(&self) -> File {
+        let image = self.image(0);
         let mut header = b"\x7fELF\x02\x01\x01".to_vec();
         header.resize(16, 0);
         header.extend(2u16.to_le_bytes());
@@ -277,12 +300,15 @@ impl Script {
         for value in [120, CODE, CODE, size, size, 0x1000] {
             header.extend(value.to_le_bytes());
         }
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&header).unwrap();
-        file.write_all(&image).unwrap();
-        file.rewind().unwrap();
-        file
+        write_file(&[header, image].concat())
     }
+}
+
+fn write_file(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    file
 }
 
 /// A VM in a thread of this test, and the keeper's ends of its sockets.
@@ -389,6 +415,17 @@ impl Vm {
         self.receive()
     }
 
+    /// Asks a VMM that may have ended, and gives it files.
+    pub fn try_ask_with(&mut self, what: &str, files: &[&File]) {
+        let line = format!("{}\n", json!({ "do": what }));
+        send_files(self.control.get_ref(), line.as_bytes(), files);
+    }
+
+    pub fn ask_with(&mut self, what: &str, files: &[&File]) -> Value {
+        self.try_ask_with(what, files);
+        self.receive()
+    }
+
     /// Closes the keeper's end of the control, and returns the exit code.
     pub fn abandon(self) -> u8 {
         drop(self.control);
@@ -440,6 +477,34 @@ impl Vm {
         let mut vm = Self::start(kvm, script, change);
         assert_eq!(vm.receive(), json!({ "event": "started" }));
         vm.end()
+    }
+}
+
+/// Sends bytes with descriptors of files. Its receiver may be gone.
+pub fn send_files(socket: &UnixStream, bytes: &[u8], files: &[&File]) {
+    let fds: Vec<RawFd> = files.iter().map(|file| file.as_raw_fd()).collect();
+    let mut space = [0u64; 16];
+    let size = u32::try_from(size_of_val(&*fds)).unwrap();
+    let mut vector = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: zeros are a message without any part, to which live buffers are added.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        if !fds.is_empty() {
+            message.msg_control = space.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(size) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size) as _;
+            let data = libc::CMSG_DATA(header).cast::<RawFd>();
+            data.copy_from_nonoverlapping(fds.as_ptr(), fds.len());
+        }
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL);
     }
 }
 

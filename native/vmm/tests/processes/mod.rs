@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 use voidbox_jail::filter::{Call, Filter, Table};
-use voidbox_vmm::filters::{CONTROL, DEVICES, FILTERS, Filters, VCPU};
+use voidbox_vmm::filters::{CONTROL, DEVICES, FULLY_SAVING_CONTROL, Filters, SAVING_CONTROL, VCPU};
 
 /// The name of the test that is the process of a VM.
 pub const CHILD: &str = "a_vm_runs_in_a_process_of_its_own";
@@ -19,7 +19,13 @@ const MODE: &str = "VMM_MODE";
 const GATE: &str = "at the gate";
 
 /// The tables by their place. The rules of each are numbered from its place times this.
-pub const TABLES: [&Table; 3] = [&VCPU, &DEVICES, &CONTROL];
+pub const TABLES: [&Table; 5] = [
+    &VCPU,
+    &DEVICES,
+    &CONTROL,
+    &SAVING_CONTROL,
+    &FULLY_SAVING_CONTROL,
+];
 pub const NUMBERS: usize = 1000;
 
 /// The filters of a VM in a process of its own.
@@ -59,7 +65,8 @@ pub fn be_child() {
         vcpu: filter(0),
         devices: filter(1),
         control: filter(2),
-        ..FILTERS
+        saving_control: filter(3),
+        fully_saving_control: filter(4),
     };
     println!("{GATE}");
     std::io::stdin().read_line(&mut String::new()).unwrap();

@@ -13,6 +13,7 @@ use super::holders;
 #[cfg(test)]
 use super::key::example_parts;
 use super::key::{Key, KeyParts, hex};
+use super::touched::{TOUCHED, Touched};
 use crate::config::SnapshotSettings;
 use crate::run_dir::try_lock_file;
 
@@ -84,12 +85,20 @@ pub struct Found {
     /// The state with the hash that the record names. A later change of its file reaches no VM.
     pub state: Vec<u8>,
     pub record: Record,
+    /// The pages that an earlier copy used first, if they are known.
+    pub touched: Option<Touched>,
     memory: File,
     folder: PathBuf,
 }
 
 impl Found {
-    /// Returns the sealed memory, which all VMs of the snapshot share. Blocks while the file is read.
+    /// Returns the file of the memory, open for reading only.
+    pub fn memory(&self) -> io::Result<File> {
+        self.memory.try_clone()
+    }
+
+    /// Returns sealed memory with the content of the file, which all VMs of the snapshot share, for a VMM that opens its
+    /// memory for writing. Blocks while the file is read.
     pub fn hold_memory(&self) -> io::Result<File> {
         holders::hold(&self.folder, &self.memory, self.record.guest_bytes())
     }
@@ -164,6 +173,11 @@ impl Store {
     /// Records that a VM started from the snapshot.
     pub fn record_start(&self, key: &str) {
         let _ = fs::remove_file(self.folder(key).join(FAILED));
+    }
+
+    /// Records the pages that a copy has used first. Without the record, later copies only start slower.
+    pub fn record_touched(&self, key: &str, touched: &Touched) -> io::Result<()> {
+        touched.store(&self.folder(key))
     }
 
     /// Returns the right to make the snapshot of a key; `None` if another keeper makes it, or the disk is almost full.
@@ -373,6 +387,9 @@ fn open_checked(folder: &Path, key: &Key) -> io::Result<Found> {
     let memory = open_unchanged(folder, MEMORY, record.guest_bytes(), record.memory_mtime_ns)?;
     Ok(Found {
         state,
+        touched: open_own(&folder.join(TOUCHED))
+            .ok()
+            .and_then(|file| Touched::load(file, record.guest_bytes())),
         record,
         memory,
         folder: folder.to_owned(),
@@ -396,7 +413,7 @@ fn read_state(folder: &Path, record: &Record) -> io::Result<Vec<u8>> {
     Ok(state)
 }
 
-fn check_state_size(bytes: u64) -> io::Result<()> {
+pub(super) fn check_state_size(bytes: u64) -> io::Result<()> {
     if bytes > MAX_STATE_BYTES {
         return Err(io::Error::other(format!(
             "its {STATE} has {bytes} bytes; at most {MAX_STATE_BYTES} are allowed"

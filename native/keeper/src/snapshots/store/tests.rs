@@ -120,6 +120,30 @@ fn an_incomplete_state_or_memory_is_not_published() {
     assert!(matches!(store.find(&key), Lookup::Absent));
 }
 
+#[test]
+fn the_pages_of_a_copy_are_found_with_the_snapshot_and_are_no_damage_if_they_do_not_fit() {
+    let Rig { store, _folder } = rig(1);
+    let key = key("256M");
+    make(&store, &key, 10);
+    let touched = || match store.find(&key) {
+        Lookup::Found(found) => found.touched,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(touched(), None);
+    store.record_touched(&key.hex, &Touched::default()).unwrap();
+    assert_eq!(touched(), Some(Touched::default()));
+    let path = store.folder(&key.hex).join(TOUCHED);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(touched(), None, "another user can read it");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&path, "no list").unwrap();
+    assert_eq!(touched(), None);
+    replace_by_link(&path);
+    assert_eq!(touched(), None);
+    store.record_touched(&key.hex, &Touched::default()).unwrap();
+    assert_eq!(touched(), Some(Touched::default()));
+}
+
 fn edit_record(folder: &Path, edit: impl FnOnce(String) -> String) {
     let path = folder.join(RECORD);
     let text = fs::read_to_string(&path).unwrap();

@@ -1,7 +1,7 @@
 //! The kernel's command line of a guest of `voidbox-vmm`.
 
 use crate::config::LaunchConfig;
-use crate::vmm::ROOT_SERIAL;
+use crate::vmm::root_name;
 
 /// The port of the host to which the agent connects.
 pub const GUEST_PORT: u32 = 1024;
@@ -12,8 +12,8 @@ pub fn kernel_command_line(config: &LaunchConfig, waits: bool) -> String {
     let mut line = format!(
         "console=ttyS0 loglevel=4 panic=-1 reboot=k voidbox.scratch=/dev/vda voidbox.port=vsock:{GUEST_PORT}"
     );
-    if config.root_disk.is_some() {
-        line.push_str(&format!(" voidbox.root={ROOT_SERIAL}"));
+    if let Some(name) = root_name(config) {
+        line.push_str(&format!(" voidbox.root={name}"));
     }
     if waits {
         line.push_str(" voidbox.wait=1");

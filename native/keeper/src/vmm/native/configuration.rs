@@ -1,7 +1,7 @@
 //! The configuration of `voidbox-vmm`: one line of JSON over its control. Files are numbers of inherited descriptors.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::rc::Rc;
@@ -9,14 +9,17 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::command_line::{GUEST_PORT, kernel_command_line};
-use crate::config::LaunchConfig;
+use crate::config::{CpuTemplate, LaunchConfig, NativeSettings};
 use crate::error::Failure;
-use crate::vmm::ROOT_SERIAL;
+use crate::guest::mailbox;
+use crate::snapshots::Touched;
 use crate::vmm::process::Sockets;
+use crate::vmm::{MAILBOX_SERIAL, ROOT_SERIAL};
 
 const VERSION: u32 = 1;
-/// Each VM has its own vsock device, so all guests may have the same address.
-const GUEST_CID: u32 = 3;
+/// The addresses that a guest may have. Each VM has its own vsock device, so two guests may have the same one, but a copy
+/// has not that of its template.
+const GUEST_CIDS: std::ops::Range<u32> = 3..u32::MAX;
 /// The name by which the agent mounts all shared folders.
 const MOUNTS_TAG: &str = "mounts";
 /// The first disk of the VM, which its guest sees as `/dev/vda`.
@@ -28,10 +31,13 @@ pub struct Files {
     /// Kernel and initramfs, for a VM that boots.
     boot: Option<(File, File)>,
     scratch: File,
+    /// The memory that the guest has as its second disk, for this VM only.
+    pub mailbox: File,
     root: Option<File>,
     /// The VMM's end of the socket to the server of folders.
     folders: Option<OwnedFd>,
     beginning: BeginningFiles,
+    guest_cid: u32,
 }
 
 /// The files with which a VM begins.
@@ -40,14 +46,19 @@ pub enum BeginningFiles {
     /// It boots. Its state goes into the pipe, its memory into the file.
     Save(OwnedFd, Rc<File>),
     /// It continues from the state in the pipe. It cannot write the memory.
-    Copy(OwnedFd, Rc<File>),
+    Copy {
+        state: OwnedFd,
+        memory: Rc<File>,
+        /// The pages that it will use first.
+        pages: Option<Touched>,
+    },
 }
 
 impl BeginningFiles {
     fn all(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
         match self {
             Self::Boot => None,
-            Self::Save(state, memory) | Self::Copy(state, memory) => {
+            Self::Save(state, memory) | Self::Copy { state, memory, .. } => {
                 Some((state.as_fd(), memory.as_fd()))
             }
         }
@@ -55,7 +66,7 @@ impl BeginningFiles {
 }
 
 impl Files {
-    /// Opens all files. Only the keeper's user needs rights to them.
+    /// Opens all files, and makes the mailbox. Only the keeper's user needs rights to them.
     pub fn open(
         kvm: &Path,
         config: &LaunchConfig,
@@ -66,7 +77,7 @@ impl Files {
         let root = config.root_disk.as_deref();
         // The memory of a copy contains its kernel.
         let boot = match beginning {
-            BeginningFiles::Copy(..) => None,
+            BeginningFiles::Copy { .. } => None,
             _ => {
                 let kernel = open(&config.kernel.path, Access::Read)?;
                 Some((kernel, open(&config.initramfs, Access::Read)?))
@@ -76,9 +87,12 @@ impl Files {
             kvm: open(kvm, Access::Write)?,
             boot,
             scratch: open(scratch, Access::Write)?,
+            mailbox: mailbox::memory()
+                .map_err(|error| Failure::io("making the mailbox", &error))?,
             root: root.map(|path| open(path, Access::Read)).transpose()?,
             folders,
             beginning,
+            guest_cid: choose_cid().map_err(|error| Failure::io("/dev/urandom", &error))?,
         })
     }
 
@@ -90,6 +104,7 @@ impl Files {
             kernel,
             initramfs,
             Some(&self.scratch),
+            Some(&self.mailbox),
             self.root.as_ref(),
         ]
         .into_iter()
@@ -107,8 +122,11 @@ impl Files {
             memory_fd: memory.as_raw_fd(),
         };
         let files = self.beginning.all().map(number);
-        let (save, restore) = match self.beginning {
-            BeginningFiles::Copy(..) => (None, files),
+        let (save, restore) = match &self.beginning {
+            BeginningFiles::Copy { pages, .. } => {
+                let pages = pages.clone();
+                (None, files.map(|files| RestoreNumbers { files, pages }))
+            }
             _ => (files, None),
         };
         Numbers {
@@ -116,12 +134,22 @@ impl Files {
             kernel: kernel.map(AsRawFd::as_raw_fd),
             initramfs: initramfs.map(AsRawFd::as_raw_fd),
             scratch: self.scratch.as_raw_fd(),
+            mailbox: self.mailbox.as_raw_fd(),
             root: self.root.as_ref().map(AsRawFd::as_raw_fd),
             folders: self.folders.as_ref().map(AsRawFd::as_raw_fd),
             save,
             restore,
+            guest_cid: self.guest_cid,
         }
     }
+}
+
+/// Chooses an address of a guest at random.
+fn choose_cid() -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let count = GUEST_CIDS.end - GUEST_CIDS.start;
+    Ok(GUEST_CIDS.start + u32::from_ne_bytes(bytes) % count)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,16 +166,18 @@ fn open(path: &Path, access: Access) -> Result<File, Failure> {
     opened.map_err(|error| Failure::io(path.display(), &error))
 }
 
-/// The numbers of the files of a VM.
+/// The numbers of one launch: those of the files of a VM, and the address of its guest.
 struct Numbers {
+    guest_cid: u32,
     kvm: RawFd,
     kernel: Option<RawFd>,
     initramfs: Option<RawFd>,
     scratch: RawFd,
+    mailbox: RawFd,
     root: Option<RawFd>,
     folders: Option<RawFd>,
     save: Option<SnapshotNumbers>,
-    restore: Option<SnapshotNumbers>,
+    restore: Option<RestoreNumbers>,
 }
 
 #[derive(Serialize)]
@@ -155,6 +185,14 @@ struct Numbers {
 struct SnapshotNumbers {
     state_fd: RawFd,
     memory_fd: RawFd,
+}
+
+#[derive(Serialize)]
+struct RestoreNumbers {
+    #[serde(flatten)]
+    files: SnapshotNumbers,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pages: Option<Touched>,
 }
 
 #[derive(Serialize)]
@@ -170,16 +208,20 @@ struct Configuration {
     command_line: Option<String>,
     memory_mib: u32,
     vcpus: u32,
+    cpu: CpuTemplate,
     console_fd: RawFd,
     disks: Vec<ConfiguredDisk>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pmem: Vec<Pmem>,
     vsock: Vsock,
     #[serde(skip_serializing_if = "Option::is_none")]
     folders: Option<Folders>,
     rng: bool,
+    balloon: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     save: Option<SnapshotNumbers>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    restore: Option<SnapshotNumbers>,
+    restore: Option<RestoreNumbers>,
 }
 
 #[derive(Serialize)]
@@ -188,6 +230,11 @@ struct ConfiguredDisk {
     fd: RawFd,
     serial: &'static str,
     read_only: bool,
+}
+
+#[derive(Serialize)]
+struct Pmem {
+    fd: RawFd,
 }
 
 #[derive(Serialize)]
@@ -205,23 +252,30 @@ struct Vsock {
 }
 
 /// Returns the line without its end.
-pub fn line(config: &LaunchConfig, files: &Files, sockets: Sockets) -> String {
-    configure(config, files.numbers(), sockets)
+pub fn line(
+    settings: &NativeSettings,
+    config: &LaunchConfig,
+    files: &Files,
+    sockets: Sockets,
+) -> String {
+    configure(settings, config, files.numbers(), sockets)
 }
 
 /// Returns the configuration of a VM that makes a snapshot, without numbers of one launch. VMs of another shape cannot
 /// continue from it.
-pub fn shape(config: &LaunchConfig) -> String {
+pub fn shape(settings: &NativeSettings, config: &LaunchConfig) -> String {
     let sockets = Sockets {
         port: 0,
         console: 0,
         control: 0,
     };
     let numbers = Numbers {
+        guest_cid: GUEST_CIDS.start,
         kvm: 0,
         kernel: Some(0),
         initramfs: Some(0),
         scratch: 0,
+        mailbox: 0,
         root: config.root_disk.as_ref().map(|_| 0),
         folders: config.mounts.first().map(|_| 0),
         save: Some(SnapshotNumbers {
@@ -230,16 +284,30 @@ pub fn shape(config: &LaunchConfig) -> String {
         }),
         restore: None,
     };
-    configure(config, numbers, sockets)
+    configure(settings, config, numbers, sockets)
 }
 
-fn configure(config: &LaunchConfig, numbers: Numbers, sockets: Sockets) -> String {
+fn configure(
+    settings: &NativeSettings,
+    config: &LaunchConfig,
+    numbers: Numbers,
+    sockets: Sockets,
+) -> String {
     let scratch = ConfiguredDisk {
         fd: numbers.scratch,
         serial: SCRATCH_SERIAL,
         read_only: false,
     };
-    let root = numbers.root.map(|fd| ConfiguredDisk {
+    let mailbox = ConfiguredDisk {
+        fd: numbers.mailbox,
+        serial: MAILBOX_SERIAL,
+        read_only: false,
+    };
+    let (memory, disk) = match settings.pmem {
+        true => (numbers.root, None),
+        false => (None, numbers.root),
+    };
+    let root = disk.map(|fd| ConfiguredDisk {
         fd,
         serial: ROOT_SERIAL,
         read_only: true,
@@ -253,10 +321,12 @@ fn configure(config: &LaunchConfig, numbers: Numbers, sockets: Sockets) -> Strin
         command_line: numbers.kernel.map(|_| command_line()),
         memory_mib: config.memory_mib,
         vcpus: config.vcpus,
+        cpu: settings.cpu,
         console_fd: sockets.console,
-        disks: [scratch].into_iter().chain(root).collect(),
+        disks: [scratch, mailbox].into_iter().chain(root).collect(),
+        pmem: memory.map(|fd| Pmem { fd }).into_iter().collect(),
         vsock: Vsock {
-            guest_cid: GUEST_CID,
+            guest_cid: numbers.guest_cid,
             port: GUEST_PORT,
             fd: sockets.port,
         },
@@ -265,6 +335,7 @@ fn configure(config: &LaunchConfig, numbers: Numbers, sockets: Sockets) -> Strin
             tag: MOUNTS_TAG,
         }),
         rng: true,
+        balloon: true,
         save: numbers.save,
         restore: numbers.restore,
     };
@@ -274,6 +345,7 @@ fn configure(config: &LaunchConfig, numbers: Numbers, sockets: Sockets) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::VmmSettings;
     use crate::run_dir::tests::TempDir;
 
     fn configured(root_disk: Option<&Path>, folder: &Path) -> serde_json::Value {
@@ -297,28 +369,40 @@ mod tests {
         root_disk: Option<&Path>,
         folder: &Path,
     ) -> serde_json::Value {
-        let config = launch(root_disk, folder);
+        configured_for(&launch(root_disk, folder), beginning, folder)
+    }
+
+    fn configured_for(
+        config: &LaunchConfig,
+        beginning: BeginningFiles,
+        folder: &Path,
+    ) -> serde_json::Value {
+        let root_disk = config.root_disk.as_ref();
         let folders = root_disk.map(|_| File::open("/dev/null").unwrap().into());
         let scratch = folder.join("scratch");
-        let files = Files::open(
-            Path::new("/dev/null"),
-            &config,
-            &scratch,
-            folders,
-            beginning,
-        )
-        .unwrap();
+        let files =
+            Files::open(Path::new("/dev/null"), config, &scratch, folders, beginning).unwrap();
         let sockets = Sockets {
             port: 90,
             console: 91,
             control: 92,
         };
         let mut value: serde_json::Value =
-            serde_json::from_str(&line(&config, &files, sockets)).unwrap();
+            serde_json::from_str(&line(settings(config), config, &files, sockets)).unwrap();
+        let cid = value["vsock"]["guestCid"].as_u64().unwrap();
+        assert!((3..u64::from(u32::MAX)).contains(&cid), "{cid}");
+        value["vsock"]["guestCid"] = "of its own".into();
         // The numbers of files differ from run to run, so their order stands for them.
         let numbers: Vec<RawFd> = files.all().iter().map(AsRawFd::as_raw_fd).collect();
         replace_numbers(&mut value, &numbers);
         value
+    }
+
+    fn settings(config: &LaunchConfig) -> &NativeSettings {
+        match &config.vmm {
+            VmmSettings::Vmm(settings) => settings,
+            _ => panic!("the name chooses voidbox-vmm"),
+        }
     }
 
     fn replace_numbers(value: &mut serde_json::Value, numbers: &[RawFd]) {
@@ -356,19 +440,20 @@ mod tests {
             serde_json::json!({
                 "version": 1, "kvmFd": "file 0", "kernelFd": "file 1", "initramfsFd": "file 2",
                 "commandLine": "console=ttyS0 loglevel=4 panic=-1 reboot=k voidbox.scratch=/dev/vda voidbox.port=vsock:1024 voidbox.root=voidbox-root",
-                "memoryMib": 256, "vcpus": 2, "consoleFd": 91,
+                "memoryMib": 256, "vcpus": 2, "cpu": "host", "consoleFd": 91,
                 "disks": [
                     { "fd": "file 3", "serial": "voidbox-scratch", "readOnly": false },
-                    { "fd": "file 4", "serial": "voidbox-root", "readOnly": true },
+                    { "fd": "file 4", "serial": "voidbox-mailbox", "readOnly": false },
+                    { "fd": "file 5", "serial": "voidbox-root", "readOnly": true },
                 ],
-                "vsock": { "guestCid": 3, "port": 1024, "fd": 90 },
-                "folders": { "fd": "file 5", "tag": "mounts" },
-                "rng": true,
+                "vsock": { "guestCid": "of its own", "port": 1024, "fd": 90 },
+                "folders": { "fd": "file 6", "tag": "mounts" },
+                "rng": true, "balloon": true,
             })
         );
         let without = configured(None, &folder.0);
         assert!(without.get("folders").is_none());
-        assert_eq!(without["disks"].as_array().unwrap().len(), 1);
+        assert_eq!(without["disks"].as_array().unwrap().len(), 2);
         assert!(!without["commandLine"].as_str().unwrap().contains("root="));
         assert!(!value.to_string().contains(folder.0.to_str().unwrap()));
     }
@@ -384,16 +469,53 @@ mod tests {
         let save = configured_as(save, None, &folder.0);
         let line = save["commandLine"].as_str().unwrap();
         assert!(line.ends_with(" voidbox.wait=1"), "{line}");
-        let files = serde_json::json!({ "stateFd": "file 4", "memoryFd": "file 5" });
+        let files = serde_json::json!({ "stateFd": "file 5", "memoryFd": "file 6" });
         assert_eq!(save["save"], files);
         assert!(save.get("restore").is_none());
-        let copy = BeginningFiles::Copy(null().into(), Rc::new(null()));
-        let copy = configured_as(copy, None, &folder.0);
-        let files = serde_json::json!({ "stateFd": "file 2", "memoryFd": "file 3" });
+        let copy_with = |pages| {
+            let beginning = BeginningFiles::Copy {
+                state: null().into(),
+                memory: Rc::new(null()),
+                pages,
+            };
+            configured_as(beginning, None, &folder.0)
+        };
+        let copy = copy_with(Some(Touched::default()));
+        let pages = serde_json::json!({ "written": [], "read": [] });
+        assert_eq!(copy["restore"]["pages"], pages);
+        let copy = copy_with(None);
+        let files = serde_json::json!({ "stateFd": "file 3", "memoryFd": "file 4" });
         assert_eq!(copy["restore"], files);
         for key in ["save", "kernelFd", "initramfsFd", "commandLine"] {
             assert!(copy.get(key).is_none(), "{key}");
         }
+    }
+
+    #[test]
+    fn a_root_disk_that_vms_share_is_memory_and_no_disk() {
+        let folder = TempDir::new("memory");
+        for name in ["kernel", "initramfs", "scratch", "root"] {
+            File::create(folder.0.join(name)).unwrap();
+        }
+        let mut config = launch(Some(&folder.0.join("root")), &folder.0);
+        if let VmmSettings::Vmm(settings) = &mut config.vmm {
+            settings.pmem = true;
+        }
+        let value = configured_for(&config, BeginningFiles::Boot, &folder.0);
+        assert_eq!(value["pmem"], serde_json::json!([{ "fd": "file 5" }]));
+        assert_eq!(value["disks"].as_array().unwrap().len(), 2);
+        let line = value["commandLine"].as_str().unwrap();
+        assert!(line.ends_with(" voidbox.root=/dev/pmem0"), "{line}");
+        config.root_disk = None;
+        let value = configured_for(&config, BeginningFiles::Boot, &folder.0);
+        assert!(value.get("pmem").is_none());
+    }
+
+    #[test]
+    fn guests_have_addresses_of_their_own() {
+        let cids: std::collections::BTreeSet<u32> = (0..8).map(|_| choose_cid().unwrap()).collect();
+        assert_eq!(cids.len(), 8);
+        assert!(cids.iter().all(|cid| GUEST_CIDS.contains(cid)));
     }
 
     #[test]
@@ -402,7 +524,7 @@ mod tests {
         let shape_of = |change: &dyn Fn(&mut LaunchConfig)| {
             let mut config = launch(None, &folder.0);
             change(&mut config);
-            shape(&config)
+            shape(settings(&config), &config)
         };
         let one = shape_of(&|_| ());
         assert_eq!(one, shape_of(&|config| config.disk_mib = 128));
@@ -414,7 +536,18 @@ mod tests {
             shape_of(&|config| config.memory_mib = 512),
             shape_of(&|config| config.vcpus = 1),
             shape_of(&|config| config.root_disk = Some("/root".into())),
+            shape_of(&|config| {
+                config.root_disk = Some("/root".into());
+                if let VmmSettings::Vmm(settings) = &mut config.vmm {
+                    settings.pmem = true;
+                }
+            }),
             shape_of(&|config| config.mounts = vec![mount()]),
+            shape_of(&|config| {
+                if let VmmSettings::Vmm(settings) = &mut config.vmm {
+                    settings.cpu = CpuTemplate::Portable;
+                }
+            }),
         ] {
             assert_ne!(one, other);
         }

@@ -49,12 +49,15 @@ pub fn description(uid: Option<u32>, has_landlock: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::CpuTemplate;
 
     fn words(uid: Option<u32>) -> String {
         let settings = NativeSettings {
             program: "/usr/bin/env".into(),
             mke2fs: None,
             folders: None,
+            cpu: CpuTemplate::Host,
+            pmem: false,
             kvm: None,
         };
         let words = command(&settings, Path::new("/k"), uid, 12, [5, 9]).unwrap();

@@ -18,8 +18,11 @@ use crate::config::{LaunchConfig, NativeSettings};
 use crate::error::{Code, Failure};
 use crate::host::{KvmKind, probe_kvm};
 use crate::run_dir::{RunDir, SCRATCH};
+use crate::snapshots::Touched;
 use crate::vmm::end::VmmEnd;
-use crate::vmm::interface::{Control, NewVm, Publishing, RunningVm, Started, Violation, Vmm, Work};
+use crate::vmm::interface::{
+    Control, Disks, NewVm, Publishing, RunningVm, Started, Violation, Vmm, Work,
+};
 use crate::vmm::jail::vmm_uid;
 use crate::vmm::process::{Ends, VmmProcess};
 use crate::vmm::usage::Usage;
@@ -87,7 +90,7 @@ impl Vmm for NativeSettings {
             let kept = [sockets.port, sockets.console].into_iter().chain(inherited);
             let words = jail::command(self, &keeper, uid, sockets.control, kept)?;
             let spawned = VmmProcess::spawn(&words, ends, &files.all(), config, dir)?;
-            let line = configuration::line(config, &files, sockets);
+            let line = configuration::line(self, config, &files, sockets);
             let (control, last_words) = control::begin(spawned.control, &line).await;
             let running = Native {
                 process: spawned.process,
@@ -101,7 +104,7 @@ impl Vmm for NativeSettings {
             Ok(Started {
                 vm: Rc::new(running),
                 port: spawned.port,
-                mailbox: None,
+                mailbox: Some(files.mailbox),
                 beginning,
                 note: prepared.note,
             })
@@ -224,13 +227,31 @@ impl RunningVm for Native {
         drop(self.saving.take());
     }
 
-    fn restored(&self) -> Work<'_, Result<(), String>> {
+    fn restored<'a>(&'a self, _: &'a Disks) -> Work<'a, Result<(), String>> {
         // A VMM that has started a copy continues it without a request.
         Box::pin(self.with_control(async |_| Ok(())))
     }
 
     fn snapshot_key(&self) -> Option<&str> {
         self.copy.as_ref().map(|copy| copy.key.as_str())
+    }
+
+    fn touched(&self) -> Option<Touched> {
+        let copy = self.copy.as_ref().filter(|copy| !copy.knows_pages)?;
+        let pids = usage::process_tree(self.process.pid());
+        let found = pids
+            .into_iter()
+            .find_map(|pid| match Touched::of_process(pid, &copy.memory) {
+                Ok(touched) => touched.map(Ok),
+                Err(error) => Some(Err(error)),
+            });
+        match found? {
+            Ok(touched) => Some(touched),
+            Err(error) => {
+                eprintln!("the pages of the copy {} are not known: {error}", copy.key);
+                None
+            }
+        }
     }
 
     fn usage(&self) -> Usage {

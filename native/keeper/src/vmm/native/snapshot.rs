@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 use super::configuration::{BeginningFiles, shape};
@@ -25,8 +24,10 @@ pub struct Preparation {
 /// The snapshot from which a VM begins.
 pub struct CopyOf {
     pub key: String,
-    /// Later VMs may use the memory as long as this keeper has it open.
-    _memory: File,
+    /// Whether the keepers of later copies know the pages that a copy uses first.
+    pub knows_pages: bool,
+    /// The memory, which the VMM maps.
+    pub memory: Rc<File>,
 }
 
 /// A snapshot that the VMM has still to write.
@@ -50,7 +51,7 @@ impl Preparation {
         match self.files {
             BeginningFiles::Boot => Beginning::Boot,
             BeginningFiles::Save(..) => Beginning::BootToSave,
-            BeginningFiles::Copy(..) => Beginning::Snapshot,
+            BeginningFiles::Copy { .. } => Beginning::Snapshot,
         }
     }
 }
@@ -72,21 +73,26 @@ async fn try_prepare(
     snapshots: &SnapshotSettings,
 ) -> io::Result<Preparation> {
     let cpu = HostCpu::read()?;
-    let shape = [shape(config)];
+    let shape = [shape(settings, config)];
     let parts = plan::key_parts(config, "vmm kvm", &settings.program, Some(&cpu), shape)?;
     let (plan, note) = plan::decide(config, snapshots, parts).await?;
     match plan {
         Plan::Boot => Ok(Preparation::boot(note)),
-        Plan::Copy(found, held) => {
-            let readable = File::open(format!("/proc/self/fd/{}", held.as_raw_fd()))?;
+        Plan::Copy(found) => {
+            let memory = Rc::new(found.memory()?);
             let state = Reading::start(found.state)?;
             Ok(Preparation {
-                files: BeginningFiles::Copy(state, Rc::new(readable)),
                 saving: None,
                 copy: Some(CopyOf {
                     key: found.record.key,
-                    _memory: held,
+                    knows_pages: found.touched.is_some(),
+                    memory: memory.clone(),
                 }),
+                files: BeginningFiles::Copy {
+                    state,
+                    memory,
+                    pages: found.touched,
+                },
                 note,
             })
         }

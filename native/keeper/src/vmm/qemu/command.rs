@@ -7,8 +7,8 @@ use super::descriptors::Descriptors;
 use super::descriptors::SnapshotDescriptors;
 use crate::config::{Accelerator, KernelKind, LaunchConfig};
 use crate::host::HostTsc;
-use crate::vmm::ROOT_SERIAL;
 use crate::vmm::interface::Beginning;
+use crate::vmm::{MAILBOX_SERIAL, ROOT_SERIAL};
 
 /// The paths of QEMU's files in the jail.
 pub const KERNEL: &str = "/vm/kernel";
@@ -112,7 +112,7 @@ pub fn qemu_args(
     );
     add(
         "-device",
-        format!("virtio-blk-{bus},drive=mailbox,serial=voidbox-mailbox"),
+        format!("virtio-blk-{bus},drive=mailbox,serial={MAILBOX_SERIAL}"),
     );
     if config.root_disk.is_some() {
         add(
@@ -160,9 +160,10 @@ fn kernel_command_line(accelerator: Accelerator, config: &LaunchConfig, tsc: Hos
     if config.root_disk.is_some() {
         line.push_str(&format!(" voidbox.root={ROOT_SERIAL}"));
     }
-    if config.kernel.kind == KernelKind::Debian {
-        // This machine has no timer with which Debian's kernel could calibrate its TSC: without the figure, one boot of
-        // five hangs.
+    if config.kernel.kind == KernelKind::Debian || accelerator != Accelerator::Kvm {
+        // The machine of Debian's kernel has no timer that could calibrate a TSC: without the figure, one boot of five
+        // hangs. An emulated timer is late on a busy host, and a clock that was calibrated by it is slow by as much.
+        // KVM tells its guests the figure.
         line.push_str(&format!(" tsc_early_khz={}", tsc.khz));
     }
     if accelerator != Accelerator::Kvm {
@@ -224,7 +225,16 @@ mod tests {
         let debian = line(&config("debian", serde_json::json!([])));
         assert!(debian.contains("virtio-blk-pci") && debian.contains("tsc_early_khz=2900000"));
         let voidbox = line(&config("voidbox", serde_json::json!([])));
-        assert!(voidbox.contains("virtio-blk-device") && !voidbox.contains("tsc_early_khz"));
+        assert!(voidbox.contains("virtio-blk-device") && voidbox.contains("tsc_early_khz=2900000"));
+        let by_kvm = line_on(
+            Accelerator::Kvm,
+            &config("voidbox", serde_json::json!([])),
+            true,
+        );
+        assert!(
+            !by_kvm.contains("tsc_early_khz"),
+            "KVM gives its guests the figure"
+        );
         for line in [debian, voidbox] {
             let at = |what: &str| line.find(what).expect(what);
             assert!(

@@ -6,7 +6,7 @@ mod jail;
 mod qmp;
 mod snapshot;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,9 @@ use tokio::net::UnixStream;
 use crate::config::{Accelerator, LaunchConfig, QemuSettings};
 use crate::error::{Code, Failure};
 use crate::run_dir::{RunDir, SCRATCH};
-use crate::vmm::interface::{Control, NewVm, Publishing, RunningVm, Started, Violation, Vmm, Work};
+use crate::vmm::interface::{
+    Control, Disks, NewVm, Publishing, RunningVm, Started, Violation, Vmm, Work,
+};
 use crate::vmm::jail::{description, vmm_uid};
 use crate::vmm::process::{Ends, VmmProcess};
 use crate::vmm::usage::Usage;
@@ -60,6 +62,10 @@ impl Vmm for QemuSettings {
         config.check_files()
     }
 
+    fn snapshot_key(&self, config: &LaunchConfig) -> Option<String> {
+        snapshot::key(self, config).ok()
+    }
+
     fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>> {
         Box::pin(async move {
             let NewVm { config, dir, .. } = vm;
@@ -88,12 +94,12 @@ impl Vmm for QemuSettings {
             let running = Qemu {
                 process: spawned.process,
                 control: Cell::new(Some(OwnControl::Closed(spawned.control))),
-                scratch: path,
+                scratch: RefCell::new(path),
                 saving: Cell::new(prepared.saving),
                 copy: prepared.snapshot_key.map(|key| CopyOf {
                     key,
                     state: fds.snapshot.state,
-                    scratch_bytes: u64::from(config.disk_mib) << 20,
+                    is_paused: Cell::new(false),
                     _memory: held,
                 }),
             };
@@ -112,7 +118,7 @@ impl Vmm for QemuSettings {
 struct Qemu {
     process: VmmProcess,
     control: Cell<Option<OwnControl>>,
-    scratch: PathBuf,
+    scratch: RefCell<PathBuf>,
     saving: Cell<Option<Saving>>,
     copy: Option<CopyOf>,
 }
@@ -122,7 +128,8 @@ struct CopyOf {
     key: String,
     /// The pipe with the state, as QEMU inherits it.
     state: Option<i32>,
-    scratch_bytes: u64,
+    /// Whether QEMU has read the state, and did not continue yet.
+    is_paused: Cell<bool>,
     /// Later VMs may use the memory as long as this keeper has it open.
     _memory: Option<Rc<File>>,
 }
@@ -177,12 +184,25 @@ impl RunningVm for Qemu {
         drop(self.saving.take());
     }
 
-    fn restored(&self) -> Work<'_, Result<(), String>> {
+    fn paused(&self) -> Work<'_, Result<(), String>> {
         Box::pin(async {
-            let copy = self.copy.as_ref();
-            let copy = copy.and_then(|copy| Some((copy.state?, copy.scratch_bytes)));
-            let (state, scratch_bytes) = copy.ok_or("it is no copy")?;
-            self.with_control(async |qmp| snapshot::start_copy(qmp, state, scratch_bytes).await)
+            let copy = self.copy.as_ref().ok_or("it is no copy")?;
+            let state = copy.state.ok_or("it has no state")?;
+            if !copy.is_paused.get() {
+                self.with_control(async |qmp| snapshot::read_state(qmp, state).await)
+                    .await?;
+                copy.is_paused.set(true);
+            }
+            Ok(())
+        })
+    }
+
+    fn restored<'a>(&'a self, disks: &'a Disks) -> Work<'a, Result<(), String>> {
+        Box::pin(async {
+            self.paused().await?;
+            self.scratch.replace(disks.scratch.clone());
+            let bytes = disks.scratch_bytes;
+            self.with_control(async |qmp| snapshot::continue_copy(qmp, bytes).await)
                 .await
         })
     }
@@ -192,7 +212,7 @@ impl RunningVm for Qemu {
     }
 
     fn usage(&self) -> Usage {
-        usage::read(self.process.pid(), &self.scratch)
+        usage::read(self.process.pid(), &self.scratch.borrow())
     }
 
     fn resident_bytes(&self) -> u64 {

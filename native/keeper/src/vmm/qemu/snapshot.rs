@@ -15,7 +15,7 @@ use super::descriptors::{Descriptors, SnapshotDescriptors, SnapshotFiles};
 use super::qmp::Qmp;
 use crate::config::{Accelerator, LaunchConfig, QemuSettings, SnapshotSettings};
 use crate::host::{HostCpu, HostTsc};
-use crate::snapshots::{Found, KeyParts, Reading, Record, Writing, memory};
+use crate::snapshots::{Found, Key, KeyParts, Reading, Record, Writing, memory};
 use crate::vmm::interface::{Beginning, NewVm, Publishing};
 use crate::vmm::plan::{self, Plan, in_thread};
 
@@ -75,7 +75,11 @@ async fn prepare_snapshot(
     let parts = key_parts(settings, config, trusted)?;
     let (plan, note) = plan::decide(config, snapshots, parts).await?;
     let (making, mut record) = match plan {
-        Plan::Copy(found, memory) => return Ok(Ok(prepare_copy(*found, memory, trusted)?)),
+        Plan::Copy(found) => {
+            let held = in_thread(move || found.hold_memory().map(|memory| (found, memory)));
+            let (found, memory) = held.await?;
+            return Ok(Ok(prepare_copy(*found, memory, trusted)?));
+        }
         Plan::Save(making, record) => (making, record),
         Plan::Boot => return Ok(Err(note)),
     };
@@ -117,6 +121,12 @@ fn prepare_copy(found: Found, memory: File, trusted: bool) -> io::Result<Prepara
         snapshot_key: Some(record.key),
         note: None,
     })
+}
+
+/// Returns the key of the snapshot from which a VM would begin now.
+pub fn key(settings: &QemuSettings, config: &LaunchConfig) -> io::Result<String> {
+    let parts = key_parts(settings, config, HostTsc::is_trusted())?;
+    Ok(Key::new(parts).hex)
 }
 
 /// Returns all that must be equal for a copy to continue.
@@ -216,21 +226,25 @@ async fn write_state(qmp: &mut Qmp, pipe: OwnedFd) -> Result<(), String> {
     }
 }
 
-/// Lets QEMU read its state from a pipe that it inherited, tells the guest the size of its own scratch disk, and
-/// lets it run. The copy is paused at first, because its template was when it was saved.
-pub async fn start_copy(qmp: &mut Qmp, state: i32, scratch_bytes: u64) -> Result<(), String> {
+/// Lets QEMU read its state from a pipe that it inherited. The copy is paused then, because its template was when it
+/// was saved.
+pub async fn read_state(qmp: &mut Qmp, state: i32) -> Result<(), String> {
     leave_memory_out(qmp).await?;
     qmp.run("migrate-incoming", json!({ "uri": format!("fd:{state}") }))
         .await?;
     loop {
         let status = qmp.run("query-status", json!({})).await?;
         match status.get("status").and_then(Value::as_str) {
-            Some("paused") => break,
+            Some("paused") => return Ok(()),
             Some("inmigrate") => sleep(POLL).await,
             other => return Err(format!("QEMU is {}", other.unwrap_or("in no state"))),
         }
     }
-    // QEMU tells the guest only about a change, and its disk has the right size already.
+}
+
+/// Tells the guest of a copy the size of its own scratch disk, and lets it run. A file that is shorter grows.
+pub async fn continue_copy(qmp: &mut Qmp, scratch_bytes: u64) -> Result<(), String> {
+    // QEMU tells the guest only about a change, and its disk may have the right size already.
     for size in [scratch_bytes + OTHER_SIZE_BYTES, scratch_bytes] {
         let resize = json!({ "device": "scratch", "size": size });
         qmp.run("block_resize", resize).await?;

@@ -4,10 +4,11 @@ use linux_loader::loader::bootparam::{boot_e820_entry, boot_params};
 use linux_loader::loader::elf::start_info::{
     hvm_memmap_table_entry, hvm_modlist_entry, hvm_start_info,
 };
-use vm_memory::{Bytes, GuestAddress, GuestMemoryError, GuestMemoryMmap};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
 
 use super::kernel::{Entry, Kernel, Place};
 use super::layout;
+use crate::guest_memory::GuestMemory;
 use crate::memory::Slot;
 
 const USABLE: u32 = 1;
@@ -53,7 +54,7 @@ fn memory_map(slots: &[Slot]) -> Vec<Range> {
 
 /// Writes what `kernel` reads at its entry.
 pub fn write(
-    memory: &GuestMemoryMmap,
+    memory: &GuestMemory,
     kernel: &Kernel,
     info: &BootInfo<'_>,
 ) -> Result<(), GuestMemoryError> {
@@ -66,7 +67,7 @@ pub fn write(
     }
 }
 
-fn write_pvh(memory: &GuestMemoryMmap, info: &BootInfo<'_>) -> Result<(), GuestMemoryError> {
+fn write_pvh(memory: &GuestMemory, info: &BootInfo<'_>) -> Result<(), GuestMemoryError> {
     let map = memory_map(info.slots);
     let mut at = GuestAddress(layout::PVH_MEMORY_MAP);
     for (addr, size, type_) in &map {
@@ -102,7 +103,7 @@ fn write_pvh(memory: &GuestMemoryMmap, info: &BootInfo<'_>) -> Result<(), GuestM
 }
 
 fn write_linux(
-    memory: &GuestMemoryMmap,
+    memory: &GuestMemory,
     kernel: &Kernel,
     info: &BootInfo<'_>,
 ) -> Result<(), GuestMemoryError> {

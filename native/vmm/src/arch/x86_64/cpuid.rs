@@ -2,6 +2,9 @@
 
 use kvm_bindings::kvm_cpuid_entry2 as Entry;
 
+use super::template;
+use crate::config::CpuTemplate;
+
 const HYPERVISOR: u32 = 1 << 31;
 const TSC_DEADLINE: u32 = 1 << 24;
 const XSAVE: u32 = 1 << 26;
@@ -18,14 +21,20 @@ const ALIGNED_STATE: u32 = 1 << 1;
 /// The flag of entries that have subleaves.
 const HAS_INDEX: u32 = kvm_bindings::KVM_CPUID_FLAG_SIGNIFCANT_INDEX;
 
-/// Returns the leaves of the CPU `id` of `vcpus`, from those that KVM supports.
-pub fn guest_leaves(supported: &[Entry], id: u8, vcpus: u8) -> Vec<Entry> {
+/// Returns the leaves of the CPU `id` of `vcpus`, from those that KVM supports and the template has.
+pub fn guest_leaves(
+    supported: &[Entry],
+    cpu_template: CpuTemplate,
+    id: u8,
+    vcpus: u8,
+) -> Vec<Entry> {
     let mut leaves: Vec<Entry> = supported
         .iter()
         // Their subleaves describe the host's processor.
         .filter(|leaf| !matches!(leaf.function, 0xb | 0x1f))
         .copied()
         .collect();
+    template::apply(cpu_template, &mut leaves);
     for leaf in &mut leaves {
         match leaf.function {
             1 => describe_cpu(leaf, id, vcpus),
@@ -229,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_guest_knows_that_it_is_one_and_has_the_timer_of_the_tsc() {
-        let leaves = guest_leaves(&host(), 0, 1);
+        let leaves = guest_leaves(&host(), CpuTemplate::Host, 0, 1);
         let cpu = find(&leaves, 1, 0);
         assert_ne!(cpu.ecx & HYPERVISOR, 0);
         assert_ne!(cpu.ecx & TSC_DEADLINE, 0);
@@ -237,21 +246,21 @@ mod tests {
 
     #[test]
     fn each_cpu_has_its_own_id_and_one_alone_has_no_siblings() {
-        let leaves = guest_leaves(&host(), 31, 32);
+        let leaves = guest_leaves(&host(), CpuTemplate::Host, 31, 32);
         let cpu = find(&leaves, 1, 0);
         assert_eq!(cpu.ebx, 31 << 24 | 32 << 16 | 0x0800);
         assert_ne!(cpu.edx & HYPER_THREADING, 0);
         assert_eq!(find(&leaves, 0xb, 0).edx, 31);
         assert_eq!(find(&leaves, 0xb, 1).ebx, 32);
         assert_eq!(find(&leaves, 0xb, 1).eax, 5);
-        let leaves = guest_leaves(&host(), 0, 1);
+        let leaves = guest_leaves(&host(), CpuTemplate::Host, 0, 1);
         assert_eq!(find(&leaves, 1, 0).edx & HYPER_THREADING, 0);
         assert_eq!(find(&leaves, 0xb, 1).eax, 0);
     }
 
     #[test]
     fn cores_share_the_last_cache_only() {
-        let leaves = guest_leaves(&host(), 0, 4);
+        let leaves = guest_leaves(&host(), CpuTemplate::Host, 0, 4);
         assert_eq!(find(&leaves, 4, 0).eax >> 14 & 0xfff, 0);
         assert_eq!(find(&leaves, 4, 3).eax >> 14 & 0xfff, 3);
         assert_eq!(find(&leaves, 4, 3).eax >> 26, 3);
@@ -259,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_sizes_of_xsave_are_those_of_the_states_that_are_listed() {
-        let leaves = guest_leaves(&host(), 0, 1);
+        let leaves = guest_leaves(&host(), CpuTemplate::Host, 0, 1);
         let main = find(&leaves, 0xd, 0);
         assert_eq!(main.eax, 0b10_0000_0111);
         assert_eq!(main.ecx, 2696, "the end of PKRU");
@@ -278,7 +287,7 @@ mod tests {
     fn without_xsave_there_is_no_leaf_for_it() {
         let mut host = host();
         host[1].ecx = 0;
-        let leaves = guest_leaves(&host, 0, 1);
+        let leaves = guest_leaves(&host, CpuTemplate::Host, 0, 1);
         assert!(leaves.iter().all(|leaf| leaf.function != 0xd));
     }
 }

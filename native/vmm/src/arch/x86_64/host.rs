@@ -1,14 +1,16 @@
 //! The processor of this architecture, put together from its parts.
 
+use std::io;
 use std::os::fd::OwnedFd;
 
 use kvm_ioctls::VcpuFd;
 
 use super::vm::Vm;
-use super::{acpi, boot, kernel, layout, registers};
+use super::{acpi, boot, kernel, layout, pre_fault, registers};
 use crate::arch::processor::{Boot, Processor};
+use crate::config::CpuTemplate;
 use crate::ended::{Ended, host_failed};
-use crate::memory::Ram;
+use crate::memory::{Ram, Slot};
 
 /// x86-64, as [`Processor`].
 pub struct Host;
@@ -20,8 +22,8 @@ impl Processor for Host {
         Vm::new(kvm, ram)
     }
 
-    fn create_vcpus(vm: &Vm, count: u8) -> Result<Vec<VcpuFd>, Ended> {
-        vm.create_vcpus(count)
+    fn create_vcpus(vm: &Vm, template: CpuTemplate, count: u8) -> Result<Vec<VcpuFd>, Ended> {
+        vm.create_vcpus(template, count)
     }
 
     fn boot(boot: Boot, ram: &Ram, vcpus: &[VcpuFd]) -> Result<(), Ended> {
@@ -32,6 +34,10 @@ impl Processor for Host {
         }
         registers::set_up_first(&vcpus[0], ram.memory(), loaded.entry)
             .map_err(|e| host_failed("KVM", e))
+    }
+
+    fn map_ahead(vcpu: &VcpuFd, part: &Slot) -> io::Result<()> {
+        pre_fault::map(vcpu, part)
     }
 
     fn device_address(index: usize) -> u64 {

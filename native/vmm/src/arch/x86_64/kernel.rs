@@ -6,9 +6,10 @@ use std::io::{self, Read, Seek, SeekFrom};
 use linux_loader::loader::bootparam::setup_header;
 use linux_loader::loader::elf::PvhBootCapability;
 use linux_loader::loader::{BzImage, Elf, KernelLoader, KernelLoaderResult};
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap, ReadVolatile};
+use vm_memory::{Bytes, GuestAddress, ReadVolatile};
 
 use super::layout;
+use crate::guest_memory::GuestMemory;
 
 /// The pages of an initramfs begin at a multiple of this.
 const PAGE: u64 = 0x1000;
@@ -66,7 +67,7 @@ pub enum KernelError {
 
 /// Loads an ELF file or a bzImage into memory whose part below the gap ends at `low_end`.
 pub fn load_kernel<F>(
-    memory: &GuestMemoryMmap,
+    memory: &GuestMemory,
     low_end: u64,
     file: &mut F,
 ) -> Result<Kernel, KernelError>
@@ -94,7 +95,7 @@ where
     Ok(kernel)
 }
 
-fn load_elf<F>(memory: &GuestMemoryMmap, file: &mut F) -> Result<Kernel, KernelError>
+fn load_elf<F>(memory: &GuestMemory, file: &mut F) -> Result<Kernel, KernelError>
 where
     F: Read + ReadVolatile + Seek,
 {
@@ -111,7 +112,7 @@ where
     })
 }
 
-fn load_bzimage<F>(memory: &GuestMemoryMmap, file: &mut F) -> Result<Kernel, KernelError>
+fn load_bzimage<F>(memory: &GuestMemory, file: &mut F) -> Result<Kernel, KernelError>
 where
     F: Read + ReadVolatile + Seek,
 {
@@ -135,7 +136,7 @@ where
 
 /// Loads an initramfs as high as possible below the gap, so that the kernel has room to unpack itself.
 pub fn load_initramfs(
-    memory: &GuestMemoryMmap,
+    memory: &GuestMemory,
     low_end: u64,
     kernel: &Kernel,
     file: &mut File,

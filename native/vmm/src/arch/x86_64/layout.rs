@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn every_device_that_a_configuration_can_name_has_an_interrupt_and_a_place_in_the_gap() {
-        // With vsock, folders and rng.
-        let last = MAX_DISKS + 2;
+        // With vsock, folders, rng and the balloon. Files as memory take the places of disks.
+        let last = MAX_DISKS + 3;
         assert!(device_interrupt(last) < GENERATION_INTERRUPT);
         assert!(device_address(last) + DEVICE_SIZE <= u64::from(IO_APIC));
         assert!(device_address(0) >= GAP_START);

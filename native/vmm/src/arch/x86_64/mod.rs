@@ -6,6 +6,8 @@ pub mod cpuid;
 pub mod host;
 pub mod kernel;
 pub mod layout;
+pub mod pre_fault;
 pub mod registers;
 pub mod saved;
+pub mod template;
 pub mod vm;

@@ -2,10 +2,11 @@
 
 use kvm_bindings::{Msrs, kvm_fpu, kvm_msr_entry, kvm_regs, kvm_segment};
 use kvm_ioctls::VcpuFd;
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use vm_memory::{Bytes, GuestAddress};
 
 use super::kernel::Entry;
 use super::layout;
+use crate::guest_memory::GuestMemory;
 
 const CR0_PROTECTED: u64 = 1;
 const CR0_PAGING: u64 = 1 << 31;
@@ -71,7 +72,7 @@ fn connect_apic(vcpu: &VcpuFd) -> KvmResult {
 }
 
 /// Sets the first CPU to the kernel's entry. The others wait for it.
-pub fn set_up_first(vcpu: &VcpuFd, memory: &GuestMemoryMmap, entry: Entry) -> Result<(), String> {
+pub fn set_up_first(vcpu: &VcpuFd, memory: &GuestMemory, entry: Entry) -> Result<(), String> {
     write_tables(memory, entry).map_err(|e| format!("page tables: {e}"))?;
     set_segments(vcpu, entry).map_err(|e| format!("special registers: {e}"))?;
     let regs = match entry {
@@ -137,7 +138,7 @@ fn set_segments(vcpu: &VcpuFd, entry: Entry) -> KvmResult {
 }
 
 /// Writes the table of segments, and for 64-bit mode a map of the lowest addresses to themselves.
-fn write_tables(memory: &GuestMemoryMmap, entry: Entry) -> Result<(), vm_memory::GuestMemoryError> {
+fn write_tables(memory: &GuestMemory, entry: Entry) -> Result<(), vm_memory::GuestMemoryError> {
     let long = matches!(entry, Entry::Linux64(_));
     let code: u64 = if long {
         0x00af_9b00_0000_ffff

@@ -12,6 +12,8 @@ use kvm_bindings::{
 };
 use kvm_ioctls::{VcpuFd, VmFd};
 
+use super::template;
+use crate::config::CpuTemplate;
 use crate::state::{Reader, StateError, Writer};
 
 const MSR_TSC: u32 = 0x10;
@@ -104,6 +106,14 @@ impl SavedCpu {
             // Earlier calls can still change an event.
             events: vcpu.get_vcpu_events().map_err(|e| failed("events", e))?,
         })
+    }
+
+    /// Fails unless a CPU with the features of this host can continue.
+    pub fn check_features(&self, vcpu: &VcpuFd, template: CpuTemplate) -> Result<(), String> {
+        let own = vcpu
+            .get_cpuid2(KVM_MAX_CPUID_ENTRIES)
+            .map_err(|e| failed("CPUID", e))?;
+        template::check(template, &self.cpuid, own.as_slice())
     }
 
     /// Gives a CPU this state. The interrupt controllers exist already.
@@ -415,8 +425,24 @@ mod tests {
         };
         let ram = Ram::new(64).unwrap();
         let vm = Vm::new(kvm, &ram).unwrap();
-        let vcpus = vm.create_vcpus(2).unwrap();
+        let vcpus = vm.create_vcpus(CpuTemplate::Host, 2).unwrap();
         Some((ram, vm, vcpus))
+    }
+
+    #[test]
+    fn a_saved_cpu_continues_only_where_its_features_are() {
+        let Some((_ram, vm, vcpus)) = vm() else {
+            return;
+        };
+        let msrs = vm.saved_msrs().unwrap();
+        let mut saved = SavedCpu::save(&vcpus[0], &msrs).unwrap();
+        saved.check_features(&vcpus[0], CpuTemplate::Host).unwrap();
+        let features = saved.cpuid.iter_mut().find(|leaf| leaf.function == 1);
+        features.unwrap().edx ^= 1 << 4;
+        for template in [CpuTemplate::Host, CpuTemplate::Portable] {
+            let error = saved.check_features(&vcpus[0], template).unwrap_err();
+            assert!(error.contains("EDX of leaf 0x1.0"), "{error}");
+        }
     }
 
     /// Gives a CPU values that no new one has.

@@ -1,18 +1,22 @@
 //! A VM of KVM with its memory, interrupt controllers and CPUs.
 
+use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use kvm_bindings::{
-    CpuId, KVM_MAX_CPUID_ENTRIES, KVM_PIT_SPEAKER_DUMMY, kvm_enable_cap, kvm_pit_config,
-    kvm_userspace_memory_region,
+    CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MEM_LOG_DIRTY_PAGES, KVM_MEM_READONLY, KVM_PIT_SPEAKER_DUMMY,
+    kvm_enable_cap, kvm_pit_config, kvm_userspace_memory_region,
 };
 use kvm_ioctls::{Cap, Kvm, VcpuFd, VmFd};
 
 use super::{cpuid, layout, saved};
+use crate::config::CpuTemplate;
 use crate::ended::{Ended, host_failed};
-use crate::memory::Ram;
+use crate::memory::{Ram, Slot};
 
 const API_VERSION: i32 = 12;
+/// The number of the first slot with a file that the guest can only read. Memory has the numbers below it.
+const FIRST_FILE: u32 = 8;
 /// The size of `struct kvm_xsave`.
 const XSAVE_BYTES: i32 = 4096;
 /// With this, KVM tells the bytes of an instruction that it does not emulate.
@@ -70,17 +74,40 @@ impl Vm {
     }
 
     fn map(&self, ram: &Ram) -> Result<(), Ended> {
-        for (number, slot) in (0..).zip(ram.slots()) {
+        self.set_slots(0, ram.slots().iter().copied(), 0)
+            .and_then(|()| self.set_slots(FIRST_FILE, ram.files(), KVM_MEM_READONLY))
+            .map_err(|e| host_failed("KVM_SET_USER_MEMORY_REGION", e))
+    }
+
+    /// Lets KVM note the pages that the guest writes from now on. No CPU runs.
+    pub fn log_writes(&self, ram: &Ram) -> io::Result<()> {
+        self.set_slots(0, ram.slots().iter().copied(), KVM_MEM_LOG_DIRTY_PAGES)
+    }
+
+    /// Returns a bitmap of the pages of a slot that the guest has written since the last call.
+    pub fn take_written(&self, number: u32, slot: &Slot) -> io::Result<Vec<u64>> {
+        let size = usize::try_from(slot.size).map_err(io::Error::other)?;
+        let written = self.fd.get_dirty_log(number, size);
+        written.map_err(|e| io::Error::from_raw_os_error(e.errno()))
+    }
+
+    fn set_slots(
+        &self,
+        first: u32,
+        slots: impl Iterator<Item = Slot>,
+        flags: u32,
+    ) -> io::Result<()> {
+        for (number, slot) in (first..).zip(slots) {
             let region = kvm_userspace_memory_region {
                 slot: number,
                 guest_phys_addr: slot.guest,
                 memory_size: slot.size,
                 userspace_addr: slot.host,
-                flags: 0,
+                flags,
             };
             // SAFETY: the range is mapped, and `Ram` keeps it mapped for as long as the VM lives.
             unsafe { self.fd.set_user_memory_region(region) }
-                .map_err(|e| host_failed("KVM_SET_USER_MEMORY_REGION", e))?;
+                .map_err(|e| io::Error::from_raw_os_error(e.errno()))?;
         }
         Ok(())
     }
@@ -122,7 +149,7 @@ impl Vm {
     }
 
     /// Creates the CPUs. All but the first wait until the guest starts them.
-    pub fn create_vcpus(&self, count: u8) -> Result<Vec<VcpuFd>, Ended> {
+    pub fn create_vcpus(&self, template: CpuTemplate, count: u8) -> Result<Vec<VcpuFd>, Ended> {
         let supported = self
             .kvm
             .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
@@ -133,7 +160,7 @@ impl Vm {
                 .fd
                 .create_vcpu(id.into())
                 .map_err(|e| host_failed("KVM_CREATE_VCPU", e))?;
-            let leaves = cpuid::guest_leaves(supported.as_slice(), id, count);
+            let leaves = cpuid::guest_leaves(supported.as_slice(), template, id, count);
             let leaves =
                 CpuId::from_entries(&leaves).map_err(|e| host_failed("CPUID", format!("{e:?}")))?;
             vcpu.set_cpuid2(&leaves)

@@ -1,7 +1,6 @@
 //! A request to a disk, as the guest writes it.
 
-use vm_memory::GuestMemoryMmap;
-
+use crate::guest_memory::GuestMemory;
 use crate::virtio::{Buffers, Chain, Failure};
 
 pub const READ: u32 = 0;
@@ -74,7 +73,7 @@ impl Data<'_> {
 
 impl<'a> Request<'a> {
     /// Reads the header. A chain has at least a header and a byte for the status.
-    pub fn read(chain: &'a Chain, memory: &'a GuestMemoryMmap) -> Result<Self, Failure> {
+    pub fn read(chain: &'a Chain, memory: &'a GuestMemory) -> Result<Self, Failure> {
         let (output, input) = (chain.readable(memory), chain.writable(memory));
         let mut header = [0; HEADER_BYTES as usize];
         if !output.read(0, &mut header) {

@@ -6,9 +6,8 @@ use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use vm_memory::VolatileSlice;
-
 use crate::console::set_nonblocking;
+use crate::guest_memory::GuestSlice;
 
 /// The room for bytes of the guest that the keeper does not read.
 pub const ROOM_BYTES: u32 = 256 << 10;
@@ -58,7 +57,7 @@ impl Host {
     }
 
     /// Takes bytes of the guest. Returns how many of all that were ever taken reached the keeper with this call.
-    pub fn take<'a>(&mut self, slices: impl Iterator<Item = VolatileSlice<'a>>) -> usize {
+    pub fn take<'a>(&mut self, slices: impl Iterator<Item = GuestSlice<'a>>) -> usize {
         let mut sent = self.flush();
         for slice in slices {
             let now = if self.waiting.is_empty() {
@@ -78,7 +77,7 @@ impl Host {
         sent
     }
 
-    fn send_slice(&mut self, slice: &VolatileSlice<'_>) -> usize {
+    fn send_slice(&mut self, slice: &GuestSlice<'_>) -> usize {
         let guard = slice.ptr_guard();
         self.send(guard.as_ptr(), slice.len())
     }
@@ -160,6 +159,14 @@ impl Host {
     pub fn end_sending(&mut self) {
         self.sends_no_more = true;
         self.flush();
+    }
+
+    /// Ends both directions at once, without a write: a CPU's thread calls this too. Bytes that wait are lost.
+    pub fn cut(&mut self) {
+        self.waiting = VecDeque::new();
+        self.sends_no_more = true;
+        // A socket that is gone needs no notice.
+        let _ = self.socket.shutdown(Shutdown::Both);
     }
 
     /// Says that the guest receives no more.

@@ -322,8 +322,10 @@ impl Device for Vsock {
     }
 
     fn reset(&mut self) {
-        if self.connection.is_some() {
-            self.close();
+        // A device that is reset waits for nothing, so the keeper would never get the rest, or the end behind it.
+        if self.connection.take().is_some() || self.host.has_waiting() {
+            self.is_over = true;
+            self.host.cut();
         }
         self.resets.clear();
         self.is_starved = false;

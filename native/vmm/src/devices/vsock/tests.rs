@@ -413,9 +413,8 @@ fn a_guest_that_only_stops_sending_still_receives() {
     );
 }
 
-#[test]
-fn what_waits_for_a_slow_keeper_arrives_after_the_end_of_the_guest() {
-    let mut guest = Guest::connected();
+/// Sends until bytes wait for the keeper. Returns the number of all that were sent.
+fn fill_keeper(guest: &mut Guest) -> usize {
     let piece = pattern(64 << 10);
     let mut sent = 0;
     while guest
@@ -430,6 +429,31 @@ fn what_waits_for_a_slow_keeper_arrives_after_the_end_of_the_guest() {
             guest.offer(1, 4096);
         }
     }
+    sent
+}
+
+#[test]
+fn a_slow_keeper_learns_of_a_reset_of_the_device_although_bytes_wait_for_it() {
+    for is_closed in [false, true] {
+        let mut guest = Guest::connected();
+        let sent = fill_keeper(&mut guest);
+        if is_closed {
+            guest.shut_down(NO_MORE_RECEIVED | NO_MORE_SENT);
+        }
+        guest.driver.restart();
+        guest.keeper.set_nonblocking(false).unwrap();
+        let limit = Some(Duration::from_secs(10));
+        guest.keeper.set_read_timeout(limit).unwrap();
+        let mut all = Vec::new();
+        guest.keeper.read_to_end(&mut all).expect("an end");
+        assert!((1..sent).contains(&all.len()), "{} of {sent}", all.len());
+    }
+}
+
+#[test]
+fn what_waits_for_a_slow_keeper_arrives_after_the_end_of_the_guest() {
+    let mut guest = Guest::connected();
+    let sent = fill_keeper(&mut guest);
     guest.shut_down(NO_MORE_RECEIVED | NO_MORE_SENT);
     let mut read = 0;
     let limit = Instant::now() + Duration::from_secs(10);

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,13 +16,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::vmm::end::VmmEnd;
-use crate::vmm::interface::{Control, Said, Violation, Work};
-use crate::vmm::lines::Lines;
+use crate::vmm::interface::{Control, FullSave, Said, SavedPages, Violation, Work};
+use crate::vmm::lines::{Lines, send_with_fds};
 
 /// The limit of messages that wait for the keeper; the VMM waits for room then.
 const MAX_WAITING: usize = 16;
 /// The time within which the last message of an ended VMM must be read.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// The length of the name of a state.
+const STATE_ID_DIGITS: usize = 32;
 
 /// A message of the VMM.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -35,8 +39,10 @@ enum Event {
     },
     Paused {},
     Resumed {},
-    /// The VM is saved, and is still paused.
-    Saved {},
+    /// The VM is saved, and is still paused. A full save has an id.
+    Saved {
+        id: Option<String>,
+    },
     Refused {
         why: String,
     },
@@ -55,14 +61,18 @@ enum Request {
     Pause,
     Resume,
     Save,
+    SaveFull,
+    SaveDiff,
 }
 
 impl Request {
-    fn line(self) -> &'static [u8] {
+    fn line(self) -> &'static str {
         match self {
-            Request::Pause => b"{\"do\":\"pause\"}\n",
-            Request::Resume => b"{\"do\":\"resume\"}\n",
-            Request::Save => b"{\"do\":\"save\"}\n",
+            Request::Pause => "{\"do\":\"pause\"}\n",
+            Request::Resume => "{\"do\":\"resume\"}\n",
+            Request::Save => "{\"do\":\"save\"}\n",
+            Request::SaveFull => "{\"do\":\"saveFull\"}\n",
+            Request::SaveDiff => "{\"do\":\"saveDiff\"}\n",
         }
     }
 }
@@ -74,6 +84,8 @@ enum Heard {
     Said(Said),
     /// The answer to a pause or a save. A keeper that watches a disk does not need it.
     Done(Request),
+    /// The answer to a full save: the id of the state.
+    Saved(String),
     Ended(VmmEnd),
 }
 
@@ -99,10 +111,11 @@ impl Conversation {
                 self.is_started = true;
                 Ok(Heard::Started)
             }
-            // Which disk it is makes no difference: only the scratch disk is written.
+            // Which disk it is makes no difference: the VM continues once the host has room.
             Event::NoRoom { serial: _ } => Ok(Heard::Said(Said::NoRoom)),
             Event::Paused {} => self.done(Request::Pause),
-            Event::Saved {} => self.done(Request::Save),
+            Event::Saved { id: None } => self.done(Request::Save),
+            Event::Saved { id: Some(id) } => self.saved(id),
             Event::Resumed {} => {
                 self.answered(Request::Resume)?;
                 Ok(Heard::Said(Said::Resumed))
@@ -116,6 +129,21 @@ impl Conversation {
         }
     }
 
+    fn saved(&mut self, id: String) -> Result<Heard, Violation> {
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        match self.asked.pop_front() {
+            Some(Request::SaveFull | Request::SaveDiff) => {}
+            _ => return Err(unasked("saved")),
+        }
+        match id.len() == STATE_ID_DIGITS && id.bytes().all(is_hex) {
+            true => Ok(Heard::Saved(id)),
+            false => Err(Violation(format!(
+                "the id of a state is {:?}, expected {STATE_ID_DIGITS} hexadecimal digits",
+                printable_start(&id)
+            ))),
+        }
+    }
+
     fn done(&mut self, request: Request) -> Result<Heard, Violation> {
         self.answered(request).map(|()| Heard::Done(request))
     }
@@ -126,7 +154,7 @@ impl Conversation {
             _ => Err(unasked(match request {
                 Request::Pause => "paused",
                 Request::Resume => "resumed",
-                Request::Save => "saved",
+                Request::Save | Request::SaveFull | Request::SaveDiff => "saved",
             })),
         }
     }
@@ -252,35 +280,67 @@ impl NativeControl {
         self.carry_out(Request::Resume).await
     }
 
-    /// Sends a request and returns with its answer. The error is a refusal, or says why there is no answer.
-    async fn carry_out(&mut self, request: Request) -> Result<(), String> {
-        self.send(request).await;
+    /// Pauses the VM and lets it write its state and its pages. The VM stays paused. Returns the id of the state.
+    async fn pause_and_save(&mut self, save: &FullSave) -> Result<String, String> {
+        self.carry_out(Request::Pause).await?;
+        let request = match save.pages {
+            SavedPages::All => Request::SaveFull,
+            SavedPages::Changed => Request::SaveDiff,
+        };
+        if self.ask(request) {
+            let files = [save.state.as_fd(), save.memory.as_fd()];
+            send_with_fds(self.writer.as_ref(), request.line(), &files)
+                .await
+                .map_err(|error| format!("sending the files of a full save: {error}"))?;
+        }
         loop {
-            match self.heard.recv().await {
-                Some(Ok(Heard::Done(done))) if done == request => return Ok(()),
-                Some(Ok(Heard::Said(Said::Resumed))) if request == Request::Resume => {
-                    return Ok(());
-                }
-                Some(Ok(Heard::Said(Said::Refused(why)))) => return Err(why),
-                // A guest that waits writes no disk.
-                Some(Ok(_)) => {}
-                Some(Err(violation)) => return Err(violation.to_string()),
-                None => return Err("the VMM ended".into()),
+            match self.answer().await? {
+                Heard::Saved(id) => return Ok(id),
+                Heard::Said(Said::Refused(why)) => return Err(why),
+                _ => {}
             }
         }
     }
 
-    async fn send(&mut self, request: Request) {
-        // A request whose answer is not there yet is not repeated, so a VMM that does not answer costs no memory.
-        {
-            let mut conversation = self.conversation.borrow_mut();
-            if conversation.asked.contains(&request) {
-                return;
+    /// Returns the next message of a VMM that lives.
+    async fn answer(&mut self) -> Result<Heard, String> {
+        match self.heard.recv().await {
+            Some(Ok(heard)) => Ok(heard),
+            Some(Err(violation)) => Err(violation.to_string()),
+            None => Err("the VMM ended".into()),
+        }
+    }
+
+    /// Sends a request and returns with its answer. The error is a refusal, or says why there is no answer.
+    async fn carry_out(&mut self, request: Request) -> Result<(), String> {
+        self.send(request).await;
+        loop {
+            match self.answer().await? {
+                Heard::Done(done) if done == request => return Ok(()),
+                Heard::Said(Said::Resumed) if request == Request::Resume => return Ok(()),
+                Heard::Said(Said::Refused(why)) => return Err(why),
+                // A guest that waits writes no disk.
+                _ => {}
             }
+        }
+    }
+
+    /// Returns false for a request whose answer is not there yet. It is not repeated, so a VMM that does not answer costs
+    /// no memory.
+    fn ask(&self, request: Request) -> bool {
+        let mut conversation = self.conversation.borrow_mut();
+        let is_new = !conversation.asked.contains(&request);
+        if is_new {
             conversation.asked.push_back(request);
         }
-        // A VMM that does not read has ended, which other tasks notice.
-        let _ = self.writer.write_all(request.line()).await;
+        is_new
+    }
+
+    async fn send(&mut self, request: Request) {
+        if self.ask(request) {
+            // A VMM that does not read has ended, which other tasks notice.
+            let _ = self.writer.write_all(request.line().as_bytes()).await;
+        }
     }
 }
 
@@ -304,6 +364,10 @@ impl Control for NativeControl {
 
     fn resume(&mut self) -> Work<'_, ()> {
         Box::pin(self.send(Request::Resume))
+    }
+
+    fn save_full<'a>(&'a mut self, save: &'a FullSave) -> Work<'a, Result<String, String>> {
+        Box::pin(self.pause_and_save(save))
     }
 }
 

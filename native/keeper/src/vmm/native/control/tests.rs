@@ -1,8 +1,11 @@
 //! Messages of a VMM, and a VMM that a test scripts.
 
+use std::io::{IoSliceMut, Read};
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest};
 
 use super::*;
 use crate::vmm::end::EndKind;
@@ -81,6 +84,37 @@ impl Script {
         let mut line = String::new();
         self.0.read_line(&mut line).await.unwrap();
         line.trim_end().to_owned()
+    }
+
+    /// Returns the next line and the contents of the files that came with it.
+    async fn next_with_files(&mut self) -> (String, Vec<String>) {
+        let socket = self.0.get_ref();
+        let mut bytes = [0; 100];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = socket.async_io(Interest::READABLE, || {
+            let mut parts = [IoSliceMut::new(&mut bytes)];
+            Ok(recvmsg(
+                socket,
+                &mut parts,
+                &mut control,
+                RecvFlags::empty(),
+            )?)
+        });
+        let count = received.await.unwrap().bytes;
+        let line = String::from_utf8(bytes[..count].to_vec()).unwrap();
+        let mut texts = Vec::new();
+        for message in control.drain() {
+            let RecvAncillaryMessage::ScmRights(files) = message else {
+                continue;
+            };
+            for file in files {
+                let mut text = String::new();
+                std::fs::File::from(file).read_to_string(&mut text).unwrap();
+                texts.push(text);
+            }
+        }
+        (line.trim_end().to_owned(), texts)
     }
 
     async fn say(&mut self, line: &str) {
@@ -168,6 +202,83 @@ fn a_line_without_an_end_is_a_violation() {
         last_words.read().await;
         assert_eq!(last_words.end(), None);
     });
+}
+
+/// A full save with files whose contents name them.
+fn full_save(pages: SavedPages) -> FullSave {
+    let file = |text: &str| {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file
+    };
+    FullSave {
+        state: file("state"),
+        memory: file("memory"),
+        pages,
+    }
+}
+
+#[test]
+fn a_full_save_pauses_the_vm_and_sends_its_two_files() {
+    with_script(async |mut vmm, mut control, _| {
+        vmm.say(STARTED).await;
+        control.started().await.unwrap();
+        let id = "0123456789abcdef0123456789abcdef";
+        for (pages, line) in [
+            (SavedPages::All, r#"{"do":"saveFull"}"#),
+            (SavedPages::Changed, r#"{"do":"saveDiff"}"#),
+        ] {
+            let save = full_save(pages);
+            let answers = async {
+                assert_eq!(vmm.next().await, r#"{"do":"pause"}"#);
+                vmm.say(PAUSED).await;
+                let (got, files) = vmm.next_with_files().await;
+                assert_eq!(
+                    (got.as_str(), &files[..]),
+                    (line, &["state".into(), "memory".into()][..])
+                );
+                vmm.say(&format!(r#"{{"event":"saved","id":"{id}"}}"#))
+                    .await;
+            };
+            let (saved, ()) = tokio::join!(control.save_full(&save), answers);
+            assert_eq!(saved.unwrap(), id);
+        }
+    });
+}
+
+#[test]
+fn a_full_save_that_is_refused_says_why() {
+    with_script(async |mut vmm, mut control, _| {
+        vmm.say(STARTED).await;
+        control.started().await.unwrap();
+        let save = full_save(SavedPages::All);
+        let answers = async {
+            vmm.next().await;
+            vmm.say(PAUSED).await;
+            vmm.next_with_files().await;
+            vmm.say(r#"{"event":"refused","why":"no space"}"#).await;
+        };
+        let (saved, ()) = tokio::join!(control.save_full(&save), answers);
+        assert_eq!(saved.unwrap_err(), "no space");
+    });
+}
+
+#[test]
+fn a_state_without_a_proper_id_is_a_violation() {
+    for answer in [
+        r#"{"event":"saved"}"#,
+        r#"{"event":"saved","id":""}"#,
+        r#"{"event":"saved","id":"0123456789ABCDEF0123456789ABCDEF"}"#,
+        r#"{"event":"saved","id":"../3456789abcdef0123456789abcdef0"}"#,
+    ] {
+        let mut conversation = Conversation::default();
+        conversation.hear(STARTED.as_bytes()).unwrap();
+        conversation.asked.push_back(Request::SaveFull);
+        assert!(conversation.hear(answer.as_bytes()).is_err(), "{answer}");
+    }
+    let unasked = r#"{"event":"saved","id":"0123456789abcdef0123456789abcdef"}"#;
+    assert!(hear(&[STARTED, unasked]).is_err());
 }
 
 #[test]
