@@ -238,6 +238,7 @@ export interface Result {
 export interface RetainedVm {
   readonly runId: string;
   readonly stage: string;
+  readonly vmKey: string;
   readonly memoryMib: number | null;
   readonly retainedAtMs: number;
   readonly untilMs: number;

@@ -99,7 +99,7 @@ const notify = {
   notify: [
     { name: 'a', states: ['failed', 'late'], webhook: { url: 'https://x.example', secret: 'S' } },
     { name: 'b', states: ['asking'], as: 'ann', slack: { secret: 'S' } },
-    { name: 'c', states: ['budget'], cloudevents: { url: 'https://x.example', token: 'S' } },
+    { name: 'c', states: ['budget'], cloudevents: { url: 'https://x.example', token: 'S', mode: 'binary' } },
   ],
   lateAfterMs: 60_000,
   waitingAfterMs: 60_000,
@@ -132,6 +132,10 @@ const on = (output: { readonly name: string }): readonly TriggerOptions[] => [
     batch: { key: 'a', size: 2, timeoutMs: 1_000 },
   },
   { name: 'often', schedule: { everyMs: 60_000 } },
+  {
+    name: 'monthly',
+    schedule: { calendars: [{ minute: 30, hour: '9', day: '1-7', month: 'jan,jul', weekday: 'mon' }] },
+  },
   { name: 'file', folder: { path: '/a', match: '*.csv', existing: 'start', everyMs: 60_000 } },
   { name: 'row', outbox: { secret: 'DB_URL', table: 'a.b', ca: 'DB_CA', everyMs: 60_000 } },
   { name: 'after', run: { of: 'build', state: ['failed'], when: 'input.version > 1', output: 'compile' } },

@@ -177,7 +177,7 @@ export const RECEIVER_OPTIONS = {
 } as const;
 export const NOTIFY_WEBHOOK_OPTIONS = { url: true, secret: true } as const;
 export const NOTIFY_SLACK_OPTIONS = { secret: true } as const;
-export const NOTIFY_CLOUDEVENTS_OPTIONS = { url: true, token: true } as const;
+export const NOTIFY_CLOUDEVENTS_OPTIONS = { url: true, token: true, mode: true } as const;
 
 export const TRIGGER_OPTIONS = {
   name: true,
@@ -203,8 +203,11 @@ export const RESPOND_OPTIONS = { waitMs: true, output: true, status: true } as c
 
 export const RUN_SOURCE_OPTIONS = { of: true, state: true, when: true, output: true } as const;
 
+export const CALENDAR_OPTIONS = { minute: true, hour: true, day: true, month: true, weekday: true } as const;
+
 export const SCHEDULE_OPTIONS = {
   cron: true,
+  calendars: true,
   everyMs: true,
   timezone: true,
   jitterMs: true,

@@ -1,5 +1,5 @@
 /** `notify` of a definition: the receivers of messages about runs of a deployment. */
-import type { NotifyState } from '../domain/notification/notify.ts';
+import type { CloudEventsMode, NotifyState } from '../domain/notification/notify.ts';
 import * as known from './known-options.ts';
 import { checkList, checkOptions } from './options.ts';
 import type { SpecObject } from './stages/stage.ts';
@@ -15,8 +15,8 @@ export interface ReceiverOptions {
   readonly webhook?: { readonly url: string; readonly secret: string };
   /** `secret` names the secret whose value is the URL of an incoming webhook. */
   readonly slack?: { readonly secret: string };
-  /** `token` names the secret that is sent as `Authorization: Bearer`. */
-  readonly cloudevents?: { readonly url: string; readonly token?: string };
+  /** `token` names the secret that is sent as `Authorization: Bearer`. `mode` is `structured` by default. */
+  readonly cloudevents?: { readonly url: string; readonly token?: string; readonly mode?: CloudEventsMode };
 }
 
 export function writeReceivers(

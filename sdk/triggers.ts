@@ -93,10 +93,12 @@ export interface RunSourceOptions {
   readonly output?: string;
 }
 
-/** It has `cron` or `everyMs`. */
+/** It has `cron`, `calendars` or `everyMs`. */
 export interface ScheduleOptions {
   /** Lines with five fields. */
   readonly cron?: string | readonly string[];
+  /** Times whose fields all hold. */
+  readonly calendars?: readonly CalendarOptions[];
   readonly everyMs?: number;
   /** A name of the IANA database. Default: `UTC`. */
   readonly timezone?: string;
@@ -104,6 +106,20 @@ export interface ScheduleOptions {
   readonly catchup?: (typeof CATCHUPS)[number];
   readonly windowMs?: number;
   readonly overlap?: (typeof OVERLAPS)[number];
+}
+
+/** Each field is a number, or a text as in a line of cron: `1-7`, `mon`. */
+export interface CalendarOptions {
+  /** Default: 0. */
+  readonly minute?: number | string;
+  /** Default: 0. */
+  readonly hour?: number | string;
+  /** Default: each day of the month. */
+  readonly day?: number | string;
+  /** Default: each month. */
+  readonly month?: number | string;
+  /** Default: each day of the week. */
+  readonly weekday?: number | string;
 }
 
 /** Files that appear in a folder of the machine of the service. */
@@ -226,9 +242,12 @@ function writeWebhook(webhook: WebhookOptions | undefined, of: string): SpecObje
 function writeSchedule(schedule: ScheduleOptions | undefined, of: string): SpecObject | undefined {
   if (schedule === undefined) return undefined;
   checkOptions(`schedule ${of}`, schedule, known.SCHEDULE_OPTIONS);
-  const { cron, everyMs, timezone, jitterMs, catchup, windowMs, overlap } = schedule;
+  const { cron, calendars, everyMs, timezone, jitterMs, catchup, windowMs, overlap } = schedule;
+  if (calendars !== undefined) checkList(`\`calendars\` ${of}`, calendars);
+  for (const calendar of calendars ?? []) checkOptions(`a calendar ${of}`, calendar, known.CALENDAR_OPTIONS);
   return {
     cron,
+    calendars: calendars?.map(({ minute, hour, day, month, weekday }) => ({ minute, hour, day, month, weekday })),
     every: durationOf(`\`everyMs\` ${of}`, everyMs),
     timezone,
     jitter: durationOf(`\`jitterMs\` ${of}`, jitterMs),

@@ -434,6 +434,9 @@ describe('requests that are refused', () => {
       '65536 bytes',
     ],
     ['a list', [], 'request'],
+    ['a number that would be rounded', `{"plan":{"x":[0.12345678901234567891]}}`, '0.12345678901234567891'],
+    ['a parameter that a copy would lose', { spec: SPEC, params: { ['__proto__']: 'x' } }, '`params.__proto__`'],
+    ['an upload that a copy would lose', { spec: SPEC, uploads: { ['__proto__']: 'x' } }, '`uploads.__proto__`'],
   ])('a start with %s is refused', async (_what, body, reason) => {
     const problem = await problemOf(await post(body));
     expect(problem).toMatchObject({ status: 400, code: 'api/invalid-request' });

@@ -1,7 +1,7 @@
 /** Webhooks that accept events of CloudEvents 1.0, on the whole API. */
 import { createHmac } from 'node:crypto';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { BATCHED_TYPE, STRUCTURED_TYPE } from '../app/cloud-events/read-events.ts';
+import { BATCHED_TYPE, STRUCTURED_TYPE } from '../app/cloud-events/media-types.ts';
 import type { WebhookVerify } from '../domain/delivery/trigger.ts';
 import type { AccessStore } from '../store/access.ts';
 import { openUploads } from '../store/open-uploads.ts';

@@ -4,7 +4,7 @@ import type { DeployResult } from '../app/deployments/deploy.ts';
 import type { DeploymentJson, DeploymentPage, ShownDeployment } from '../app/deployments/manage.ts';
 import { NOTIFY_STATES } from '../domain/notification/notify.ts';
 import { MOST_DEPLOYMENTS } from './limits.ts';
-import { createLimit, DiagnosticSchema, Text, Texts } from './schemas.ts';
+import { createLimit, createMap, DiagnosticSchema, Text, Texts } from './schemas.ts';
 
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is not a SHA-256 in 64 lower-case hexadecimal digits');
 const MOST_LISTED = 64;
@@ -19,7 +19,7 @@ export const DeployBody = z
         'SHA-256 of an uploaded tar with the files that the spec names: parts, mounts, agent skills, images. Null: it names none.',
     }),
     specDir: Text.default('').openapi({ description: 'The folder of the spec in the tar. Empty: its top.' }),
-    bundles: z.record(Text, Sha256).default({}).openapi({
+    bundles: createMap(Text, Sha256).default({}).openapi({
       description: 'SHA-256 of uploaded git bundles, by the paths of repositories from the folder of the spec.',
     }),
     params: Texts.default({}).openapi({ description: 'Parameters; those of a trigger override them.' }),

@@ -1,5 +1,6 @@
 /** Reads the body of a request within its limits. */
 import type { HonoRequest, MiddlewareHandler } from 'hono';
+import { findLostNumber } from '../domain/units/lost-number.ts';
 import type { ApiLimits } from './limits.ts';
 import { isUpload } from './upload-body.ts';
 import { createRequestError } from './problems.ts';
@@ -60,7 +61,18 @@ async function readJson(body: ReadableStream<Uint8Array>, req: HonoRequest, limi
   }
   const place = ESCAPED_SURROGATE.test(text) ? findLoneSurrogate(value) : null;
   if (place !== null) throw createRequestError('api/invalid-request', `${place}: it is not Unicode text`);
+  refuseLostNumber(text);
   return { text, value };
+}
+
+/** Refuses numbers that the parser changes. */
+function refuseLostNumber(text: string): void {
+  const number = findLostNumber(text);
+  if (number === null) return;
+  throw createRequestError(
+    'api/invalid-request',
+    `the body has the number ${number.slice(0, 80)}, which has no exact value: use numbers within ±9007199254740991, or a text`,
+  );
 }
 
 /** The error of a parser quotes the text around the mistake, which may be a part of a secret. */

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import type { Machine } from '../app/machine.ts';
+import type { ServerLink } from '../client/temporal/server-link.ts';
 import { MOST_QUESTIONS } from '../app/service/open-questions.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import { readEnvironment } from '../setup/environment.ts';
@@ -71,6 +72,27 @@ test('at most 1,000 questions are listed, and the answer tells that there are mo
   expect([all.questions.length, all.hasMore]).toEqual([1_000, false]);
   const more = await read(MOST_QUESTIONS + 1);
   expect([more.questions.length, more.hasMore]).toEqual([1_000, true]);
+});
+
+test('a second cancel ends stages with `finally` too, unless the request keeps them', async () => {
+  const asked: string[] = [];
+  const describe = () => ({
+    status: { name: 'RUNNING' },
+    startTime: new Date(0),
+    raw: { workflowExtendedInfo: { cancelRequested: asked.length > 0 } },
+  });
+  const handle = {
+    describe: () => Promise.resolve(describe()),
+    cancel: () => Promise.resolve(asked.push('cancel')),
+    signal: (name: string) => Promise.resolve(asked.push(name)),
+  };
+  const client = { workflow: { getHandle: () => handle } };
+  const link = { briefly: (call: (given: unknown) => unknown) => call(client) } as unknown as ServerLink;
+  const stores = await leaveAsking('r', 1);
+  const cancel = (query: string) =>
+    get(`runs/r/cancel${query}`, stores, { stackLink: () => Promise.resolve(link) }, 'POST');
+  for (const query of ['', '?finally=keep', '']) expect((await cancel(query)).status).toBe(200);
+  expect(asked).toEqual(['cancel', 'cancel', 'cancelFinally']);
 });
 
 test('a service whose server does not answer is not ready, and names the server', async () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { compileText } from '../domain/language/load.ts';
 import { toWire } from '../domain/plan/wire.ts';
+import type { RunEventBody } from '../domain/run/event.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { openStores } from '../store/open-stores.ts';
 import { openUploads } from '../store/open-uploads.ts';
@@ -136,6 +137,24 @@ test.each([
   expect(started.map(({ workflowId }) => workflowId)).toEqual([first.json.runId]);
   const third = await post(`sales-bad/${verb}`, { ...body, input: 'x' }, 'k');
   expect([third.status, third.json.code]).toEqual([409, 'api/key-reused']);
+});
+
+test('many retries with a key start once, although the retries that have failed match the filter too', async () => {
+  const body = { action: 'retry', filter: { state: 'failed' } };
+  const first = await post('actions', body, 'k');
+  const [{ workflowId }] = started as [StartedWorkflow];
+  const failed: RunEventBody = {
+    type: 'run-finished',
+    outcome: { state: 'failed', output: null, failure: null, failedStage: null, tolerated: [] },
+  };
+  await stores.events.append(workflowId, [{ id: 'end', atMs: 1, body: failed }]);
+  const again = await post('actions', body, 'k');
+  expect([first.status, again.status]).toEqual([200, 200]);
+  expect(again.json).toEqual(first.json);
+  expect(first.json).toMatchObject({ results: [{ runId: 'sales-bad', outcome: 'done', startedRunId: workflowId }] });
+  expect(started).toHaveLength(1);
+  const other = await post('actions', { ...body, action: 'cancel' }, 'k');
+  expect([other.status, other.json.code]).toEqual([409, 'api/key-reused']);
 });
 
 test.each([

@@ -21,7 +21,20 @@ import type { Problem } from './problems.ts';
 
 /** A text that can be stored as UTF-8 without a change. */
 export const Text = z.string().refine((text) => !/\p{Surrogate}/u.test(text), 'it is not Unicode text');
-export const Texts = z.record(Text, Text);
+
+/** A mapping whose names a client chooses. Zod's copy of it leaves out `__proto__`, so a mapping with this name is refused. */
+export function createMap<K extends z.ZodString, V extends z.ZodType>(name: K, value: V) {
+  return z.preprocess(
+    (given, context) => {
+      if (typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__'))
+        context.addIssue({ code: 'custom', path: ['__proto__'], message: 'a value cannot have this name' });
+      return given;
+    },
+    z.record(name, value),
+  );
+}
+
+export const Texts = createMap(Text, Text);
 
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is not a SHA-256 in 64 lower-case hexadecimal digits');
 
@@ -46,18 +59,18 @@ export const StartBody = z
     spec: Text.min(1)
       .optional()
       .openapi({ description: 'The spec, as YAML or JSON. A start has either `spec` or `plan`.' }),
-    plan: z.record(z.string(), z.unknown()).optional().openapi({
+    plan: createMap(z.string(), z.unknown()).optional().openapi({
       description: 'A compiled plan, as `voidbox inspect --json` prints it. It has its parameters already.',
     }),
     baseDir: Text.optional().openapi({
       description:
         'The absolute path of the folder where relative paths of the spec start. The run may mount it and the folders below it. Absent: the folder of the uploads. A token may not name it.',
     }),
-    uploads: z.record(Text, Sha256).default({}).openapi({
+    uploads: createMap(Text, Sha256).default({}).openapi({
       description:
         'SHA-256 of uploaded tars, by the paths of the folders as the spec or the plan names them. Each tar has the content of its folder.',
     }),
-    bundles: z.record(Text, Sha256).default({}).openapi({
+    bundles: createMap(Text, Sha256).default({}).openapi({
       description:
         'SHA-256 of uploaded git bundles, by the paths of the repositories that workspaces name. Each has the references `refs/voidbox/commit` and `refs/voidbox/base`.',
     }),

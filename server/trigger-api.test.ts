@@ -1,10 +1,13 @@
 /** Runs of deployments that a token starts, and events that try a webhook out. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import { createToken } from '../app/access/tokens.ts';
+import { createEvaluateDelivery } from '../app/deliveries/evaluate-delivery.ts';
 import { MOST_DELAY_MS } from '../app/deliveries/trigger-deployment.ts';
 import { MOST_SENT_EVENTS } from '../app/hooks/send-events.ts';
 import { isDeliveryId } from '../domain/delivery/delivery-id.ts';
-import type { WebhookVerify } from '../domain/delivery/trigger.ts';
+import { createDecide } from '../domain/delivery/decide.ts';
+import type { HmacScheme, WebhookVerify } from '../domain/delivery/trigger.ts';
+import { evaluateTrigger } from '../domain/language/expression/evaluate-trigger.ts';
 import type { Scope } from '../domain/access/scopes.ts';
 import type { AccessStore } from '../store/access.ts';
 import { openUploads } from '../store/open-uploads.ts';
@@ -19,6 +22,24 @@ import { ProblemSchema } from './schemas.ts';
 
 const SECRET = 'sesame-4711';
 const nowMs = 1_800_000_000_000;
+const SECRETS: Readonly<Record<string, readonly string[]>> = {
+  HOOK: [SECRET, 'before'],
+  STANDARD: [`whsec_${Buffer.from(SECRET).toString('base64')}`],
+};
+const HMAC: HmacScheme = {
+  header: 'x-signature',
+  prefix: 'v1=',
+  algorithm: 'sha512',
+  encoding: 'base64',
+  timestamp: 'x-time',
+};
+const SCHEMES: readonly WebhookVerify[] = [
+  ...(['github', 'gitlab', 'stripe', 'slack'] as const).map((scheme) => ({ scheme, secret: 'HOOK' })),
+  { scheme: 'standard-webhooks', secret: 'STANDARD' },
+  { scheme: 'hmac', secret: 'HOOK', ...HMAC },
+  { scheme: 'none' },
+];
+const NAMES = SCHEMES.map(({ scheme }) => scheme);
 
 let access: AccessStore;
 let api: Api;
@@ -32,23 +53,16 @@ beforeEach(async () => {
     uploads: openUploads({ stateDir: '/nowhere/state' }),
     access: () => Promise.resolve(access),
     hooks: {
-      readSecrets: (_deployment, name) => Promise.resolve(name === 'HOOK' ? [SECRET, 'before'] : []),
+      readSecrets: (_deployment, name) => Promise.resolve(SECRETS[name] ?? []),
       wake: () => undefined,
     },
     version: '1.2.3',
     limits: API_LIMITS,
     log: () => undefined,
   });
-  const schemes: readonly WebhookVerify[] = [
-    { scheme: 'github', secret: 'HOOK' },
-    { scheme: 'gitlab', secret: 'HOOK' },
-    { scheme: 'stripe', secret: 'HOOK' },
-    { scheme: 'slack', secret: 'HOOK' },
-    { scheme: 'none' },
-  ];
-  const triggers = [...schemes, { scheme: 'github', secret: 'UNSET' } as const].map((verify, at) => ({
+  const triggers = [...SCHEMES, { scheme: 'github', secret: 'UNSET' } as const].map((verify, at) => ({
     ...WEBHOOK,
-    name: at < schemes.length ? verify.scheme : 'unset',
+    name: at < SCHEMES.length ? verify.scheme : 'unset',
     source: { kind: 'webhook', verify, format: 'payload', respond: null } as const,
   }));
   await access.triggers.deployments.deploy(makeVersion('review', { triggers, paramNames: ['number', 'constructor'] }), {
@@ -180,6 +194,8 @@ describe('a run of a deployment', () => {
   });
 });
 
+const evaluate = createEvaluateDelivery({ evaluateTrigger: (asked) => Promise.resolve(evaluateTrigger(asked)) });
+
 describe('events that try a webhook out', () => {
   const encode = (text: string): string => Buffer.from(text).toString('base64');
 
@@ -195,10 +211,33 @@ describe('events that try a webhook out', () => {
     return (JSON.parse(text) as { readonly sent: [] }).sent;
   };
 
-  test.each(['github', 'gitlab', 'stripe', 'slack', 'none'])('are signed for `%s`, and verified', async (trigger) => {
+  test.each(NAMES)('are signed for `%s`, and verified', async (trigger) => {
     const [sent] = await sendTo(trigger, { bodies: [encode('{"id":"evt_1"}')] });
     expect(sent).toEqual({ body: 0, delivery: expect.any(String), deliveries: null, refusal: null });
     expect(JSON.stringify(await access.triggers.deliveries.find(sent!.delivery!))).not.toContain(SECRET);
+  });
+
+  test.each(NAMES)('that `%s` sends twice start one run', async (trigger) => {
+    const sent = await sendTo(trigger, { bodies: [encode('{"id":"evt_1"}')], times: 2 });
+    const { deliveries } = access.triggers;
+    const claim = { token: 't', nowMs, leaseMs: 1_000 };
+    await deliveries.claim({ ...claim, limit: 9 });
+    const states: unknown[] = [];
+    for (const { delivery } of sent) {
+      const row = (await deliveries.find(delivery!))!;
+      const evaluation = await evaluate(WEBHOOK, row, (await deliveries.readBody(row.id))!);
+      if ('code' in evaluation) throw new Error(evaluation.message);
+      const decide = createDecide({ trigger: WEBHOOK, evaluation });
+      const decided = await deliveries.decide({
+        ...claim,
+        id: row.id,
+        trigger: WEBHOOK,
+        keys: evaluation.keys,
+        decide,
+      });
+      states.push(decided?.state);
+    }
+    expect(states).toEqual(['starting', 'deduplicated']);
   });
 
   test('are repeated with their ids, in another order, with a name', async () => {

@@ -3,15 +3,8 @@ import { CloudEvent, HTTP } from 'cloudevents';
 import { describe, expect, test } from 'vitest';
 import type { AppError } from '../app-error.ts';
 import { ATTRIBUTE_LIMITS } from './attributes.ts';
-import {
-  BATCHED_TYPE,
-  MOST_BATCH_EVENTS,
-  readEvents,
-  type ReadEvent,
-  type ReadEvents,
-  STRUCTURED_TYPE,
-  toMediaType,
-} from './read-events.ts';
+import { BATCHED_TYPE, STRUCTURED_TYPE } from './media-types.ts';
+import { MOST_BATCH_EVENTS, readEvents, type ReadEvent, type ReadEvents, toMediaType } from './read-events.ts';
 
 const REQUIRED = { specversion: '1.0', id: 'i', source: '/s', type: 't' };
 

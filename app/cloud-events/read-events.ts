@@ -7,10 +7,7 @@ import { type ExactJson, readExactJson, writeExactJson } from '../../domain/unit
 import { quote } from '../../domain/units/quote.ts';
 import { AppError } from '../app-error.ts';
 import { readAttributes, type EventAttributes, readHeaderAttributes } from './attributes.ts';
-
-/** The media types of both forms that have attributes in the body. */
-export const STRUCTURED_TYPE = 'application/cloudevents+json';
-export const BATCHED_TYPE = 'application/cloudevents-batch+json';
+import { BATCHED_TYPE, STRUCTURED_TYPE } from './media-types.ts';
 
 /** The most events of one batch. */
 export const MOST_BATCH_EVENTS = 100;

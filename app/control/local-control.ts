@@ -1,5 +1,6 @@
 /** Changes of runs of this machine: by its own stack, or by your own Temporal server. */
 import type { ServerLink } from '../../client/temporal/server-link.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
 import { createEnvironmentError } from '../app-error.ts';
 import { toContinuedJson } from '../json/continued-json.ts';
 import { toOriginJson } from '../json/origin-json.ts';
@@ -18,6 +19,8 @@ export function createLocalControl(context: Machine): RunControl {
       if (deployed !== null) return deployed;
       const { prepareRerun } = await import('../start/prepare-rerun.ts');
       const { compiled, plan, origin, reuse, continued, isSamePlan, confinedTo } = await prepareRerun(request, context);
+      const fork = request.file === null ? null : await prepareDeployedFork(request, plan, context);
+      if (fork !== null) return fork;
       return {
         plan: compiled.plan,
         shown: { ...toOriginJson({ origin, reuse }), ...toContinuedJson(continued) },
@@ -42,22 +45,38 @@ export function createLocalControl(context: Machine): RunControl {
       const { answerAsOwner } = await import('../answers/prove-answer.ts');
       return await answerAsOwner(found, options, context);
     },
+    async release(request) {
+      const { releaseHere } = await import('./release-here.ts');
+      return await releaseHere(request, context);
+    },
   };
 }
 
 /**
- * Only the service has the secrets of a deployment, so it retries the runs of deliveries.
+ * Only the service has the secrets of a deployment, so it retries and forks the runs of deliveries.
  * @returns null for any other run
  */
 async function prepareDeployed(request: RerunRequest, context: Machine): Promise<Rerun | null> {
   const { findRunHere } = await import('../runs/run-elsewhere.ts');
-  const runId = await findRunHere('retry', request.earlier, context);
+  const runId = await findRunHere(request.file === null ? 'retry' : 'fork', request.earlier, context);
   const { findTrigger } = await import('../deployments/find-trigger.ts');
   if ((await findTrigger(runId, (await context.stores()).reader)) === null) return null;
   const { openOwnService } = await import('../access/token-service.ts');
   const service = await openOwnService(context.env, () => undefined);
   const { createRemoteControl } = await import('./remote-control.ts');
   return await createRemoteControl(service, context).prepare(request);
+}
+
+/**
+ * Only the service has the secrets that a fork of such a run reads. With a server of your own, its owner starts forks.
+ * @returns null for a fork of another run, and for one whose variables this process has
+ */
+async function prepareDeployedFork(request: RerunRequest, plan: Plan, context: Machine): Promise<Rerun | null> {
+  const { env } = context;
+  const isWhole = plan.hostVariables.every((name) => env.variables[name] !== undefined);
+  if (isWhole || env.temporalConfigured) return null;
+  // The spec was compiled a moment ago, and its warnings were shown.
+  return await prepareDeployed({ ...request, onNotice: () => Promise.resolve() }, context);
 }
 
 async function start(

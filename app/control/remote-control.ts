@@ -38,6 +38,10 @@ export function createRemoteControl(service: ServiceSettings, context: Machine):
     cancel: (request) => cancel(request, client),
     answer: (found, options) =>
       sendAnswer(isElsewhere(found) ? found.runId : found, options, { client, isToken: service.token !== null }),
+    async release(request) {
+      const { releaseRemotely } = await import('./release-remotely.ts');
+      return await releaseRemotely(request, client, context);
+    },
   };
 }
 

@@ -9,6 +9,7 @@ import { toWire } from '../../domain/plan/wire.ts';
 import { connectService } from '../../http/service-client.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { openStores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import { leaveFinishedRuns } from '../../test/cli/finished-runs.ts';
 import { RECORD_DEFAULTS } from '../../test/rig/runs/admissions.ts';
 import { createTestMachine } from '../../test/rig/runs/test-machine.ts';
@@ -46,6 +47,7 @@ const TAKEN = {
 
 let dir: string;
 let control: RunControl;
+let stores: Stores;
 let requests: Request[];
 /** The answer to a preview, and how many starts lose their connection. */
 let preview: unknown;
@@ -82,7 +84,7 @@ beforeEach(async () => {
   await new Promise<void>((resolve) => server.listen(path, resolve));
   const service = { name: `unix:${path}`, place: { kind: 'unix', path }, token: null, ca: null } as const;
   await leaveFinishedRuns(join(dir, 'state'));
-  const stores = await openStores({ stateDir: join(dir, 'state') });
+  stores = await openStores({ stateDir: join(dir, 'state') });
   await stores.records.put('sales-bad', 'admission', { ...RECORD_DEFAULTS, plan });
   const env = readEnvironment({ VOIDBOX_STATE_DIR: join(dir, 'state'), HOME: dir });
   const stackLink = (): Promise<null> => Promise.resolve(null);
@@ -153,6 +155,24 @@ test('a fork sends its plan, and its folder only with the start', async () => {
   // So the service recognizes the upload of the earlier run before the folder is sent.
   expect(requests[0]!.json).toMatchObject({ uploads: { [join(dir, 'data')]: sha256 } });
   expect(first!.json).toMatchObject({ from: 'load', runId: 'again', uploads: { [join(dir, 'data')]: sha256 } });
+});
+
+test('a fork of a run that a delivery started needs no variable of this machine, and one of another run does', async () => {
+  preview = { ...SHOWN, origin: { ...SHOWN.origin, kind: 'fork' } };
+  const fork = async (earlier: string): Promise<boolean> =>
+    (await prepare({ earlier, file: join(dir, 'fork.yaml') })).isOfDeployment;
+  expect(await fork('sales-bad')).toBe(false);
+  const plan = toWire(compileText(SPEC, 'spec.yaml', { baseDir: dir }).plan!);
+  await stores.records.put('sales-delivered', 'admission', { ...RECORD_DEFAULTS, plan });
+  const stages = ['load', 'check'].map((id) => ({ id, dependsOn: [] }));
+  const trigger = { deployment: 'sales', version: 1, delivery: 'd' };
+  const about = { name: 'sales', kind: 'pipeline', hostId: 'host-a', stages, outputStage: 'check', trigger } as const;
+  const outcome = { state: 'cancelled', failedStage: null, failure: null, output: null } as const;
+  await stores.events.append('sales-delivered', [
+    { id: 'run/admitted', atMs: 1, body: { type: 'run-admitted', ...about } },
+    { id: 'run/finished', atMs: 2, body: { type: 'run-finished', outcome } },
+  ]);
+  expect(await fork('sales-delivered')).toBe(true);
 });
 
 test('the spec of another token gets no login of this machine', async () => {

@@ -48,7 +48,7 @@ async function prepareRetry(runId: string, request: RerunRequest, { client, cont
   return {
     plan: parsePreviewPlan(answer, client.name),
     shown: parsePreview(answer, client.name),
-    isOfDeployment: (await findTrigger(runId, (await context.stores()).reader)) !== null,
+    isOfDeployment: await isOfDeployment(runId, context),
     confinedTo: (answer as { readonly isOfOtherToken?: unknown }).isOfOtherToken === false ? undefined : NOWHERE,
     async start(taken, onProgress) {
       if (taken.allowGit.length > 0)
@@ -82,13 +82,17 @@ async function prepareFork(runId: string, request: RerunRequest, { client, conte
     plan: compiled.plan,
     shown: parsePreview(answer, client.name),
     confinedTo: context.confinedTo,
-    isOfDeployment: false,
+    isOfDeployment: await isOfDeployment(runId, context),
     async start(taken, onProgress) {
       const tools = { client, context, onProgress };
       const sent = await sendPlan({ ...compiled, ...taken }, tools);
       await sendStart(path, { ...body, ...sent }, taken, tools);
     },
   };
+}
+
+async function isOfDeployment(runId: string, context: Machine): Promise<boolean> {
+  return (await findTrigger(runId, (await context.stores()).reader)) !== null;
 }
 
 async function sendPreview(

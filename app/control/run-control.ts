@@ -31,6 +31,21 @@ export interface RunControl {
   cancel(request: CancelRequest): Promise<AskedRun>;
   /** Answers a question of a run. The same answer gets the same receipt. @throws AppError, ServiceError */
   answer(found: string | RunElsewhere, options: AnswerOptions): Promise<AnswerReceipt>;
+  /** Ends VMs that failed stages of a run left. @throws AppError if no VM was left; ServiceError */
+  release(request: ReleaseRequest): Promise<ReleasedVms>;
+}
+
+export interface ReleaseRequest {
+  /** The id of the run, a unique beginning of it, or `latest`. */
+  readonly run: string;
+  /** A stage or an item; undefined: all of them. */
+  readonly stage: string | undefined;
+}
+
+export interface ReleasedVms {
+  readonly runId: string;
+  /** At least one. */
+  readonly released: readonly { readonly stage: string; readonly vmKey: string }[];
 }
 
 /** A retry or a fork that can start. */
@@ -41,7 +56,7 @@ export interface Rerun {
   readonly shown: OriginJson & Partial<ContinuedJson>;
   /** As in `Machine`: set if another person wrote the spec, so it gets no login of the user. */
   readonly confinedTo: string | undefined;
-  /** A delivery of a deployment started the earlier run: the service reads its variables. */
+  /** A delivery of a deployment started the earlier run: the service has values of its variables. */
   readonly isOfDeployment: boolean;
   /** Starts it as `start` does. */
   start(taken: RerunOptions, onProgress: (line: string) => void): Promise<ConnectedRun>;

@@ -7,6 +7,7 @@ import { contains } from '../../domain/language/text/paths.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
 import { endMarker, paddingBytes, writeHeader } from '../../tar/entry.ts';
 import { AppError } from '../app-error.ts';
@@ -37,7 +38,7 @@ export async function sendImages(
   tools: SendTools,
 ): Promise<SentImages> {
   const paths = new Map<string, string>();
-  const uploads: Record<string, string> = {};
+  const uploads = createMapping<string>();
   for (const { sha256, path, kind } of images) {
     const isSent = folders.some((folder) => contains(folder, path));
     paths.set(sha256, isSent || kind !== 'tar' ? path : join(path, FILE_NAME));

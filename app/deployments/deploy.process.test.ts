@@ -330,6 +330,20 @@ test('a version whose agents the mock agent plays needs no key of a model', asyn
   expect((await deploySpec(spec)).changes.others).toEqual(['mockAgents']);
 });
 
+test.each([
+  ['claude-personal', 'CLAUDE_CODE_OAUTH_TOKEN'],
+  ['codex-personal', 'CODEX_AUTH_JSON'],
+])('a version with agents of %s is refused, unless their login is a secret', async (provider, name) => {
+  const spec = `kind: pipeline\nname: review\nllm: { provider: ${provider} }\npipeline: { boxes: [{ name: a, prompt: hello }] }\n`;
+  await expect(deploySpec(spec)).rejects.toMatchObject({
+    code: 'deploy/secret-missing',
+    message: `the deployment review has no secret ${name}`,
+    remedy: expect.stringContaining('A login of a person ends within hours') as string,
+  });
+  known.add(name);
+  expect(await deploySpec(spec)).toMatchObject({ isNew: true, secrets: [name] });
+});
+
 const request = (): RunRequest => started[0]!.args[0];
 
 describe('the run of a delivery', () => {

@@ -1,7 +1,8 @@
+import { CloudEvent, HTTP } from 'cloudevents';
 import { Webhook } from 'standardwebhooks';
 import { expect, test } from 'vitest';
 import type { NoticeMessage } from '../../domain/notification/notice.ts';
-import type { NotifyTarget } from '../../domain/notification/notify.ts';
+import { CLOUDEVENTS_MODES, type CloudEventsMode, type NotifyTarget } from '../../domain/notification/notify.ts';
 import type { GuardedPost } from '../../http/guarded-post.ts';
 import { MESSAGE } from '../../test/conformance/notifications.ts';
 import { isNotificationId, makeNotifications } from './make-notifications.ts';
@@ -11,7 +12,7 @@ const NOW_MS = Date.now();
 const SECRET = `whsec_${Buffer.from('a secret of the receiver').toString('base64')}`;
 const WEBHOOK: NotifyTarget = { kind: 'webhook', url: 'https://ops.example/hooks', secret: 'NOTIFY' };
 const SLACK: NotifyTarget = { kind: 'slack', secret: 'SLACK' };
-const EVENTS: NotifyTarget = { kind: 'cloudevents', url: 'https://events.example/', token: 'TOKEN' };
+const EVENTS = { kind: 'cloudevents', url: 'https://events.example/', token: 'TOKEN' } as const satisfies NotifyTarget;
 const HOOK_URL = 'https://hooks.slack.com/services/T0/B0/secret';
 
 const FAILED: NoticeMessage = {
@@ -73,22 +74,40 @@ test('a question has its text, its deadline and its link', () => {
   });
 });
 
-test('a CloudEvent is in structured mode, and its token is a private header', () => {
-  const { headers, privateHeaders, body } = write(EVENTS, 'abc');
-  expect([headers, privateHeaders]).toEqual([
-    { 'content-type': 'application/cloudevents+json; charset=utf-8' },
-    { authorization: 'Bearer abc' },
-  ]);
-  expect(JSON.parse(body)).toMatchObject({
-    specversion: '1.0',
-    id: 'ntf-1',
-    source: '/deployments/review',
-    type: 'voidbox.run.failed',
-    time: '2026-11-29T23:52:32.123Z',
-    subject: 'review-01a',
-    datacontenttype: 'application/json',
-    data: { state: 'failed', run: 'review-01a' },
-  });
+const FORMS: Readonly<Record<CloudEventsMode, readonly [string, readonly string[]]>> = {
+  structured: ['application/cloudevents+json; charset=utf-8', []],
+  binary: ['application/json', ['ce-id', 'ce-source', 'ce-specversion', 'ce-subject', 'ce-time', 'ce-type']],
+  batched: ['application/cloudevents-batch+json; charset=utf-8', []],
+};
+
+test.each(CLOUDEVENTS_MODES)(
+  'a CloudEvent in the mode %s is read by the library of the standard, and its token is a private header',
+  (mode) => {
+    const { headers, privateHeaders, body } = write({ ...EVENTS, mode }, 'abc');
+    const [type, names] = FORMS[mode];
+    expect(headers['content-type']).toBe(type);
+    expect(Object.keys(headers).toSorted()).toEqual([...names, 'content-type'].toSorted());
+    expect(privateHeaders).toEqual({ authorization: 'Bearer abc' });
+    const read = HTTP.toEvent<unknown>({ headers: { ...headers }, body });
+    expect(Array.isArray(read)).toBe(mode === 'batched');
+    const [event, ...others] = [read].flat();
+    expect(others).toEqual([]);
+    // The library checks the event.
+    expect(new CloudEvent({ ...event! }, true).toJSON()).toMatchObject({
+      specversion: '1.0',
+      id: 'ntf-1',
+      source: '/deployments/review',
+      type: 'voidbox.run.failed',
+      time: '2026-11-29T23:52:32.123Z',
+      subject: 'review-01a',
+      datacontenttype: 'application/json',
+      data: { state: 'failed', run: 'review-01a' },
+    });
+  },
+);
+
+test('a CloudEvent without a mode is structured, and one of a schedule that did not fire names its trigger', () => {
+  expect(write(EVENTS, 'abc')).toEqual(write({ ...EVENTS, mode: 'structured' }, 'abc'));
   const unfired = { ...MESSAGE, kind: 'late', runId: null, delivery: null } as const;
   const { privateHeaders: none, body: late } = write({ ...EVENTS, token: null }, null, { message: unfired });
   expect(none).toEqual({});

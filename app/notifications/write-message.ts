@@ -1,8 +1,9 @@
 /** Writes the request with a notice for a receiver. */
 import type { NoticeMessage, NoticeQuestion } from '../../domain/notification/notice.ts';
-import { findUrlProblem, type NotifyTarget } from '../../domain/notification/notify.ts';
+import { CLOUDEVENTS_DEFAULTS, findUrlProblem, type NotifyTarget } from '../../domain/notification/notify.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { GuardedPost } from '../../http/guarded-post.ts';
+import { BATCHED_TYPE, STRUCTURED_TYPE } from '../cloud-events/media-types.ts';
 import { STANDARD_WEBHOOKS } from '../hooks/standard-webhooks.ts';
 
 export interface WriteRequest {
@@ -47,31 +48,35 @@ function writeWebhook(url: string, secret: string, request: WriteRequest): Guard
   return { url, body, headers: { 'content-type': 'application/json', ...signed }, privateHeaders: {} };
 }
 
-/** Structured mode: the event is the body. */
 function writeCloudEvent(
-  { url, token }: Extract<NotifyTarget, { readonly kind: 'cloudevents' }>,
+  { url, token, mode = CLOUDEVENTS_DEFAULTS.mode }: Extract<NotifyTarget, { readonly kind: 'cloudevents' }>,
   request: WriteRequest,
 ): GuardedPost | { readonly problem: string } {
   const { id, message, secret } = request;
   if (token !== null && (secret === null || secret === '')) return createMissing(token);
   if (secret !== null && !/^[\x21-\x7e]+$/.test(secret))
     return { problem: 'the token of `cloudevents` has a character that a header cannot have' };
-  const body = JSON.stringify({
+  const attributes = {
     specversion: '1.0',
     id,
     source: `/deployments/${message.deployment}`,
     type: findType(message),
     time: new Date(message.atMs).toISOString(),
     subject: message.runId ?? message.trigger,
-    datacontenttype: 'application/json',
-    data: describeNotice(request),
-  });
-  return {
-    url,
-    body,
-    headers: { 'content-type': 'application/cloudevents+json; charset=utf-8' },
-    privateHeaders: secret === null ? {} : { authorization: `Bearer ${secret}` },
   };
+  const data = describeNotice(request);
+  const privateHeaders: Readonly<Record<string, string>> = secret === null ? {} : { authorization: `Bearer ${secret}` };
+  if (mode === 'binary') {
+    // Names of deployments, runs and triggers have no character that a header encodes.
+    const named = Object.entries(attributes).map(([name, value]) => [`ce-${name}`, value] as const);
+    const headers = { 'content-type': 'application/json', ...Object.fromEntries(named) };
+    return { url, body: JSON.stringify(data), headers, privateHeaders };
+  }
+  const event = { ...attributes, datacontenttype: 'application/json', data };
+  // Each message has its own tries, so a batch has one event.
+  const isBatch = mode === 'batched';
+  const headers = { 'content-type': `${isBatch ? BATCHED_TYPE : STRUCTURED_TYPE}; charset=utf-8` };
+  return { url, body: JSON.stringify(isBatch ? [event] : event), headers, privateHeaders };
 }
 
 function writeSlack(

@@ -15,10 +15,11 @@ export function keeperOf({ env }: Pick<Machine, 'env'>): () => Promise<string> {
 export interface RetainedOfRun {
   readonly runId: string;
   /** At least one, oldest first. */
-  readonly vms: readonly [RetainedVmHere, ...RetainedVmHere[]];
+  readonly vms: readonly [LabelledVm, ...LabelledVm[]];
 }
 
 export interface LabelledVm extends RetainedVmHere {
+  /** The stage or item that left it. */
   readonly label: string;
 }
 
@@ -44,13 +45,26 @@ export async function findRetained(
   stage: string | undefined,
   context: Machine,
 ): Promise<RetainedOfRun> {
-  const { runId, all: ofRun } = await listRetainedOf(command, text, context);
+  const { runId, all } = await listRetainedOf(command, text, context);
+  return { runId, vms: chooseRetained(runId, all, stage) };
+}
+
+/**
+ * Chooses the VMs of one stage or item, or all of them.
+ * @param ofRun  the VMs of the run
+ * @throws AppError if no VM was left
+ */
+export function chooseRetained<T extends { readonly label: string }>(
+  runId: string,
+  ofRun: readonly T[],
+  stage: string | undefined,
+): readonly [T, ...T[]] {
   const [first, ...others] = stage === undefined ? ofRun : ofRun.filter(({ label }) => label === stage);
-  if (first !== undefined) return { runId, vms: [first, ...others] };
+  if (first !== undefined) return [first, ...others];
   if (ofRun.length > 0)
     throw createUsageError(
       `the stage \`${stage}\` of run ${formatRunId(runId)} kept no VM`,
-      `Stages that have: ${ofRun.map(nameOf).join(', ')}`,
+      `Stages that have: ${ofRun.map(({ label }) => label).join(', ')}`,
     );
   throw createUsageError(
     `run ${formatRunId(runId)} has no VM that a failed stage kept`,

@@ -34,6 +34,12 @@ async function leaveEnded(runIds: readonly string[]): Promise<Stores> {
   return stores;
 }
 
+async function readEvents(stores: Stores, runId: string): Promise<readonly NewRunEvent[]> {
+  const events: NewRunEvent[] = [];
+  for await (const { id, atMs, body } of stores.reader.read(runId, 0)) events.push({ id, atMs, body });
+  return events;
+}
+
 async function act(change: Partial<ActionRequest>, stores: Stores, caller = OWNER) {
   const tools = { uploads: openUploads({ stateDir: '/nowhere/state' }), onProgress: () => undefined };
   return await actOnRuns({ ...REQUEST, ...change }, caller, tools, machineOf(stores));
@@ -111,4 +117,48 @@ test('one request changes at most 1,000 runs', async () => {
   await expect(act({ runs: ids }, stores)).rejects.toThrow('1001 runs are more than 1000');
   const filtered = await act({ runs: { state: 'succeeded' } }, stores);
   expect([filtered.results.length, filtered.hasMore]).toEqual([1_000, true]);
+});
+
+test('a request with a key acts on the runs that it has chosen first, also if others match its filter later', async () => {
+  const stores = await leaveEnded(['a']);
+  const request = { runs: { state: 'succeeded' }, key: 'k' } as const;
+  const first = await act(request, stores);
+  const [begin, end] = await readEvents(stores, 'a');
+  await stores.events.append('b', [begin!, end!]);
+  expect(await act(request, stores)).toEqual(first);
+  expect(first.results.map(({ runId }) => runId)).toEqual(['a']);
+  expect((await act({ ...request, key: null }, stores)).results).toHaveLength(2);
+  expect((await act(request, stores, callerOf([]))).results, 'the key of another starter').toHaveLength(2);
+});
+
+test('another request with the same key is refused, and changes nothing', async () => {
+  const stores = await leaveEnded(['a', 'b']);
+  await act({ runs: ['a'], key: 'k' }, stores);
+  for (const change of [{ runs: ['a', 'b'] }, { runs: { state: 'succeeded' } }, { action: 'retry' }] as const)
+    await expect(act({ runs: ['a'], key: 'k', ...change }, stores)).rejects.toMatchObject({ code: 'api/key-reused' });
+  await expect(act({ runs: ['a'], key: 'a key' }, stores)).rejects.toMatchObject({ code: 'api/invalid-request' });
+});
+
+test('a dry run leaves its key free, and no key is a run', async () => {
+  const stores = await leaveEnded(['a', 'b']);
+  await act({ runs: ['b'], key: 'k', isDry: true }, stores);
+  expect((await act({ runs: ['a'], key: 'k' }, stores)).results).toMatchObject([{ runId: 'a', outcome: 'done' }]);
+  expect((await stores.index.listIds({ prefix: '', limit: 9 })).ids).toHaveLength(2);
+});
+
+test('on a full disk a request with a key cancels, and retries nothing', async () => {
+  const stores = await leaveEnded(['a']);
+  const create = () => Promise.reject(Object.assign(new Error('no space'), { code: 'ENOSPC' }));
+  const full = { ...stores, records: { ...stores.records, create } };
+  expect((await act({ runs: ['a'], key: 'k' }, full)).results).toMatchObject([{ outcome: 'done' }]);
+  await expect(act({ action: 'retry', runs: ['a'], key: 'k' }, full)).rejects.toThrow('no space');
+});
+
+test('two requests with one key at once act on the same runs', async () => {
+  const stores = await leaveEnded(['a', 'b']);
+  const both = await Promise.allSettled([
+    act({ runs: ['a'], key: 'k' }, stores),
+    act({ runs: ['b'], key: 'k' }, stores),
+  ]);
+  expect(both.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
 });

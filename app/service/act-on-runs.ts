@@ -13,7 +13,9 @@ import { cancelFoundRun } from '../runs/cancel-run.ts';
 import { findExactRun, requireKnownRun } from '../runs/run-elsewhere.ts';
 import { repairRuns } from '../runs/repair-runs.ts';
 import { retryRun, showRetry } from '../start/retry-run.ts';
+import { nameStarter } from '../start/start-keyed.ts';
 import { findTakenId } from '../start/start-run.ts';
+import { chooseOncePerKey, type ChosenRuns } from './keyed-actions.ts';
 
 /** The most runs of one request. */
 export const MOST_ACTIONS = 1_000;
@@ -31,7 +33,7 @@ export interface ActionRequest {
   readonly isDry: boolean;
   /** The only variables that retries may read. */
   readonly variables: Readonly<Record<string, string>>;
-  /** Retries with one key start once; null: each request starts them. */
+  /** The same request with the same key acts on the same runs, once; null: each request chooses its runs. */
   readonly key: string | null;
 }
 
@@ -66,7 +68,18 @@ export async function actOnRuns(
   tools: ActionTools,
   machine: Machine,
 ): Promise<ActionResults> {
-  const { runIds, hasMore } = await chooseRuns(request, limitToVisible(machine, caller));
+  const choose = (): Promise<ChosenRuns> => chooseRuns(request, limitToVisible(machine, caller));
+  const { action, runs, isDry, key } = request;
+  const keyed = {
+    caller,
+    request: [action, runs],
+    hasFilter: !isList(runs),
+    // A cancel makes room, and repeating it changes nothing.
+    mayLoseKey: action === 'cancel',
+  };
+  // A dry run changes nothing, so its key stays free.
+  const { runIds, hasMore } =
+    key === null || isDry ? await choose() : await chooseOncePerKey({ ...keyed, key }, choose, machine);
   const act = async (runId: string): Promise<ActionResult> => {
     const refusal = { runId, outcome: 'refused', state: null, startedRunId: null } as const;
     try {
@@ -90,10 +103,7 @@ export async function actOnRuns(
   return { results, hasMore };
 }
 
-async function chooseRuns(
-  { runs }: ActionRequest,
-  context: Machine,
-): Promise<{ readonly runIds: readonly string[]; readonly hasMore: boolean }> {
+async function chooseRuns({ runs }: ActionRequest, context: Machine): Promise<ChosenRuns> {
   if (isList(runs)) {
     const runIds = [...new Set(runs)];
     if (runIds.length <= MOST_ACTIONS) return { runIds, hasMore: false };
@@ -180,9 +190,8 @@ async function requireRunHere(runId: string, machine: Machine): Promise<void> {
 
 /** A token with patterns needs an id that one of them matches, so the id begins with the one of the earlier run. */
 function makeRetryId(caller: Caller, key: string, runId: string): string {
-  const starter = caller.kind === 'owner' ? 'owner' : `token ${caller.token.name}`;
   const digest = createHash('sha256')
-    .update(JSON.stringify([starter, key, runId]))
+    .update(JSON.stringify([nameStarter(caller), key, runId]))
     .digest('hex')
     .slice(0, 32);
   return `${[...runId].slice(0, 200).join('')}-key-${digest}`;

@@ -15,9 +15,10 @@ export interface Readiness {
   readonly missing: readonly MissingPart[];
 }
 
-export async function checkReadiness(context: Machine): Promise<Readiness> {
+/** @param readRoom  replaced by tests */
+export async function checkReadiness(context: Machine, readRoom = readDiskRoom): Promise<Readiness> {
   const missing = (await Promise.all([checkStore(context), checkServer(context)])).flat();
-  const disk = checkDisk(context);
+  const disk = checkDisk(readRoom(context.env.stateDir));
   const all = disk === null ? missing : [...missing, disk];
   return { isReady: all.length === 0, missing: all };
 }
@@ -44,8 +45,7 @@ async function checkServer(context: Machine): Promise<readonly MissingPart[]> {
   }
 }
 
-function checkDisk({ env }: Machine): MissingPart | null {
-  const { isLow, availableBytes, floorBytes } = readDiskRoom(env.stateDir);
+function checkDisk({ isLow, availableBytes, floorBytes }: ReturnType<typeof readDiskRoom>): MissingPart | null {
   if (!isLow) return null;
   return {
     part: 'disk',

@@ -8,6 +8,7 @@ import { keeperOf, nameOf } from '../runs/retained-vms.ts';
 export interface ListedRetainedVm {
   readonly runId: string;
   readonly stage: string;
+  readonly vmKey: string;
   readonly memoryMib: number | null;
   readonly retainedAtMs: number;
   /** Voidbox ends it then at the latest. */
@@ -48,6 +49,13 @@ async function findRetained(context: Machine): Promise<readonly RetainedVmHere[]
 }
 
 function toListed(vm: RetainedVmHere): ListedRetainedVm {
-  const { runId, memoryMib, retention } = vm;
-  return { runId, stage: nameOf(vm), memoryMib, retainedAtMs: retention.retainedAtMs, untilMs: retention.untilMs };
+  const { runId, vmKey, memoryMib, retention } = vm;
+  return {
+    runId,
+    stage: nameOf(vm),
+    vmKey,
+    memoryMib,
+    retainedAtMs: retention.retainedAtMs,
+    untilMs: retention.untilMs,
+  };
 }

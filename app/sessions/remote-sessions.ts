@@ -5,6 +5,7 @@ import type { WaitingSession, WaitingSessions } from '../../client/sessions/wait
 import type { ServiceSettings } from '../../domain/access/service-settings.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
 import { connectService, createForeignError, type ServiceClient } from '../../http/service-client.ts';
 import { isServiceError } from '../../http/service-error.ts';
 import { readLines } from '../../http/text-lines.ts';
@@ -69,7 +70,7 @@ async function start(
 }
 
 function pickVariables(names: readonly string[], { variables, undecodable }: Machine['env']): Record<string, string> {
-  const picked: Record<string, string> = {};
+  const picked = createMapping<string>();
   for (const name of names) {
     const value = undecodable.includes(name) ? undefined : variables[name];
     if (value === undefined)

@@ -47,6 +47,21 @@ export async function startKeyed(
   return await startOncePerKey(request, starter, start, machine);
 }
 
+/** @throws AppError `api/invalid-request` */
+export function requireKey(key: string): void {
+  if (KEY.test(key)) return;
+  throw new AppError(
+    'usage',
+    'api/invalid-request',
+    `\`Idempotency-Key\`: a key has 1 to ${KEY_CHARACTERS} printable ASCII characters and no blank`,
+  );
+}
+
+/** The owner of a key: the keys of two starters are different keys. */
+export function nameStarter(caller: Caller): string {
+  return caller.kind === 'owner' ? 'owner' : `token ${caller.token.name}`;
+}
+
 /** The part of a request that every start has. */
 export interface KeyedRequest {
   /** Null: a generated id. */
@@ -72,13 +87,8 @@ export async function startOncePerKey<Request extends KeyedRequest, Facts extend
   machine: Machine,
 ): Promise<StartedSpec & Facts & Repeatable> {
   if (key === null) return { ...(await start(request)), isRepeated: false };
-  if (!KEY.test(key))
-    throw new AppError(
-      'usage',
-      'api/invalid-request',
-      `\`Idempotency-Key\`: a key has 1 to ${KEY_CHARACTERS} printable ASCII characters and no blank`,
-    );
-  const starter = caller.kind === 'owner' ? 'owner' : `token ${caller.token.name}`;
+  requireKey(key);
+  const starter = nameStarter(caller);
   const runId = request.runId ?? `key-${hash([starter, key]).slice(0, ID_DIGITS)}`;
   requireRun(caller, runId);
   const keyed = { ...request, runId };

@@ -42,8 +42,9 @@ export async function startFrom(
     given: new Set(given),
     firstDisks: new Set(checkpoints.map(({ scope }) => scope)),
   });
-  // The service of a deployment has the values of its variables.
-  const named = isOfDeployment ? { ...plan, hostVariables: [], stages: [] } : plan;
+  // The service of a deployment has values of its variables. Those of this process count only for another spec.
+  const own = file === null ? [] : plan.hostVariables.filter((name) => context.env.variables[name] !== undefined);
+  const named = isOfDeployment ? { ...plan, hostVariables: own, stages: [] } : plan;
   const taken = await resolveRunOptions(named, options, { ...context, confinedTo }, settled);
   if (!json) {
     const { style } = context.stderr;

@@ -113,7 +113,10 @@ export const OVERLAPS = ['skip', 'queue', 'cancel_oldest', 'allow'] as const;
 
 export interface ScheduleSource {
   readonly kind: 'schedule';
-  /** Lines of cron with five fields; empty if `everyMs` is set. */
+  /**
+   * Lines of cron with five fields; empty if `everyMs` is set. A line that restricts the day of the month and the day of the
+   * week is a calendar: it starts on days that are both.
+   */
   readonly cron: readonly string[];
   /** Null: `cron` decides. */
   readonly everyMs: number | null;

@@ -73,7 +73,7 @@ export const API_CODES = {
   ),
   'api/foreign-request': defineRequestCode(
     'The `Host` of a request over TCP names another server, or the request comes from a web page of another site.',
-    'Use an address that `voidbox ps` shows, or name the URL of the API with `voidbox up --public-url URL`.',
+    'Use an address that `voidbox ps` shows, or name the URL of the API, with the other options that it had: `voidbox up --listen HOST:PORT --public-url URL`.',
   ),
   'api/no-token': defineRequestCode(
     'The request arrived over TCP without a valid token: the token is missing, unknown, expired or revoked.',

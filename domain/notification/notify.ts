@@ -31,10 +31,23 @@ export type NotifyTarget =
   | { readonly kind: 'webhook'; readonly url: string; readonly secret: string }
   /** The secret is the URL of an incoming webhook of Slack. */
   | { readonly kind: 'slack'; readonly secret: string }
-  /** A POST of a CloudEvent in structured mode. Null: without a login. */
-  | { readonly kind: 'cloudevents'; readonly url: string; readonly token: string | null };
+  /** A POST of a CloudEvent. Null: without a login. An absent mode is `structured`. */
+  | {
+      readonly kind: 'cloudevents';
+      readonly url: string;
+      readonly token: string | null;
+      readonly mode?: CloudEventsMode;
+    };
+
+/**
+ * The modes of CloudEvents over HTTP. `structured`: the event is the body. `binary`: its data is the body, and its
+ * attributes are headers. `batched`: the body is a list with the event, for receivers that take only lists.
+ */
+export const CLOUDEVENTS_MODES = ['structured', 'binary', 'batched'] as const;
+export type CloudEventsMode = (typeof CLOUDEVENTS_MODES)[number];
 
 export const NOTIFY_DEFAULTS = { lateAfterMs: null, waitingAfterMs: 60 * 60_000 } as const;
+export const CLOUDEVENTS_DEFAULTS = { mode: 'structured' } as const satisfies { readonly mode: CloudEventsMode };
 
 /** The notifications of a spec without `notify`. */
 export const NO_NOTIFY: Notify = { receivers: [], ...NOTIFY_DEFAULTS };

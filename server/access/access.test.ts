@@ -144,6 +144,15 @@ describe('routes', () => {
     },
   );
 
+  test('HEAD of a blob needs the scope of GET', async () => {
+    const head = async (more: Sent) =>
+      (await send(`/api/v1/blobs/${'a'.repeat(64)}`, { method: 'HEAD', ...more })).status;
+    const runner = await create({ name: 'runner', scopes: ['run'] });
+    expect([await head({}), await head({ token: await create() }), await head({ token: runner })]).toEqual([
+      401, 403, 404,
+    ]);
+  });
+
   test('a route that does not exist asks for a token first', async () => {
     expect((await send('/api/v1/nothing')).status).toBe(401);
     expect(await codeOf(await send('/api/v1/nothing', { token: await create() }))).toBe('api/no-route');

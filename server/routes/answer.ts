@@ -4,7 +4,7 @@ import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { RunPath } from '../schemas.ts';
+import { createMap, RunPath } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 import { readKnownRunId } from './run-id.ts';
 
@@ -18,8 +18,7 @@ const AnswerBody = z
       .optional()
       .openapi({ description: 'The name of the person. The answer of a token has the name of the token.' }),
     comment: z.string().max(ANSWER_LIMITS.commentCharacters).optional(),
-    fields: z
-      .record(z.string(), z.union([z.string(), z.number(), z.boolean()]))
+    fields: createMap(z.string(), z.union([z.string(), z.number(), z.boolean()]))
       .default({})
       .openapi({ description: 'The fields that the question has, by name.' }),
   })

@@ -4,7 +4,7 @@ import { explainDelivery, type Explanation } from '../../app/deliveries/explain-
 import { openEvaluator } from '../../app/deliveries/open-evaluator.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { Text } from '../schemas.ts';
+import { createMap, Text } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 import { KeysSchema } from './delivery-schemas.ts';
 import { readSegment } from './run-id.ts';
@@ -23,7 +23,7 @@ const ExplainBody = z
     contentType: Text.optional().openapi({
       description: 'As a sender writes it. Absent: JSON, or for CloudEvents the form that the payload has.',
     }),
-    headers: z.record(z.string().regex(/^[\w-]{1,64}$/), z.string().regex(/^[\x20-\x7e]{0,1024}$/)).default({}),
+    headers: createMap(z.string().regex(/^[\w-]{1,64}$/), z.string().regex(/^[\x20-\x7e]{0,1024}$/)).default({}),
   })
   .openapi('ExplainDelivery');
 

@@ -54,6 +54,7 @@ const VmSchema = z
   .object({
     runId: z.string(),
     stage: z.string(),
+    vmKey: z.string(),
     memoryMib: z.number().nullable(),
     retainedAtMs: z.number(),
     untilMs: z.number(),

@@ -25,7 +25,10 @@ export const ScheduleSchema = z
   .object({
     deployment: z.string(),
     trigger: z.string(),
-    cron: z.array(z.string()).readonly().openapi({ description: 'Lines of cron; empty if `everyMs` is set.' }),
+    cron: z.array(z.string()).readonly().openapi({
+      description:
+        'Lines of cron; empty if `everyMs` is set. A line that restricts both days is a calendar, and starts on days that are both.',
+    }),
     everyMs: z.number().nullable(),
     timezone: z.string(),
     jitterMs: z.number(),

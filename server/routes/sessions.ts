@@ -7,7 +7,6 @@ import { toListedSessionJson, toSessionJson, toWaitingJson } from '../../app/jso
 import { openServiceSessions } from '../../app/sessions/open-sessions.ts';
 import type { GivenStep, SessionControl, SessionStart } from '../../app/sessions/session-control.ts';
 import { isSessionId, isSessionName, SESSION_NAME_RULE } from '../../domain/step-machine/session-id.ts';
-import { findLostNumber } from '../../domain/units/lost-number.ts';
 import { shorten } from '../../domain/units/quote.ts';
 import { getCaller } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
@@ -170,7 +169,6 @@ function addSessionChanges(
 ): void {
   const waits = createSessionWaits(MOST_SESSION_WAITS);
   routes.openapi(START, async (context) => {
-    await refuseLostNumber(context);
     const body = context.req.valid('json');
     const { session, variables, skill, ...rest } = body;
     if (!isSessionName(session)) throw createRequestError('api/invalid-request', `\`session\`: ${SESSION_NAME_RULE}`);
@@ -195,7 +193,6 @@ function addSessionChanges(
     return answerWithResult(context, session, settled);
   });
   routes.openapi(ADVANCE, async (context) => {
-    await refuseLostNumber(context);
     const session = readSession(context);
     const { step, turn, output } = context.req.valid('json');
     const given: GivenStep = { step, turn, output };
@@ -245,16 +242,6 @@ function answerWithResult(
 function readWait(context: Context): Wait {
   const { wait = SESSION_WAIT_SECONDS } = context.req.valid('query' as never) as { readonly wait?: number };
   return { waitMs: wait * 1_000, signal: context.req.raw.signal };
-}
-
-/** @throws AppError `api/invalid-request` for a number whose value the parser changes */
-async function refuseLostNumber({ req }: Context): Promise<void> {
-  const number = findLostNumber(await req.text());
-  if (number === null) return;
-  throw createRequestError(
-    'api/invalid-request',
-    `the body has the number ${number.slice(0, 80)}, which has no exact value: use numbers within ±9007199254740991, or a text`,
-  );
 }
 
 async function* writeLines(records: AsyncIterable<unknown>): AsyncGenerator<string> {

@@ -6,7 +6,7 @@ import { MOST_SENT_EVENTS, sendEvents } from '../../app/hooks/send-events.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 import { getCaller, noteChangedRuns } from '../access/caller.ts';
 import type { ApiOptions } from '../api-options.ts';
-import { IdempotencyHeader, Text, Texts } from '../schemas.ts';
+import { createMap, IdempotencyHeader, Text, Texts } from '../schemas.ts';
 import { describeJson, PROBLEM } from './answers.ts';
 import { readSegment } from './run-id.ts';
 
@@ -53,7 +53,7 @@ const SendBody = z
       .max(MOST_SENT_EVENTS)
       .openapi({ description: 'The payload of each event, in base64; at most 1 MiB each.' }),
     contentType: Text.default('application/json'),
-    headers: z.record(z.string().regex(/^[\w-]{1,64}$/), z.string().regex(/^[\x20-\x7e]{0,1024}$/)).default({}),
+    headers: createMap(z.string().regex(/^[\w-]{1,64}$/), z.string().regex(/^[\x20-\x7e]{0,1024}$/)).default({}),
     event: z
       .string()
       .regex(/^[\w .-]{1,100}$/)

@@ -80,7 +80,7 @@ function addStartRoute(routes: Hono, { starts }: RunRouteOptions): void {
     if (snapshot !== undefined && snapshot !== null && snapshot !== '')
       throw createInvalidError(
         'INVALID_SPEC',
-        '`snapshot`: there are no snapshots of Void-Box here; leave the key out, VMs start from snapshots of their own',
+        '`snapshot`: a start names no snapshot here, because VMs start from snapshots without it; for a prepared sandbox write `snapshot: NAME` in the `sandbox` of the spec',
       );
     const request = { file, input, runId, policy, variables: createMapping(Object.entries(variables ?? {})) };
     const started = await starts.start({ ...request, caller: getCaller(context) });

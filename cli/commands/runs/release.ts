@@ -1,7 +1,7 @@
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { findRetained, keeperOf, nameOf } from '../../../app/runs/retained-vms.ts';
+import { openRunControl } from '../../../app/control/open-run-control.ts';
 import { formatRunId } from '../../../app/runs/run-id.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
@@ -11,10 +11,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       .argument('[stage]', 'end only the VM of this stage');
   },
   async execute([run = '', stage], options, context) {
-    const { runId, vms } = await findRetained('release', run, stage, context);
-    const { endRetainedVm } = await import('../../../client/vms/retained-vms.ts');
-    for (const vm of vms) await endRetainedVm(vm, keeperOf(context));
-    const released = vms.map((vm) => ({ stage: nameOf(vm), vmKey: vm.vmKey }));
+    const { runId, released } = await (await openRunControl(context)).release({ run, stage });
     await context.stdout.write(
       options.json
         ? `${JSON.stringify({ runId, released })}\n`

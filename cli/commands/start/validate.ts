@@ -5,6 +5,9 @@ import type { Plan } from '../../../domain/plan/plan.ts';
 import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { type UnsupportedPart, findUnsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { quoteArgument } from '../../../domain/security/typed-argument.ts';
+import type { Spec } from '../../../domain/language/read/spec.ts';
+import type { Located, Position } from '../../../domain/language/text/tree.ts';
 import { findWritableRepositories } from '../../../client/runs/writable-repositories.ts';
 import { hasLogin, readLogins } from '../../../app/start/agent-logins.ts';
 import { type BaseDirOption, resolveBaseDir } from '../../../app/start/base-dir.ts';
@@ -126,6 +129,8 @@ interface OnThisHost {
   readonly refusedLogins: readonly Finding[];
   /** Triggers that follow a deployment which the service does not have; null if the service cannot be asked now. */
   readonly absentUpstreams: readonly Finding[] | null;
+  /** Secrets that a deployment of a spec with triggers or receivers would lack; null as for `absentUpstreams`. */
+  readonly absentSecrets: readonly Finding[] | null;
   /** Variables that the plan reads; null if the worker may have values of its own. */
   readonly variables: readonly HostVariable[] | null;
 }
@@ -141,7 +146,9 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
   const { env, cwd } = context;
   const refusedImages = await findImages(plan, loaded, context);
   const refusedLogins = findLogins(plan, loaded, context);
-  const absentUpstreams = await findUpstreams(loaded, context);
+  const written = readWritten(loaded);
+  const absentUpstreams = await findUpstreams(loaded, written, context);
+  const absentSecrets = await findSecrets(plan, loaded, written, context);
   if (env.temporalConfigured)
     return {
       server: 'own',
@@ -153,6 +160,7 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
       refusedImages,
       refusedLogins,
       absentUpstreams,
+      absentSecrets,
       variables: null,
     };
   const missing = await findMissingAgentSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
@@ -168,6 +176,7 @@ async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliConte
     refusedImages,
     refusedLogins,
     absentUpstreams,
+    absentSecrets,
     variables: plan.hostVariables.map((name) => ({
       name,
       demandedBy: demanded.get(name) ?? null,
@@ -218,16 +227,26 @@ async function findImages(plan: Plan, loaded: LoadedSpec, context: CliContext): 
   }));
 }
 
+/** Reads the spec again, for places. Null: a program made it. */
+type ReadWritten = () => Promise<Pick<Spec, 'on' | 'notify'> | null>;
+
+function readWritten({ text, file }: LoadedSpec): ReadWritten {
+  return async () => {
+    const { parseSpec } = await import('../../../domain/language/read/parse.ts');
+    return text === null ? null : parseSpec(text, file).spec;
+  };
+}
+
 /** Most specs follow no deployment, and load no client of the service. */
 async function findUpstreams(
-  { triggers, text, file }: LoadedSpec,
+  { triggers, file }: LoadedSpec,
+  readSpec: ReadWritten,
   { env }: CliContext,
 ): Promise<readonly Finding[] | null> {
   if (triggers.every(({ source }) => source.kind !== 'run')) return [];
   const { findAbsentUpstreams } = await import('../../../app/deployments/absent-upstreams.ts');
   const absent = await findAbsentUpstreams(triggers, env);
-  const { parseSpec } = await import('../../../domain/language/read/parse.ts');
-  const written = text === null ? [] : (parseSpec(text, file).spec?.on ?? []);
+  const written = (await readSpec())?.on ?? [];
   return (
     absent?.map((name): Finding => ({
       code: 'deploy/no-upstream',
@@ -238,6 +257,45 @@ async function findUpstreams(
       ...(written.find(({ run }) => run?.of.value === name)?.run?.of.at ?? { line: 1, column: 1 }),
     })) ?? null
   );
+}
+
+/** Only a spec that is meant for a deployment needs secrets. */
+async function findSecrets(
+  plan: Plan,
+  { triggers, notify, file }: LoadedSpec,
+  readSpec: ReadWritten,
+  { env }: CliContext,
+): Promise<readonly Finding[] | null> {
+  if (triggers.length === 0 && notify.receivers.length === 0) return [];
+  const names = [...listTriggerSecrets(triggers), ...listNotifySecrets(notify), ...plan.hostVariables];
+  const { findAbsentSecrets } = await import('../../../app/deployments/absent-secrets.ts');
+  const absent = await findAbsentSecrets(plan.name, [...new Set(names)].toSorted(), env);
+  const written = await readSpec();
+  return (
+    absent?.map((name): Finding => ({
+      code: 'deploy/secret-missing',
+      severity: 'warning',
+      message: `the deployment ${sanitizeLine(plan.name)} would have no secret ${name}`,
+      remedy: `set it before \`voidbox deploy\`: voidbox secret set ${name} --deployment ${quoteArgument(plan.name)}`,
+      file,
+      ...(findNamed([written?.on, written?.notify], name) ?? { line: 1, column: 1 }),
+    })) ?? null
+  );
+}
+
+/** Keys of triggers and receivers whose value is the name of a secret. */
+const SECRET_KEYS: readonly string[] = ['secret', 'ca', 'token', 'password', 'creds', 'tlsCa'];
+
+/** Returns the place of a secret's name below a value of a spec. */
+function findNamed(value: unknown, name: string): Position | null {
+  if (typeof value !== 'object' || value === null) return null;
+  for (const [key, each] of Object.entries(value)) {
+    const located = each as Partial<Located<string>> | null;
+    if (SECRET_KEYS.includes(key) && located?.value === name) return located.at ?? null;
+    const found = findNamed(each, name);
+    if (found !== null) return found;
+  }
+  return null;
 }
 
 const LOGIN_CODES = ['host/login-expires', 'host/login-invalid'] as const;
@@ -280,7 +338,7 @@ async function printHere(
         ? `${warning}: the variable ${name} is not set here: stages that read it get an empty value\n`
         : `${warning}[host/variable-missing]: the variable ${name} is not set here, and \`run\` refuses: stage ${demandedBy} demands it. Set it: export ${name}=…\n`,
     );
-  for (const warned of [here?.writableRepositories ?? [], here?.absentUpstreams ?? []])
+  for (const warned of [here?.writableRepositories ?? [], here?.absentUpstreams ?? [], here?.absentSecrets ?? []])
     if (warned.length > 0)
       await stderr.write(`\n${renderDiagnostics(warned, sources, { style: stderr.style, width: stderr.width() })}`);
   const refused = [

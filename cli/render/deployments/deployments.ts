@@ -2,6 +2,7 @@
 import type { DeployResult } from '../../../app/deployments/deploy.ts';
 import type { DeploymentJson, ShownDeployment, TriggerProblem, VersionJson } from '../../../app/deployments/manage.ts';
 import type { NamedChanges } from '../../../app/deployments/compare-versions.ts';
+import { describeCronLine } from '../../../domain/delivery/cron-line.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import { describeReceivers, renderEventSecrets } from '../spec/triggers.ts';
@@ -141,7 +142,8 @@ function describeSource(triggers: DeployResult['triggers'], deployment: string, 
     return ` (webhook: POST /hooks/${encodeURIComponent(deployment)}/${encodeURIComponent(name)} of the service)`;
   if (source.kind !== 'schedule') return ` (${source.kind})`;
   const { cron, everyMs, timezone } = source;
-  return ` (schedule: ${everyMs === null ? `${cron.join(', ')} ${timezone}` : `every ${formatDurationMs(everyMs)}`})`;
+  const times = `${cron.map(describeCronLine).join(', ')} ${timezone}`;
+  return ` (schedule: ${everyMs === null ? times : `every ${formatDurationMs(everyMs)}`})`;
 }
 
 function describeState({ isPaused, onPause }: Pick<DeploymentJson, 'isPaused' | 'onPause'>, style: Style): string {

@@ -7,7 +7,7 @@ const NOW_MS = Date.UTC(2026, 9, 24, 12);
 const NIGHTLY: ScheduleJson = {
   deployment: 'report',
   trigger: 'nightly',
-  cron: ['30 2 * * 1-5', '0 8 * * 6'],
+  cron: ['30 2 * * 1-5', '0 8 1-7 * 6'],
   everyMs: null,
   timezone: 'Europe/Berlin',
   jitterMs: 60_000,
@@ -43,11 +43,11 @@ test('a list has a row for each schedule, and its next times in both zones', () 
   expect(renderSchedules([NIGHTLY, hourly, paused], LAYOUT)).toMatchInlineSnapshot(`
     [
       "DEPLOYMENT  SCHEDULE  STATE         LAST                               TIMES",
-      "report      nightly   enabled       filtered (trigger/overlap) 1h ago  30 2 * * 1-5, 0 8 * * 6 Europe/Berlin",
+      "report      nightly   enabled       filtered (trigger/overlap) 1h ago  30 2 * * 1-5, calendar 0 8 1-7 * 6 Europe/Berlin",
       "  2026-10-26T01:30:00.000Z  2026-10-26T02:30:00+01:00",
       "report      hourly    enabled       -                                  every 1h 00m",
       "  the server of Temporal does not answer, or does not have it yet",
-      "report      x         paused (why)  filtered (trigger/overlap) 1h ago  30 2 * * 1-5, 0 8 * * 6 Europe/Berlin",
+      "report      x         paused (why)  filtered (trigger/overlap) 1h ago  30 2 * * 1-5, calendar 0 8 1-7 * 6 Europe/Berlin",
     ]
   `);
 });
@@ -57,7 +57,7 @@ test('a schedule is shown with its rules, its latest delivery and its next times
     [
       "schedule  nightly of report",
       "state     enabled",
-      "times     30 2 * * 1-5, 0 8 * * 6 Europe/Berlin",
+      "times     30 2 * * 1-5, calendar 0 8 1-7 * 6 Europe/Berlin",
       "jitter    1m 00s",
       "catchup   last, within 24h 00m",
       "overlap   skip",

@@ -1,5 +1,6 @@
 /** Texts of schedules: their list, one of them, and the times of a backfill. */
 import type { BackfilledTime, ScheduleJson, TimeJson } from '../../../app/schedules/manage-schedules.ts';
+import { describeCronLine } from '../../../domain/delivery/cron-line.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import type { Style } from '../text/style.ts';
@@ -78,7 +79,9 @@ function describeState({ isPaused, pausedBy, note }: ScheduleJson, style: Style)
 }
 
 function describeTimes({ cron, everyMs, timezone }: ScheduleJson): string {
-  return sanitizeLine(everyMs === null ? `${cron.join(', ')} ${timezone}` : `every ${formatDurationMs(everyMs)}`);
+  return sanitizeLine(
+    everyMs === null ? `${cron.map(describeCronLine).join(', ')} ${timezone}` : `every ${formatDurationMs(everyMs)}`,
+  );
 }
 
 function describeLast({ last }: ScheduleJson, nowMs: number): string {

@@ -1,4 +1,5 @@
 /** Renders the triggers and the receivers of a spec, which have an effect once the spec is deployed. */
+import { describeCronLine } from '../../../domain/delivery/cron-line.ts';
 import { listTriggerSecrets, type Trigger } from '../../../domain/delivery/trigger.ts';
 import { listNotifySecrets, type Notify } from '../../../domain/notification/notify.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
@@ -43,5 +44,5 @@ function describeSource(source: Trigger['source']): string {
   if (source.kind === 'run') return sanitizeLine(`runs of ${source.of} that have ${source.states.join(' or ')}`);
   if (source.kind === 'queue') return `queue, ${source.nats.stream} of ${source.nats.servers.join(', ')}`;
   if (source.everyMs !== null) return `every ${writeDurationMs(source.everyMs)}`;
-  return sanitizeLine(`${source.cron.join(' and ')}, ${source.timezone}`);
+  return sanitizeLine(`${source.cron.map(describeCronLine).join(' and ')}, ${source.timezone}`);
 }

@@ -1,4 +1,10 @@
-import { NOTIFY_DEFAULTS, NOTIFY_LIMITS, NOTIFY_STATES } from '../../notification/notify.ts';
+import {
+  CLOUDEVENTS_DEFAULTS,
+  CLOUDEVENTS_MODES,
+  NOTIFY_DEFAULTS,
+  NOTIFY_LIMITS,
+  NOTIFY_STATES,
+} from '../../notification/notify.ts';
 import { writeDurationMs } from '../../units/duration.ts';
 import type { Key, MappingTable } from './table.ts';
 import { DURATIONS } from './values.ts';
@@ -52,6 +58,14 @@ const CLOUDEVENTS_RECEIVER = {
       otherwise: 'no login',
       doc: 'The secret of the deployment that is sent as `Authorization: Bearer`.',
       example: 'EVENTS_TOKEN',
+    },
+    mode: {
+      as: 'mode',
+      type: { is: 'word', words: CLOUDEVENTS_MODES },
+      default: CLOUDEVENTS_DEFAULTS.mode,
+      mistaken: ['format', 'encoding', 'content_mode'],
+      doc: 'The form of the request. `structured`: the event is the body. `binary`: its data is the body, and its attributes are headers. `batched`: the body is a list with the event.',
+      example: 'binary',
     },
   },
 } as const satisfies MappingTable;
@@ -114,7 +128,7 @@ export const RECEIVER = {
       group: 'target',
       mistaken: ['cloud_events', 'cloudevent'],
       form: 'cloudevents: { url: URL }',
-      doc: 'A CloudEvent 1.0 in structured mode.',
+      doc: 'A CloudEvent 1.0.',
       example: { url: 'https://events.example/' },
     },
   },

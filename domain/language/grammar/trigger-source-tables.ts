@@ -133,6 +133,53 @@ export const WEBHOOK = {
   },
 } as const satisfies MappingTable;
 
+const CALENDAR_FIELD = { is: 'text', holds: 'numbers', lenient: true } as const;
+
+const CALENDAR = {
+  keys: {
+    minute: {
+      as: 'minute',
+      type: { ...CALENDAR_FIELD, filled: 'write a number, such as 30, or remove it' },
+      default: 0,
+      mistaken: ['minutes'],
+      doc: 'Minutes, as a field of a line of cron: `30`, `0,30` or `*/10`.',
+      example: 30,
+    },
+    hour: {
+      as: 'hour',
+      type: { ...CALENDAR_FIELD, filled: 'write a number, such as 9, or remove it' },
+      default: 0,
+      mistaken: ['hours'],
+      doc: 'Hours, 0 to 23.',
+      example: 9,
+    },
+    day: {
+      as: 'day',
+      type: { ...CALENDAR_FIELD, filled: 'write a number or a range, such as 1-7, or remove it' },
+      default: '*',
+      mistaken: ['days', 'day_of_month', 'date'],
+      doc: 'Days of the month, 1 to 31.',
+      example: '1-7',
+    },
+    month: {
+      as: 'month',
+      type: { ...CALENDAR_FIELD, filled: 'write a number or a name, such as jan, or remove it' },
+      default: '*',
+      mistaken: ['months'],
+      doc: 'Months, 1 to 12 or by name.',
+      example: 'jan,jul',
+    },
+    weekday: {
+      as: 'weekday',
+      type: { ...CALENDAR_FIELD, filled: 'write a number or a name, such as mon, or remove it' },
+      default: '*',
+      mistaken: ['weekdays', 'day_of_week', 'dow'],
+      doc: 'Days of the week, 0 to 7 or by name. `day` must hold too.',
+      example: 'mon',
+    },
+  },
+} as const satisfies MappingTable;
+
 export const SCHEDULE = {
   form: (text) => `{ cron: ${JSON.stringify(text)} }`,
   keys: {
@@ -152,6 +199,20 @@ export const SCHEDULE = {
       doc: 'Minute, hour, day of the month, month and day of the week. See [Lines of cron](#lines-of-cron).',
       example: '30 2 * * 1-5',
     },
+    calendars: {
+      as: 'calendars',
+      type: {
+        is: 'list',
+        of: { is: 'mapping', table: CALENDAR },
+        item: 'calendar #',
+        most: TRIGGER_LIMITS.cronLines,
+        filled: { remedy: 'write a calendar, such as `{ weekday: mon, day: 1-7, hour: 9 }`' },
+      },
+      group: 'times',
+      mistaken: ['calendar'],
+      doc: 'Times whose fields all hold. See [Calendars](#calendars).',
+      example: [{ weekday: 'mon', day: '1-7', hour: 9 }],
+    },
     every: {
       as: 'everyMs',
       type: { is: 'duration', range: DURATIONS.interval },
@@ -166,7 +227,7 @@ export const SCHEDULE = {
       excludes: ['every'],
       mistaken: ['tz', 'time_zone', 'zone'],
       default: SCHEDULE_DEFAULTS.timezone,
-      doc: 'The time zone of `cron`, by its name in the IANA database.',
+      doc: 'The time zone of `cron` and `calendars`, by its name in the IANA database.',
       example: 'Europe/Berlin',
     },
     jitter: {

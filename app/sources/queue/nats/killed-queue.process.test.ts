@@ -8,7 +8,7 @@ import {
   type KilledProcesses,
   openKilledProcesses,
 } from '../../../../test/rig/access/killed-processes.ts';
-import { ensureNatsServer, NO_NATS } from '../../../../test/rig/queues/nats-program.ts';
+import { ensureNatsServer, NATS_BUILD_LIMIT_MS, NO_NATS } from '../../../../test/rig/queues/nats-program.ts';
 import { startNatsServer, type TestNatsServer } from '../../../../test/rig/queues/nats-server.ts';
 
 const PROCESSES = 2;
@@ -26,7 +26,7 @@ describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested h
     processes = await openKilledProcesses('queues/queue-process.ts');
     broker = await startNatsServer();
     await broker.addStream();
-  }, 600_000);
+  }, NATS_BUILD_LIMIT_MS);
 
   afterAll(async () => {
     await broker.stop();

@@ -12,7 +12,7 @@ import { MOST_PAYLOAD_BYTES } from '../../../../domain/delivery/delivery.ts';
 import { makeVersion } from '../../../../test/conformance/deployments.ts';
 import { ACK_WAIT_MS, makeNats } from '../../../../test/conformance/queues.ts';
 import { createMemoryAccess } from '../../../../test/rig/access/memory-access.ts';
-import { ensureNatsServer, NO_NATS } from '../../../../test/rig/queues/nats-program.ts';
+import { ensureNatsServer, NATS_BUILD_LIMIT_MS, NO_NATS } from '../../../../test/rig/queues/nats-program.ts';
 import { createNatsOperator } from '../../../../test/rig/queues/nats-operator.ts';
 import {
   type NatsServerOptions,
@@ -56,7 +56,7 @@ async function readError(opening: Promise<unknown>): Promise<{ readonly code: st
 }
 
 describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested here: ${NO_NATS})`}`, () => {
-  beforeAll(async () => void (await ensureNatsServer(console.error)), 600_000);
+  beforeAll(async () => void (await ensureNatsServer(console.error)), NATS_BUILD_LIMIT_MS);
 
   test('a token opens a queue, and another one is refused without being named', async () => {
     const settings = [`authorization: { token: "${SECRET}" }`];

@@ -1,5 +1,6 @@
 /** Compiles `notify`, `late_after` and `waiting_after` of a spec. */
 import {
+  CLOUDEVENTS_DEFAULTS,
   findUrlProblem,
   type Notify,
   NOTIFY_DEFAULTS,
@@ -84,8 +85,11 @@ function compileTarget(
   }
   if (slack !== null) return { kind: 'slack', secret: slack.secret.value };
   if (cloudevents === null) return null;
-  const { url, token } = cloudevents;
-  return checkUrl(url, what, problems) ? { kind: 'cloudevents', url: url.value, token: token?.value ?? null } : null;
+  const { url, token, mode } = cloudevents;
+  if (!checkUrl(url, what, problems)) return null;
+  const target = { kind: 'cloudevents', url: url.value, token: token?.value ?? null } as const;
+  // Versions of earlier builds have no mode, and stay equal.
+  return mode === null || mode.value === CLOUDEVENTS_DEFAULTS.mode ? target : { ...target, mode: mode.value };
 }
 
 function checkUrl({ value, at }: Located<string>, what: string, problems: Problems): boolean {

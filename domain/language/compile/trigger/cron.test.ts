@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readCron } from './cron.ts';
+import { CALENDAR_DEFAULTS, type CalendarTexts, readCalendar, readCron } from './cron.ts';
 
 test.each([
   ['30 2 * * 1-5', '30 2 * * 1-5'],
@@ -42,4 +42,32 @@ test.each([
   const read = readCron(line);
   expect(read).toMatchObject({ message: expect.stringContaining(message) as string });
   expect(read).toMatchObject({ remedy: expect.stringMatching(/\w/) as string });
+});
+
+test.each<[Partial<CalendarTexts>, string]>([
+  [{ day: '1-7', weekday: 'mon', hour: '9' }, '0 9 1-7 * 1'],
+  [{ minute: '*/20', hour: '8-10', day: '13', month: 'Jan-mar', weekday: '7' }, '*/20 8-10 13 1-3 0'],
+  [{ day: '29', month: 'feb' }, '0 0 29 2 *'],
+])('a calendar is a line whose fields all hold: %j', (texts, line) => {
+  expect(readCalendar({ ...CALENDAR_DEFAULTS, ...texts })).toEqual({ line });
+});
+
+test.each<[Partial<CalendarTexts>, string | null, string]>([
+  [{ hour: '24' }, 'hour', 'has "24"'],
+  [{ weekday: 'fryday' }, 'weekday', 'has "fryday"'],
+  [{ day: '7-1' }, 'day', 'which ends before it begins'],
+  [{ minute: '1 2' }, 'minute', 'has "1 2"'],
+  [{ day: '30', month: '2', weekday: '1' }, null, 'names a day that no month has'],
+])('a calendar with a mistake names its field and has a remedy: %j', (texts, field, problem) => {
+  const read = readCalendar({ ...CALENDAR_DEFAULTS, ...texts });
+  expect(read).toMatchObject({ field, problem: expect.stringContaining(problem) as string });
+  expect(read).toMatchObject({ remedy: expect.stringMatching(/\w/) as string });
+});
+
+test('a calendar has at most 256 characters as a line', () => {
+  const read = (minute: string) => readCalendar({ ...CALENDAR_DEFAULTS, minute });
+  const longest = `${'0,'.repeat(123)}10`;
+  expect(read(longest)).toEqual({ line: `${longest} 0 * * *` });
+  expect(`${longest} 0 * * *`).toHaveLength(256);
+  expect(read(`${'0,'.repeat(124)}0`)).toMatchObject({ problem: 'has 257 characters; at most 256 are allowed' });
 });

@@ -1,5 +1,5 @@
 /**
- * Checks a line of cron, and writes it with numbers only. The server of Temporal computes the times; here mistakes get
+ * Checks a line of cron or a calendar, and writes it as a line with numbers only. The server of Temporal computes the times; here mistakes get
  * their remedy at their place.
  */
 
@@ -20,6 +20,12 @@ const DAY: Field = { name: 'day of the month', least: 1, most: 31, words: [] };
 const MONTH: Field = { name: 'month', least: 1, most: 12, words: MONTHS };
 /** 7 is Sunday, too. */
 const WEEKDAY: Field = { name: 'day of the week', least: 0, most: 7, words: DAYS };
+/** In the order of a line. */
+const FIELDS = [MINUTE, HOUR, DAY, MONTH, WEEKDAY] as const;
+
+/** The keys of a calendar, in the same order. */
+export const CALENDAR_FIELDS = ['minute', 'hour', 'day', 'month', 'weekday'] as const;
+export type CalendarField = (typeof CALENDAR_FIELDS)[number];
 
 /** The most days of each month. */
 const MONTH_DAYS = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -60,19 +66,54 @@ export function readCron(line: string): { readonly line: string } | CronProblem 
       message: `which has ${texts.length} field${texts.length === 1 ? '' : 's'}, but 5 are needed`,
       remedy: 'write minute, hour, day of the month, month and day of the week, such as `30 2 * * 1-5`',
     };
-  const read = [MINUTE, HOUR, DAY, MONTH, WEEKDAY].map((field, index) => readField(texts[index]!, field));
-  const problem = read.find((each) => 'message' in each);
-  if (problem !== undefined && 'message' in problem) return problem;
+  const read = FIELDS.map((field, index) => readField(texts[index]!, field));
+  for (const [index, each] of read.entries())
+    if ('problem' in each) return { message: `whose ${FIELDS[index]!.name} ${each.problem}`, remedy: each.remedy };
   const fields = read as readonly ReadField[];
   const [, , days, months, weekdays] = fields;
   if (!isAny(texts[2]!) && !isAny(texts[4]!))
     return {
       message: 'which restricts both the day of the month and the day of the week; systems read this differently',
-      remedy: 'write two lines to start on either day, or restrict one of them and add `when`',
+      remedy:
+        'write two lines to start on either day; to start on days that are both, write them in `calendars` instead of `cron`',
     };
   if (isAny(texts[4]!) && !canHappen(days!.values, months!.values))
     return { message: 'which names a day that no month has', remedy: 'correct the day of the month or the month' };
   return { line: [...fields.slice(0, 4).map(({ text }) => text), weekdays!.text].join(' ') };
+}
+
+/** The texts of a calendar. Each has the form of a field of cron. */
+export type CalendarTexts = Readonly<Record<CalendarField, string>>;
+
+/** The fields that a calendar does not name. */
+export const CALENDAR_DEFAULTS: CalendarTexts = { minute: '0', hour: '0', day: '*', month: '*', weekday: '*' };
+
+export interface CalendarProblem {
+  /** Null: the calendar as a whole. */
+  readonly field: CalendarField | null;
+  /** Continues the name of the field or of the calendar. */
+  readonly problem: string;
+  readonly remedy: string;
+}
+
+/**
+ * Returns a calendar as a line of cron. All of its fields must hold: the server of Temporal reads a line that restricts
+ * both days in this way.
+ */
+export function readCalendar(texts: CalendarTexts): { readonly line: string } | CalendarProblem {
+  const fields: ReadField[] = [];
+  for (const [index, field] of CALENDAR_FIELDS.entries()) {
+    const read = readField(texts[field], FIELDS[index]!);
+    if ('problem' in read) return { field, ...read };
+    fields.push(read);
+  }
+  const [, , days, months] = fields;
+  if (!canHappen(days!.values, months!.values))
+    return { field: null, problem: 'names a day that no month has', remedy: 'correct `day` or `month`' };
+  const line = fields.map(({ text }) => text).join(' ');
+  if (line.length <= LINE_CHARACTERS) return { line };
+  const problem = `has ${line.length} characters; at most ${LINE_CHARACTERS} are allowed`;
+  return { field: null, problem, remedy: 'write several calendars' };
 }
 
 function refuseNickname(text: string): CronProblem {
@@ -99,12 +140,18 @@ interface ReadField {
   readonly values: ReadonlySet<number>;
 }
 
-function readField(text: string, field: Field): ReadField | CronProblem {
+interface FieldProblem {
+  /** Continues the name of the field. */
+  readonly problem: string;
+  readonly remedy: string;
+}
+
+function readField(text: string, field: Field): ReadField | FieldProblem {
   const values = new Set<number>();
   const texts: string[] = [];
   for (const item of text.split(',')) {
     const read = readItem(item, field);
-    if ('message' in read) return read;
+    if ('problem' in read) return read;
     for (const value of read.values) values.add(value);
     texts.push(read.text);
   }
@@ -113,11 +160,8 @@ function readField(text: string, field: Field): ReadField | CronProblem {
 
 const ITEM = /^(?:(\*)|([a-z\d]+)(?:-([a-z\d]+))?)(?:\/(\d+))?$/i;
 
-function readItem(item: string, field: Field): ReadField | CronProblem {
-  const refuse = (message: string, remedy: string): CronProblem => ({
-    message: `whose ${field.name} ${message}`,
-    remedy,
-  });
+function readItem(item: string, field: Field): ReadField | FieldProblem {
+  const refuse = (problem: string, remedy: string): FieldProblem => ({ problem, remedy });
   const most = field === WEEKDAY ? 6 : field.most;
   const found = ITEM.exec(item);
   if (found === null)

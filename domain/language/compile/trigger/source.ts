@@ -13,7 +13,7 @@ import {
   type WebhookSource,
   type WebhookVerify,
 } from '../../../delivery/trigger.ts';
-import { readCron } from './cron.ts';
+import { CALENDAR_DEFAULTS, CALENDAR_FIELDS, readCalendar, readCron } from './cron.ts';
 import { compileRun } from './run-source.ts';
 import { compileFolder, compileOutbox } from './service-sources.ts';
 import { compileQueue } from './queue.ts';
@@ -148,7 +148,19 @@ function isHeader(name: string): boolean {
 function compileSchedule(schedule: ScheduleSpec, context: SourceContext): ScheduleSource | null {
   const { what, problems } = context;
   const errorsBefore = problems.errorCount();
-  const cron = (schedule.cron ?? []).flatMap((line) => compileCron(line, context));
+  const calendars = (schedule.calendars ?? []).slice(0, TRIGGER_LIMITS.cronLines);
+  const cron = [
+    ...(schedule.cron ?? []).flatMap((line) => compileCron(line, context)),
+    ...calendars.flatMap((calendar) => compileCalendar(calendar, context)),
+  ];
+  const overCalendar = schedule.calendars?.[TRIGGER_LIMITS.cronLines];
+  if (overCalendar !== undefined)
+    problems.error(
+      'spec/too-large',
+      overCalendar.at,
+      `${what} has ${schedule.calendars!.length} calendars; at most ${TRIGGER_LIMITS.cronLines} are allowed`,
+      'write lists and ranges in one calendar, or add a trigger',
+    );
   const over = schedule.cron?.[TRIGGER_LIMITS.cronLines];
   if (over !== undefined)
     problems.error(
@@ -182,6 +194,34 @@ function compileCron({ value, at }: Located<string>, { what, problems }: SourceC
   const read = readCron(value);
   if ('line' in read) return [read.line];
   problems.error('spec/bad-value', at, `\`cron\` of ${what} is ${quote(value)}, ${read.message}`, read.remedy);
+  return [];
+}
+
+function compileCalendar(
+  calendar: NonNullable<ScheduleSpec['calendars']>[number],
+  { what, problems }: SourceContext,
+): readonly string[] {
+  const named = CALENDAR_FIELDS.filter((field) => calendar[field] !== null);
+  if (named.length === 0) {
+    problems.error(
+      'spec/bad-value',
+      calendar.at,
+      `a calendar of ${what} names no time`,
+      'name some of: minute, hour, day, month, weekday',
+    );
+    return [];
+  }
+  // The reader has already reported an empty text.
+  if (named.some((field) => calendar[field]!.value === '')) return [];
+  const texts = Object.fromEntries(named.map((field) => [field, calendar[field]!.value]));
+  const read = readCalendar({ ...CALENDAR_DEFAULTS, ...texts });
+  if ('line' in read) return [read.line];
+  const { field, problem, remedy } = read;
+  const [at, subject] =
+    field === null
+      ? [calendar.at, `a calendar of ${what}`]
+      : [calendar[field]!.at, `\`${field}\` of a calendar of ${what}`];
+  problems.error('spec/bad-value', at, `${subject} ${problem}`, remedy);
   return [];
 }
 
