@@ -6,12 +6,12 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { findPackageRoot } from '../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
+import { makeBenchCommand, makeCountReader } from './command/bench-command.ts';
 import type { Bench } from './figures/bench.ts';
 import { agentFigure } from './figures/agents.ts';
 import { devFigure } from './figures/dev.ts';
@@ -19,12 +19,14 @@ import { doorFigure } from './figures/door.ts';
 import { cliFigure } from './figures/light-commands.ts';
 import { firstPatchFigure } from './figures/first-patch.ts';
 import { itemsFigure } from './figures/items.ts';
+import { takeLaunchFigure } from './figures/launches.ts';
 import { memoryFigure } from './figures/memory.ts';
+import { measurePool } from './figures/pool.ts';
 import { recoveryFigure } from './figures/recovery.ts';
 import { takeSnapshotFigure } from './figures/snapshots.ts';
 import { soakFigure } from './figures/soak.ts';
 import { stageFigure, wideFigure } from './figures/stages.ts';
-import { measureStepCheckpoints } from './figures/step-checkpoints.ts';
+import { measureCheckpoints } from './figures/checkpoints.ts';
 import { transitionFigure } from './figures/transitions.ts';
 import { validationFigure } from './figures/validation.ts';
 import { bootFigure, execFigure, fileFigure } from './figures/vms.ts';
@@ -39,6 +41,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   items: itemsFigure,
   boot: bootFigure,
   snapshots: takeSnapshotFigure,
+  launches: takeLaunchFigure,
   exec: execFigure,
   files: fileFigure,
   door: doorFigure,
@@ -51,27 +54,20 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   validation: validationFigure,
   recovery: recoveryFigure,
   soak: soakFigure,
-  checkpoints: measureStepCheckpoints,
+  checkpoints: measureCheckpoints,
+  pool: measurePool,
 };
 
 async function main(): Promise<void> {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: {
-      rounds: { type: 'string', default: '5' },
-      items: { type: 'string', default: '5000' },
-      'no-write': { type: 'boolean', default: false },
-    },
-  });
-  const names = positionals.length === 0 ? Object.keys(FIGURES) : positionals;
-  const unknown = names.filter((name) => !(name in FIGURES));
-  const rounds = Number(values.rounds);
-  const items = Number(values.items);
-  const isCount = (count: number): boolean => Number.isInteger(count) && count >= 1;
-  if (unknown.length > 0 || !isCount(rounds) || !isCount(items) || items > PLAN_LIMITS.items)
-    throw new Error(
-      `usage: bench [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--items 1..${PLAN_LIMITS.items}] [--no-write]; got ${[...unknown, values.rounds, values.items].join(' ')}`,
-    );
+  const command = makeBenchCommand(
+    'bench',
+    'Takes figures, prints them and writes docs/reference/benchmarks.md: the whole page if all were taken, otherwise their sections.\n`npm run bench vmm -- --help` has the figures of the native VMM.',
+    Object.keys(FIGURES),
+  ).option('--items <N>', 'items of the figure `items`', makeCountReader(PLAN_LIMITS.items), 5000);
+  command.parse();
+  const { rounds, items, write } = command.opts<{ rounds: number; items: number; write: boolean }>();
+  const named = command.processedArgs[0] as string[];
+  const names = named.length === 0 ? Object.keys(FIGURES) : named;
   const env = readEnvironment();
   const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
   const pieces = await resolveHostPieces(env, { install: true, kernelKind: 'debian', onProgress: printLine });
@@ -97,7 +93,7 @@ async function main(): Promise<void> {
     const takenOn = new Date().toISOString().slice(0, 10);
     const page = join(findPackageRoot(), 'docs', 'reference', 'benchmarks.md');
     printLine(`\n${renderReport(figures, lane, takenOn)}`);
-    if (values['no-write']) return;
+    if (!write) return;
     const isWhole = names.length === Object.keys(FIGURES).length;
     writeFileSync(
       page,

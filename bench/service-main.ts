@@ -13,7 +13,7 @@ import { openStores } from '../store/open-stores.ts';
 import { doAtEnd } from './guard/guard.mjs';
 import { interleave, measurePairedRatio, spread } from './measure.ts';
 import type { Figure } from './report.ts';
-import { type Bench, runFigures } from './run-figures.ts';
+import { type Bench, runFigures } from './command/run-figures.ts';
 import { type ApiProcess, startApiProcess } from './service/api-process.ts';
 import {
   createDelayArm,

@@ -10,7 +10,7 @@ import { resolveStackPieces } from '../setup/resolve.ts';
 import { workerArgs } from '../setup/worker-command.ts';
 import { type ArmResult, interleave, measurePairedRatio, spread } from './measure.ts';
 import type { Figure, FigureRow, Goal } from './report.ts';
-import { type Bench, runFigures } from './run-figures.ts';
+import { type Bench, runFigures } from './command/run-figures.ts';
 import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
 import { nodeArm, nodeWithCertificatesArm, sessionFileArm, startArm, statelessArm } from './step-cli.ts';
 import { bareArm, durableArm, type DurableMeasure, measureLongSession, openDurableBench } from './step-durable.ts';

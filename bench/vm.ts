@@ -110,7 +110,8 @@ export async function runTrue(vm: Sandbox): Promise<void> {
   await runProgram(vm, 'true', []);
 }
 
-async function runProgram(vm: Sandbox, program: string, args: readonly string[]): Promise<void> {
+/** @throws Error if the program fails */
+export async function runProgram(vm: Sandbox, program: string, args: readonly string[]): Promise<void> {
   const exec = await vm.exec(
     {
       key: randomUUID(),

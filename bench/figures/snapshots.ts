@@ -2,20 +2,18 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { LaunchSpec } from '../../activities/ports/sandbox.ts';
-import { createQemuBackend } from '../../sandbox/micro-vm/qemu/backend.ts';
+import { createQemuBackend, type QemuBackendOptions } from '../../sandbox/micro-vm/qemu/backend.ts';
 import { readHostMemory } from '../../setup/machine/host-memory.ts';
 import { resolveOptionalPieces, SetupError } from '../../setup/resolve.ts';
 import { type Arm, type ArmResult, interleave, measurePairedRatio, type Spread, spread } from '../measure.ts';
 import type { Figure, FigureRow, Goal } from '../report.ts';
 import { startServer, TUNED_FLAGS } from '../servers.ts';
+import { createNpmStartArm, createRunArm, makeCommandsSpec } from '../snapshots/runs.ts';
 import {
-  makeCommandsSpec,
+  createStartArm,
   makeSnapshot,
   measureCopies,
-  createNpmStartArm,
-  createRunArm,
   readSizesMib,
-  createStartArm,
   type StartMeasure,
   type VmHost,
 } from '../snapshots/snapshots.ts';
@@ -186,21 +184,25 @@ function withSnapshots({ env }: Bench, snapshots: string): Bench['env']['variabl
   return { ...env.variables, VOIDBOX_SNAPSHOTS: snapshots };
 }
 
-function findSnapshotsDir({ workDir }: Bench): string {
+export function findSnapshotsDir({ workDir }: Bench): string {
   return join(workDir, 'snapshots');
 }
 
-function createHost({ workDir, pieces, env }: Bench, snapshots: string | null): VmHost {
-  const vmsDir = join(workDir, 'vms');
-  const backend = createQemuBackend({
-    vmsDir,
+/** @param snapshots  the folder of snapshots; null: each VM boots */
+export function createHost(bench: Bench, snapshots: string | null): VmHost {
+  const options = buildHostOptions(bench, snapshots);
+  return { backend: createQemuBackend(options), vmsDir: options.vmsDir };
+}
+
+export function buildHostOptions({ workDir, pieces, env }: Bench, snapshots: string | null): QemuBackendOptions {
+  return {
+    vmsDir: join(workDir, 'vms'),
     keeper: pieces.keeper,
     pieces: () => Promise.resolve(pieces),
     extra: async (name) => (await resolveOptionalPieces(env, [name], { install: false })).get(name)!,
     hostMemoryMib: () => readHostMemory().totalMib,
     ...(snapshots === null ? {} : { snapshots: { dir: snapshots, maxMib: MAX_MIB } }),
-  });
-  return { backend, vmsDir };
+  };
 }
 
 function formatStart({ name, rounds }: ArmResult<StartMeasure>): readonly FigureRow[] {

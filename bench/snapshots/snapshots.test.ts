@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { compileText } from '../../domain/language/load.ts';
-import { makeCommandsSpec, readSizesMib } from './snapshots.ts';
+import { makeCommandsSpec } from './runs.ts';
+import { readSizesMib } from './snapshots.ts';
 
 test('the spec of short commands has nothing unknown, and each command has a VM of its own', () => {
   const { plan, diagnostics } = compileText(makeCommandsSpec(10), 'bench.yaml', { baseDir: '/', params: {} });

@@ -1,18 +1,14 @@
-/** Figure (q): what a VM that starts from a snapshot costs, against one that boots. */
-import { execFile } from 'node:child_process';
+/** The cost of a VM that starts from a snapshot, against one that boots. */
 import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { promisify } from 'node:util';
-import { Client, Connection } from '@temporalio/client';
 import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import { vmRunDir } from '../../native/index.ts';
-import type { Arm } from '../measure.ts';
+import { type Arm, createArm } from '../measure.ts';
 import { readTreeCpuMs, readTreePssMib } from './processes.ts';
 import { PLAN, runTrue } from '../vm.ts';
 
-const run = promisify(execFile);
 const never = new AbortController().signal;
 /** The time within which a keeper must publish a snapshot. */
 const PUBLISH_LIMIT_MS = 30_000;
@@ -24,10 +20,6 @@ export type StartMeasure = 'toFirstExecMs' | 'cpuMs';
 export interface VmHost {
   readonly backend: SandboxBackend;
   readonly vmsDir: string;
-}
-
-function createArm<T extends string>(name: string, takeRound: Arm<T>['round']): Arm<T> {
-  return { name, round: takeRound };
 }
 
 export interface StartArm {
@@ -56,9 +48,11 @@ export function createStartArm({ name, findHost, start, change = {}, clear }: St
   });
 }
 
-interface StartedVm extends AsyncDisposable {
+export interface StartedVm extends AsyncDisposable {
   readonly vm: Sandbox;
   readonly keeperPid: number;
+  /** The run directory of the keeper. */
+  readonly dir: string;
 }
 
 /** Returns a VM after its first command. */
@@ -74,8 +68,9 @@ export async function startVm({ backend, vmsDir }: VmHost, change: Partial<Launc
   };
   try {
     await runTrue(vm);
-    const file = readFileSync(join(vmRunDir(vmsDir, key), 'keeper.json'), 'utf8');
-    return { vm, keeperPid: (JSON.parse(file) as { pid: number }).pid, [Symbol.asyncDispose]: stop };
+    const dir = vmRunDir(vmsDir, key);
+    const { pid: keeperPid } = JSON.parse(readFileSync(join(dir, 'keeper.json'), 'utf8')) as { pid: number };
+    return { vm, keeperPid, dir, [Symbol.asyncDispose]: stop };
   } catch (error) {
     await stop();
     throw error;
@@ -138,51 +133,4 @@ export async function measureCopies(host: VmHost, copies: number): Promise<Memor
   } finally {
     for (const started of running) await started[Symbol.asyncDispose]();
   }
-}
-
-/** Short commands in a row, each in a VM of its own. */
-export function makeCommandsSpec(commands: number): string {
-  const names = Array.from({ length: commands }, (_, index) => `box${index}`);
-  const boxes = names.map((name) => `    - { name: ${name}, run: { program: 'true' } }`);
-  const stages = names.map((name) => `    - { type: box, name: ${name} }`);
-  return `api_version: v1
-kind: pipeline
-name: commands
-sandbox: { memory_mb: ${PLAN.memoryMib} }
-pipeline:
-  boxes:
-${boxes.join('\n')}
-  stages:
-${stages.join('\n')}
-`;
-}
-
-/** A whole run by a worker. */
-export async function createRunArm(name: string, address: string, spec: string): Promise<Arm<'ms'>> {
-  const client = new Client({ connection: await Connection.connect({ address }) });
-  return createArm(name, async () => {
-    const began = performance.now();
-    const options = { taskQueue: 'voidbox', workflowId: `commands-${randomUUID()}`, args: [{ spec }] };
-    const result: unknown = await client.workflow.execute('voidboxRun', options);
-    if ((result as { state?: unknown } | null)?.state !== 'succeeded')
-      throw new Error(`a run did not succeed: ${JSON.stringify(result)}`);
-    return { ms: performance.now() - began };
-  });
-}
-
-/** From the command to the prompt, with a stack that is not running. */
-export function createNpmStartArm(
-  name: string,
-  root: string,
-  variables: Readonly<Record<string, string | undefined>>,
-): Arm<'seconds'> {
-  const runNode = (...args: readonly string[]): Promise<unknown> =>
-    run(process.execPath, args, { cwd: root, env: variables, maxBuffer: 16 * 1024 * 1024 });
-  return createArm(name, async () => {
-    const began = performance.now();
-    await runNode(join(root, 'setup', 'bootstrap.mjs'), 'start');
-    const seconds = (performance.now() - began) / 1_000;
-    await runNode(join(root, 'bin', 'voidbox.js'), 'down');
-    return { seconds };
-  });
 }

@@ -13,7 +13,7 @@ import { readEnvironment } from '../../setup/environment.ts';
 import type { AccessStore } from '../../store/access.ts';
 import { interleave, measurePairedRatio, processCpuMs, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
-import { type Bench, runFigures } from '../run-figures.ts';
+import { type Bench, runFigures } from '../command/run-figures.ts';
 import { startNode } from '../servers.ts';
 import { AT_ONCE, ACCEPTED, createAcceptArm, createInsertArm } from './accept.ts';
 import { EVENTS, sendBurst } from './burst.ts';

@@ -74,6 +74,7 @@ export function makeFigures(results: Results): readonly Figure[] {
     makeFirstCommand(results),
     makeMemory(results),
     makeWarm(results),
+    makeCopies(results),
     makeVsock(results),
     makeMany(results),
   ].filter(({ rows }) => rows.length > 0);
@@ -159,7 +160,38 @@ function makeWarm(results: Results): Figure {
   return {
     title: 'Commands and files in a warm VM',
     method:
-      "Two warm VMs with Debian's kernel, one on each VMM. A round trip runs `true` in the guest; one figure is the mean of 20. A file has 4 MiB; on QEMU it travels through the mailbox.",
+      "Two warm VMs with Debian's kernel, one on each VMM. A round trip runs `true` in the guest; one figure is the mean of 20. A file has 4 MiB and travels through the mailbox.",
+    rows: parts.rows,
+    goals: parts.goals,
+  };
+}
+
+function makeCopies(results: Results): Figure {
+  const parts = new FigureParts(results);
+  const kernels = [
+    ['Debian', ARMS.vmmBeside, ARMS.vmmSnapshot, ARMS.qemuBeside, ARMS.copiesOnVmm],
+    ['our kernel', ARMS.vmmOwnBeside, ARMS.vmmOwnSnapshot, ARMS.qemuOwnBeside, ARMS.ownCopiesOnVmm],
+  ] as const;
+  for (const [kernel, boots, restores, qemu, copies] of kernels) {
+    for (const arm of [boots, restores, qemu]) parts.add(arm, 'toFirstExecMs', 'ms');
+    for (const arm of [boots, restores, qemu]) parts.add(arm, 'cpuMs', 'ms', `${arm}, CPU`);
+    parts
+      .compare(`${kernel}, restored against its boot`, [restores, boots], 'toFirstExecMs', setMost(0.1))
+      .compare(`${kernel}, restored against its boot, CPU`, [restores, boots], 'cpuMs', null)
+      .compare(`${kernel}, restored against QEMU restored`, [restores, qemu], 'toFirstExecMs', setMost(0.3))
+      .compare(`${kernel}, restored against QEMU restored, CPU`, [restores, qemu], 'cpuMs', null)
+      .add(copies, 'firstMib', 'MiB', `${kernel}, memory of the first copy`)
+      .add(copies, 'furtherMib', 'MiB', `${kernel}, memory of each further copy`)
+      .judge(`${kernel}, memory of each further copy`, copies, 'furtherMib', setMost(12), 'MiB');
+  }
+  parts
+    .add(ARMS.oneRestored, 'allMs', 'ms')
+    .add(ARMS.restoredAtOnce, 'allMs', 'ms')
+    .compare('8 restored at once, against one', [ARMS.restoredAtOnce, ARMS.oneRestored], 'allMs', setMost(3));
+  return {
+    title: 'VMs that start from a snapshot',
+    method:
+      "From the call to the first command's exit, through the backend, keeper and jail that runs have, 256 MiB and 1 vCPU; CPU time is of the keeper and all processes below it. Copies get their first pages ahead. The ratios to QEMU restored decide which VMM `mode: auto` takes on hardware KVM. Memory is the proportional memory (Pss) of keeper, jail and VMM after the first command. The first copy runs without others; each further one of 10 adds its part. 8 at once have 128 MiB each, and our own kernel if it is built.",
     rows: parts.rows,
     goals: parts.goals,
   };

@@ -1,10 +1,9 @@
 /**
- * `npm run bench vmm [--rounds N] [--json FILE] [--no-write]`: figures of `voidbox-vmm` on KVM, of this host or of the lab.
- * Prints them with their goals, and writes docs/reference/benchmarks-vmm.md.
+ * `npm run bench vmm [PART]… [--rounds N] [--json FILE] [--no-write]`: figures of `voidbox-vmm` on KVM, of this host or of the lab.
+ * Prints them with their goals, and writes docs/reference/benchmarks-vmm.md: the whole page, or the sections of the parts named.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { type CpioEntry, writeCpio } from '../../guest/image/cpio.ts';
 import type { KernelModule } from '../../guest/image/initramfs.ts';
 import { readEnvironment } from '../../setup/environment.ts';
@@ -14,8 +13,9 @@ import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
 import { findPackageRoot } from '../../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../../setup/resolve.ts';
 import { findPlace, type KvmPlace } from '../../test/kvm-lab/start-on-kvm.ts';
+import { makeBenchCommand } from '../command/bench-command.ts';
 import { type ArmResult, formatLoad } from '../measure.ts';
-import { formatLoads, renderFigures } from '../report.ts';
+import { formatLoads, renderFigures, replaceFigures } from '../report.ts';
 import { makeFigures } from './figures.ts';
 import { buildMachinePrograms } from './machine-programs.ts';
 import { type PartTask, takePart } from './start.ts';
@@ -24,25 +24,20 @@ import type { BenchTask } from './task.ts';
 const PAGE = 'benchmarks-vmm.md';
 /** QEMU needs up to a minute to boot a guest in the lab of a busy machine. */
 const BOOT_TIMEOUT_MS = 90_000;
-const PARTS: readonly BenchTask['part'][] = ['one-cpu', 'two-cpus'];
+const PARTS: readonly BenchTask['part'][] = ['start', 'first-command', 'warm', 'snapshots', 'two-cpus'];
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: 'string', default: '5' },
-      part: { type: 'string', multiple: true, default: [...PARTS] },
-      json: { type: 'string' },
-      'no-write': { type: 'boolean', default: false },
-    },
-  });
-  const rounds = Number(values.rounds);
-  const parts = PARTS.filter((part) => values.part.includes(part));
-  if (!Number.isInteger(rounds) || rounds < 1 || parts.length < values.part.length)
-    throw new Error(
-      `usage: bench vmm [--rounds N] [--part ${PARTS.join('|')}]… [--json FILE] [--no-write]; got ${process.argv.slice(2).join(' ')}`,
-    );
+  const command = makeBenchCommand(
+    'bench vmm',
+    `Takes the figures of voidbox-vmm on KVM, and writes docs/reference/${PAGE}: the whole page, or the sections of the parts named.`,
+    PARTS,
+  ).option('--json <FILE>', 'writes the figures to this file, too');
+  command.parse();
+  const { rounds, write, json } = command.opts<{ rounds: number; write: boolean; json?: string }>();
+  const named = command.processedArgs[0] as string[];
+  const parts = PARTS.filter((part) => named.length === 0 || named.includes(part));
   const prepared = await prepare(rounds);
   const { place, task, initramfs } = prepared;
   const loads = [`At the start: ${formatLoad()}`];
@@ -63,10 +58,12 @@ async function main(): Promise<void> {
     takenOn,
   });
   print(`\n${page}`);
-  if (values.json !== undefined)
-    writeFileSync(values.json, `${JSON.stringify({ takenOn, facts, figures }, null, 2)}\n`);
+  if (json !== undefined) writeFileSync(json, `${JSON.stringify({ takenOn, facts, figures }, null, 2)}\n`);
+  if (!write) return;
+  const file = join(findPackageRoot(), 'docs', 'reference', PAGE);
   const isWhole = parts.length === PARTS.length && task.own !== null;
-  if (isWhole && !values['no-write']) writeFileSync(join(findPackageRoot(), 'docs', 'reference', PAGE), page);
+  const text = isWhole ? page : replaceFigures(readFileSync(file, 'utf8'), figures, { rounds, loads }, takenOn);
+  writeFileSync(file, text);
 }
 
 interface Prepared {
@@ -134,7 +131,7 @@ function describeLane({ place, pieces, own }: Prepared, rounds: number): string 
   const where =
     place.kind === 'host'
       ? 'KVM of this host'
-      : 'KVM of the lab, a host that QEMU emulates with one CPU (two for 8 VMs): compare only times of this page';
+      : 'KVM of the lab, a host that QEMU emulates with one CPU (two for the 8 VMs that boot): compare only times of this page';
   const kernels = [pieces, ...(own === null ? [] : [own])].map(({ kernel }) => `${kernel.kind} ${kernel.version}`);
   return `Lane: ${where}; kernels ${kernels.join(' and ')}; ${rounds} rounds.`;
 }

@@ -4,7 +4,7 @@ import type { ArmResult } from '../measure.ts';
 
 export interface BenchTask {
   /** The figures of `part` are taken. The lab of `two-cpus` has two CPUs. */
-  readonly part: 'one-cpu' | 'two-cpus';
+  readonly part: 'start' | 'first-command' | 'warm' | 'snapshots' | 'two-cpus';
   readonly rounds: number;
   /** With Debian's kernel. */
   readonly pieces: QemuPieces;

@@ -14,6 +14,7 @@ import { coldBootArm, execArm, fileArm, onIdleDisk, warmVm } from '../../vm.ts';
 import { ARMS } from '../arms.ts';
 import type { BenchLine, BenchTask } from '../task.ts';
 import { createBootArm, createFloorBootArm } from './machine-arms.ts';
+import { takeCopies } from './copy-arms.ts';
 import { createManyArm, createResidentArm } from './vm-arms.ts';
 
 const SNAPSHOTS_MAX_MIB = 512;
@@ -164,10 +165,18 @@ async function takeSideBySide(task: BenchTask): Promise<void> {
 
 async function takeAll(): Promise<void> {
   const task = copyTask(JSON.parse(readFileSync(taskFile, 'utf8')) as BenchTask);
-  if (task.part === 'two-cpus') return await holdKvm(task.machine.hold, () => takeSideBySide(task));
-  await takeMachineFigures(task);
-  await takeFirstCommands(task);
-  await takeWarmFigures(task);
+  switch (task.part) {
+    case 'start':
+      return await takeMachineFigures(task);
+    case 'first-command':
+      return await takeFirstCommands(task);
+    case 'warm':
+      return await takeWarmFigures(task);
+    case 'snapshots':
+      return await takeCopies(task, take);
+    case 'two-cpus':
+      return await holdKvm(task.machine.hold, () => takeSideBySide(task));
+  }
 }
 
 try {

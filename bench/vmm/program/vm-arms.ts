@@ -7,16 +7,25 @@ import { type Arm, createArm } from '../../measure.ts';
 import { PLAN, runTrue } from '../../vm.ts';
 
 const VMS = 8;
-const SMALL: LaunchSpec = { ...PLAN, memoryMib: 128, diskMib: 64 };
+/** The VM of which eight run side by side. */
+export const SMALL: LaunchSpec = { ...PLAN, memoryMib: 128, diskMib: 64 };
 const never = new AbortController().signal;
 
 /** The time of eight VMs until each has run a command, one after the other or at once. */
-export function createManyArm(name: string, backend: SandboxBackend, isAtOnce: boolean): Arm<'allMs'> {
+export function createManyArm(
+  name: string,
+  backend: SandboxBackend,
+  isAtOnce: boolean,
+  start: 'cold' | 'snapshot' = 'cold',
+): Arm<'allMs'> {
   return createArm(name, async () => {
     const keys = Array.from({ length: VMS }, () => makeKey());
     const began = performance.now();
-    const startOne = async (key: (typeof keys)[number]): Promise<void> =>
-      await runTrue(await backend.launch(key, SMALL, never));
+    const startOne = async (key: (typeof keys)[number]): Promise<void> => {
+      const vm = await backend.launch(key, SMALL, never);
+      if (vm.facts.start !== start) throw new Error(`${name}: a ${vm.facts.start} start: ${vm.facts.startNote ?? ''}`);
+      await runTrue(vm);
+    };
     try {
       if (isAtOnce) await Promise.all(keys.map(startOne));
       else for (const key of keys) await startOne(key);

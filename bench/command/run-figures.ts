@@ -5,11 +5,11 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { findPackageRoot } from '../setup/package-root.ts';
-import { doAtEnd } from './guard/guard.mjs';
-import { formatLoad } from './measure.ts';
-import { type Figure, formatLoads, renderFigure, renderFigures, replaceFigures } from './report.ts';
+import { findPackageRoot } from '../../setup/package-root.ts';
+import { makeBenchCommand } from './bench-command.ts';
+import { doAtEnd } from '../guard/guard.mjs';
+import { formatLoad } from '../measure.ts';
+import { type Figure, formatLoads, renderFigure, renderFigures, replaceFigures } from '../report.ts';
 
 export interface Bench {
   /** A folder for the files of the figures, which is removed at the end. */
@@ -33,17 +33,14 @@ export interface FiguresOptions<B extends Bench> {
 
 export async function runFigures<B extends Bench>(options: FiguresOptions<B>): Promise<void> {
   const { command, title, page, figures: known, describeFacts, prepare } = options;
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: { rounds: { type: 'string', default: '5' }, 'no-write': { type: 'boolean', default: false } },
-  });
-  const rounds = Number(values.rounds);
-  const names = positionals.length === 0 ? Object.keys(known) : positionals;
-  const unknown = names.filter((name) => !Object.hasOwn(known, name));
-  if (!Number.isInteger(rounds) || rounds < 1 || unknown.length > 0)
-    throw new Error(
-      `usage: ${command} [${Object.keys(known).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, values.rounds].join(' ')}`,
-    );
+  const line = makeBenchCommand(
+    command,
+    `Takes figures, prints each, and writes it to docs/reference/${page}.`,
+    Object.keys(known),
+  ).parse();
+  const { rounds, write } = line.opts<{ rounds: number; write: boolean }>();
+  const named = line.processedArgs[0] as string[];
+  const names = named.length === 0 ? Object.keys(known) : named;
   const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
   const workDir = mkdtempSync(join(tmpdir(), `voidbox-${command.replace(':', '-')}-`));
   doAtEnd({ remove: workDir });
@@ -68,7 +65,7 @@ export async function runFigures<B extends Bench>(options: FiguresOptions<B>): P
       const after = `After ${name}: ${formatLoad()}`;
       loads.push(after);
       printLine(`\n${renderFigure(figure)}`);
-      if (!values['no-write']) writeFileSync(file, renderPage(figure, [`Before ${name}: ${before}`, after]));
+      if (write) writeFileSync(file, renderPage(figure, [`Before ${name}: ${before}`, after]));
     }
     printLine(`\n${formatLoads(loads)}`);
   } finally {
