@@ -13,9 +13,10 @@ const PAGES = ['.', 'docs', 'examples', 'guest/image', 'native/keeper']
       .map((name) => join(folder, name)),
   );
 
-/** Error texts of earlier builds, agent skills and other sites name these paths of pages that have moved. */
+/** Error texts of earlier builds, agent skills, issues and other sites name these paths of pages that have moved. */
 const EARLIER_PATHS = [
   'agents',
+  'api-http',
   'api',
   'benchmarks-steps',
   'benchmarks',
@@ -29,6 +30,7 @@ const EARLIER_PATHS = [
   'runs',
   'sandbox-api',
   'security',
+  'service',
   'sessions',
   'setup',
   'skill-build',

@@ -7,16 +7,17 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
 import { findPackageRoot } from '../setup/package-root.ts';
 import { Rig, until } from './e2e/rig.ts';
-import { NO_NATS } from './rig/queues/nats-program.ts';
+import { ensureNatsServer, NATS_BUILD_LIMIT_MS, NO_NATS } from './rig/queues/nats-program.ts';
 import { startNatsServer } from './rig/queues/nats-server.ts';
 import { serveGit } from './rig/git/git-server.ts';
 import { EXAMPLES, endRig, observations } from './rig/runs/examples.ts';
 import { LOCALHOST_CERTIFICATE } from './rig/servers/localhost-certificate.ts';
 
 let rig: Rig;
-beforeAll(() => {
+beforeAll(async () => {
   rig = new Rig();
-});
+  if (NO_NATS === null) await ensureNatsServer(console.error);
+}, NATS_BUILD_LIMIT_MS);
 afterAll(() => endRig(rig));
 
 async function succeed(...args: readonly string[]): Promise<string> {

@@ -1,6 +1,15 @@
 /** Your own Temporal server with two hosts: one has the worker, the other only starts and shows runs. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,6 +20,7 @@ import { temporalCliForTests } from '../rig/servers/temporal-cli.ts';
 import { startTestServer, type TestServer } from '../rig/servers/test-server.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
+const RECORDER = fileURLToPath(new URL('../rig/record-loaded.cjs', import.meta.url));
 const spec = (name: string, program: string, args: string): string =>
   `api_version: v1\nkind: workflow\nname: ${name}\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  output_step: only\n  steps:\n    - { name: only, run: { program: ${program}, args: [${args}] } }\n`;
 
@@ -422,8 +432,10 @@ test.each([
   'a worker says in JSON that it polls, and on %s that it stops, and ends with %i',
   async (signal, exitCode) => {
     const host = `stopped-${signal}`;
+    const recorder = join(dir, `recorder-${signal}.cjs`);
+    copyFileSync(RECORDER, recorder);
     const worker = spawn(process.execPath, [BIN, 'worker', '--json'], {
-      env: environment(host),
+      env: environment(host, { NODE_OPTIONS: `--require ${recorder}` }),
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: 60_000,
     });
@@ -455,5 +467,9 @@ test.each([
     expect(stderr.split('stopping; VMs keep running')).toHaveLength(2);
     // The folder of a first worker is there before anything is written into it.
     expect(stderr).not.toMatch(/warning|error/);
+    // The bundler of workflows takes a tenth of a second of a CPU, and the build has bundled them.
+    const packages = readFileSync(`${recorder}.txt`, 'utf8').match(/(?<=\/node_modules\/)(?:@[^/]+\/)?[^/]+/g);
+    expect(packages).toContain('@temporalio/core-bridge');
+    expect(packages!.filter((name) => ['webpack', 'memfs', 'unionfs'].includes(name))).toEqual([]);
   },
 );

@@ -79,6 +79,8 @@ describe('the same output as on the machine of the runs', () => {
     'inspect sales-good',
     'approve none',
     'reject sales-good',
+    'release sales-bad',
+    'release none --json',
   ])('%s', async (typed) => {
     const args = typed.split(' ');
     const [here, local] = await Promise.all([remotely(...args), locally(...args)]);
@@ -140,7 +142,6 @@ describe('commands for the machine of the runs', () => {
     'prune',
     'worker',
     'exec sales-good -- ls',
-    'release sales-good',
     'set-aside sales-good',
     'snapshot list',
   ])('%s ends with 2 and the reason', async (typed) => {

@@ -144,7 +144,7 @@ describe('`snapshot list`', () => {
     leaveThree();
     const { code, stdout, stderr } = await type('snapshot', 'list');
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^a1a1a1a1a1a1 +base +\S+ \S+ +192 MiB, 1 vCPU +.*usable$/m);
+    expect(stdout).toMatch(/^a1a1a1a1a1a1 +base +\S+ \S+ +192 MiB, 1 vCPU, qemu tcg +.*usable$/m);
     expect(stdout).toMatch(/^a1b1a1a1a1a1 .*damaged: its state has 3 bytes, expected 10$/m);
     expect(stdout).toMatch(/^cccccccccccc .*of an earlier boot of the host$/m);
     expect(stdout).not.toContain('\u001b');

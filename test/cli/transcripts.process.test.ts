@@ -296,8 +296,10 @@ describe('a run whose events are damaged', () => {
     'set-aside sales-good',
     'set-aside',
   ])('%s', async (line) => {
+    // Old snapshots lie in the cache of the machine.
+    const withoutSnapshots = (await transcript(line)).replace(/\n *deleted \d+ snapshots? from which .*/, '');
     expect(
-      (await transcript(line)).replaceAll(/\(\d\.\d KiB\)/g, '(SIZE)').replaceAll(/byte \d+/g, 'byte N'),
+      withoutSnapshots.replaceAll(/\(\d\.\d KiB\)/g, '(SIZE)').replaceAll(/byte \d+/g, 'byte N'),
     ).toMatchSnapshot();
   });
 

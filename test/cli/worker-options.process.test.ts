@@ -28,3 +28,17 @@ test.each([
       '  Write each service as specs name it: --allow-services 127.0.0.1:5432\n',
   ]);
 });
+
+test.each([
+  ['base:512x1', 'it has not the form IMAGE[+LAYER]:MEMORYxVCPUS=COUNT'],
+  ['base:512x1=17', 'the number of VMs is 17, which is not 1 to 16'],
+  ['alpine:512x1=1', 'the image is neither base nor dev'],
+])('`worker --warm %s` is refused with its remedy', async (shape, problem) => {
+  const variables = { VOIDBOX_STATE_DIR: join(dir, 'state'), TEMPORAL_ADDRESS: '127.0.0.1:1' };
+  const { code, stderr } = await typeCommand(['worker', '--warm', shape], dir, variables);
+  expect([code, stderr]).toEqual([
+    2,
+    `error: --warm: \`${shape}\`: ${problem}\n` +
+      '  Write each shape with its count: --warm base:512x1=2 dev+claude:1024x2=1\n',
+  ]);
+});

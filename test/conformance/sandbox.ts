@@ -30,6 +30,7 @@ const SMOKE_NAMES: ReadonlySet<string> = new Set([
   'a command is uid 1000 without other groups, capabilities or a way to more',
   'one MiB of standard input is echoed, byte for byte, while output flows',
   'a file goes in and comes out again, byte for byte',
+  'bulk data goes through the mailbox in both directions',
   'a folder goes through tar with its modes, links and long names',
   'a read-only mount is live and cannot be written',
   'a command that ignores signals is killed past its time, with all that it started',

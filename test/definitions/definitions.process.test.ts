@@ -71,7 +71,9 @@ test('triggers of a definition are checked in its own words', async () => {
     stdout: expect.stringContaining(
       'triggers of a deployment: night (30 2 * * *, Europe/Berlin), hook (webhook, github)\nsecrets of its triggers: HOOK_SECRET\n',
     ),
-    stderr: '',
+    stderr: expect.stringMatching(
+      /^\nx\.ts:1:1: warning\[deploy\/secret-missing\]: .* HOOK_SECRET\n.*\n\n1 warning\n$/,
+    ),
   });
   const long = await validate('x.ts', define(90_000));
   expect(long).toMatchObject({ code: 2, stderr: expect.stringContaining('a `maxDelayMs` that is shorter than its') });

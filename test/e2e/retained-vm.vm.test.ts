@@ -127,7 +127,12 @@ describe.concurrent('on a stack that they share,', () => {
       .toBe('');
     expect((await rig.cli('exec', 'look', 'tidy', '--', 'true')).code).toBe(2);
 
-    const released = await rig.cli('release', 'look');
+    // From another state folder, as from another machine.
+    const elsewhere = {
+      VOIDBOX_STATE_DIR: join(rig.specDir, 'elsewhere'),
+      VOIDBOX_SERVER: `unix:${join(rig.stateDir, 'api.sock')}`,
+    };
+    const released = await rig.startWith(elsewhere, 'release', 'look').done;
     expect(released).toMatchObject({ code: 0, stdout: 'The VM of look, stage build, has ended.\n' });
     expect(await shown(rig)).toEqual([]);
     const gone = await rig.cli('exec', 'look', '--', 'true');
@@ -188,7 +193,7 @@ describe.concurrent('on a stack that they share,', () => {
     closeSync(file);
     expect(ofFile).toMatchObject({ status: 0, stdout: 'of a file\n', stderr: '' });
 
-    await rig.cli('release', 'fed');
+    expect((await rig.cli('release', 'fed')).code).toBe(0);
   });
 
   const RUNNING = `api_version: v1

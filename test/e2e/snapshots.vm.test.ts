@@ -98,14 +98,17 @@ describe('a user’s data', () => {
       `api_version: v1
 kind: pipeline
 name: marks
+params: { word: ${mark}-param }
 sandbox: { memory_mb: ${MEMORY_MIB}, env: { OF_SANDBOX: ${mark}-sandbox } }
 pipeline:
   boxes:
     - name: told
-      run: { program: sh, args: [-c, "cat /workspace/input.json; echo ${mark}-stdin"] }
+      outputs: [{ name: files, guest: /workspace/files }]
+      run: { program: sh, args: [-c, "cat /workspace/input.json; echo ${mark}-stdin; mkdir files; echo ${mark}-named > files/file"] }
     - name: planted
       secrets: [PLANTED_SECRET]
-      env: { OF_BOX: ${mark}-box }
+      env: { OF_BOX: ${mark}-box, OF_PARAM: "\${{ params.word }}" }
+      inputs: [{ from: files, guest: /named }]
       sandbox:
         mounts:
           - { host: ./read, guest: /read, mode: ro }
@@ -113,7 +116,7 @@ pipeline:
       run:
         stdin_from: told
         program: sh
-        args: [-c, "cat > /tmp/stdin; cat /read/file /write/file /tmp/stdin /workspace/input.json > /workspace/all; env >> /workspace/all; cp /workspace/all ~/all; cp /workspace/all /dev/shm/all; echo ${mark}-written > /write/made; cat /workspace/all"]
+        args: [-c, "cat > /tmp/stdin; cat /read/file /write/file /named/file /tmp/stdin /workspace/input.json > /workspace/all; env >> /workspace/all; cp /workspace/all ~/all; cp /workspace/all /dev/shm/all; echo ${mark}-written > /write/made; cat /workspace/all"]
     - name: agent
       llm: { provider: claude }
       prompt: ${mark}-prompt
@@ -144,7 +147,8 @@ pipeline:
     ).done;
     expect(planted.code, planted.stderr).toBe(0);
     const seen = await rig.output('marks', 'planted');
-    for (const name of ['read', 'write', 'stdin', 'input', 'sandbox', 'box']) expect(seen).toContain(`${mark}-${name}`);
+    for (const name of ['read', 'write', 'stdin', 'input', 'sandbox', 'box', 'param', 'named'])
+      expect(seen).toContain(`${mark}-${name}`);
     expect(await rig.output('marks', 'layered')).toContain(`${mark}-layer`);
 
     const keys = listSnapshots(dir);

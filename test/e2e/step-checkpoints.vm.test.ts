@@ -2,7 +2,7 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { namesIn, soon } from '../rig/vms/snapshot-folder.ts';
+import { namesIn, soon, vmmsBelow } from '../rig/vms/snapshot-folder.ts';
 import type { Rig } from './rig.ts';
 import { useRig } from './shared-rig.ts';
 
@@ -61,7 +61,7 @@ test('worker, keeper and VM are killed in the fifth step: the next worker repeat
   expect(await rig.output('both', 'f')).toBe('a\nb\nc\nd\ne\nf\n');
 });
 
-const STEPS = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+const STEPS = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'];
 
 /** Steps that each add a line to a file. The first one also fills the disk, so that each save takes a while. */
 const SAVED_SLOWLY = `api_version: v1
@@ -98,24 +98,32 @@ async function stopInSave(rig: Rig, runId: string, seen: number, processes: () =
   });
 }
 
-test('worker, keeper and both are killed while a step is saved: no half of a checkpoint is used, and only unsaved steps run again', async () => {
+test('each process is killed while a step is saved: no half of a checkpoint is used, and only unsaved steps run again', async () => {
   const rig = theRig();
   await rig.launch(rig.spec('slow.yaml', SAVED_SLOWLY), 'slow');
-  const worker = async (): Promise<number> => (await rig.liveStack()).workerPid;
   const keeper = (): number => rig.keepers()[0]!.pid;
   const unsaved: string[] = [];
   let seen = 0;
-  for (const killed of ['worker', 'keeper', 'both'] as const) {
-    const workerPid = await worker();
-    const ofKind = { worker: () => [workerPid], keeper: () => [keeper()], both: () => [workerPid, keeper()] }[killed];
+  for (const killed of ['worker', 'keeper', 'supervisor', 'both', 'vmm'] as const) {
+    const { workerPid, supervisorPid } = await rig.liveStack();
+    const ofKind = {
+      worker: () => [workerPid],
+      // Its worker ends with it.
+      supervisor: () => [workerPid, supervisorPid],
+      keeper: () => [keeper()],
+      both: () => [workerPid, keeper()],
+      // Its keeper outlives it for a while.
+      vmm: () => vmmsBelow(keeper()),
+    }[killed];
     let pids: readonly number[] = [];
     seen = await stopInSave(rig, 'slow', seen, () => (pids = ofKind()));
-    for (const pid of pids) rig.kill(pid);
-    // A VM whose keeper lives keeps the work of the step: the next worker saves it.
-    if (killed !== 'worker') unsaved.push(STEPS[seen - 1]!);
+    for (const pid of pids.slice(killed === 'supervisor' ? 1 : 0)) rig.kill(pid);
+    if (killed === 'supervisor') await rig.cli('up');
+    // A VM that lives keeps the work of the step: the next worker saves it.
+    if (killed !== 'worker' && killed !== 'supervisor') unsaved.push(STEPS[seen - 1]!);
   }
   expect((await rig.finish('slow')).outcome.state).toBe('succeeded');
-  expect(await rig.output('slow', 'h')).toBe(STEPS.map((step) => `${step}\n`).join(''));
+  expect(await rig.output('slow', STEPS.at(-1)!)).toBe(STEPS.map((step) => `${step}\n`).join(''));
   expect(await startsOf(rig, 'slow')).toEqual(
     STEPS.flatMap((step) => [`${step} 1`, ...(unsaved.includes(step) ? [`${step} 2`] : [])]),
   );

@@ -77,7 +77,7 @@ function readConsole(path: string): string {
 }
 
 async function measureTscKhz(keeper: string): Promise<number> {
-  const { stdout } = await promisify(execFile)(keeper, ['host']);
+  const { stdout } = await promisify(execFile)(keeper, ['host', '--tsc']);
   const { tscKhz } = JSON.parse(stdout) as { readonly tscKhz?: unknown };
   if (typeof tscKhz !== 'number') throw new Error(`${keeper} host gives no tscKhz: ${stdout.slice(0, 200)}`);
   return tscKhz;

@@ -4,7 +4,7 @@ import { readEnvironment } from '../../setup/environment.ts';
 import { resolveHostPieces, SetupError } from '../../setup/resolve.ts';
 import { SMOKE } from '../conformance/sandbox.ts';
 import { type KvmResults, runRowsOnKvm, selectRows } from './prepare.ts';
-import { BASICS, HARDWARE_KVM, listRows, NO_VM_LEFT } from './program/kvm-rows.ts';
+import { BASICS, HARDWARE_KVM, IDENTITIES, listRows, NO_VM_LEFT, SHARED_DISK, VMMS } from './program/kvm-rows.ts';
 
 const LIMITS = { wholeMs: 20 * 60_000, silenceMs: 4 * 60_000 };
 
@@ -20,7 +20,9 @@ const own = await resolveHostPieces(readEnvironment(), { install: false, kernelK
 
 const rows = [
   HARDWARE_KVM,
-  ...selectRows([...listRows('qemu', BASICS), ...listRows('vmm', [...BASICS, ...SMOKE])]),
+  ...selectRows(
+    VMMS.flatMap((vmm) => listRows(vmm, [...BASICS, ...(vmm === 'vmm' ? [...IDENTITIES, SHARED_DISK] : []), ...SMOKE])),
+  ),
   NO_VM_LEFT,
 ];
 

@@ -9,7 +9,8 @@ import { findPackageRoot } from '../../setup/package-root.ts';
 import { KVM_ROWS, KVM_RUN_FILE } from '../../setup/kvm-record.mjs';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { SHARED_FOLDER } from '../../setup/test-report.mjs';
-import { nameRow } from './program/kvm-rows.ts';
+import { buildHostileKernelTest } from './hostile-kernel.ts';
+import { HOSTILE_KERNEL, listRows, nameRow, SHARED_DISK } from './program/kvm-rows.ts';
 import type { KvmTask } from './program/task.ts';
 import { type RowLimits, type RowResults, runRows } from './run-rows.ts';
 import { findPlace, startOnKvm } from './start-on-kvm.ts';
@@ -44,12 +45,16 @@ export async function runRowsOnKvm({ rows, snapshots, limits, guests }: RowsOnKv
   const environment = { ...readEnvironment(), kernelKind: 'debian' } as const;
   const pieces = await resolveHostPieces(environment, { install: true, kernelKind: 'debian' });
   // On a host without KVM, set-up itself gets no VMM.
-  const need = pieceSource(await makeContext(environment, (line) => console.log(line)), true);
+  const context = await makeContext(environment, (line) => console.log(line));
+  const need = pieceSource(context, true);
   const { path: busybox } = await need('busybox');
   const place = await findPlace(pieces, { busybox, modules: readLabModules(dirname(pieces.kernel.path)) });
   const where = place.kind === 'host' ? 'KVM of this host' : 'KVM of the lab, a machine that QEMU emulates';
   console.log(`${rows.length} rows run on the ${where}.`);
   const vmm = rows.some((row) => row.startsWith(nameRow('vmm', ''))) ? { vmm: (await need('vmm')).path } : {};
+  const dev = rows.includes(nameRow('vmm', SHARED_DISK.name)) ? { devDisk: (await need('dev')).path } : {};
+  const hasHostileKernel = listRows('vmm', HOSTILE_KERNEL).some((row) => rows.includes(row));
+  const hostile = hasHostileKernel ? { hostileKernelTest: await buildHostileKernelTest(context) } : {};
   // The product finds this record in the lab, where the cache cannot be written.
   await resolveHostPieces(environment, { install: true });
   const root = findPackageRoot();
@@ -61,6 +66,8 @@ export async function runRowsOnKvm({ rows, snapshots, limits, guests }: RowsOnKv
   const start = startOnKvm(place, {
     pieces: guests ?? pieces,
     ...vmm,
+    ...dev,
+    ...hostile,
     product,
     snapshots,
     bootTimeoutMs: BOOT_TIMEOUT_MS,

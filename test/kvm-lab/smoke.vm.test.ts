@@ -2,13 +2,13 @@
 import { afterAll, beforeAll, test } from 'vitest';
 import { runRowsOnKvm } from './prepare.ts';
 import { SMOKE } from '../conformance/sandbox.ts';
-import { BASICS, DEATHS, HARDWARE_KVM, listRows, NO_VM_LEFT } from './program/kvm-rows.ts';
+import { BASICS, DEATHS, HARDWARE_KVM, IDENTITIES, listRows, NO_VM_LEFT } from './program/kvm-rows.ts';
 import type { RowResults } from './run-rows.ts';
 
 const ROWS = [
   HARDWARE_KVM,
   ...listRows('qemu', BASICS),
-  ...listRows('vmm', [...BASICS, ...SMOKE, ...DEATHS]),
+  ...listRows('vmm', [...BASICS, ...IDENTITIES, ...SMOKE, ...DEATHS]),
   NO_VM_LEFT,
 ];
 /** Two silent labs fit into the four minutes. A lab with progress gets all of them. */

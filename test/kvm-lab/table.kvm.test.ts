@@ -2,7 +2,23 @@
 import { afterAll, beforeAll, describe, test } from 'vitest';
 import { BEHAVIOURS } from '../conformance/sandbox.ts';
 import { type KvmResults, runRowsOnKvm, selectRows } from './prepare.ts';
-import { BASICS, COPIES, DEATHS, HARDWARE_KVM, HOSTILE, listRows, NO_VM_LEFT, RUNS, VMMS } from './program/kvm-rows.ts';
+import {
+  BASICS,
+  COPIES,
+  CRASHES,
+  DEATHS,
+  FULL_DISK,
+  HARDWARE_KVM,
+  HOSTILE,
+  HOSTILE_KERNEL,
+  IDENTITIES,
+  listRows,
+  MEMORY,
+  SHARED_DISK,
+  NO_VM_LEFT,
+  RUNS,
+  VMMS,
+} from './program/kvm-rows.ts';
 
 /** A row of a busy lab takes minutes. */
 const LIMITS = { wholeMs: 28 * 60_000, silenceMs: 8 * 60_000 };
@@ -32,6 +48,14 @@ for (const vmm of VMMS)
   runInOneLab(
     `the whole table on ${vmm}`,
     true,
-    listRows(vmm, [...BASICS, ...COPIES, ...HOSTILE, ...BEHAVIOURS, ...DEATHS]),
+    listRows(vmm, [
+      ...BASICS,
+      ...(vmm === 'vmm' ? [...IDENTITIES, ...MEMORY, SHARED_DISK, ...HOSTILE_KERNEL, ...CRASHES] : []),
+      ...COPIES,
+      ...FULL_DISK,
+      ...HOSTILE,
+      ...BEHAVIOURS,
+      ...DEATHS,
+    ]),
   );
 runInOneLab('runs of the product on vmm', false, listRows('vmm', RUNS));

@@ -182,6 +182,9 @@ test('a message about a question has a link: its page is shown, and its form ans
   expect([deployed.status, await deployed.json()]).toMatchObject([201, { name: 'told', version: 1 }]);
   const { runId } = (await (await send('/deployments/told/runs', {})).json()) as { readonly runId: string };
   await expect.poll(() => messages.length, { timeout: 30_000 }).toBe(1);
+  const { typedSearchAttributes } = await stack.runs.client.workflow.getHandle(runId).describe();
+  const attributes = typedSearchAttributes.getAll().map(({ key, value }) => [key.name, value]);
+  expect(attributes).toContainEqual(['VoidboxDeployment', 'told']);
   const [{ data }] = messages as [Sent];
   expect([data.state, data.run, data.link.startsWith(`${base()}/approvals/`)]).toEqual(['asking', runId, true]);
 

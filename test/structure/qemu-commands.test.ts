@@ -1,4 +1,4 @@
-/** The commands that the keeper sends to QEMU are the ones that the security page lists. */
+/** The commands that the keeper sends to QEMU are the ones that its page and the security page list. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -31,6 +31,13 @@ test('the security page lists each command that the keeper sends to QEMU, and no
   expect(sent.size).toBeGreaterThan(8);
   const listed = findListed(readFileSync(join(ROOT, 'docs/reference/security.md'), 'utf8'));
   expect([...listed].sort()).toEqual([...sent].sort());
+});
+
+test('the page of the keeper names the same commands', () => {
+  const page = readFileSync(join(ROOT, 'docs/reference/keeper.md'), 'utf8');
+  const [line] = page.split('\n').filter((each) => each.startsWith('The keeper sends QEMU '));
+  const named = new Set([...line!.matchAll(/`([^`]+)`/g)].map(([, command]) => command!));
+  expect([...named].sort()).toEqual([...new Set(findSent(readSources()))].sort());
 });
 
 test('a command that is not a text in the source is found too', () => {

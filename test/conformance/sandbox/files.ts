@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { OWNERS_FILE_MODE } from '../../../activities/ports/sandbox.ts';
+import { OWNERS_FILE_MODE, type Sandbox } from '../../../activities/ports/sandbox.ts';
 import { GUEST_CREDENTIALS } from '../../../domain/agent/credentials.ts';
 import { readTar } from '../../../tar/read.ts';
 import { writeTar, type TarItem } from '../../../tar/write.ts';
@@ -22,11 +22,23 @@ import {
 } from './behaviour.ts';
 
 const MIB = 1024 * 1024;
+/** The least bytes that go through the mailbox, in sectors of 512 bytes. */
+const LEAST_MAIL_SECTORS = 64;
 let folderCount = 0;
 
 function newGuestDir(): string {
   folderCount += 1;
   return `/workspace/files-${folderCount}`;
+}
+
+/** Returns how many sectors of its mailbox the guest has read and written since it booted. */
+async function readMailboxSectors(sandbox: Sandbox): Promise<{ readonly read: number; readonly written: number }> {
+  // No process for each disk: the lab takes long to start one. A serial number has no end of line.
+  const find =
+    'for disk in /sys/block/*; do read -r serial < $disk/serial; [ "$serial" = voidbox-mailbox ] && read -r stat < $disk/stat && echo $stat; serial=; done; true';
+  const fields = (await textOf(sandbox, script(find))).trim().split(/\s+/).map(Number);
+  assert.ok(fields.length > 6, 'the guest has a mailbox');
+  return { read: fields[2]!, written: fields[6]! };
 }
 
 export const FILES: readonly Behaviour[] = [
@@ -43,6 +55,22 @@ export const FILES: readonly Behaviour[] = [
         assertSameBytes(await collect(file.bytes), body, 'file');
       }
       assert.equal(await textOf(sandbox, request('cat', [`${dir}/deep/er/file`])), 'x');
+    },
+  },
+  {
+    name: 'bulk data goes through the mailbox in both directions',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const before = await readMailboxSectors(sandbox);
+      const path = `${newGuestDir()}/bulk`;
+      const body = countingBytes(MIB);
+      await sandbox.writeFile(path, body.length, chunks(body), limit());
+      const file = await sandbox.readFile(path, limit());
+      assertSameBytes(await collect(file!.bytes), body, 'file');
+      const after = await readMailboxSectors(sandbox);
+      assert.ok(after.read - before.read >= LEAST_MAIL_SECTORS, 'the guest reads what comes in');
+      assert.ok(after.written - before.written >= LEAST_MAIL_SECTORS, 'the guest writes what goes out');
     },
   },
   {

@@ -39,11 +39,15 @@ export async function createRealHost(
     readonly snapshots?: SnapshotFolder | 'off';
     /** The path of `voidbox-vmm`, which then runs the VMs. Absent: QEMU does. */
     readonly vmm?: string;
+    /** The root disk of the dev image. Absent: set-up finds it. */
+    readonly devDisk?: string;
+    /** The folder that gets the one of the run directories; absent: the one for temporary files. */
+    readonly folder?: string;
   } = {},
 ): Promise<RealHost> {
-  const base = await mkdtemp(join(tmpdir(), 'voidbox-vms-'));
+  const { snapshots, vmm, devDisk, folder: parent = tmpdir(), ...limits } = options;
+  const base = await mkdtemp(join(parent, 'voidbox-vms-'));
   const vmsDir = join(base, 'vms');
-  const { snapshots, vmm, ...limits } = options;
   const folder = snapshots === 'off' ? null : (snapshots ?? readEnvironment().snapshots);
   const findExtra: FindVmExtra = async (name) =>
     (await resolveOptionalPieces(readEnvironment(), [name], { install: true })).get(name)!;
@@ -51,7 +55,7 @@ export async function createRealHost(
     vmsDir,
     keeper: pieces.keeper,
     pieces: async () => pieces,
-    extra: async (name) => (name === 'vmm' && vmm !== undefined ? vmm : await findExtra(name)),
+    extra: async (name) => ({ vmm, dev: devDisk })[name as string] ?? (await findExtra(name)),
     hostMemoryMib: () => Math.floor(totalmem() / 2 ** 20),
     ...(folder === null ? {} : { snapshots: folder }),
     ...limits,

@@ -1,6 +1,6 @@
 /** Rows about VMs that start from a snapshot of another VM. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -104,6 +104,10 @@ const COPY: VmmRow = {
           assert.ok(machine.diskMib > diskMib / 2 && machine.diskMib <= diskMib, `${machine.diskMib} MiB of disk`);
           own.push(...machine.own);
         });
+      if (c.backend.name === 'vmm') {
+        const pages = JSON.parse(readFileSync(join(dir, keys()[0]!, 'touched'), 'utf8')) as Record<string, unknown[]>;
+        assert.ok(pages['written']!.length > 0 && pages['read']!.length > 0, 'the first copy recorded its pages');
+      }
       assert.equal(new Set(own).size, own.length, `machines share ${own.join(' ')}`);
     });
     rmSync(folder, { recursive: true, force: true });

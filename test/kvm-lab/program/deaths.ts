@@ -70,7 +70,8 @@ export function readWords(pid: number): readonly string[] {
   }
 }
 
-async function expectGone(pids: readonly number[]): Promise<void> {
+/** Waits until processes have ended. */
+export async function expectGone(pids: readonly number[]): Promise<void> {
   const alive = (): readonly number[] => pids.filter((pid) => readWords(pid).join('') !== '');
   for (const until = Date.now() + GONE_LIMIT_MS; alive().length > 0 && Date.now() < until;) await sleep(50);
   assert.deepEqual(

@@ -1,13 +1,18 @@
 /** The rows of the program on KVM: those of the conformance table for each VMM, and rows about KVM itself. */
 import assert from 'node:assert/strict';
 import { readHostFacts } from '../../../native/index.ts';
-import { request, textOf } from '../../conformance/sandbox/behaviour.ts';
+import { request, script, textOf } from '../../conformance/sandbox/behaviour.ts';
 import { BEHAVIOURS } from '../../conformance/sandbox.ts';
 import { COPIES } from './copies.ts';
+import { CRASHES } from './copies-crash.ts';
 import { DEATHS } from './deaths.ts';
+import { FULL_DISK } from './full-disk.ts';
 import { HOSTILE } from './hostile.ts';
+import { HOSTILE_KERNEL } from './hostile-kernel.ts';
+import { MEMORY } from './memory.ts';
 import type { VmmRow } from './row.ts';
 import { RUNS } from './runs.ts';
+import { SHARED_DISK } from './shared-disk.ts';
 import type { KvmTask } from './task.ts';
 
 export const VMMS = ['qemu', 'vmm'] as const;
@@ -31,8 +36,32 @@ const COMMAND: VmmRow = {
   },
 };
 
+/** The driver has read the identity, and mixes it into the random numbers of the kernel. */
+const IDENTITY: VmmRow = {
+  name: 'the kernel of the guest uses the identity of its VM',
+  async run({ conformance: c }) {
+    const look = 'cat /sys/bus/acpi/devices/VMGENCTR:00/hid; ls /sys/bus/*/drivers/vmgenid';
+    const text = await textOf(await c.shared(), script(look));
+    assert.deepEqual(text.split('\n').slice(0, 1), ['VMGENCTR']);
+    assert.match(text, /^VMGENCTR:00$/m, 'the driver has the device');
+  },
+};
+
 const TABLE = BEHAVIOURS.map(({ name, run }): VmmRow => ({ name, run: ({ conformance }) => run(conformance) }));
-const ROWS: readonly VmmRow[] = [COMMAND, ...COPIES, ...DEATHS, ...HOSTILE, ...TABLE, ...RUNS];
+const ROWS: readonly VmmRow[] = [
+  COMMAND,
+  IDENTITY,
+  ...COPIES,
+  ...CRASHES,
+  ...DEATHS,
+  ...FULL_DISK,
+  ...HOSTILE,
+  ...HOSTILE_KERNEL,
+  ...MEMORY,
+  ...TABLE,
+  ...RUNS,
+  SHARED_DISK,
+];
 
 /** Names rows for a VMM. */
 export function listRows(vmm: VmmName, rows: readonly { readonly name: string }[]): readonly string[] {
@@ -53,7 +82,14 @@ export function findRow(full: string): { readonly vmm: VmmName; readonly row: Vm
 }
 
 export const BASICS: readonly VmmRow[] = [COMMAND];
+/** Rows of `voidbox-vmm`; the machine of QEMU has no such device. */
+export const IDENTITIES: readonly VmmRow[] = [IDENTITY];
 export { COPIES } from './copies.ts';
+export { CRASHES } from './copies-crash.ts';
 export { DEATHS } from './deaths.ts';
+export { FULL_DISK } from './full-disk.ts';
 export { HOSTILE } from './hostile.ts';
+export { HOSTILE_KERNEL } from './hostile-kernel.ts';
+export { MEMORY } from './memory.ts';
 export { RUNS } from './runs.ts';
+export { SHARED_DISK } from './shared-disk.ts';

@@ -46,6 +46,22 @@ workflow:
     - { name: e, depends_on: [d], run: "cat all; echo five" }
 `;
 
+/** VMs of two modes in one run: `auto`, and `vmm` by its name. */
+const MODES = `api_version: v1
+kind: pipeline
+name: modes
+sandbox: { mode: auto, memory_mb: 192 }
+pipeline:
+  boxes:
+    - { name: chosen, run: "echo chosen" }
+    - { name: named, run: "echo named", sandbox: { mode: vmm } }
+  stages:
+    - { type: box, name: chosen }
+    - { type: box, name: named }
+`;
+/** The VMM of `auto` on hardware KVM (ADR 165). */
+const AUTO_TAKES = 'vmm';
+
 const LOSSES = `api_version: v1
 kind: pipeline
 name: losses
@@ -139,6 +155,24 @@ export const RUNS: readonly VmmRow[] = [
       await finish(the, 'losses');
       assert.deepEqual(startsOf(the, 'losses'), { first: 1, second: 2, third: 2 });
       assert.equal(the.events('losses').filter(({ type }) => type === 'vm-lost').length, 2);
+    },
+  },
+  {
+    name: 'mode auto takes the VMM of its rule, and the run shows the choice',
+    async run({ task }) {
+      const the = await open(task);
+      await the.must('run', writeSpec(the, 'modes', MODES), '--run-id', 'modes');
+      const vms = the.events('modes').flatMap((body) => (body.type === 'vm-ready' ? [body] : []));
+      assert.deepEqual(
+        vms.map(({ scope, vmm, accelerator, chosenBy }) => [scope, vmm, accelerator, chosenBy]),
+        [
+          ['chosen', AUTO_TAKES, 'kvm', 'auto'],
+          ['named', 'vmm', 'kvm', 'spec'],
+        ],
+      );
+      const shown = await the.must('status', 'modes');
+      assert.match(shown, new RegExp(`VMM ${AUTO_TAKES} by mode auto, accelerator kvm`));
+      assert.match(shown, /VMM vmm by the spec, accelerator kvm/);
     },
   },
 ];

@@ -5,6 +5,10 @@ export interface KvmTask {
   readonly pieces: QemuPieces;
   /** The path of `voidbox-vmm`; absent if no row needs it. */
   readonly vmm?: string;
+  /** The root disk of the dev image; absent if no row needs it. */
+  readonly devDisk?: string;
+  /** The path of the test whose VMs have a hostile kernel; absent if no row needs it. */
+  readonly hostileKernelTest?: string;
   /** The product for rows about runs: its command line, its cache with all pieces, its examples. */
   readonly product?: { readonly program: string; readonly cacheDir: string; readonly examples: string };
   /** Names of rows, in the order in which they run. */

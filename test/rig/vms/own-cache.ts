@@ -11,8 +11,9 @@ export class OwnCache implements Disposable {
 
   constructor() {
     const { cacheDir } = readEnvironment();
+    // Unfinished pieces are renamed into the cache, so they lie on its file system.
     for (const name of readdirSync(cacheDir))
-      if (name !== 'snapshots') symlinkSync(join(cacheDir, name), join(this.path, name));
+      if (name !== 'snapshots' && name !== 'tmp') symlinkSync(join(cacheDir, name), join(this.path, name));
   }
 
   [Symbol.dispose](): void {

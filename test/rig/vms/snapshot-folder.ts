@@ -30,7 +30,7 @@ export function isPublishing(dir: string): boolean {
 }
 
 /** Files that change when a snapshot is used. */
-const MARKS = ['used', 'failed', 'holders'];
+const MARKS = ['used', 'failed', 'holders', 'touched'];
 
 /** A hash of the names and the bytes of a snapshot; its marks of use do not count. */
 export function hashOf(snapshot: string): string {

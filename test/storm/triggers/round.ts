@@ -125,8 +125,9 @@ function planSequences(name: string, hasQueue: boolean): readonly Sequence[] {
     { trigger: 'api', key: `${name}.a`, events: 1 },
     { trigger: TIMED, key: `${name}.t`, events: 1 },
     { trigger: 'files', key: `${name}.f`, events: 1 },
-    { trigger: 'rows', key: `${name}.r`, events: 2 },
+    { trigger: 'rows', key: `${name}.r`, events: 1 },
     ...(hasQueue ? [{ trigger: 'messages', key: `${name}.q`, events: 2 } as const] : []),
+    { trigger: 'events', key: `${name}.e`, events: 1 },
   ];
 }
 

@@ -74,6 +74,7 @@ async function sendEvent(event: Event, sending: Sending): Promise<Answers> {
       return toAnswers(await outside.publish(name, body));
     case 'ordered':
     case 'merged':
+    case 'events':
     case 'api': {
       const answered: string[] = [];
       while (answered.length < ANSWERS) answered.push(await requestRun({ ...event, trigger }, sending));
@@ -86,12 +87,12 @@ function toAnswers(body: string, answered: readonly string[] = []): Answers {
   return { bodySha256: createHash('sha256').update(body).digest('hex'), answered };
 }
 
-type Requested = Event & { readonly trigger: 'ordered' | 'merged' | 'api' };
+type Requested = Event & { readonly trigger: 'ordered' | 'merged' | 'events' | 'api' };
 
 /** @returns the id of its delivery */
 async function requestRun({ trigger, name, body }: Requested, { service, endAtMs }: Sending): Promise<string> {
   const what = `the event ${name}`;
-  const { delivery } = await repeatUntil(what, endAtMs, async () => {
+  return await repeatUntil(what, endAtMs, async () => {
     const sent =
       trigger === 'api'
         ? sendTo(service, 'tcp', `deployments/${DEPLOYMENT}/runs`, {
@@ -99,12 +100,23 @@ async function requestRun({ trigger, name, body }: Requested, { service, endAtMs
             headers: { 'idempotency-key': name },
             body: JSON.stringify({ input: body }),
           })
-        : sendHook(service, trigger, name, body);
+        : sendHook(service, trigger, name, trigger === 'events' ? writeBatch(name, body) : body);
     const answer = await awaitAnswer(sent);
     if (!(await isAccepted(answer, [202], what))) return null;
-    return JSON.parse(await readText(answer)) as { readonly delivery: string };
+    const { delivery, deliveries = [] } = JSON.parse(await readText(answer)) as Accepted;
+    return delivery ?? deliveries[0]!;
   });
-  return delivery;
+}
+
+interface Accepted {
+  readonly delivery?: string;
+  /** Those of a batch. */
+  readonly deliveries?: readonly string[];
+}
+
+/** A batch of CloudEvents is committed as a whole. */
+function writeBatch(id: string, data: string): string {
+  return `[{"specversion":"1.0","id":${JSON.stringify(id)},"source":"/storm","type":"storm","data":${data}}]`;
 }
 
 export function sendHook({ port }: Pick<Service, 'port'>, trigger: string, name: string, body: string) {
@@ -116,7 +128,7 @@ export function sendHook({ port }: Pick<Service, 'port'>, trigger: string, name:
     agent: false,
     timeout: SILENCE_MS,
     headers: {
-      'content-type': 'application/json',
+      'content-type': trigger === 'events' ? 'application/cloudevents-batch+json' : 'application/json',
       'x-github-event': 'push',
       'x-github-delivery': name,
       'x-hub-signature-256': `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`,

@@ -7,7 +7,7 @@ export const TIMED = 'timed';
 /** The shortest interval that a schedule may have. */
 export const SCHEDULE_MS = 10_000;
 
-export type TriggerName = 'ordered' | 'merged' | 'api' | typeof TIMED | 'files' | 'rows' | 'messages';
+export type TriggerName = 'ordered' | 'merged' | 'events' | 'api' | typeof TIMED | 'files' | 'rows' | 'messages';
 
 const NAMES = { hook: 'STORM_SECRET', url: 'STORM_DATABASE', ca: 'STORM_CA' } as const;
 
@@ -20,6 +20,7 @@ export function writeSpec({ incoming, broker }: Pick<Outside, 'incoming' | 'brok
       webhook: HOOK,
       debounce: { key: '${{ input.key }}', delay: '300ms', max_delay: '2s', take: 'last' },
     },
+    { name: 'events', webhook: { ...HOOK, format: 'cloudevents' } },
     { name: TIMED, schedule: { every: '10s', catchup: 'all', overlap: 'allow' } },
     { name: 'files', folder: { path: incoming, match: '*.txt', every: '1s' } },
     { name: 'rows', outbox: { secret: NAMES.url, ca: NAMES.ca, table: 'orders_outbox', every: '1s' } },

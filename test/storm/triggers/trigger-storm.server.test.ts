@@ -3,13 +3,18 @@
  * `npm run storm -- --triggers --seed N` sends it again. A long storm is `npm run storm -- --triggers --rounds 500`.
  */
 import { randomInt } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
+import { ensureNatsServer, NATS_BUILD_LIMIT_MS } from '../../rig/queues/nats-program.ts';
 import { NO_QUEUE } from './outside.ts';
 import { stormTriggers } from './storm.ts';
 
 const ROUNDS = 8;
 /** A round mostly waits for processes that start again. */
 const LANES = 4;
+
+beforeAll(async () => {
+  if (NO_QUEUE === null) await ensureNatsServer(console.error);
+}, NATS_BUILD_LIMIT_MS);
 
 test(
   'each accepted event has one outcome, and each key one run in its order, whichever process is killed',
