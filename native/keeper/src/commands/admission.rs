@@ -4,19 +4,17 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::command_error::CommandError;
 use super::pool;
+use super::turn::wait_for_turn;
 use crate::config::{Budget, LaunchConfig};
 use crate::error::{Code, Failure};
-use crate::run_dir::{EXIT, INTENT, RunDir, try_lock_file};
+use crate::run_dir::{EXIT, INTENT, RunDir};
 
-/// The lock that a launch holds while it counts and writes its intent; the file is next to the run directories.
-const ADMISSION: &str = ".admission";
 /// The part of the budget that VMs may have which wait, as a divisor.
 const POOL_SHARE: u64 = 8;
-const POLL: Duration = Duration::from_millis(5);
 
 /// Waits for its turn, and counts. The caller holds the lock of `dir`, and drops the returned file once its own intent
 /// is written.
@@ -71,21 +69,6 @@ fn make_room(
         }
     }
     count(vms, own, budget)
-}
-
-pub(super) fn wait_for_turn(vms: &Path, deadline: Instant) -> Result<File, CommandError> {
-    let file = vms.join(ADMISSION);
-    loop {
-        let turn = try_lock_file(&file).map_err(CommandError::io("taking the admission lock"))?;
-        if let Some(turn) = turn {
-            return Ok(turn);
-        }
-        if Instant::now() > deadline {
-            let message = format!("another launch holds {} and does not end", file.display());
-            return Err(Failure::new(Code::HostIo, message).into());
-        }
-        std::thread::sleep(POLL);
-    }
 }
 
 /// The VMs of a folder.

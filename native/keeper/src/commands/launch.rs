@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use super::command_error::CommandError;
+use super::socket::connect;
 use super::{admission, answer, arguments, pool};
 use crate::config::LaunchConfig;
 use crate::error::{Code, Failure};
@@ -118,12 +118,6 @@ fn create(
         }
         std::thread::sleep(POLL);
     }
-}
-
-/// Connects through the directory's descriptor, because a socket's path may have only 107 bytes.
-pub(super) fn connect(dir: &RunDir) -> io::Result<UnixStream> {
-    let folder = File::open(dir.path())?;
-    UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
 
 fn spawn_keeper(dir: &RunDir, lock: &File) -> io::Result<Child> {

@@ -15,8 +15,10 @@ mod lifeline;
 mod pool;
 mod run_as;
 mod seal;
+mod socket;
 mod status;
 mod sweep;
+mod turn;
 
 use command_error::CommandError;
 

@@ -12,9 +12,9 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::admission;
 use super::command_error::CommandError;
-use super::launch::connect;
+use super::socket::connect;
+use super::turn::wait_for_turn;
 use crate::config::LaunchConfig;
 use crate::run_dir::{INTENT, RunDir, STARTED};
 use crate::vmm;
@@ -83,7 +83,7 @@ pub fn take(dir: &RunDir, config: &LaunchConfig, deadline: Instant) -> Result<bo
         if renamed().is_none() {
             return Ok(false);
         }
-        let _turn = admission::wait_for_turn(vms, deadline)?;
+        let _turn = wait_for_turn(vms, deadline)?;
         return Ok(renamed().is_some_and(|renamed| finish(&renamed, dir, config, None)));
     }
     let fits = |pooled: &Pooled| config.could_be(&pooled.config);
@@ -91,7 +91,7 @@ pub fn take(dir: &RunDir, config: &LaunchConfig, deadline: Instant) -> Result<bo
     if !any.iter().any(fits) {
         return Ok(false);
     }
-    let _turn = admission::wait_for_turn(vms, deadline)?;
+    let _turn = wait_for_turn(vms, deadline)?;
     let Some(key) = vmm::of(config).snapshot_key(config) else {
         return Ok(false);
     };

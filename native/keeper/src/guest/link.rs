@@ -21,7 +21,7 @@ use super::handshake::Session;
 use super::mailbox::{Mailbox, Slot};
 use super::outbox::{ControlFull, Outbox};
 use super::patience::Patience;
-use super::rest::Rest;
+use super::rest::state::Rest;
 use crate::error::{Code, Failure};
 
 const READ_BYTES: usize = 256 << 10;

@@ -5,6 +5,7 @@ mod end;
 mod exit_file;
 mod limits;
 mod start;
+mod taken;
 mod waiting;
 
 use std::cell::{Cell, RefCell};
@@ -31,11 +32,11 @@ use crate::lease::Lease;
 use crate::notices::Notices;
 use crate::run_dir::{KEEPER, KeeperFile, RunDir, SCRATCH};
 use crate::vmm::{self, EndKind, Publishing, RunningVm, Started, Vm};
-use waiting::Given;
+use taken::Given;
 
 pub use end::{End, EndReason};
 pub use start::StartReport;
-pub use waiting::{Taken, Wait};
+pub use taken::{Taken, Wait};
 
 /// The number of broken tars whose reasons are kept.
 const MAX_CUT_TARS: usize = 16;

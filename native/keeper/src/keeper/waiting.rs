@@ -1,39 +1,17 @@
 //! A VM that waits: a copy of a snapshot that is paused until a launch takes it. It belongs to the pool of a worker.
 //! No file says that it began, so a launch whose VM died while it waited makes another one.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::end::{End, EndReason};
+use super::taken::{Given, Taken, Wait};
 use super::{Keeper, Phase, terminated};
-use crate::cgroups::Group;
-use crate::config::LaunchConfig;
 use crate::error::{Code, Failure};
 use crate::guest::handshake::Frames;
 use crate::run_dir::{RunDir, SCRATCH};
 use crate::vmm::{self, Beginning, NewVm, Started};
-
-/// The parts that a keeper gets before it serves the VM of a key.
-pub(super) struct Given {
-    pub group: Rc<Group>,
-    pub jail: String,
-    pub begun: Option<Started>,
-}
-
-/// A VM that a launch has taken.
-pub struct Taken {
-    pub(super) dir: RunDir,
-    pub(super) config: LaunchConfig,
-    pub(super) given: Given,
-}
-
-/// How a wait ended.
-pub enum Wait {
-    Taken(Box<Taken>),
-    Ended(End),
-}
 
 impl Keeper {
     /// Starts a VM that waits. Returns when a launch has taken it, or when it has ended.

@@ -1,13 +1,12 @@
 //! The end of a session without the end of its guest: the guest forgets the session, and waits for `Start`.
 
-use std::cell::{Cell, RefCell};
+pub mod state;
+
 use std::fs::File;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Notify;
 use voidbox_protocol::body::Empty;
 use voidbox_protocol::message::Message;
 
@@ -23,76 +22,6 @@ pub struct Rested {
     pub port: UnixStream,
     /// The memory of the mailbox of its last session.
     pub mailbox: Option<File>,
-}
-
-/// The state of a link whose guest is asked to rest.
-#[derive(Default)]
-pub struct Rest {
-    is_asked: Cell<bool>,
-    id: Cell<Option<u32>>,
-    answer: RefCell<Option<Result<(), Failure>>>,
-    reader: RefCell<Option<OwnedReadHalf>>,
-    writer: RefCell<Option<OwnedWriteHalf>>,
-    changed: Notify,
-}
-
-impl Rest {
-    /// Fails while the guest is asked to rest: it reads its next bytes as the beginning of a session.
-    pub(super) fn check_open(&self) -> Result<(), Failure> {
-        match self.is_asked.get() {
-            true => Err(Failure::new(Code::VmBusy, "the VM is being saved")),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns true for a frame that may cross the request to rest. Every answer to one would reach the guest too late.
-    pub(super) fn ignores(&self, id: u32) -> bool {
-        self.id.get().is_some_and(|own| own != id)
-    }
-
-    /// Returns true once the guest rests.
-    pub(super) fn has_come(&self) -> bool {
-        matches!(*self.answer.borrow(), Some(Ok(())))
-    }
-
-    pub(super) fn give_reader(&self, half: OwnedReadHalf) {
-        self.reader.replace(Some(half));
-        self.changed.notify_one();
-    }
-
-    pub(super) fn give_writer(&self, half: OwnedWriteHalf) {
-        self.writer.replace(Some(half));
-        self.changed.notify_one();
-    }
-
-    fn answer(&self, answer: Result<(), Failure>) {
-        self.answer.replace(Some(answer));
-        self.changed.notify_one();
-    }
-
-    /// Forgets a request that the guest has refused.
-    fn forget(&self) {
-        self.id.set(None);
-        self.answer.replace(None);
-        self.is_asked.set(false);
-    }
-
-    /// Returns once the guest has answered and, if it rests, both tasks have given their half of the port back.
-    async fn ended(&self) -> Result<UnixStream, Failure> {
-        loop {
-            let changed = self.changed.notified();
-            if let Some(Err(failure)) = &*self.answer.borrow() {
-                return Err(failure.clone());
-            }
-            let has_both = self.reader.borrow().is_some() && self.writer.borrow().is_some();
-            if has_both
-                && let (Some(reader), Some(writer)) = (self.reader.take(), self.writer.take())
-            {
-                return Ok(reader.reunite(writer).expect("both are of the link's port"));
-            }
-            changed.await;
-        }
-    }
 }
 
 /// Receives the answer to `Rest`.
