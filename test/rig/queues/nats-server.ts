@@ -48,6 +48,8 @@ export interface TestNatsServer {
   kill(): Promise<void>;
   /** Starts again, with its port and its data. */
   start(): Promise<void>;
+  /** Kills and starts. Calls at the same time take turns: the second one does not kill what the first one starts. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -77,6 +79,7 @@ class NatsServer implements TestNatsServer {
   readonly #options: NatsServerOptions;
   #child: ChildProcess | null = null;
   #client: Promise<NatsConnection> | null = null;
+  #turn: Promise<void> = Promise.resolve();
 
   constructor(programs: NatsPrograms, options: NatsServerOptions) {
     this.#programs = programs;
@@ -120,8 +123,11 @@ class NatsServer implements TestNatsServer {
     const until = Date.now() + START_LIMIT_MS;
     const file = join(dir, `nats-server_${child.pid}.ports`);
     while (this.#readPort(file) === null || !(await this.#answers())) {
-      if (child.exitCode !== null || Date.now() > until)
-        throw new Error(`nats-server does not start: ${readFileSync(log, 'utf8').slice(-2_000)}`);
+      const end = child.exitCode ?? child.signalCode;
+      if (end !== null || Date.now() > until)
+        throw new Error(
+          `nats-server does not start (${end ?? 'no answer'}): ${readFileSync(log, 'utf8').slice(-2_000)}`,
+        );
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
   }
@@ -191,6 +197,16 @@ class NatsServer implements TestNatsServer {
     const manager = await jetstreamManager(await this.#use());
     const info = await manager.consumers.info('ORDERS', consumer);
     return info.num_pending + info.num_ack_pending;
+  }
+
+  async restart(): Promise<void> {
+    this.#turn = this.#turn
+      .catch(() => undefined)
+      .then(async () => {
+        await this.kill();
+        await this.start();
+      });
+    await this.#turn;
   }
 
   async kill(): Promise<void> {

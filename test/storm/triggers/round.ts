@@ -254,8 +254,7 @@ async function deliver({ rig, outside }: Lane, strike: Strike, known: ReadonlySe
   if (step === null) await sleep(atMs);
   else await awaitStep(rig, known, step, Date.now() + atMs);
   if (target === 'nats') {
-    await outside.broker!.kill();
-    await outside.broker!.start();
+    await outside.broker!.restart();
     return describeStrike(strike);
   }
   let pid = early ?? find();

@@ -50,8 +50,7 @@ describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested h
       const wanted = sumAccepted(running) + 1 + Math.floor(Math.random() * 8);
       while (sumAccepted(running) < wanted && Date.now() < until) await sleep(1);
       if (reader === undefined) {
-        await broker.kill();
-        await broker.start();
+        await broker.restart();
       } else {
         await reader.kill();
         running[at] = await start();
