@@ -11,8 +11,6 @@ use super::{Exec, now_ms};
 use crate::error::{Code, Failure};
 use crate::guest::link::{Link, Violation};
 
-/// The time within which a guest must end a killed exec. After it, the VM is killed.
-const KILL_GRACE: Duration = Duration::from_secs(10);
 /// The time between SIGTERM and SIGKILL at a command's deadline.
 const DEADLINE_GRACE: Duration = Duration::from_secs(2);
 
@@ -104,7 +102,8 @@ impl Exec {
         }
     }
 
-    /// Kills the VM if a killed exec does not end. Runs as long as the exec does.
+    /// Kills the VM if a killed exec does not end. Its end is an answer that the guest owes: a guest under emulation on
+    /// a busy host needs long to end thousands of processes. Runs as long as the exec does.
     pub(super) async fn watch_kill(self: Rc<Self>, link: Rc<Link>) {
         loop {
             let changed = self.changed.notified();
@@ -116,16 +115,18 @@ impl Exec {
             }
             changed.await;
         }
-        self.disk.sleep(KILL_GRACE).await;
-        if !self.is_running() {
+        if link.patience.wait(self.until_ended()).await.is_some() {
             return;
         }
         let reason = match self.state.borrow().interrupted_by {
             Some(Interruption::Keeper(reason)) => reason,
             _ => Reason::Killed,
         };
-        let message = "the guest did not end the killed exec, so its VM was killed";
-        self.finish(reason, 137, None, Some(message.into()));
+        let message = format!(
+            "the guest did not end the killed exec within {} ms, so its VM was killed",
+            link.patience.limit().as_millis()
+        );
+        self.finish(reason, 137, None, Some(message.clone()));
         link.end(Failure::new(
             Code::VmProtocol,
             format!("exec {}: {message}", self.start.exec_key),

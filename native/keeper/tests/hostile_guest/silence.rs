@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::support::{LONG_BOOT_MS, Vm, guest_that_reacts, said, session_then};
 
+const HOUR_MS: u64 = 3_600_000;
+
 /// Returns the keeper's answers, line by line, to a request whose guest falls silent.
 fn silent_guest_answers(name: &str, then: &str, op: Value, sent: &[u8]) -> (Vec<Value>, Value) {
     // The guest sends its answer only after the request: an earlier answer would be another breach of the protocol.
@@ -117,32 +119,43 @@ fn lively_guest(to_exec: &str) -> String {
     guest_that_reacts(1, &format!("1) {to_exec} ;;"))
 }
 
-#[test]
-fn a_guest_that_lives_and_never_starts_a_command_loses_its_vm() {
+/// Begins a command in such a guest, whose keeper waits a second for what the guest owes.
+fn begin_command(name: &str, to_exec: &str, timeout_ms: u64) -> Vm {
     let start = json!({
         "v": 1, "id": 1, "op": "exec.start", "fence": 1, "execKey": "a/0/1", "program": "sleep", "args": ["9"],
-        "env": {}, "cwd": "/", "uid": 1000, "gid": 1000, "stdinBytes": null, "timeoutMs": 3_600_000,
+        "env": {}, "cwd": "/", "uid": 1000, "gid": 1000, "stdinBytes": null, "timeoutMs": timeout_ms,
         "maxOutputBytes": 1024,
     });
-    let begin = |name: &str, to_exec: &str| {
-        let mut vm = Vm::new(name, LONG_BOOT_MS);
-        vm.guest_silence_ms = 1_000;
-        assert_eq!(vm.relaunch(&lively_guest(to_exec)).0, "created");
-        assert!(vm.call("ready")["ok"].is_object(), "{name}");
-        assert_eq!(vm.call("attach")["ok"]["fence"], 1);
-        let mut stream = UnixStream::connect(vm.dir.join("k.sock")).unwrap();
-        stream.write_all(format!("{start}\n").as_bytes()).unwrap();
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).unwrap();
-        assert!(line.contains(r#""known":false"#), "{name}: {line}");
-        vm
-    };
-    let exit = begin("not-started", ":").exit();
+    let mut vm = Vm::new(name, LONG_BOOT_MS);
+    vm.guest_silence_ms = 1_000;
+    assert_eq!(vm.relaunch(&lively_guest(to_exec)).0, "created");
+    assert!(vm.call("ready")["ok"].is_object(), "{name}");
+    assert_eq!(vm.call("attach")["ok"]["fence"], 1);
+    let mut stream = UnixStream::connect(vm.dir.join("k.sock")).unwrap();
+    stream.write_all(format!("{start}\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert!(line.contains(r#""known":false"#), "{name}: {line}");
+    vm
+}
+
+#[test]
+fn a_guest_that_lives_and_never_starts_a_command_loses_its_vm() {
+    let exit = begin_command("not-started", ":", HOUR_MS).exit();
     assert_eq!(exit["code"], "vm/protocol", "{exit}");
     let message = exit["message"].as_str().unwrap();
     assert!(message.contains("a/0/1 was not started"), "{exit}");
     // A command that has started may be silent until its deadline.
-    let vm = begin("started", &said(33, 1, r#"{"pid":7}"#));
+    let vm = begin_command("started", &said(33, 1, r#"{"pid":7}"#), HOUR_MS);
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(vm.call("status")["ok"]["state"], "ready");
+}
+
+#[test]
+fn a_guest_that_lives_and_never_ends_a_killed_command_loses_its_vm() {
+    let exit = begin_command("not-ended", &said(33, 1, r#"{"pid":7}"#), 100).exit();
+    assert_eq!(exit["code"], "vm/protocol", "{exit}");
+    let message = exit["message"].as_str().unwrap();
+    let wanted = "a/0/1: the guest did not end the killed exec within 1000 ms";
+    assert!(message.contains(wanted), "{exit}");
 }
