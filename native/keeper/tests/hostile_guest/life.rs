@@ -46,7 +46,7 @@ fn a_second_launch_attaches_and_fences_only_rise() {
 fn a_killed_keeper_takes_its_vmm_along_and_is_lost() {
     let vm = Vm::launch("killed", LONG_BOOT_MS, "echo $$ > guest.pid; exec sleep 60");
     let guest = vm.dir.join("guest.pid");
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while std::fs::read_to_string(&guest)
         .unwrap_or_default()
         .is_empty()
@@ -64,7 +64,7 @@ fn a_killed_keeper_takes_its_vmm_along_and_is_lost() {
     assert!(killed.success());
     let stat = format!("/proc/{}/stat", guest.trim());
     let alive = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while alive() {
         assert!(Instant::now() < deadline, "the VMM outlived its keeper");
         std::thread::sleep(Duration::from_millis(5));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub const MIB: u64 = 1 << 20;
 /// The limit of a single answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const KEEPER: &str = env!("CARGO_BIN_EXE_voidbox-vm");
 
 /// Returns the agent of this checkout, built in the same folder as the keeper.
@@ -138,7 +138,7 @@ impl Vm {
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
             "vmm": test_vmm(agent(), &["--fd", "{fd}", "--mailbox-fd", "{mailbox}"]),
-            "bootTimeoutMs": 15_000, "orphanTimeoutMs": 60_000,
+            "bootTimeoutMs": 15_000, "orphanTimeoutMs": 600_000,
         });
         for (key, value) in extra.as_object().unwrap() {
             config[key] = value.clone();

@@ -16,7 +16,7 @@ mod ends;
 mod limits;
 mod transfers;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const PUBLIC: &str = "93.184.215.14";
 
 /// A server that counts its connections and serves each on a thread.
