@@ -123,7 +123,7 @@ test('only the owner may connect, and no process runs before the first connectio
 });
 
 test('connections that arrive during the start are answered by one process', async () => {
-  const { door, get } = await openDoor();
+  const { door, get } = await openDoor({ idleLimitMs: 60_000 });
   const answers = await Promise.all(['/a', '/b', '/c'].map(get));
   expect(answers.map((answer) => answer.split(' ')[1])).toEqual(['/a', '/b', '/c']);
   expect(new Set(answers.map(pidIn))).toEqual(new Set([door.pid()]));
@@ -148,7 +148,8 @@ test('an open connection keeps the process, and its end counts as a use', async 
   expect(door.lastUsedMs()).toBeGreaterThan(before + 2 * IDLE_MS);
   held.destroy();
   await expect.poll(() => door.pid()).toBeNull();
-  expect(door.lastUsedMs()).toBeLessThan(Date.now() - IDLE_MS + 50);
+  // A timer counts from the begin of its turn, and a busy machine may stop the process between the two.
+  expect(door.lastUsedMs()).toBeLessThan(Date.now() - IDLE_MS / 2);
 });
 
 test('a process that is wanted runs without a connection, also after it was killed, and the stack counts as used', async () => {
@@ -177,13 +178,13 @@ test('of 1,101 connections at once the last one is closed without an answer, and
   while (held.length < 1_100) held.push(...(await Promise.all(Array.from({ length: 100 }, begin))));
   await expect(get('/a')).rejects.toThrow(/socket hang up|ECONNRESET|EPIPE/);
   held[0]!.destroy();
-  await expect.poll(async () => await get('/b').catch(() => 'none'), { timeout: 5_000 }).toContain('/b');
+  await expect.poll(async () => await get('/b').catch(() => 'none')).toContain('/b');
   expect(problems).toEqual([]);
   for (const socket of held) socket.destroy();
 });
 
-test('by default the process starts within 20 s, and ends after the time that the page names', () => {
-  expect([IDLE_LIMIT_MS, START_LIMIT_MS]).toEqual([600_000, 20_000]);
+test('by default the process has 90 s to start, and ends after the time that the page names', () => {
+  expect([IDLE_LIMIT_MS, START_LIMIT_MS]).toEqual([600_000, 90_000]);
   const page = readFileSync(join(findPackageRoot(), 'docs/reference/api-http.md'), 'utf8');
   expect(page).toContain(`It ends after ${IDLE_LIMIT_MS / 60_000} minutes without a connection.`);
 });
@@ -274,7 +275,7 @@ async function exchange(port: number, path: string): Promise<string> {
 }
 
 test('connections of both kinds are answered by one process, which knows their listener', async () => {
-  const { door, get } = await openDoor();
+  const { door, get } = await openDoor({ idleLimitMs: 60_000 });
   const port = await listenFor(door);
   const [near, far] = await Promise.all([get('/a'), exchange(port, '/b')]);
   expect(near).toBe(`${door.pid()} /a {"listener":"unix"}`);
@@ -316,7 +317,7 @@ test('clients of the network cannot take the connections of the owner', async ()
 });
 
 test('all connections together have a limit, which the Unix socket reaches, too', async () => {
-  const { door, get, hold } = await openDoor({ mostConnections: 2, mostTcpConnections: 1 });
+  const { door, get, hold } = await openDoor({ idleLimitMs: 60_000, mostConnections: 2, mostTcpConnections: 1 });
   const held = [await hold(), await hold()];
   await expect(get('/a')).rejects.toThrow(/socket hang up|ECONNRESET|EPIPE/);
   for (const socket of held) socket.destroy();

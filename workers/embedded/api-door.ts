@@ -16,7 +16,8 @@ import { type ChildCommand, type RestartingProcess, startRestarting } from './re
 
 /** The process ends after this time without a connection. */
 export const IDLE_LIMIT_MS = 10 * 60_000;
-export const START_LIMIT_MS = 20_000;
+/** As long as the start of a whole stack: a process that is ended because the host is busy would start again and again. */
+export const START_LIMIT_MS = 90_000;
 const STOP_GRACE_MS = 5_000;
 /** A process that is wanted and has failed starts again at the next look. */
 const WANTED_EVERY_MS = 5_000;

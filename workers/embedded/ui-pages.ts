@@ -10,7 +10,8 @@ import { startRestarting } from './restarting-process.ts';
 import { freePorts, isFree } from './ports.ts';
 import { pagesCommand } from './server-process.ts';
 
-const START_LIMIT_MS = 20_000;
+/** As long as the start of a whole stack, on a busy host. */
+const START_LIMIT_MS = 90_000;
 const POLL_MS = 50;
 const STOP_GRACE_MS = 5_000;
 const IDLE_LIMIT_MS = 10 * 60_000;
