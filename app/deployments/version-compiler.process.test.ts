@@ -70,6 +70,14 @@ describe('the process that compiles', () => {
     expect((await compiler.compile(asked)).kind).toBe('compiled');
   });
 
+  test('may start slowly: the request fails without a verdict about the spec', async () => {
+    const own = createVersionCompiler({ env, limits: { ...COMPILE_LIMITS, startMs: 1 } });
+    onTestFinished(() => own.close());
+    const error = await own.compile(asked).catch((reason: unknown) => reason);
+    expect(error).not.toMatchObject({ code: 'deploy/too-costly' });
+    expect((error as Error).message).toBe('the compiler of deployments did not start within 0.001 s');
+  });
+
   test('may be killed by others: the request fails without a verdict about the spec, and the next one works', async () => {
     const own = createVersionCompiler({ env });
     onTestFinished(() => own.close());

@@ -15,6 +15,8 @@ import { AppError } from '../app-error.ts';
 import type { CompileAnswer, CompileRequest } from './compile-request.ts';
 
 export const COMPILE_LIMITS = {
+  /** As long as the start of a whole stack: a process that starts slowly on a busy host says nothing about the spec. */
+  startMs: 90_000,
   /** One compilation; a process that takes longer is killed. */
   answerMs: 20_000,
   /** The heap of JavaScript. */
@@ -27,7 +29,6 @@ export const COMPILE_LIMITS = {
   kept: 32,
 } as const;
 
-const START_MS = 30_000;
 const ERROR_CHARACTERS = 4_096;
 /** `USER_HZ` of Linux. */
 const TICKS_PER_SECOND = 100;
@@ -173,10 +174,17 @@ class Compiling {
   async ask(request: CompileRequest): Promise<CompileAnswer> {
     this.#child.ref();
     try {
-      if (!this.#isReady) await this.#awaitMessage(START_MS);
+      const { startMs, answerMs } = this.#limits;
+      if (!this.#isReady)
+        await this.#awaitMessage(
+          startMs,
+          () => new Error(`the compiler of deployments did not start within ${startMs / 1_000} s`),
+        );
       this.#isReady = true;
       this.#child.send(request);
-      const answer = await this.#awaitMessage(this.#limits.answerMs);
+      const answer = await this.#awaitMessage(answerMs, () =>
+        createCostError(`it takes more than ${answerMs / 1_000} s`),
+      );
       if (answer.kind === 'ready' || answer.kind === 'bug')
         throw new Error(`the compiler of deployments: ${answer.kind === 'bug' ? answer.message : answer.kind}`);
       return answer;
@@ -191,7 +199,7 @@ class Compiling {
     return livedSeconds * availableParallelism() >= this.#limits.cpuSeconds * 2;
   }
 
-  async #awaitMessage(limitMs: number): Promise<Message> {
+  async #awaitMessage(limitMs: number, createLateError: () => Error): Promise<Message> {
     const limit = new AbortController();
     const late = sleep(limitMs, undefined, { signal: limit.signal }).then(
       () => true,
@@ -200,7 +208,7 @@ class Compiling {
     try {
       while (this.#heard.length === 0) {
         const woken = new Promise<false>((resolve) => (this.#wake = () => resolve(false)));
-        if (await Promise.race([woken, late])) throw createCostError(`it takes more than ${limitMs / 1_000} s`);
+        if (await Promise.race([woken, late])) throw createLateError();
       }
     } finally {
       limit.abort();
