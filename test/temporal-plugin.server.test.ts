@@ -104,7 +104,7 @@ function voidbox(...args: readonly string[]): { readonly status: number | null; 
   });
 }
 
-async function until<T>(what: string, look: () => Promise<T | null | undefined | false>, limitMs = 30_000): Promise<T> {
+async function until<T>(what: string, look: () => Promise<T | null | undefined | false>, limitMs = 90_000): Promise<T> {
   for (const limit = Date.now() + limitMs; ; await sleep(50)) {
     const found = await look();
     if (found !== null && found !== undefined && found !== false) return found;

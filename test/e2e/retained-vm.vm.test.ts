@@ -62,9 +62,9 @@ test.concurrent('a retained VM outlives the worker and clean-ups of its successo
   await sleep(Math.max(0, untilMs - Date.now() - 15_000));
   expect((await rig.liveStack()).workerPid).not.toBe(workerPid);
   expect(await rig.cli('exec', 'look', '--', 'cat', '/workspace/made')).toMatchObject({ code: 0, stdout: 'half\n' });
-  await expect.poll(() => rig.keepers().length, { timeout: 30_000 }).toBe(0);
+  await expect.poll(() => rig.keepers().length, { timeout: 60_000 }).toBe(0);
   expect(Date.now()).toBeGreaterThan(untilMs - 2_000);
-  expect(Date.now()).toBeLessThan(untilMs + 10_000);
+  expect(Date.now()).toBeLessThan(untilMs + 30_000);
   await rig.assertNothingLeft();
 });
 

@@ -26,7 +26,7 @@ describe.concurrent('beside that,', () => {
     await rig.waitOutput('supervisor', 'count', 'line 20\n');
     const stack = await rig.liveStack();
     rig.kill(stack.supervisorPid);
-    await until('its processes to end', 5_000, () => !isAlive(stack.serverPid) && !isAlive(stack.workerPid));
+    await until('its processes to end', 30_000, () => !isAlive(stack.serverPid) && !isAlive(stack.workerPid));
     const result = await run.done;
     expect(result.code).toBe(0);
     expect((await rig.finish('supervisor')).outcome.state).toBe('succeeded');

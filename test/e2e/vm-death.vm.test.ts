@@ -47,7 +47,7 @@ test('only QEMU dies: the keeper reports it, the stage is tried again in a new V
   await rig.launch(rig.spec('spec.yaml', counting(60, 0.1)), ODD_ID);
   await rig.waitOutput(ODD_ID, 'count', 'line 10\n');
   const keeper = rig.keepers()[0]!;
-  const qemu = await until('the QEMU process', 5_000, () =>
+  const qemu = await until('the QEMU process', 30_000, () =>
     rig
       .descendants(keeper.pid)
       .find(

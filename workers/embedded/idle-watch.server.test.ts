@@ -73,9 +73,10 @@ test('a stack with a schedule stays up, another stack stops, and so does the fir
   const [held, other] = [watch(() => scheduled!.address), watch(() => plain!.address)];
   await expect.poll(() => other.stops, { timeout: 60_000 }).toEqual(['no open run and no schedule for 1 s']);
   await sleep(LONG_MS);
-  expect(held).toEqual({ stops: [], warnings: [] });
+  // A server that answers late on a busy machine costs a warning, and keeps the stack up too.
+  expect(held.stops).toEqual([]);
   await runs.client.schedule.getHandle('hourly').pause();
-  await expect.poll(() => held.stops.length, { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => held.stops.length, { timeout: 60_000 }).toBe(1);
 });
 
 test('a schedule that is paused, exhausted, over or without a time does not hold the stack', async () => {
@@ -85,7 +86,7 @@ test('a schedule that is paused, exhausted, over or without a time does not hold
   await create('over', { spec: { ...SOON, endAt: new Date(Date.now() + 2_000) } });
   await awaitHolding(0);
   const { stops } = watch(() => scheduled!.address);
-  await expect.poll(() => stops.length, { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => stops.length, { timeout: 60_000 }).toBe(1);
 });
 
 test('a schedule that is created after the first look keeps the stack up', async () => {

@@ -153,7 +153,7 @@ test.concurrent(
   async ({ expect }) => {
     await using rig = new Rig();
     const stack = await up(rig);
-    const firstMs = Math.ceil((Date.now() + 20_000) / BETWEEN_MS) * BETWEEN_MS;
+    const firstMs = Math.ceil((Date.now() + 45_000) / BETWEEN_MS) * BETWEEN_MS;
     const times = Array.from({ length: COUNT }, (_, n) => new Date(firstMs + n * BETWEEN_MS));
     const spec = {
       intervals: [{ every: BETWEEN_MS }],

@@ -21,8 +21,11 @@ export interface Sent {
 
 /** Absent processes are back within seconds; a client that sends without a pause would only meet the limit of requests. */
 const PAUSE_MS = 150;
-/** Longer than the pause between two comments of a silent stream, and than the longest answer. */
-const SILENCE_MS = 40_000;
+/**
+ * Longer than the pause between two comments of a silent stream, and than the longest answer: it waits for the start of
+ * the service and for the start of its database, which have 90 s each.
+ */
+export const SILENCE_MS = 200_000;
 /** The service is away, has no room, or its client must wait. */
 const AGAIN: readonly number[] = [429, 503, 507];
 

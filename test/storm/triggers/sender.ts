@@ -11,6 +11,7 @@ import {
   repeatUntil,
   sendTo,
   type Service,
+  SILENCE_MS,
   UnexpectedAnswer,
 } from '../service/client.ts';
 import type { SentEvent } from './findings.ts';
@@ -20,7 +21,6 @@ import { DEPLOYMENT, SECRET, SCHEDULE_MS, TIMED, type TriggerName } from './spec
 /** The answer to each event is read as often, because a sender may have lost the first one. */
 const ANSWERS = 2;
 const PAUSE_MS = 250;
-const SILENCE_MS = 40_000;
 
 export interface Sequence {
   readonly trigger: TriggerName;
