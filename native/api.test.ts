@@ -14,6 +14,7 @@ const STATUS = {
   kernel: 'debian',
   jail: 'bwrap',
   memoryMib: 256,
+  limits: { cpus: 2, memoryMib: null, note: 'no controller memory' },
   leaseLeftMs: 1,
   execs: [{ execKey: 'a/0/1', state: 'running' }],
   diskFull: null,
@@ -32,6 +33,13 @@ test('a status without vmm is of a keeper that has QEMU only', () => {
   expect(() => readVmStatus({ ...STATUS, vmm: null })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
 });
 
+test('a status without limits is of a keeper that has no control groups', () => {
+  const { limits: _, ...rest } = STATUS;
+  expect(readVmStatus(rest).limits).toBeNull();
+  for (const limits of [null, { cpus: 'two', memoryMib: 1, note: null }, { cpus: 1, memoryMib: 1, note: 1 }])
+    expect(() => readVmStatus({ ...STATUS, limits })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
+});
+
 test('a status without start is of a keeper that has no snapshots', () => {
   const { start: _, ...rest } = STATUS;
   expect(readVmStatus(rest).start).toEqual({ kind: 'cold', key: null, note: null, sentAtMs: null, pooled: false });
@@ -47,7 +55,7 @@ test('a status without the time of `Start` is of a keeper of an earlier build', 
   );
 });
 
-test.each(Object.keys(STATUS).filter((field) => field !== 'vmm' && field !== 'start'))(
+test.each(Object.keys(STATUS).filter((field) => !['vmm', 'start', 'limits'].includes(field)))(
   'a status without %s is of a broken keeper',
   (field) => {
     const { [field]: _, ...rest } = STATUS as Record<string, unknown>;

@@ -1,6 +1,7 @@
 /** The shapes of the keeper's local API (docs/reference/keeper.md), and the checks that parse its answers. */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import type { EgressPlan } from '../domain/plan/egress.ts';
+import type { VmLimits } from '../domain/run/event.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
 import { errorCodeOfKeeper } from './keeper-code.ts';
 import { opWords } from './op-words.ts';
@@ -142,6 +143,8 @@ export interface VmStatus {
   readonly kernel: string;
   readonly jail: string;
   readonly memoryMib: number;
+  /** Null: the keeper is of a build without them. */
+  readonly limits: VmLimits | null;
   readonly leaseLeftMs: number;
   readonly execs: readonly { readonly execKey: string; readonly state: string }[];
   /** Null while the disk has room. */
@@ -281,6 +284,7 @@ export function readVmStatus(answer: Answer): VmStatus {
     kernel: readText(answer, 'kernel', 'status'),
     jail: readText(answer, 'jail', 'status'),
     memoryMib: readCount(answer, 'memoryMib', 'status'),
+    limits: readLimits(answer),
     leaseLeftMs: readCount(answer, 'leaseLeftMs', 'status'),
     execs: execs.map((exec) => ({
       execKey: readText(exec, 'execKey', 'status'),
@@ -294,6 +298,18 @@ export function readVmStatus(answer: Answer): VmStatus {
 /** A keeper without this field is of a build whose only VMM was QEMU, and its VM still runs. */
 function readVmm(status: Answer): string {
   return status['vmm'] === undefined ? 'qemu' : readText(status, 'vmm', 'status');
+}
+
+/** A keeper without this field is of a build without control groups, and its VM still runs. */
+function readLimits(status: Answer): VmLimits | null {
+  const limits = status['limits'];
+  if (limits === undefined) return null;
+  if (!isRecord(limits)) throw badAnswer('status', 'limits', limits);
+  return {
+    cpus: readCountOrNull(limits, 'cpus', 'status'),
+    memoryMib: readCountOrNull(limits, 'memoryMib', 'status'),
+    note: limits['note'] === null ? null : cutText(readText(limits, 'note', 'status')),
+  };
 }
 
 const COLD_START: VmStart = { kind: 'cold', key: null, note: null, sentAtMs: null, pooled: false };

@@ -122,7 +122,7 @@ function projectVm(vm: VmView, body: VmEventBody, atMs: number): VmView {
       return vm;
     case 'vm-ready': {
       const { isolation, vmm, accelerator, kernel, jail, bootMs, start = 'cold', snapshot = null } = body;
-      const { chosenBy, pooled, resumedAfter } = body;
+      const { chosenBy, limits, pooled, resumedAfter } = body;
       const state = vm.state === 'starting' ? 'ready' : vm.state;
       const facts = { isolation, vmm, accelerator, kernel, jail, bootMs, start, snapshot };
       return {
@@ -130,6 +130,7 @@ function projectVm(vm: VmView, body: VmEventBody, atMs: number): VmView {
         state,
         ...facts,
         ...(chosenBy === undefined ? {} : { chosenBy }),
+        ...(limits === undefined ? {} : { limits }),
         ...(pooled === undefined ? {} : { pooled }),
         ...(resumedAfter === undefined ? {} : { resumedAfter }),
       };

@@ -1,6 +1,6 @@
 /** The shapes into which `projection.ts` folds the events of a run, and their initial values. */
 import type { ModelUse } from '../domain/agent/budget.ts';
-import type { VmmChooser, VmStartKind } from '../domain/run/event.ts';
+import type { VmLimits, VmmChooser, VmStartKind } from '../domain/run/event.ts';
 import type { BudgetPlan, DataRef, IsolationLevel } from '../domain/plan/plan.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
@@ -215,6 +215,8 @@ export interface VmView {
   readonly accelerator: string | null;
   readonly kernel: string | null;
   readonly jail: string | null;
+  /** Absent: not known. */
+  readonly limits?: VmLimits;
   readonly bootMs: number | null;
   /** How it began; null until it is ready. */
   readonly start: VmStartKind | null;

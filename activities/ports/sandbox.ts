@@ -1,7 +1,7 @@
 /** VMs as activities use them: a backend that launches them, one VM, one command in a VM. */
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 import type { IsolationLevel, MountMode, SandboxMode, SandboxPlan } from '../../domain/plan/plan.ts';
-import type { VmStartKind } from '../../domain/run/event.ts';
+import type { VmLimits, VmStartKind } from '../../domain/run/event.ts';
 import type { VmIdentity } from '../../domain/run/vm-key.ts';
 import type { CheckpointMaker, CheckpointRecord } from '../../domain/run/checkpoint.ts';
 import type { RetentionNote } from '../../domain/run/retained-vm.ts';
@@ -87,6 +87,8 @@ export interface SandboxFacts {
   readonly accelerator: string;
   readonly kernel: string;
   readonly jail: string;
+  /** Absent: not known. */
+  readonly limits?: VmLimits;
   readonly bootMs: number;
   /** `snapshot`: the VM began as a copy of a guest that had booted. */
   readonly start: VmStartKind;

@@ -75,6 +75,7 @@ export async function openVm(
       accelerator: facts.accelerator,
       kernel: facts.kernel,
       jail: facts.jail,
+      ...(facts.limits === undefined ? {} : { limits: facts.limits }),
       bootMs: facts.bootMs,
       start: facts.start,
       ...(facts.snapshot === null ? {} : { snapshot: facts.snapshot }),

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { describeVmFacts } from './vm-facts.ts';
+import { describeVmFacts, describeVmLimits } from './vm-facts.ts';
 
 test('each fact stands by its name, unknown ones as a dash', () => {
   const facts = { isolation: 'microvm', vmm: 'qemu', accelerator: 'tcg', kernel: '6.12\u001b[31m', jail: null };
@@ -17,4 +17,13 @@ test.each([
 test('the facts of the backend mock name that there is no VM', () => {
   const facts = { isolation: 'none', vmm: 'mock', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' };
   expect(describeVmFacts(facts)).toBe('simulated, no VM');
+});
+
+test.each([
+  [{ cpus: 2, memoryMib: 1024, note: null }, '2 CPUs, 1024 MiB'],
+  [{ cpus: 1, memoryMib: null, note: 'no controller memory' }, '1 CPU'],
+  [{ cpus: null, memoryMib: 640, note: 'no controller cpu' }, '640 MiB'],
+  [{ cpus: null, memoryMib: null, note: 'not delegated' }, 'none'],
+])('the limits %j have the text %s', (limits, expected) => {
+  expect(describeVmLimits(limits)).toBe(expected);
 });

@@ -1,3 +1,4 @@
+import type { VmLimits } from '../../domain/run/event.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 
 export interface VmFacts {
@@ -21,4 +22,13 @@ export function describeVmFacts({ isolation, vmm, chosenBy, accelerator, kernel,
     `jail ${jail ?? '-'}`,
   ];
   return parts.map((part) => sanitizeLine(part)).join(', ');
+}
+
+/** Describes the limits of a VM by control groups. The reason for a missing one is long, and `voidbox doctor` has it. */
+export function describeVmLimits({ cpus, memoryMib }: VmLimits): string {
+  const limits = [
+    ...(cpus === null ? [] : [`${cpus} ${cpus === 1 ? 'CPU' : 'CPUs'}`]),
+    ...(memoryMib === null ? [] : [`${memoryMib} MiB`]),
+  ];
+  return limits.length === 0 ? 'none' : limits.join(', ');
 }

@@ -4,6 +4,7 @@
  */
 import { type DirectVm, directVmOf } from '../../domain/run/direct-vm.ts';
 import type { Retention } from '../../domain/run/retained-vm.ts';
+import type { VmLimits } from '../../domain/run/event.ts';
 import { parseVmKey } from '../../domain/run/vm-key.ts';
 import {
   askVmStatus,
@@ -37,6 +38,8 @@ export interface ListedVm {
   readonly vmm: string | null;
   /** The memory of the guest. */
   readonly memoryMib: number | null;
+  /** The limits of a living VM by control groups; null if its keeper does not say them. */
+  readonly limits: VmLimits | null;
   /** The activity of a living VM; null if the VM has ended, or its keeper does not answer. */
   readonly activity: VmActivity | null;
   readonly startedAtMs: number | null;
@@ -76,7 +79,7 @@ async function describeVm(keeper: string, dir: string): Promise<ListedVm> {
     memoryMib: typeof memoryMib === 'number' ? memoryMib : null,
     ...(isAlive(status)
       ? { ...(await lifeOf(dir)), retention: await readRetention(dir) }
-      : { activity: null, startedAtMs: null, retention: null }),
+      : { limits: null, activity: null, startedAtMs: null, retention: null }),
   };
 }
 
@@ -87,13 +90,13 @@ function describeVmm(settings: unknown): string | null {
   return `${name} ${typeof accelerator === 'string' ? accelerator : 'kvm'}`;
 }
 
-async function lifeOf(dir: string): Promise<Pick<ListedVm, 'activity' | 'startedAtMs'>> {
+async function lifeOf(dir: string): Promise<Pick<ListedVm, 'limits' | 'activity' | 'startedAtMs'>> {
   try {
-    const { state, execs, startedAtMs } = await askVmStatus(dir, AbortSignal.timeout(ANSWER_LIMIT_MS));
-    if (state !== 'ready') return { activity: state === 'booting' ? 'starting' : 'stopping', startedAtMs };
-    return { activity: execs.some((exec) => exec.state === 'running') ? 'running' : 'idle', startedAtMs };
+    const { state, execs, limits, startedAtMs } = await askVmStatus(dir, AbortSignal.timeout(ANSWER_LIMIT_MS));
+    if (state !== 'ready') return { limits, activity: state === 'booting' ? 'starting' : 'stopping', startedAtMs };
+    return { limits, activity: execs.some((exec) => exec.state === 'running') ? 'running' : 'idle', startedAtMs };
   } catch {
     // The VM has just ended, or its keeper is stopped. One silent VM must not keep the whole list from being shown.
-    return { activity: null, startedAtMs: null };
+    return { limits: null, activity: null, startedAtMs: null };
   }
 }

@@ -193,6 +193,7 @@ const body = kindOf<RunEventBody['type']>(
       accelerator: aText,
       kernel: aText,
       jail: aText,
+      limits: optional(objectOf({ cpus: allowNull(aCount), memoryMib: allowNull(aCount), note: allowNull(aText) })),
       bootMs: aNumber,
       start: optional(oneOf('cold', 'snapshot')),
       snapshot: optional(aText),

@@ -47,6 +47,16 @@ export interface RunEvent extends NewRunEvent {
 /** `snapshot`: the VM began as a copy of a guest that had booted. */
 export type VmStartKind = 'cold' | 'snapshot';
 
+/** The limits of a VM by control groups of its host, beside those of its guest. */
+export interface VmLimits {
+  /** Null: no control group limits the CPU. */
+  readonly cpus: number | null;
+  /** Null: no control group limits the memory. */
+  readonly memoryMib: number | null;
+  /** The reason why a limit does not exist; null if both exist. */
+  readonly note: string | null;
+}
+
 export type VmmChooser = 'spec' | 'auto';
 
 /**
@@ -123,6 +133,8 @@ export type RunEventBody =
       readonly accelerator: string;
       readonly kernel: string;
       readonly jail: string;
+      /** Absent: not known. */
+      readonly limits?: VmLimits;
       /** The time from the VMM's start to the guest's answer. */
       readonly bootMs: number;
       /** Absent: `cold`. */

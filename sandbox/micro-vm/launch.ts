@@ -285,6 +285,7 @@ export function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
     accelerator: status.accelerator,
     kernel: status.kernel,
     jail: status.jail,
+    ...(status.limits === null ? {} : { limits: status.limits }),
     bootMs: status.bootMs,
     start: status.start.kind,
     snapshot: status.start.key,

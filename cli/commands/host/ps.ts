@@ -22,6 +22,7 @@ import { renderTriggers } from '../../render/host/triggers.ts';
 import { readEnabledTriggers } from '../../../client/embedded/trigger-mark.ts';
 import { renderStack } from '../../render/host/stack.ts';
 import { renderTable } from '../../render/text/table.ts';
+import { describeVmLimits } from '../../../app/lines/vm-facts.ts';
 import { findCommonRunId } from '../../../app/runs/run-id.ts';
 
 interface Options {
@@ -84,7 +85,7 @@ export const command = defineCommand<Options>({
       lines.push(
         '',
         ...renderTable(
-          ['VM', 'STATE', 'VMM', 'MEMORY', 'STARTED', 'DIRECTORY'],
+          ['VM', 'STATE', 'VMM', 'MEMORY', 'LIMITS', 'STARTED', 'DIRECTORY'],
           vms.map((vm) => cellsOf(vm, context.now().getTime())),
           { style: stdout.style, width: stdout.width() },
         ),
@@ -125,7 +126,7 @@ async function schedulesOf(stack: StackInfo | null): Promise<HoldingSchedules | 
 }
 
 function cellsOf(vm: ListedVm, nowMs: number): readonly string[] {
-  const { state, activity, vmm, memoryMib, startedAtMs, dir, retention } = vm;
+  const { state, activity, vmm, memoryMib, limits, startedAtMs, dir, retention } = vm;
   const does = activity ?? (state === 'running' ? 'no answer' : state);
   return [
     describeVm(vm),
@@ -134,6 +135,7 @@ function cellsOf(vm: ListedVm, nowMs: number): readonly string[] {
       : `${does}, left by ${sanitizeLine(stageOfRetained(retention))} for ${formatDurationMs(Math.max(0, retention.untilMs - nowMs))}`,
     sanitizeLine(vmm ?? '-'),
     memoryMib === null ? '-' : `${memoryMib} MiB`,
+    limits === null ? '-' : describeVmLimits(limits),
     startedAtMs === null ? '-' : formatAge(nowMs - startedAtMs),
     dir,
   ];

@@ -79,6 +79,15 @@ test('status names a VM that waited in the pool', () => {
   expect(lines.find((line) => line.startsWith('vm '))).toContain('started from the pool in 4.1 s');
 });
 
+test.each([
+  [{ cpus: 2, memoryMib: 1024, note: null }, 'jail bubblewrap, limits of the host: 2 CPUs, 1024 MiB, started'],
+  [{ cpus: null, memoryMib: null, note: 'not delegated' }, 'jail bubblewrap, limits of the host: none, started'],
+])('status names the limits %j of a VM by control groups', (limits, expected) => {
+  const [vm] = SUCCEEDED.vms;
+  const lines = renderStatus({ ...SUCCEEDED, vms: [{ ...vm!, limits }] }, OPTIONS);
+  expect(lines.find((line) => line.startsWith('vm '))).toContain(expected);
+});
+
 test('status of a run that was refused has no line for a spec and a host that are not known', () => {
   const lines = renderStatus({ ...FAILED_RUN, name: '', kind: '', hostId: '' }, OPTIONS);
   expect(lines.filter((line) => /^(spec|host)/.test(line))).toEqual([]);

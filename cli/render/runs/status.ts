@@ -18,7 +18,7 @@ import { budgetOfRun } from '../../../app/json/budget-json.ts';
 import { renderBudget } from './budget.ts';
 import { renderItemAgents } from './item-agents.ts';
 import { renderMockedCount, renderStages } from './stages.ts';
-import { describeVmFacts } from '../../../app/lines/vm-facts.ts';
+import { describeVmFacts, describeVmLimits } from '../../../app/lines/vm-facts.ts';
 import type { Style } from '../text/style.ts';
 import { padEnd } from '../text/width.ts';
 
@@ -141,8 +141,9 @@ function renderVms(view: RunView, style: Style): string[] {
     const generation = vm.generation > 0 ? ` (generation ${vm.generation})` : '';
     const boot = vm.bootMs === null ? '' : `, ${renderStart(vm)} in ${formatDurationMs(vm.bootMs)}`;
     const disk = vm.resumedAfter === undefined ? '' : `, with the checkpoint after ${sanitizeLine(vm.resumedAfter)}`;
+    const limits = vm.limits === undefined ? '' : `, limits of the host: ${describeVmLimits(vm.limits)}`;
     return style.dim(
-      `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${describeVmFacts(vm)}${boot}${disk}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
+      `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${describeVmFacts(vm)}${limits}${boot}${disk}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
     );
   });
   return ['', ...lines];
