@@ -24,10 +24,17 @@ Restart=on-failure
 RestartSec=30
 KillMode=process
 OOMPolicy=continue
+Delegate=cpu memory
+DelegateSubgroup=voidbox
 
 [Install]
 WantedBy=default.target
 `);
+});
+
+test('only the unit that starts VMs may write control groups', () => {
+  const serve = renderServeUnit({ ...FACTS, quotedArguments: '', variablesFile: '/serve.env' });
+  expect([renderUnit(FACTS), serve].map((unit) => /^Delegate/m.test(unit))).toEqual([true, false]);
 });
 
 test('a value stays one word, whatever systemd would read in it', () => {

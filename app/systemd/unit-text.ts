@@ -17,7 +17,8 @@ const HASH_LINE = '# SHA-256 of the following lines: ';
 
 /**
  * `KillMode=process` leaves the VMs of open runs to their keepers when the unit stops. `OOMPolicy=continue` keeps the
- * stack if the kernel ends one VM for lack of memory.
+ * stack if the kernel ends one VM for lack of memory. `Delegate=` lets keepers make control groups of VMs. The processes
+ * are in a group below that of the unit, because a group of version 2 has processes or limits, never both.
  * @throws AppError `cli/usage` for a value that a unit cannot contain
  */
 export function renderUnit({ node, main, variables }: UnitFacts): string {
@@ -37,6 +38,8 @@ Restart=on-failure
 RestartSec=30
 KillMode=process
 OOMPolicy=continue
+Delegate=cpu memory
+DelegateSubgroup=voidbox
 
 [Install]
 WantedBy=default.target

@@ -8,6 +8,7 @@ import { quoteCommand, renderServeUnit, renderUnit } from './unit-text.ts';
 
 const env = readEnvironment();
 const tool = await runProgram(env, 'systemd-analyze', ['--version']);
+const isNew = Number(/^systemd (\d+)/.exec(tool.stdout)?.[1]) >= 254;
 
 test.skipIf(tool.exitCode !== 0)(
   'systemd-analyze, if this machine has it, finds no mistake in the unit, and one in a wrong unit',
@@ -24,7 +25,9 @@ test.skipIf(tool.exitCode !== 0)(
       writeFileSync(file, text);
       const variables = { XDG_RUNTIME_DIR: dir };
       const { exitCode, stderr } = await runProgram(env, 'systemd-analyze', ['--user', 'verify', file], { variables });
-      return { exitCode, text: stderr };
+      // systemd before 254 ignores this key, and the VMs have no control groups.
+      const lines = stderr.split('\n').filter((line) => isNew || !line.includes("'DelegateSubgroup'"));
+      return { exitCode, text: lines.join('\n') };
     };
     const unit = renderUnit({ node: process.execPath, main, variables: { A: 'a "b" %h $HOME \\' } });
     expect(await verify(unit)).toEqual({ exitCode: 0, text: '' });
