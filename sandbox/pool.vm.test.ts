@@ -77,7 +77,7 @@ it('a launch continues a VM that waited, with its own disk and the time of the h
   await vm.stop();
 });
 
-function createPool(): WarmVms {
+function createPool(identify = (): Promise<string> => Promise.resolve('files')): WarmVms {
   const shape = { image: 'base', layers: [], memoryMib: VM.memoryMib, vcpus: 1 } as const;
   const log = (text: string): never => {
     throw new Error(text);
@@ -87,6 +87,7 @@ function createPool(): WarmVms {
     vmsDir: host.vmsDir,
     launch: launchVm,
     isDiskLow: () => false,
+    identify,
     log,
   });
 }
@@ -106,6 +107,7 @@ it('a pool adds a VM for the one that was taken, waits after a launch, and ends 
     vmsDir: host.vmsDir,
     launch: launchVm,
     isDiskLow: () => nowMs < 1_000,
+    identify: () => Promise.resolve('files'),
     log: (text) => said.push(text),
     now: () => nowMs,
   });
@@ -133,6 +135,28 @@ it('a pool adds a VM for the one that was taken, waits after a launch, and ends 
   expect((await textOf(vm, request('echo', ['it lives']))).trim()).toBe('it lives');
   await vm.stop();
   expect(said).toEqual([]);
+});
+
+it('a pool replaces a VM whose snapshot has files of an earlier build, and keeps it while a file is missing', async () => {
+  let files: string | null = 'earlier';
+  const pool = createPool(() => (files === null ? Promise.reject(new Error('no kernel')) : Promise.resolve(files)));
+  await pool.check();
+  const [first] = listPool();
+  await expect.poll(() => stateOf(first!), { timeout: 60_000 }).toBe('waiting');
+  files = null;
+  await pool.check();
+  expect(listPool()).toEqual([first]);
+  files = 'later';
+  await pool.check();
+  await expect.poll(() => stateOf(first!)).toBeNull();
+  await expect.poll(listPool).toHaveLength(1);
+  const [second] = listPool();
+  expect(second).not.toBe(first);
+  await expect.poll(() => stateOf(second!), { timeout: 60_000 }).toBe('waiting');
+  await pool.check();
+  expect(listPool()).toEqual([second]);
+  await pool.close();
+  await expect.poll(listPool).toEqual([]);
 });
 
 it('two workers of a host keep their own VMs, and a launch takes one of either', async () => {

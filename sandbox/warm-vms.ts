@@ -23,6 +23,8 @@ export interface WarmVmsOptions {
   readonly launch: LaunchVm;
   /** Whether the disk has no room for another VM. */
   readonly isDiskLow: () => boolean;
+  /** Identifies the files that the key of a snapshot contains. A launch takes no VM that has others. */
+  readonly identify: () => Promise<string>;
   readonly log: (text: string) => void;
   readonly now?: () => number;
 }
@@ -42,9 +44,19 @@ interface WarmVm {
   readonly shape: string;
   readonly dir: string;
   readonly vm: MicroVm;
+  /** The files of its snapshot. */
+  readonly files: string;
 }
 
-export function createWarmVms({ counts, vmsDir, launch, isDiskLow, log, now = Date.now }: WarmVmsOptions): WarmVms {
+export function createWarmVms({
+  counts,
+  vmsDir,
+  launch,
+  isDiskLow,
+  identify,
+  log,
+  now = Date.now,
+}: WarmVmsOptions): WarmVms {
   let vms: readonly WarmVm[] = [];
   let notBeforeMs = 0;
   let lastProblem: string | null = null;
@@ -56,6 +68,7 @@ export function createWarmVms({ counts, vmsDir, launch, isDiskLow, log, now = Da
     const name = `${POOL_PREFIX}${randomBytes(8).toString('hex')}`;
     const dir = join(vmsDir, name);
     const text = formatWarmShape(shape);
+    const files = await identify();
     const { vm } = await launch(
       {
         name,
@@ -73,14 +86,20 @@ export function createWarmVms({ counts, vmsDir, launch, isDiskLow, log, now = Da
       },
       closing.signal,
     );
-    vms = [...vms, { shape: text, dir, vm }];
+    vms = [...vms, { shape: text, dir, vm, files }];
     await vm.tie(false);
   };
 
   const check = async (): Promise<void> => {
+    // While a file is missing, no launch could make a VM, so those that wait stay.
+    const files = await identify().catch(() => null);
     const looked = await Promise.all(vms.map(async (each) => ({ each, waits: await isWaiting(each.dir) })));
-    for (const { each, waits } of looked) if (!waits) each.vm.close();
-    vms = looked.filter(({ waits }) => waits).map(({ each }) => each);
+    const isOutdated = (each: WarmVm): boolean => files !== null && each.files !== files;
+    vms = looked.filter(({ each, waits }) => waits && !isOutdated(each)).map(({ each }) => each);
+    for (const { each, waits } of looked) {
+      if (!waits) each.vm.close();
+      else if (isOutdated(each)) await endWaiting(each.vm);
+    }
     if (now() < notBeforeMs || closing.signal.aborted || isDiskLow()) return;
     const missing = counts.find(
       ({ shape, count }) => vms.filter((each) => each.shape === formatWarmShape(shape)).length < count,

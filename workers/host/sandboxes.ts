@@ -6,6 +6,7 @@ import { keepVmAlive, readHostFacts, vmRunDir, type CpuTemplate, type SnapshotFo
 import type { FindRootDisk, FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
 import { createLauncher } from '../../sandbox/micro-vm/launch.ts';
 import { type QemuBackendOptions, withQemu } from '../../sandbox/micro-vm/qemu/backend.ts';
+import { identifyFiles } from '../../sandbox/file-identity.ts';
 import { createWarmVms, type WarmVms } from '../../sandbox/warm-vms.ts';
 import { createSandboxBackends, largestOverheadMib, selectBackend } from '../../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../../sandbox/sweep.ts';
@@ -99,6 +100,7 @@ export function createHostSandboxes({
           vmsDir: vms,
           launch: createLauncher(withQemu(options)),
           isDiskLow: () => readDiskRoom(stateDir).isLow,
+          identify: async () => await identifyOfSnapshot(await pieces()),
           log: (text) => log('warning', text),
         });
   let sweeping: Promise<readonly SweptHostVm[]> | null = null;
@@ -112,6 +114,17 @@ export function createHostSandboxes({
       await keepVmAlive(vmRunDir(vms, key), AbortSignal.timeout(KEEP_ALIVE_LIMIT_MS));
     },
   };
+}
+
+async function identifyOfSnapshot({ keeper, qemu, kernel, initramfs }: HostPieces): Promise<string> {
+  const { path, uncompressedPath } = kernel;
+  return await identifyFiles([
+    keeper,
+    qemu,
+    path,
+    ...(uncompressedPath === undefined ? [] : [uncompressedPath]),
+    initramfs,
+  ]);
 }
 
 function noteLaunches(backend: SandboxBackend, warm: WarmVms | null): SandboxBackend {
