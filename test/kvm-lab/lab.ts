@@ -2,12 +2,13 @@
  * The KVM lab: a machine that QEMU emulates, with a CPU that has virtualization, and Debian's kernel as its host. In it the
  * real /dev/kvm runs guests, on any x86-64 machine. It sees this machine's files read-only.
  */
-import { execFile, spawn } from 'node:child_process';
+import { type ChildProcessByStdio, execFile, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
 import { promisify } from 'node:util';
 import { type FirstRootInputs, ROOT_TAG, writeFirstRoot } from './first-root.ts';
 import type { Attempt } from './run-rows.ts';
@@ -34,6 +35,12 @@ export interface LabMachine {
 
 /** The memory is enough for two VMs of the conformance table with their VMMs, and for what the lab writes. */
 const MACHINE_OF_TESTS: LabMachine = { cpus: 1, memoryMib: 2048 };
+/**
+ * The emulation of SVM in QEMU 7.2 sometimes forgets that an interrupt waits: its thread changes the flags of waiting
+ * interrupts without the lock of the devices. If that interrupt was the timer's, the machine stands still until another
+ * device interrupts it. A byte to its second serial port does so.
+ */
+const PULSE_MS = 1_000;
 /** The end of the console in messages. */
 const CONSOLE_TAIL_CHARACTERS = 3_000;
 
@@ -44,11 +51,12 @@ export async function startLab(pieces: LabPieces, program: LabProgram): Promise<
   await writeFile(files.root, writeFirstRoot({ ...pieces, ...program, busybox: await readFile(pieces.busybox) }));
   await writeFile(files.console, '');
   const words = labArguments(pieces.kernel, files, await measureTscKhz(pieces.keeper), program.machine);
-  const child = spawn(pieces.keeper, ['tie', '--', pieces.qemu, ...words], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(pieces.keeper, ['tie', '--', pieces.qemu, ...words], { stdio: ['pipe', 'pipe', 'pipe'] });
   const closed = new Promise<void>((resolve) => {
     child.once('close', () => resolve());
     child.once('error', () => resolve());
   });
+  sendPulse(child, closed);
   let complaints = '';
   child.stderr.on('data', (chunk: Buffer) => {
     complaints = (complaints + chunk.toString()).slice(-CONSOLE_TAIL_CHARACTERS);
@@ -66,6 +74,16 @@ export async function startLab(pieces: LabPieces, program: LabProgram): Promise<
     describe: () => `The lab's console ends with:\n${console}\n${complaints}`,
     end: () => (ending ??= endOnce()),
   };
+}
+
+/** Begins at the first line: the port then echoes nothing, and no VM has run before. */
+function sendPulse({ stdin, stdout }: ChildProcessByStdio<Writable, Readable, Readable>, closed: Promise<void>): void {
+  // A machine that has ended reads nothing.
+  stdin.on('error', () => undefined);
+  stdout.once('data', () => {
+    const pulse = setInterval(() => stdin.write('\n'), PULSE_MS);
+    void closed.then(() => clearInterval(pulse));
+  });
 }
 
 function readConsole(path: string): string {

@@ -51,11 +51,12 @@ export async function findPlace(pieces: QemuPieces, sources: LabSources): Promis
 }
 
 /** Returns the start of the program for a task whose rows follow. */
-export function startOnKvm(place: KvmPlace, task: Omit<KvmTask, 'rows'>): StartAttempt {
+export function startOnKvm(place: KvmPlace, task: Omit<KvmTask, 'rows' | 'hasPulse'>): StartAttempt {
   let program: Promise<string> | null = null;
   return async (rows) => {
     program ??= bundleProgram();
-    const text = JSON.stringify({ ...task, rows } satisfies KvmTask);
+    const hasPulse = place.kind === 'lab';
+    const text = JSON.stringify({ ...task, hasPulse, rows } satisfies KvmTask);
     return place.kind === 'lab'
       ? await startInLab(place.pieces, await program, text)
       : await startHere(await program, text);

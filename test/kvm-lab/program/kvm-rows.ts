@@ -1,5 +1,7 @@
 /** The rows of the program on KVM: those of the conformance table for each VMM, and rows about KVM itself. */
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { readHostFacts } from '../../../native/index.ts';
 import { request, script, textOf } from '../../conformance/sandbox/behaviour.ts';
 import { BEHAVIOURS } from '../../conformance/sandbox.ts';
@@ -18,13 +20,32 @@ import type { KvmTask } from './task.ts';
 export const VMMS = ['qemu', 'vmm'] as const;
 export type VmmName = (typeof VMMS)[number];
 
+const PULSE_LIMIT_MS = 20_000;
+const PULSE_POLL_MS = 100;
+
 export const HARDWARE_KVM = 'the keeper finds hardware KVM';
 
 /** It comes last, and is about all rows before it. */
 export const NO_VM_LEFT = 'no row leaves a VM';
 
-export async function requireHardwareKvm({ pieces }: KvmTask): Promise<void> {
+/** In the lab, the machine must also get its pulse: without it, a row may stand still. */
+export async function requireHardwareKvm({ pieces, hasPulse }: KvmTask): Promise<void> {
   assert.equal((await readHostFacts(pieces.keeper)).kvm, 'hardware');
+  if (!hasPulse) return;
+  const first = await countReceived();
+  const endAtMs = performance.now() + PULSE_LIMIT_MS;
+  while ((await countReceived()) === first) {
+    assert.ok(performance.now() < endAtMs, 'no pulse arrives at the second serial port');
+    await sleep(PULSE_POLL_MS);
+  }
+}
+
+/** Returns the number of bytes that the second serial port has received. */
+async function countReceived(): Promise<number> {
+  const ports = await readFile('/proc/tty/driver/serial', 'utf8');
+  const received = /^1: .*?\brx:(\d+)/m.exec(ports)?.[1];
+  // The kernel leaves the number out until the first byte.
+  return Number(received ?? 0);
 }
 
 const COMMAND: VmmRow = {

@@ -11,6 +11,8 @@ export interface KvmTask {
   readonly hostileKernelTest?: string;
   /** The product for rows about runs: its command line, its cache with all pieces, its examples. */
   readonly product?: { readonly program: string; readonly cacheDir: string; readonly examples: string };
+  /** Whether a byte arrives at the serial port of the rows each second, as in the lab. */
+  readonly hasPulse: boolean;
   /** Names of rows, in the order in which they run. */
   readonly rows: readonly string[];
   readonly bootTimeoutMs: number;
