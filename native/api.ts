@@ -77,7 +77,11 @@ export interface LaunchConfig {
   /** The hosts and services that the guest may reach; absent: none. */
   readonly egress?: EgressPlan;
   /** The disk with which the VM starts, a copy of this file; absent: an empty disk. */
-  readonly from?: { readonly disk: string };
+  readonly from?: {
+    readonly disk: string;
+    /** The full saves with which the VM continues, the base first; absent: its guest boots. */
+    readonly chain?: readonly SavedLink[];
+  };
   readonly orphanTimeoutMs?: number;
   readonly bootTimeoutMs?: number;
   readonly guestSilenceMs?: number;
@@ -97,8 +101,17 @@ export interface LaunchConfig {
   readonly discard?: boolean;
   /** The VM waits for a launch that takes it. */
   readonly waits?: boolean;
+  /** The running VM may be saved in full; only `voidbox-vmm` can do so. */
+  readonly fullSaves?: boolean;
   /** A note for clients, which read it from the run directory. */
   readonly note?: Readonly<Record<string, unknown>>;
+}
+
+/** The files of one full save without its disk. */
+export interface SavedLink {
+  readonly id: string;
+  readonly state: string;
+  readonly memory: string;
 }
 
 export interface SnapshotFolder {
@@ -125,7 +138,7 @@ export interface FullDisk {
  * The ops that came after the first release, in the order of the keeper's own list. A keeper lives as long as its VM,
  * so its build may be older than its client. The client sends such an op only to a keeper whose `status` lists it.
  */
-export const FEATURES: readonly string[] = ['checkpoint', 'take'];
+export const FEATURES: readonly string[] = ['checkpoint', 'checkpoint.full', 'take'];
 
 /** The status of a VM, as its keeper reports it. */
 export interface VmStatus {
@@ -153,6 +166,15 @@ export interface VmStatus {
    * The ops of the keeper that came after the first release; a later build may list ops that this build does not know.
    */
   readonly features: readonly string[];
+}
+
+/** A full save of a VM. */
+export interface FullSave {
+  /** The name of the state: 32 hexadecimal digits. */
+  readonly id: string;
+  /** The state to which a diff refers; null for a base. */
+  readonly parent: string | null;
+  readonly usedBytes: number;
 }
 
 /** How a VM began. */
@@ -338,6 +360,14 @@ export function readFullDisk(status: Answer): FullDisk | null {
     limitMs: readCount(full, 'limitMs', 'status'),
     availableBytes: readCount(full, 'availableBytes', 'status'),
     neededBytes: readCount(full, 'neededBytes', 'status'),
+  };
+}
+
+export function readFullSave(answer: Answer): FullSave {
+  return {
+    id: readText(answer, 'id', 'checkpoint.full'),
+    parent: answer['parent'] === null ? null : readText(answer, 'parent', 'checkpoint.full'),
+    usedBytes: readCount(answer, 'usedBytes', 'checkpoint.full'),
   };
 }
 

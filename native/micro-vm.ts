@@ -4,19 +4,21 @@
  */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import {
-  isVmGone,
-  OPEN_STDIN_BYTES,
-  readCount,
-  readExecEnd,
-  readText,
-  readVmStatus,
-  readVmUsage,
   type Answer,
   type ExecEnd,
   type ExecStart,
+  type FullSave,
+  isVmGone,
   type LaunchConfig,
+  OPEN_STDIN_BYTES,
   type OutputPiece,
   type OutputStream,
+  readCount,
+  readExecEnd,
+  readFullSave,
+  readText,
+  readVmStatus,
+  readVmUsage,
   type SignalName,
   type VmStatus,
   type VmUsage,
@@ -40,6 +42,8 @@ const STDIN_LIMIT_MS = 24 * UPLOAD_LIMIT_MS;
 const STOP_LIMIT_MS = 30_000;
 /** The limit of a checkpoint: its freeze is bounded by the keeper, and the disk of the host may be slow. */
 const CHECKPOINT_LIMIT_MS = 10 * 60 * 1000;
+/** Also writes the memory, for which the keeper gives the VMM five minutes, and copies it. */
+const FULL_SAVE_LIMIT_MS = 20 * 60 * 1000;
 
 export interface MicroVmLaunch {
   /** The `voidbox-vm` binary. */
@@ -216,6 +220,22 @@ export class MicroVm {
       throw await this.#link.explain(error);
     } finally {
       // The keeper stops a checkpoint whose client has left.
+      stream.close();
+    }
+  }
+
+  /**
+   * Saves the VM with its memory and its disk into a new folder, and lets it continue with another session.
+   * @throws CodedError `vm/busy`, `vm/checkpoint-failed`, `store/io`; no folder is left then
+   */
+  async checkpointFull(dest: string, pages: 'all' | 'changed', signal: AbortSignal): Promise<FullSave> {
+    const { stream } = await this.#link.open('checkpoint.full', { dest, pages, fence: this.#fence }, signal);
+    try {
+      return readFullSave(await stream.readAnswer(FULL_SAVE_LIMIT_MS));
+    } catch (error) {
+      throw await this.#link.explain(error);
+    } finally {
+      // The keeper removes the files of a client that has left.
       stream.close();
     }
   }

@@ -14,6 +14,7 @@ const WORDS: Readonly<Record<string, string>> = {
   'exec.signal': 'sending a signal to the command',
   'exec.freeze': 'freezing the command',
   checkpoint: 'making a checkpoint',
+  'checkpoint.full': 'saving the VM with its memory',
   'exec.ack': 'deleting stored output of the command',
   'file.put': 'writing a file into the VM',
   'file.get': 'reading a file of the VM',

@@ -21,7 +21,7 @@ use crate::vmm::{self, Usage};
 
 /// The ops that came after the first release. Keepers of earlier builds lack them, so a client reads this list before
 /// it sends one. A name in a released list is never removed.
-const FEATURES: &[&str] = &["checkpoint", "take"];
+const FEATURES: &[&str] = &["checkpoint", "checkpoint.full", "take"];
 
 /// The longest cause of an `exec.end`, as JSON.
 const CAUSE_BYTES: usize = 4096;
@@ -143,9 +143,15 @@ async fn ready(keeper: &Rc<Keeper>, Ready { timeout_ms }: Ready) -> Result<Value
 }
 
 async fn start_exec(keeper: &Rc<Keeper>, head: &Head, start: StartExec) -> Result<Value, Failure> {
-    let link = keeper.guest().await?;
-    // With a wrong time, a command would reject certificates as not valid yet.
-    keeper.clock.be_right(&link).await;
+    let link = loop {
+        let link = keeper.guest().await?;
+        // With a wrong time, a command would reject certificates as not valid yet.
+        keeper.clock.be_right(&link).await;
+        // A full save may have begun since. Its VM then has another link.
+        if matches!(&*keeper.phase.borrow(), Phase::Ready(now) if Rc::ptr_eq(now, &link)) {
+            break link;
+        }
+    };
     // No await follows until the insert, so that a key is started only once.
     fence::check(keeper, head)?;
     if keeper.execs.borrow().contains_key(&start.exec_key) {

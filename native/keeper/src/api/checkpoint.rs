@@ -106,14 +106,14 @@ fn explain(failure: Failure) -> Failure {
 }
 
 /// The only checkpoint of the VM, of a time in which no command runs.
-struct Turn {
+pub(super) struct Turn {
     keeper: Rc<Keeper>,
     /// The number of commands that were started before.
     starts: u64,
 }
 
 impl Turn {
-    fn take(keeper: &Rc<Keeper>) -> Result<Self, Failure> {
+    pub(super) fn take(keeper: &Rc<Keeper>) -> Result<Self, Failure> {
         let busy = |message: String| Err(Failure::new(Code::VmBusy, message));
         if keeper.is_checkpointing.get() {
             return busy("another checkpoint of the VM is made".into());

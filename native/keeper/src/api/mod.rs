@@ -2,6 +2,7 @@
 
 mod calls;
 mod checkpoint;
+mod checkpoint_full;
 mod connection;
 mod count;
 mod fence;

@@ -107,6 +107,8 @@ pub enum StreamOp {
     ExecFreeze(Args<Freeze>),
     #[serde(rename = "checkpoint")]
     Checkpoint(Args<Checkpoint>),
+    #[serde(rename = "checkpoint.full")]
+    CheckpointFull(Args<CheckpointFull>),
     #[serde(rename = "notices")]
     Notices(Args<Offset>),
     #[serde(rename = "file.put")]
@@ -196,6 +198,23 @@ pub struct Checkpoint {
     pub dest: PathBuf,
     /// The guest thaws its disk after this time, and after 30 s at the latest.
     pub limit_ms: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointFull {
+    /// The folder that will have the files; an absolute path at which nothing exists.
+    pub dest: PathBuf,
+    pub pages: Pages,
+}
+
+/// The pages of the memory that a full save has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pages {
+    All,
+    /// Those that have changed since the VM's last full save.
+    Changed,
 }
 
 #[derive(Debug, Deserialize)]

@@ -10,7 +10,7 @@ use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
 use super::request::{ExecKey, Freeze, Head, Offset, Output, Outputs, StreamOp, Tie};
-use super::{checkpoint, fence};
+use super::{checkpoint, checkpoint_full, fence};
 use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::exec::{Exec, Place};
@@ -78,6 +78,9 @@ async fn carry_out(
         StreamOp::ExecStdin(args) => exec_stdin(keeper, head, head.read(args)?, client).await,
         StreamOp::ExecFreeze(args) => exec_freeze(keeper, head.read(args)?, client).await,
         StreamOp::Checkpoint(args) => checkpoint::make(keeper, head.read(args)?, client).await,
+        StreamOp::CheckpointFull(args) => {
+            checkpoint_full::make(keeper, head.read(args)?, client).await
+        }
         StreamOp::FilePut(args) => file_put(keeper, head.read(args)?, client).await,
         StreamOp::FileGet(args) => file_get(keeper, head.read(args)?, client).await,
         StreamOp::TarPut(args) => tar_put(keeper, head.read(args)?, client).await,

@@ -16,6 +16,8 @@ pub use vmm::*;
 
 pub const CONFIG_VERSION: u32 = 1;
 
+/// The limit of a chain of full saves: a base and its diffs. The VMM has the same limit.
+pub const MAX_LINKS: usize = 8;
 /// A run's id has up to 1,000 bytes; the key contains it with three bytes for each escaped byte.
 const MAX_VM_KEY_BYTES: usize = 4096;
 
@@ -69,6 +71,9 @@ pub struct LaunchConfig {
     /// Whether the VM waits, as a copy whose guest did not get `Start`, until a launch takes it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
+    /// Whether the running VM may be saved in full, with its memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub full_saves: bool,
     /// A note for clients, which read it in `intent.json`; the keeper ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<serde_json::Map<String, serde_json::Value>>,
@@ -87,6 +92,18 @@ pub struct Kernel {
 pub struct From {
     /// The file of the disk. It is copied when the VM starts, and may be deleted afterwards.
     pub disk: PathBuf,
+    /// The full saves with which the VM continues, the base first; without them, its guest boots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<SavedLink>,
+}
+
+/// The files of one full save without its disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedLink {
+    pub id: String,
+    pub state: PathBuf,
+    pub memory: PathBuf,
 }
 
 /// The memory by which VMs are admitted.
@@ -202,6 +219,7 @@ impl LaunchConfig {
                 "an absolute path",
             );
         }
+        self.check_chain()?;
         if let Some(snapshots) = self
             .snapshots
             .as_ref()
@@ -235,10 +253,42 @@ impl LaunchConfig {
                 "it only for a copy of a snapshot on QEMU",
             );
         }
+        if self.full_saves && !self.vmm.saves_in_full() {
+            return refuse("fullSaves", "true".into(), "it only with the VMM \"vmm\"");
+        }
         match &self.egress {
             Some(egress) => egress.check(),
             None => Ok(()),
         }
+    }
+
+    fn check_chain(&self) -> Result<(), Failure> {
+        let chain = self.chain();
+        let refuse = |found: String, want: &str| {
+            Err(Failure::bad_request(format!(
+                "launch configuration: from.chain {found}, expected {want}"
+            )))
+        };
+        if chain.is_empty() {
+            return Ok(());
+        }
+        if !self.vmm.saves_in_full() {
+            return refuse("is there".into(), "it only with the VMM \"vmm\"");
+        }
+        if chain.len() > MAX_LINKS {
+            let found = format!("has {} links", chain.len());
+            return refuse(found, &format!("at most {MAX_LINKS}"));
+        }
+        let paths = chain.iter().flat_map(|link| [&link.state, &link.memory]);
+        match paths.into_iter().find(|path| !path.is_absolute()) {
+            Some(path) => refuse(format!("has {}", path.display()), "absolute paths"),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the full saves with which the VM continues, the base first; none for a VM whose guest boots.
+    pub fn chain(&self) -> &[SavedLink] {
+        self.from.as_ref().map_or(&[], |from| &from.chain)
     }
 
     /// The bytes that the guest's disk and memory can hold together: no honest tree is larger.
@@ -248,7 +298,7 @@ impl LaunchConfig {
 
     /// Opens the disk with which the VM starts. Fails if the file is missing, or if it is larger than the VM's disk.
     pub fn open_from(&self) -> Result<Option<File>, Failure> {
-        let Some(From { disk }) = &self.from else {
+        let Some(From { disk, chain }) = &self.from else {
             return Ok(None);
         };
         let unfit = |why: String| {
@@ -264,6 +314,11 @@ impl LaunchConfig {
         if bytes > limit {
             return Err(unfit(format!(
                 "it has {bytes} bytes, the disk of the VM only {limit}"
+            )));
+        }
+        if bytes != limit && !chain.is_empty() {
+            return Err(unfit(format!(
+                "it has {bytes} bytes, the disk of the VM {limit}: a guest that continues with its memory needs the same size"
             )));
         }
         Ok(Some(file))

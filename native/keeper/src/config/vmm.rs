@@ -14,6 +14,13 @@ pub enum VmmSettings {
     Test(TestVmmSettings),
 }
 
+impl VmmSettings {
+    /// Whether this VMM saves running VMs with their memory.
+    pub fn saves_in_full(&self) -> bool {
+        matches!(self, VmmSettings::Vmm(_))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QemuSettings {

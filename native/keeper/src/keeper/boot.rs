@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::Keeper;
 use super::end::{End, EndReason};
+use super::{HOSTNAME, Keeper, Tip};
 use crate::error::{Code, Failure};
 use crate::exec::now_ms;
 use crate::guest::handshake::{Frames, Session, SessionError, open_session};
 use crate::run_dir::{CONSOLE, SCRATCH, STARTED};
 use crate::snapshots::Store;
-use crate::vmm::{self, Beginning, Disks, NewVm, RunningVm, Started, Vm, console};
+use crate::vmm::{self, Beginning, Disks, EndKind, NewVm, RunningVm, Started, Vm, console};
 
 /// The end of the console that explains the end of a VM: a panic prints less than this behind its reason.
 const CONSOLE_TAIL_BYTES: u64 = 4096;
@@ -73,10 +73,15 @@ impl Keeper {
                         });
                         self.start.borrow_mut().snapshot = Some(key);
                     }
+                    self.note_chain();
                     return Ok(session);
                 }
                 Err(end) => end,
             };
+            // A boot would not have the memory.
+            if !self.config.chain().is_empty() {
+                return Err(self.explain_chain(end));
+            }
             // Every VM would refuse the same configuration.
             let is_refused = end.reason == EndReason::Refused;
             let is_final = is_refused || end.reason == EndReason::Protocol;
@@ -108,6 +113,34 @@ impl Keeper {
             if let Some(vm) = slot.take() {
                 let _ = vm.kill().await;
             }
+        }
+    }
+
+    /// Records the full save from which the VM has continued.
+    fn note_chain(&self) {
+        let chain = self.config.chain();
+        if let Some(newest) = chain.last() {
+            self.start.borrow_mut().snapshot = Some(newest.id.clone());
+            self.full_saves.keep(Tip {
+                id: newest.id.clone(),
+                links: chain.len(),
+            });
+        }
+    }
+
+    /// Names the file of a full save that the VMM refuses.
+    fn explain_chain(&self, end: End) -> End {
+        let refused = self.running_vm().and_then(|vm| vm.end());
+        match refused.filter(|end| end.kind == EndKind::BadConfiguration) {
+            Some(refused) => End::new(
+                EndReason::HostFailure,
+                Code::CheckpointUnfit,
+                format!(
+                    "the VM does not continue from its full saves: {}",
+                    refused.describe()
+                ),
+            ),
+            None => end,
         }
     }
 
@@ -149,15 +182,14 @@ impl Keeper {
         let limit = match started.beginning {
             // A copy needs a tenth of a boot's CPU time. On a busy machine a shorter limit would turn each late copy
             // into a boot, which makes the machine busier.
-            Beginning::Snapshot => limit / 2,
-            Beginning::Boot | Beginning::BootToSave => limit,
+            Beginning::Snapshot if self.config.chain().is_empty() => limit / 2,
+            _ => limit,
         };
         if let Some(note) = started.note {
             self.note_start(note);
         }
         self.vm.replace(Some(started.vm.clone()));
         let vm = slot.insert(Vm::new(started.vm.clone()));
-        let hostname = "voidbox";
         let session = self.disk.within(limit, async {
             let mut frames = Frames::new(started.port);
             self.begin(&*started.vm, started.beginning, &mut frames)
@@ -167,7 +199,7 @@ impl Keeper {
                 frames,
                 &self.config.mounts,
                 self.config.egress.as_ref(),
-                hostname,
+                HOSTNAME,
                 started.mailbox,
             )
             .await

@@ -37,6 +37,15 @@ pub struct End {
 }
 
 impl End {
+    /// Returns the end of a VM for a failure of its guest or its VMM.
+    pub(super) fn of_guest(failure: Failure) -> Self {
+        let reason = match failure.code {
+            Code::VmProtocol => EndReason::Protocol,
+            _ => EndReason::Lost,
+        };
+        Self { reason, failure }
+    }
+
     pub(super) fn new(reason: EndReason, code: Code, message: impl Into<String>) -> Self {
         Self {
             reason,

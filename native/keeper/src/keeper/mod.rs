@@ -3,7 +3,10 @@
 mod boot;
 mod end;
 mod exit_file;
+mod full_save;
 mod limits;
+mod save_queue;
+mod session;
 mod start;
 mod taken;
 mod waiting;
@@ -11,12 +14,10 @@ mod waiting;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::process::ExitStatus;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
 
 use crate::cgroups::Group;
 use crate::config::LaunchConfig;
@@ -25,19 +26,20 @@ use crate::door::Door;
 use crate::error::{Code, Failure};
 use crate::exec::{Exec, SpoolBudget, now_ms};
 use crate::guest::clock::GuestClock;
-use crate::guest::link::{Acceptor, Link, REASON_LIMIT};
-use crate::guest::patience::Patience;
-use crate::guest::pulse;
+use crate::guest::link::Link;
 use crate::lease::Lease;
 use crate::notices::Notices;
 use crate::run_dir::{KEEPER, KeeperFile, RunDir, SCRATCH};
-use crate::vmm::{self, EndKind, Publishing, RunningVm, Started, Vm};
+use crate::vmm::{self, Publishing, RunningVm, Started};
+use save_queue::FullSaves;
 use taken::Given;
 
 pub use end::{End, EndReason};
+pub use save_queue::{SaveInFull, Tip, failed, no_parent};
 pub use start::StartReport;
 pub use taken::{Taken, Wait};
 
+const HOSTNAME: &str = "voidbox";
 /// The number of broken tars whose reasons are kept.
 const MAX_CUT_TARS: usize = 16;
 
@@ -78,6 +80,7 @@ pub struct Keeper {
     pub execs: RefCell<HashMap<String, Rc<Exec>>>,
     /// True while a checkpoint is made.
     pub is_checkpointing: Cell<bool>,
+    pub full_saves: FullSaves,
     /// The number of commands that were started. Each one ends a checkpoint whose copy is not complete.
     pub exec_starts: watch::Sender<u64>,
     pub budget: Rc<SpoolBudget>,
@@ -157,6 +160,7 @@ impl Keeper {
             phase: watch::Sender::new(Phase::Booting),
             execs: RefCell::default(),
             is_checkpointing: Cell::new(false),
+            full_saves: FullSaves::default(),
             exec_starts: watch::Sender::new(0),
             budget: Rc::new(SpoolBudget::new(config.spool_max_bytes)),
             boots: Cell::new(0),
@@ -273,65 +277,6 @@ impl Keeper {
                 "no client renewed the lease for {} ms",
                 self.config.orphan_timeout_ms
             ),
-        )
-    }
-
-    /// Returns when the VM ends on its own.
-    async fn boot_and_watch(&self, slot: &mut Option<Vm>) -> End {
-        let session = match self.boot(slot).await {
-            Ok(session) => session,
-            Err(end) => return end,
-        };
-        let silence = Duration::from_millis(self.config.guest_silence_ms);
-        let acceptor = self
-            .door
-            .clone()
-            .map(|door| Box::new(door) as Box<dyn Acceptor>);
-        let link = Link::start(session, Patience::new(silence), acceptor);
-        self.phase.send_replace(Phase::Ready(link.clone()));
-        let vm = slot.as_ref().expect("a session has a VM");
-        let broken = vm.broken_control();
-        let failure = tokio::select! {
-            // A VMM whose control is closed for its violation ends quickly. Both are ready then, and the violation is the
-            // reason.
-            biased;
-            why = broken => Failure::new(
-                Code::VmProtocol,
-                format!("the VMM broke the protocol of its control: {why}"),
-            ),
-            failure = link.ended() => failure,
-            () = self.disk.stand_still(|| link.patience.pause()) => unreachable!("it lasts as long as the VM"),
-            never = pulse::watch(&link, &self.clock, || self.runs_a_command()) => never,
-            never = self.clock.keep_right(&link) => never,
-            _ = vm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
-        };
-        // A closed port and the VMM's end come together, in either order; the more precise one is reported, also to the
-        // requests that wait.
-        let failure = match failure.code {
-            Code::VmLost => match timeout(REASON_LIMIT / 2, vm.exited()).await {
-                Ok(Ok(status)) => self.describe_loss(status),
-                _ => failure,
-            },
-            _ => failure,
-        };
-        let reason = if failure.code == Code::VmProtocol {
-            EndReason::Protocol
-        } else {
-            EndReason::Lost
-        };
-        link.end(failure.clone());
-        End { reason, failure }
-    }
-
-    /// Describes the end of a VMM that the keeper did not request.
-    fn describe_loss(&self, status: ExitStatus) -> Failure {
-        let code = match self.running_vm().and_then(|vm| vm.end()) {
-            Some(end) if end.kind == EndKind::DeviceFailed => Code::VmProtocol,
-            _ => Code::VmLost,
-        };
-        Failure::new(
-            code,
-            format!("the VM ended on its own ({status}): {}", self.last_words()),
         )
     }
 

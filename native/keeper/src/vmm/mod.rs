@@ -26,7 +26,9 @@ const ROOT_MEMORY: &str = "/dev/pmem0";
 pub const MAILBOX_SERIAL: &str = "voidbox-mailbox";
 
 pub use end::{EndKind, VmmEnd};
-pub use interface::{Beginning, Disks, NewVm, Publishing, RunningVm, Started, Vmm};
+pub use interface::{
+    Beginning, Disks, FullSave, NewVm, Publishing, RunningVm, SavedPages, Started, Vmm,
+};
 pub use usage::{Usage, process_tree};
 pub use vm::Vm;
 

@@ -4,9 +4,12 @@
 //! - `wait` plays the guest agent that waits to be saved, and `start` takes its `Start`.
 //! - `put STEPS` writes steps, separated by `;`, as the state of a snapshot. They are the script of each copy.
 //! - `hold` maps the memory of a snapshot for writing.
-//! - `hello` plays the guest agent up to its session; `hello mailbox` has found the mailbox too.
+//! - `hello` plays the guest agent up to its session; `hello mailbox` has found the mailbox too, and `hello rest` can
+//!   rest, which `rest` does when it is asked.
 //! - `mail SLOT` sends a byte of mail in this slot, for which no request asked.
-//! - `request` waits for the beginning of a request, and `print TEXT` writes a line to the console.
+//! - `take TEXT` reads a line with the two files of a full save, and `fill TEXT` writes to both.
+//! - `request` waits for the beginning of a request, and `print TEXT` writes a line to the console; `nap` sleeps
+//!   for 600 ms.
 //! - `look` compares what the jail shows with what a VMM may have, and prints each difference to the console.
 //! - `exit CODE` ends it. At the end of the script it waits until its control ends.
 //!
@@ -14,15 +17,37 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::FromRawFd;
+use std::mem::size_of_val;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 
 extern "C" {
     fn fcntl(fd: i32, command: i32, ...) -> i32;
+    fn recvmsg(socket: i32, message: *mut Message, flags: i32) -> isize;
     fn mmap(address: *mut u8, bytes: usize, access: i32, kind: i32, fd: i32, at: i64) -> *mut u8;
 }
 
 const F_GETFD: i32 = 1;
+
+/// `struct msghdr` of Linux on x86-64.
+#[repr(C)]
+struct Message {
+    name: *mut u8,
+    name_length: u32,
+    pieces: *mut Piece,
+    piece_count: usize,
+    control: *mut u8,
+    control_length: usize,
+    flags: i32,
+}
+
+/// `struct iovec`.
+#[repr(C)]
+struct Piece {
+    at: *mut u8,
+    length: usize,
+}
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -43,6 +68,7 @@ fn main() {
         unsafe { UnixStream::from_raw_fd(number(&line[line.find("vsock\"").unwrap()..], "fd")) };
     let mut script = String::new();
     kernel.read_to_string(&mut script).unwrap();
+    let mut files: Vec<File> = Vec::new();
     for step in script.lines() {
         let (word, rest) = step.split_once(' ').unwrap_or((step, ""));
         match word {
@@ -55,6 +81,15 @@ fn main() {
                 control.read_line(&mut heard).unwrap();
                 assert_eq!(heard.trim_end(), rest);
             }
+            "take" => {
+                let (heard, fds) = receive_files(control.get_ref().as_raw_fd());
+                assert_eq!(heard.trim_end(), rest);
+                // SAFETY: the message has made both, and nothing else owns them.
+                files = fds.map(|fd| unsafe { File::from_raw_fd(fd) }).into();
+            }
+            "fill" => files
+                .iter()
+                .for_each(|file| file.write_all_at(rest.as_bytes(), 0).unwrap()),
             "wait" => send(&mut port, 56, br#"{"protocol":1}"#),
             "start" => drop(receive(&mut port, 57)),
             "put" => {
@@ -83,9 +118,14 @@ fn main() {
                 let are_known = line.contains(r#""pages":{"written":[[3,1]],"read":["#);
                 println!("pages ahead: {are_known}");
             }
-            "hello" => hello(&mut port, rest == "mailbox"),
+            "hello" => hello(&mut port, rest),
+            "rest" => {
+                let id = receive(&mut port, 60);
+                send(&mut port, 61, &[&id[..4], b"{}"].concat());
+            }
             "mail" => send(&mut port, 48, &[1, 0, 0, 0, rest.parse().unwrap(), 1, 0, 0, 0]),
             "request" => port.read_exact(&mut [0; 5]).unwrap(),
+            "nap" => std::thread::sleep(std::time::Duration::from_millis(600)),
             "print" => println!("{rest}"),
             "look" => look(&line, &args[2]),
             "exit" => std::process::exit(rest.parse().unwrap()),
@@ -104,6 +144,32 @@ fn number(line: &str, field: &str) -> i32 {
     rest[..digits].parse().unwrap()
 }
 
+/// Reads a line, and the two descriptors that come with it.
+fn receive_files(socket: i32) -> (String, [i32; 2]) {
+    // A head of 16 bytes, and the numbers.
+    const CONTROL_WORDS: usize = 3;
+    let (mut line, mut control) = ([0u8; 256], [0u64; CONTROL_WORDS]);
+    let mut piece = Piece {
+        at: line.as_mut_ptr(),
+        length: line.len(),
+    };
+    let mut message = Message {
+        name: std::ptr::null_mut(),
+        name_length: 0,
+        pieces: &mut piece,
+        piece_count: 1,
+        control: control.as_mut_ptr().cast(),
+        control_length: size_of_val(&control),
+        flags: 0,
+    };
+    // SAFETY: each pointer is to memory of this function, with its length.
+    let count = unsafe { recvmsg(socket, &mut message, 0) };
+    let text = String::from_utf8(line[..usize::try_from(count).unwrap()].to_vec()).unwrap();
+    assert_eq!(message.control_length, size_of_val(&control), "{text}");
+    let [low, high] = [control[2] as u32, (control[2] >> 32) as u32];
+    (text, [low.cast_signed(), high.cast_signed()])
+}
+
 fn send(port: &mut UnixStream, kind: u8, payload: &[u8]) {
     let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
     port.write_all(&[&length[..], &[kind], payload].concat())
@@ -120,12 +186,17 @@ fn receive(port: &mut UnixStream, kind: u8) -> Vec<u8> {
     payload
 }
 
-fn hello(port: &mut UnixStream, has_mailbox: bool) {
+fn hello(port: &mut UnixStream, feature: &str) {
     const MAILBOX: u8 = 2;
+    const REST: u8 = 64;
     send(port, 32, br#"{"protocol":1,"agent":"fake","bootMs":1}"#);
     let ping = receive(port, 3);
     assert_eq!(ping[36] & MAILBOX, MAILBOX);
-    let flags = if has_mailbox { 1 | MAILBOX } else { 1 };
+    let flags = match feature {
+        "mailbox" => 1 | MAILBOX,
+        "rest" => 1 | MAILBOX | REST,
+        _ => 1,
+    };
     send(port, 4, &[1, 0, 0, 0, flags]);
     receive(port, 46);
     send(port, 47, b"\0\0\0\0{}");

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 mod door;
 mod full_disk;
+mod full_saves;
 mod native_vmm;
 mod owners;
 mod refusals;
@@ -416,7 +417,10 @@ fn another_version_of_the_api_is_refused_and_the_connection_goes_on() {
 fn an_op_that_the_keeper_lacks_is_not_in_its_features_and_is_refused() {
     let vm = Vm::with_agent("made-up", json!({}));
     let status = vm.call("status", json!({}));
-    assert_eq!(status["ok"]["features"], json!(["checkpoint", "take"]));
+    assert_eq!(
+        status["ok"]["features"],
+        json!(["checkpoint", "checkpoint.full", "take"])
+    );
     let refused = vm.call("made.up", json!({}));
     assert_eq!(refused["error"]["code"], "api/bad-request");
     assert_eq!(refused["error"]["message"], r#"op "made.up" is unknown"#);

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::support::{Vm, start};
 
 /// The folder of the program and of its scripts.
-const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
-const STARTED: &str = r#"say {"event":"started"}"#;
+pub(super) const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
+pub(super) const STARTED: &str = r#"say {"event":"started"}"#;
 
 /// Returns the program that plays the VMM, compiled as a static one.
-fn fake_vmm() -> &'static PathBuf {
+pub(super) fn fake_vmm() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real_agent/fake_vmm.rs");
@@ -61,7 +61,7 @@ fn end_after(name: &str, steps: &[&str]) -> Value {
     launch(name, &steps).exit()
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done() {
         assert!(Instant::now() < deadline, "{what}");
@@ -280,12 +280,12 @@ fn a_host_whose_kvm_is_no_hardware_starts_no_vmm() {
     }
 }
 
-const PAUSE: &str = r#"expect {"do":"pause"}"#;
-const PAUSED: &str = r#"say {"event":"paused"}"#;
+pub(super) const PAUSE: &str = r#"expect {"do":"pause"}"#;
+pub(super) const PAUSED: &str = r#"say {"event":"paused"}"#;
 const SAVE: &str = r#"expect {"do":"save"}"#;
 const SAVED: &str = r#"say {"event":"saved"}"#;
-const RESUME: &str = r#"expect {"do":"resume"}"#;
-const RESUMED: &str = r#"say {"event":"resumed"}"#;
+pub(super) const RESUME: &str = r#"expect {"do":"resume"}"#;
+pub(super) const RESUMED: &str = r#"say {"event":"resumed"}"#;
 
 /// A folder of snapshots, and VMs of one size that use it.
 struct Snapshots(tempfile::TempDir);

@@ -52,16 +52,52 @@ pub enum BeginningFiles {
         /// The pages that it will use first.
         pages: Option<Touched>,
     },
+    /// It continues from full saves, the base first. It cannot write them.
+    Chain(Vec<SavedFiles>),
+}
+
+/// The state of a full save and its memory.
+pub struct SavedFiles {
+    pub state: File,
+    pub memory: File,
 }
 
 impl BeginningFiles {
-    fn all(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
+    fn all(&self) -> Vec<(BorrowedFd<'_>, BorrowedFd<'_>)> {
         match self {
-            Self::Boot => None,
+            Self::Boot => Vec::new(),
             Self::Save(state, memory) | Self::Copy { state, memory, .. } => {
-                Some((state.as_fd(), memory.as_fd()))
+                vec![(state.as_fd(), memory.as_fd())]
+            }
+            Self::Chain(links) => {
+                let files = links.iter();
+                let files = files.map(|link| (link.state.as_fd(), link.memory.as_fd()));
+                files.collect()
             }
         }
+    }
+
+    /// Returns the numbers of a VM that is saved, and those of a VM that continues.
+    fn numbers(&self) -> (Option<SnapshotNumbers>, Option<RestoreNumbers>) {
+        let mut all = self
+            .all()
+            .into_iter()
+            .map(|(state, memory)| SnapshotNumbers {
+                state_fd: state.as_raw_fd(),
+                memory_fd: memory.as_raw_fd(),
+            });
+        let first = all.next();
+        let pages = match self {
+            Self::Boot | Self::Save(..) => return (first, None),
+            Self::Copy { pages, .. } => pages.clone(),
+            Self::Chain(_) => None,
+        };
+        let restore = first.map(|files| RestoreNumbers {
+            files,
+            diffs: all.collect(),
+            pages,
+        });
+        (None, restore)
     }
 }
 
@@ -77,7 +113,7 @@ impl Files {
         let root = config.root_disk.as_deref();
         // The memory of a copy contains its kernel.
         let boot = match beginning {
-            BeginningFiles::Copy { .. } => None,
+            BeginningFiles::Copy { .. } | BeginningFiles::Chain(_) => None,
             _ => {
                 let kernel = open(&config.kernel.path, Access::Read)?;
                 Some((kernel, open(&config.initramfs, Access::Read)?))
@@ -98,7 +134,7 @@ impl Files {
 
     pub fn all(&self) -> Vec<BorrowedFd<'_>> {
         let (kernel, initramfs) = self.boot.as_ref().map(|(k, i)| (k, i)).unzip();
-        let (state, memory) = self.beginning.all().unzip();
+        let saved = self.beginning.all();
         [
             Some(&self.kvm),
             kernel,
@@ -111,24 +147,17 @@ impl Files {
         .flatten()
         .map(AsFd::as_fd)
         .chain(self.folders.as_ref().map(AsFd::as_fd))
-        .chain([state, memory].into_iter().flatten())
+        .chain(
+            saved
+                .into_iter()
+                .flat_map(|(state, memory)| [state, memory]),
+        )
         .collect()
     }
 
     fn numbers(&self) -> Numbers {
         let (kernel, initramfs) = self.boot.as_ref().map(|(k, i)| (k, i)).unzip();
-        let number = |(state, memory): (BorrowedFd<'_>, BorrowedFd<'_>)| SnapshotNumbers {
-            state_fd: state.as_raw_fd(),
-            memory_fd: memory.as_raw_fd(),
-        };
-        let files = self.beginning.all().map(number);
-        let (save, restore) = match &self.beginning {
-            BeginningFiles::Copy { pages, .. } => {
-                let pages = pages.clone();
-                (None, files.map(|files| RestoreNumbers { files, pages }))
-            }
-            _ => (files, None),
-        };
+        let (save, restore) = self.beginning.numbers();
         Numbers {
             kvm: self.kvm.as_raw_fd(),
             kernel: kernel.map(AsRawFd::as_raw_fd),
@@ -137,6 +166,7 @@ impl Files {
             mailbox: self.mailbox.as_raw_fd(),
             root: self.root.as_ref().map(AsRawFd::as_raw_fd),
             folders: self.folders.as_ref().map(AsRawFd::as_raw_fd),
+            full_saves: false,
             save,
             restore,
             guest_cid: self.guest_cid,
@@ -176,6 +206,7 @@ struct Numbers {
     mailbox: RawFd,
     root: Option<RawFd>,
     folders: Option<RawFd>,
+    full_saves: bool,
     save: Option<SnapshotNumbers>,
     restore: Option<RestoreNumbers>,
 }
@@ -191,6 +222,9 @@ struct SnapshotNumbers {
 struct RestoreNumbers {
     #[serde(flatten)]
     files: SnapshotNumbers,
+    /// Behind the first state of a chain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    diffs: Vec<SnapshotNumbers>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pages: Option<Touched>,
 }
@@ -218,6 +252,8 @@ struct Configuration {
     folders: Option<Folders>,
     rng: bool,
     balloon: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    full_saves: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     save: Option<SnapshotNumbers>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -258,7 +294,11 @@ pub fn line(
     files: &Files,
     sockets: Sockets,
 ) -> String {
-    configure(settings, config, files.numbers(), sockets)
+    let numbers = Numbers {
+        full_saves: config.full_saves,
+        ..files.numbers()
+    };
+    configure(settings, config, numbers, sockets)
 }
 
 /// Returns the configuration of a VM that makes a snapshot, without numbers of one launch. VMs of another shape cannot
@@ -278,6 +318,8 @@ pub fn shape(settings: &NativeSettings, config: &LaunchConfig) -> String {
         mailbox: 0,
         root: config.root_disk.as_ref().map(|_| 0),
         folders: config.mounts.first().map(|_| 0),
+        // It changes the rules of the VMM's calls, and nothing of the VM.
+        full_saves: false,
         save: Some(SnapshotNumbers {
             state_fd: 0,
             memory_fd: 0,
@@ -336,6 +378,7 @@ fn configure(
         }),
         rng: true,
         balloon: true,
+        full_saves: numbers.full_saves,
         save: numbers.save,
         restore: numbers.restore,
     };
@@ -486,13 +529,24 @@ mod tests {
         let copy = copy_with(None);
         let files = serde_json::json!({ "stateFd": "file 3", "memoryFd": "file 4" });
         assert_eq!(copy["restore"], files);
+        let link = || SavedFiles {
+            state: null(),
+            memory: null(),
+        };
+        let chain = BeginningFiles::Chain(vec![link(), link()]);
+        let chain = configured_as(chain, None, &folder.0);
+        let files = serde_json::json!({
+            "stateFd": "file 3", "memoryFd": "file 4",
+            "diffs": [{ "stateFd": "file 5", "memoryFd": "file 6" }],
+        });
+        assert_eq!(chain["restore"], files);
         for key in ["save", "kernelFd", "initramfsFd", "commandLine"] {
-            assert!(copy.get(key).is_none(), "{key}");
+            assert!(copy.get(key).is_none() && chain.get(key).is_none(), "{key}");
         }
     }
 
     #[test]
-    fn a_root_disk_that_vms_share_is_memory_and_no_disk() {
+    fn a_root_disk_that_vms_share_is_memory_and_a_vm_has_full_saves_only_if_asked() {
         let folder = TempDir::new("memory");
         for name in ["kernel", "initramfs", "scratch", "root"] {
             File::create(folder.0.join(name)).unwrap();
@@ -507,8 +561,10 @@ mod tests {
         let line = value["commandLine"].as_str().unwrap();
         assert!(line.ends_with(" voidbox.root=/dev/pmem0"), "{line}");
         config.root_disk = None;
+        config.full_saves = true;
         let value = configured_for(&config, BeginningFiles::Boot, &folder.0);
         assert!(value.get("pmem").is_none());
+        assert_eq!(value["fullSaves"], true);
     }
 
     #[test]
@@ -528,6 +584,7 @@ mod tests {
         };
         let one = shape_of(&|_| ());
         assert_eq!(one, shape_of(&|config| config.disk_mib = 128));
+        assert_eq!(one, shape_of(&|config| config.full_saves = true));
         let mount = || crate::config::Mount {
             host_path: "/data".into(),
             guest_path: "/srv".into(),

@@ -76,6 +76,7 @@ impl Vmm for NativeSettings {
             let disk = scratch::make(&mke2fs, &path, config, None, vm.disk);
             let (made, prepared) = tokio::join!(disk, snapshot::prepare(self, &vm));
             made?;
+            let prepared = prepared?;
             let beginning = prepared.beginning();
             let keeper =
                 std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;

@@ -2,15 +2,22 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::rc::Rc;
 
-use super::configuration::{BeginningFiles, shape};
+use super::configuration::{BeginningFiles, SavedFiles, shape};
 use super::control::NativeControl;
-use crate::config::{LaunchConfig, NativeSettings, SnapshotSettings};
+use crate::config::{LaunchConfig, NativeSettings, SavedLink, SnapshotSettings};
+use crate::disk_copy;
+use crate::error::{Code, Failure};
 use crate::host::{HostCpu, HostTsc};
 use crate::snapshots::{Reading, Record, Writing, memory};
 use crate::vmm::interface::{Beginning, NewVm, Publishing};
 use crate::vmm::plan::{self, Plan};
+
+/// The bits of a mode for all but the owner.
+const OTHERS: u32 = 0o077;
 
 /// How one VM begins.
 pub struct Preparation {
@@ -51,20 +58,52 @@ impl Preparation {
         match self.files {
             BeginningFiles::Boot => Beginning::Boot,
             BeginningFiles::Save(..) => Beginning::BootToSave,
-            BeginningFiles::Copy { .. } => Beginning::Snapshot,
+            BeginningFiles::Copy { .. } | BeginningFiles::Chain(_) => Beginning::Snapshot,
         }
     }
 }
 
-/// Finds a snapshot, or decides to make one. Every failure leads to a plain boot, and its note names the failure.
-pub async fn prepare(settings: &NativeSettings, vm: &NewVm<'_>) -> Preparation {
+/// Opens the full saves of a VM. For another VM, finds a snapshot or decides to make one: every failure then leads to a
+/// plain boot, and its note names the failure.
+pub async fn prepare(settings: &NativeSettings, vm: &NewVm<'_>) -> Result<Preparation, Failure> {
+    let chain = vm.config.chain();
+    if !chain.is_empty() {
+        let links: Result<_, Failure> = chain.iter().map(open_link).collect();
+        return Ok(Preparation {
+            files: BeginningFiles::Chain(links?),
+            ..Preparation::boot(None)
+        });
+    }
     let snapshots = vm.config.snapshots.as_ref().filter(|_| vm.with_snapshots);
     let Some(snapshots) = snapshots else {
-        return Preparation::boot(None);
+        return Ok(Preparation::boot(None));
     };
     let prepared = try_prepare(settings, vm.config, snapshots).await;
-    prepared
-        .unwrap_or_else(|error| Preparation::boot(Some(format!("snapshots are not used: {error}"))))
+    Ok(prepared.unwrap_or_else(|error| {
+        Preparation::boot(Some(format!("snapshots are not used: {error}")))
+    }))
+}
+
+/// Opens the files of a full save, which only their user can have changed.
+fn open_link(link: &SavedLink) -> Result<SavedFiles, Failure> {
+    let open = |path: &Path| {
+        let unfit = |why: String| {
+            let message = format!("the file {} of a full save: {why}", path.display());
+            Failure::new(Code::CheckpointUnfit, message)
+        };
+        let file = disk_copy::open(path).map_err(|error| unfit(error.to_string()))?;
+        let found = file.metadata().map_err(|error| unfit(error.to_string()))?;
+        let is_private =
+            found.uid() == rustix::process::geteuid().as_raw() && found.mode() & OTHERS == 0;
+        match is_private {
+            true => Ok(file),
+            false => Err(unfit("another user could have changed it".into())),
+        }
+    };
+    Ok(SavedFiles {
+        state: open(&link.state)?,
+        memory: open(&link.memory)?,
+    })
 }
 
 async fn try_prepare(

@@ -195,6 +195,8 @@ pub struct NativeControl {
     writer: OwnedWriteHalf,
     conversation: Rc<RefCell<Conversation>>,
     is_started: bool,
+    /// A violation during a full save, for the task that watches the control.
+    broken: Option<Violation>,
 }
 
 /// Sends the configuration, and reads messages from here on. A VMM that has ended before is noticed elsewhere.
@@ -219,6 +221,7 @@ pub async fn begin(mut socket: UnixStream, configuration: &str) -> (NativeContro
         writer,
         conversation,
         is_started: false,
+        broken: None,
     };
     (control, LastWords { end, is_read })
 }
@@ -306,7 +309,11 @@ impl NativeControl {
     async fn answer(&mut self) -> Result<Heard, String> {
         match self.heard.recv().await {
             Some(Ok(heard)) => Ok(heard),
-            Some(Err(violation)) => Err(violation.to_string()),
+            Some(Err(violation)) => {
+                let why = violation.to_string();
+                self.broken = Some(violation);
+                Err(why)
+            }
             None => Err("the VMM ended".into()),
         }
     }
@@ -347,6 +354,9 @@ impl NativeControl {
 impl Control for NativeControl {
     fn said(&mut self) -> Work<'_, Result<Said, Violation>> {
         Box::pin(async {
+            if let Some(violation) = self.broken.take() {
+                return Err(violation);
+            }
             loop {
                 match self.heard.recv().await {
                     Some(Ok(Heard::Said(said))) => return Ok(said),
