@@ -47,6 +47,14 @@ test('VMs start from a checkpoint by its name and by the beginning of its id', a
   ]);
 });
 
+test('a simulated VM has no memory to save, and an unknown value is refused', async () => {
+  const vm = await launch();
+  await expect(vm.checkpoint({ memory: 'all' })).rejects.toMatchObject({ code: 'vm/checkpoint-failed' });
+  await expect(async () => await vm.checkpoint({ memory: 'some' as 'all' })).rejects.toThrow('all or changed');
+  await expect(launch({ savesMemory: 1 as unknown as boolean })).rejects.toThrow('true or false');
+  expect(await Sandbox.checkpoints({ stateDir })).toEqual([]);
+});
+
 test('an unknown and an ambiguous text are refused with the checkpoints that exist', async () => {
   await expect(readFrom('deps')).rejects.toThrow(
     'there is no prepared sandbox "deps" here; this state folder has no prepared sandboxes',

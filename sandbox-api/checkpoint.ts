@@ -35,11 +35,16 @@ export interface CheckpointOptions {
    * needs it. Default: false.
    */
   readonly withSecrets?: boolean;
+  /**
+   * Saves the memory too: `all` of it, or what `changed` since the VM's last checkpoint with memory or since the one from
+   * which it continues. The VM needs `savesMemory`. Default: the disk only.
+   */
+  readonly memory?: 'all' | 'changed';
   /** Aborts the checkpoint. Nothing is left then. */
   readonly signal?: AbortSignal;
 }
 
-const KNOWN = { name: true, replace: true, withSecrets: true, signal: true } as const;
+const KNOWN = { name: true, replace: true, withSecrets: true, memory: true, signal: true } as const;
 const NEVER = new AbortController().signal;
 
 /** A saved disk, from which VMs start. */
@@ -53,6 +58,8 @@ export class Checkpoint {
   /** The room that the disk uses on the host. */
   readonly usedBytes: number;
   readonly withSecrets: boolean;
+  /** Whether VMs that start from it continue with its memory. */
+  readonly hasMemory: boolean;
   /** The run and the stage that made it; null: a program. */
   readonly madeBy: { readonly run: string; readonly stage: string } | null;
   readonly #dir: string;
@@ -64,6 +71,7 @@ export class Checkpoint {
     this.diskMib = record.diskMib;
     this.usedBytes = record.usedBytes;
     this.withSecrets = record.withSecrets;
+    this.hasMemory = record.memory !== undefined;
     this.madeBy = record.madeBy ?? null;
     this.#dir = dir;
   }
@@ -88,11 +96,13 @@ export async function keepDisk(
   madeBy?: CheckpointMaker,
 ): Promise<PreparedSandbox> {
   checkKnown<CheckpointOptions>('the options of `checkpoint`', options, KNOWN);
-  const { name, replace = false, withSecrets = false, signal = NEVER } = options;
+  const { name, replace = false, withSecrets = false, memory, signal = NEVER } = options;
   if (name !== undefined && (typeof name !== 'string' || !isCheckpointName(name)))
     throw refuse('name', name, CHECKPOINT_NAME_RULE);
   for (const [option, value] of Object.entries({ replace, withSecrets }))
     if (typeof value !== 'boolean') throw refuse(option, value, 'true or false');
+  if (memory !== undefined && memory !== 'all' && memory !== 'changed')
+    throw refuse('memory', memory, 'all or changed');
   if (hasSecrets && !withSecrets)
     throw new CodedError(
       'vm/checkpoint-secrets',
@@ -107,7 +117,7 @@ export async function keepDisk(
     // This check saves a copy that would be refused. The one after the copy decides between two makers.
     refuseFullPlace(place, replace ? (name ?? null) : null);
     const { id, dir } = await makePreparedPlace(stateDir);
-    const record: CheckpointRecord = await vm.checkpoint({ id, dir, name, withSecrets, madeBy }, signal);
+    const record: CheckpointRecord = await vm.checkpoint({ id, dir, name, withSecrets, madeBy, memory }, signal);
     await claimPreparedRoom(place, record, replace);
     await deleteOthersOfName(stateDir, record);
     return { dir, record };
@@ -129,6 +139,10 @@ export function chooseFrom(choice: LaunchChoice, stateDir: string): LaunchChoice
   const found = findPreparedSandbox(stateDir, choice.from);
   if (typeof found === 'string') throw new CodedError('vm/checkpoint-unfit', found);
   const { spec } = choice;
-  const diskMib = choice.hasDiskSize ? spec.diskMib : Math.max(spec.diskMib, found.record.diskMib);
-  return { ...choice, spec: { ...spec, diskMib, from: found.dir }, hasSecrets: found.record.withSecrets };
+  const { record, dir } = found;
+  // A VM that continues with its memory has exactly this disk.
+  const least = record.memory === undefined ? Math.max(spec.diskMib, record.diskMib) : record.diskMib;
+  const diskMib = choice.hasDiskSize ? spec.diskMib : least;
+  const savesMemory = record.memory === undefined ? {} : { savesMemory: true };
+  return { ...choice, spec: { ...spec, ...savesMemory, diskMib, from: dir }, hasSecrets: record.withSecrets };
 }

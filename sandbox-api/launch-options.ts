@@ -56,6 +56,11 @@ export interface LaunchOptions {
   readonly install?: boolean;
   /** Called with each line about set-up. */
   readonly onProgress?: (line: string) => void;
+  /**
+   * Allows checkpoints with the memory of the VM. It needs `voidbox-vmm`, so hardware KVM. Default: false, and a VM that
+   * starts from a checkpoint with memory has it.
+   */
+  readonly savesMemory?: boolean;
   /** Default: the state folder of the environment, as for `voidbox`. */
   readonly stateDir?: string;
 }
@@ -104,6 +109,7 @@ const KNOWN = {
   signal: true,
   install: true,
   onProgress: true,
+  savesMemory: true,
   stateDir: true,
 } as const;
 
@@ -119,6 +125,8 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
   if (snapshot !== undefined && snapshot !== 'none')
     throw refuse('snapshot', snapshot, 'none: the VM boots. `from` names a checkpoint');
   if (!IMAGES.includes(image)) throw refuse('image', image, `one of ${IMAGES.join(', ')}`);
+  const { savesMemory = false } = options;
+  if (typeof savesMemory !== 'boolean') throw refuse('savesMemory', savesMemory, 'true or false');
   const egress = checkEgress(options.egress, options.services);
   const count = (name: 'memoryMib' | 'vcpus' | 'diskMib'): number =>
     checkRange(name, options[name] ?? SANDBOX_DEFAULTS[name], RANGES[name]);
@@ -134,6 +142,7 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
       ...(image === 'dev' ? { image: { kind: 'dev' } } : {}),
       ...(egress === undefined ? {} : { egress }),
       ...(snapshot === undefined ? {} : { start: 'cold' }),
+      ...(savesMemory ? { savesMemory } : {}),
     },
     env: checkVariables('env', options.env ?? {}),
     isMock,

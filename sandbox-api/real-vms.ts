@@ -147,7 +147,7 @@ async function launchSandbox(
     spec: choice.spec,
     extra: { discard: true, note: { ...note }, orphanTimeoutMs: choice.keepTtlMs ?? UNTIED_MS },
   };
-  const { vm, env, root, ready } = await waitForRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
+  const { vm, env, root, saver, ready } = await waitForRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
     async (error: unknown) => {
       // An aborted launch may have started a keeper. No later call uses this id again.
       await endVm(keeper, wanted.dir, wanted.name).catch(() => undefined);
@@ -161,7 +161,7 @@ async function launchSandbox(
     const { memoryMib, vcpus, diskMib } = choice.spec;
     const facts = await ready(signal);
     const disk = { diskMib, vmm: facts.vmm, root, kernelKind: facts.kernel };
-    const sandbox = createMicroVmSandbox(vm, facts, disk, env, () => undefined);
+    const sandbox = createMicroVmSandbox(vm, facts, disk, env, () => undefined, saver);
     return { vm: sandbox, notices: noticesOf(vm), info: { ...note, mode: readMode(facts.vmm), memoryMib, vcpus } };
   } catch (error) {
     await vm.stop().catch(() => vm.close());

@@ -24,6 +24,8 @@ export interface LaunchSpec extends Omit<SandboxPlan, 'mounts' | 'prepared'> {
    * attaches to a VM does not read it.
    */
   readonly from?: string | undefined;
+  /** The VM may be saved with its memory. Only `voidbox-vmm` can do so; absent: it may not. */
+  readonly savesMemory?: boolean | undefined;
 }
 
 export interface HostMount {
@@ -75,6 +77,11 @@ export interface CheckpointTarget {
   /** Whether the VM got a secret or a credential. */
   readonly withSecrets: boolean;
   readonly madeBy?: CheckpointMaker | undefined;
+  /**
+   * The memory that is saved too: all of it, or what changed since the VM's last checkpoint with memory or since the one
+   * from which it continues. The VM needs `savesMemory`. Absent: the disk only.
+   */
+  readonly memory?: 'all' | 'changed' | undefined;
   /** The time for which the guest's file system may be frozen; `FREEZE_LIMIT_MS` by default, and at most. */
   readonly freezeLimitMs?: number | undefined;
 }
@@ -165,7 +172,8 @@ export interface Sandbox {
   usage(): Promise<VmUsage>;
   /**
    * Saves the VM's disk. The guest's file system is frozen while the disk is copied, and the VM then continues. Memory,
-   * `/dev/shm` and processes are not saved.
+   * `/dev/shm` and processes are not saved. With `memory`, the VM is paused instead, and memory and `/dev/shm` are
+   * saved. Files in `GUEST_CREDENTIALS` are then gone, also in the VM that continues.
    * @throws CodedError `vm/busy` if a command runs in the VM or starts before the copy is complete, or if another
    * checkpoint of the VM is made; `vm/checkpoint-failed`
    * if the guest did not freeze its file system, or continued before the copy was complete; `store/io` if the host

@@ -34,6 +34,8 @@ export interface PrepareRequest {
   readonly name: string | null;
   readonly replace: boolean;
   readonly withSecrets: boolean;
+  /** The memory that is kept too; null: the disk only. */
+  readonly memory: 'all' | 'changed' | null;
   readonly baseDir: string;
 }
 
@@ -57,7 +59,7 @@ export async function prepareSandbox(
   context: Machine,
 ): Promise<PreparedSandbox> {
   const { env } = context;
-  const { plan, name, replace, withSecrets } = request;
+  const { plan, name, replace, withSecrets, memory } = request;
   if (name !== null && !isCheckpointName(name))
     throw createUsageError(
       `${quote(name)} is not a name of a prepared sandbox`,
@@ -67,16 +69,29 @@ export async function prepareSandbox(
   const variables = readVariables(plan, prepared, context);
   openStateFolder(env.stateDir);
   const from = findFrom(prepared.scope.sandbox, env.stateDir);
+  if (memory === 'changed' && !from.hasMemory)
+    throw createUsageError(
+      '--diff needs a VM that continues with the memory of a prepared sandbox',
+      'Name one in `sandbox.snapshot` that was made with --full, or set --full instead of --diff',
+    );
   const hasSecrets = variables.size > 0 || from.hasSecrets;
   if (hasSecrets && !withSecrets) throw createSecretsError(variables, prepared);
   const place = { stateDir: env.stateDir, maxMib: env.preparedMaxMib };
   if (name !== null && !replace) refuseUsedName(env.stateDir, name);
   refuseFullPlace(place, replace ? name : null);
-  const choice = { ...chooseVm(prepared, plan, request.baseDir, context), ...from };
+  const vm = chooseVm(prepared, plan, request.baseDir, context);
+  const spec = memory === null ? vm.spec : { ...vm.spec, savesMemory: true };
+  const choice = { ...vm, spec, from: from.dir, hasSecrets: from.hasSecrets };
   const opened = await launch(choice, watcher, context);
   try {
     for (const stage of prepared.stages) await runStage(opened.vm, stage, variables, watcher);
-    const options = { ...(name === null ? {} : { name }), replace, withSecrets, signal: watcher.signal };
+    const options = {
+      ...(name === null ? {} : { name }),
+      ...(memory === null ? {} : { memory }),
+      replace,
+      withSecrets,
+      signal: watcher.signal,
+    };
     const madeBy = { run: plan.name, stage: request.stage };
     return await keepDisk(opened.vm, place, hasSecrets, options, madeBy);
   } finally {
@@ -110,14 +125,19 @@ function createSecretsError(variables: ReadonlyMap<string, string>, { scope }: P
   );
 }
 
-function findFrom(
-  { prepared }: SandboxPlan,
-  stateDir: string,
-): { readonly from: string | null; readonly hasSecrets: boolean } {
-  if (prepared === undefined) return { from: null, hasSecrets: false };
+interface Beginning {
+  /** The folder of a prepared sandbox; null: the VM begins with an empty disk. */
+  readonly dir: string | null;
+  readonly hasSecrets: boolean;
+  readonly hasMemory: boolean;
+}
+
+function findFrom({ prepared }: SandboxPlan, stateDir: string): Beginning {
+  if (prepared === undefined) return { dir: null, hasSecrets: false, hasMemory: false };
   const found = findPreparedSandbox(stateDir, prepared);
   if (typeof found === 'string') throw new CodedError('admit/snapshot-unknown', found);
-  return { from: found.dir, hasSecrets: found.record.withSecrets };
+  const { dir, record } = found;
+  return { dir, hasSecrets: record.withSecrets, hasMemory: record.memory !== undefined };
 }
 
 function chooseVm(

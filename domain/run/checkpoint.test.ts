@@ -18,6 +18,9 @@ const RECORD: CheckpointRecord = {
 test('a record is read as it was written, with keys of other builds', () => {
   expect(parseCheckpoint(JSON.stringify(RECORD))).toEqual(RECORD);
   expect(parseCheckpoint(JSON.stringify({ ...RECORD, later: 1 }))).toMatchObject(RECORD);
+  const links = ['0'.repeat(31) + '1', '0'.repeat(31) + '2'];
+  const full = { ...RECORD, memory: { links, memoryMib: 512, vcpus: 1, hasMounts: false } };
+  expect(parseCheckpoint(JSON.stringify(full))).toEqual(full);
   const bare = JSON.stringify({ ...RECORD, name: undefined, madeBy: undefined });
   expect(parseCheckpoint(bare)).toEqual(JSON.parse(bare));
 });
@@ -30,6 +33,14 @@ test.each([
   [{ diskMib: 1.5 }, 'the record.diskMib is not a whole number from 0'],
   [{ withSecrets: 'no' }, 'the record.withSecrets is not true or false'],
   [{ root: 5 }, 'the record.root is not a string'],
+  [
+    { memory: { links: ['../state'], memoryMib: 512, vcpus: 1, hasMounts: false } },
+    'the record.memory.links is not a list of 1 to 8 names of states',
+  ],
+  [
+    { memory: { links: Array(9).fill('0'.repeat(32)), memoryMib: 512, vcpus: 1, hasMounts: false } },
+    'the record.memory.links is not a list of 1 to 8 names of states',
+  ],
   [{ madeBy: { run: 'run' } }, 'the record.madeBy.stage is not a string'],
 ])('a record with %j is refused with the field', (fields, problem) => {
   expect(parseCheckpoint(JSON.stringify({ ...RECORD, ...fields }))).toBe(problem);

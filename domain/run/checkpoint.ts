@@ -5,6 +5,14 @@ import { aCount, aFlag, allowNull, aText, aTime, objectOf, optional, type Check 
 export const CHECKPOINT_RECORD = 'checkpoint.json';
 export const CHECKPOINT_DISK = 'disk';
 
+/** The limit of a chain of saved memories. */
+export const CHECKPOINT_LINKS = 8;
+
+/** The names of the files of a link of a chain, the base first. */
+export function nameLinkFiles(at: number): { readonly state: string; readonly memory: string } {
+  return { state: `state-${at}`, memory: `memory-${at}` };
+}
+
 /** The limit of a record's size. */
 export const CHECKPOINT_RECORD_BYTES = 16 * 1024;
 
@@ -17,6 +25,16 @@ export interface CheckpointMaker {
   readonly stage: string;
 }
 
+/** The memory of a checkpoint, with which VMs continue, and what such a VM must have. */
+export interface CheckpointMemory {
+  /** The names of the states of its chain, the base first. */
+  readonly links: readonly string[];
+  readonly memoryMib: number;
+  readonly vcpus: number;
+  /** Whether the VM has read-only mounts or command lines of agents, which are a device of it. */
+  readonly hasMounts: boolean;
+}
+
 export interface CheckpointRecord {
   readonly v: 1;
   /** 64 hexadecimal digits, random. */
@@ -27,7 +45,7 @@ export interface CheckpointRecord {
   readonly diskMib: number;
   /** The room that the disk uses on the host. */
   readonly usedBytes: number;
-  /** The VMM of the VM: `qemu` or `mock`. */
+  /** The VMM of the VM: `qemu`, `vmm` or `mock`. */
   readonly vmm: string;
   /** The identity of the root image below the disk's layer; null: the image that every VM boots. */
   readonly root: string | null;
@@ -36,8 +54,11 @@ export interface CheckpointRecord {
   /** True if the VM got a secret or a credential. */
   readonly withSecrets: boolean;
   readonly madeBy?: CheckpointMaker | undefined;
+  /** Absent: the checkpoint has a disk only. */
+  readonly memory?: CheckpointMemory | undefined;
 }
 
+const LINK = /^[0-9a-f]{32}$/;
 const ID = /^[0-9a-f]{64}$/;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
@@ -59,6 +80,14 @@ export function isCheckpointId(text: string): boolean {
 const checkName: Check = (value, at) =>
   typeof value === 'string' && isCheckpointName(value) ? null : `${at} is not a name of a checkpoint`;
 
+const checkLinks: Check = (value, at) =>
+  Array.isArray(value) &&
+  value.length > 0 &&
+  value.length <= CHECKPOINT_LINKS &&
+  value.every((link) => typeof link === 'string' && LINK.test(link))
+    ? null
+    : `${at} is not a list of 1 to ${CHECKPOINT_LINKS} names of states`;
+
 const checkRecord = objectOf({
   v: (value, at) => (value === 1 ? null : `${at} is not 1`),
   id: (value, at) => (typeof value === 'string' && ID.test(value) ? null : `${at} is not 64 hexadecimal digits`),
@@ -71,6 +100,7 @@ const checkRecord = objectOf({
   kernelKind: aText,
   withSecrets: aFlag,
   madeBy: optional(objectOf({ run: aText, stage: aText })),
+  memory: optional(objectOf({ links: checkLinks, memoryMib: aCount, vcpus: aCount, hasMounts: aFlag })),
 });
 
 /** Reads the content of a `checkpoint.json`. Returns the problem as a text if it is not a record. */

@@ -11,7 +11,9 @@ import {
   CHECKPOINT_DISK,
   CHECKPOINT_RECORD,
   CHECKPOINT_RECORD_BYTES,
+  type CheckpointMemory,
   type CheckpointRecord,
+  nameLinkFiles,
   parseCheckpoint,
 } from '../../domain/run/checkpoint.ts';
 import { readFileWithin } from '../../files/open-file.ts';
@@ -21,17 +23,18 @@ import { publishFolder, removeFolder } from '../../files/publish-folder.ts';
 export type CheckpointOfVm = Pick<CheckpointRecord, 'diskMib' | 'vmm' | 'root' | 'kernelKind'>;
 
 /**
- * Makes the folder. `writeDisk` writes the disk at a path and returns the room that it uses.
+ * Makes the folder. `writeDisk` writes the disk at a path, and the files of a memory beside it, and returns the room that
+ * they use.
  * @throws CodedError `store/io`, or the error of `writeDisk`; nothing is left then
  */
 export async function writeCheckpoint(
   target: CheckpointTarget,
   vm: CheckpointOfVm,
-  writeDisk: (path: string) => Promise<{ readonly usedBytes: number }>,
+  writeDisk: (path: string) => Promise<Pick<CheckpointRecord, 'usedBytes' | 'memory'>>,
 ): Promise<CheckpointRecord> {
   try {
     return await publishFolder(target.dir, async (partial) => {
-      const { usedBytes } = await writeDisk(join(partial, CHECKPOINT_DISK));
+      const { usedBytes, memory } = await writeDisk(join(partial, CHECKPOINT_DISK));
       const record: CheckpointRecord = {
         v: 1,
         id: target.id ?? randomBytes(32).toString('hex'),
@@ -44,6 +47,7 @@ export async function writeCheckpoint(
         kernelKind: vm.kernelKind,
         withSecrets: target.withSecrets,
         ...(target.madeBy === undefined ? {} : { madeBy: target.madeBy }),
+        ...(memory === undefined ? {} : { memory }),
       };
       await writeRecord(join(partial, CHECKPOINT_RECORD), record);
       return record;
@@ -65,8 +69,15 @@ export async function linkCheckpoint(dir: string, to: string): Promise<void> {
   await publishFolder(to, async (partial) => {
     const record = readCheckpoint(dir);
     await link(join(dir, CHECKPOINT_DISK), join(partial, CHECKPOINT_DISK));
+    await linkMemory(dir, record.memory?.links ?? [], partial);
     await writeRecord(join(partial, CHECKPOINT_RECORD), record);
   });
+}
+
+/** Gives the files of a chain a second name. They are never written again. */
+export async function linkMemory(dir: string, links: readonly string[], to: string): Promise<void> {
+  for (const at of links.keys())
+    for (const name of Object.values(nameLinkFiles(at))) await link(join(dir, name), join(to, name));
 }
 
 async function writeRecord(path: string, record: CheckpointRecord): Promise<void> {
@@ -104,16 +115,20 @@ export function readCheckpoint(dir: string): CheckpointRecord {
   throw new CodedError('vm/checkpoint-unfit', `the checkpoint ${dir} cannot be used: ${CHECKPOINT_RECORD}: ${problem}`);
 }
 
+/** The properties of a VM that must fit to a checkpoint. */
+export interface FittingVm extends Pick<LaunchSpec, 'diskMib'> {
+  readonly isMock: boolean;
+  readonly root: string | null;
+  /** The name of its VMM and what a saved memory needs; absent: it cannot continue from one. */
+  readonly memory?: Omit<CheckpointMemory, 'links'> & { readonly vmm: string };
+}
+
 /**
  * Checks that a VM can start from a checkpoint.
  * @param what  the VM, for messages
  * @throws CodedError `vm/checkpoint-unfit`
  */
-export function requireFit(
-  what: string,
-  record: CheckpointRecord,
-  vm: Pick<LaunchSpec, 'diskMib'> & { readonly isMock: boolean; readonly root: string | null },
-): void {
+export function requireFit(what: string, record: CheckpointRecord, vm: FittingVm): void {
   const refuse = (why: string): never => {
     const name = record.name === undefined ? record.id.slice(0, 12) : `"${record.name}"`;
     throw new CodedError('vm/checkpoint-unfit', `${what} cannot start from checkpoint ${name}: ${why}`);
@@ -126,6 +141,26 @@ export function requireFit(
     refuse(
       `its disk has ${record.diskMib} MiB, that of the VM ${vm.diskMib} MiB; set disk_mb to ${record.diskMib} or more`,
     );
+  const why = record.memory === undefined ? null : findMemoryProblem(record.memory, record, vm);
+  if (why !== null) refuse(why);
+}
+
+/** Returns the reason why a VM cannot continue with this memory, with both values. */
+function findMemoryProblem(saved: CheckpointMemory, record: CheckpointRecord, vm: FittingVm): string | null {
+  const { memory } = vm;
+  if (memory === undefined || memory.vmm !== record.vmm)
+    return `it has the memory of a VM on the VMM ${record.vmm}, the VM has ${memory?.vmm ?? 'another one'}`;
+  if (saved.memoryMib !== memory.memoryMib)
+    return `its VM has ${saved.memoryMib} MiB of memory, the VM ${memory.memoryMib} MiB; set memory_mb to ${saved.memoryMib}`;
+  if (saved.vcpus !== memory.vcpus)
+    return `its VM has ${saved.vcpus} vCPUs, the VM ${memory.vcpus}; set vcpus to ${saved.vcpus}`;
+  if (record.diskMib !== vm.diskMib)
+    return `its disk has ${record.diskMib} MiB, that of the VM ${vm.diskMib} MiB; set disk_mb to ${record.diskMib}`;
+  if (saved.hasMounts !== memory.hasMounts) {
+    const name = (has: boolean): string => (has ? 'read-only mounts' : 'no read-only mounts');
+    return `its VM has ${name(saved.hasMounts)}, the VM ${name(memory.hasMounts)}`;
+  }
+  return null;
 }
 
 function nameRoot(root: string | null): string {

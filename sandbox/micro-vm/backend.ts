@@ -20,7 +20,10 @@ export function createMicroVmBackend(name: SandboxBackend['name'], options: Micr
     async launch(key, spec, signal): Promise<Sandbox> {
       const vmKey = formatVmKey(key);
       const dir = vmRunDir(options.vmsDir, key);
-      const { vm, env, root, ready } = await launchVm({ name: vmKey, dir, what: `scope ${key.scope}`, spec }, signal);
+      const { vm, env, root, saver, ready } = await launchVm(
+        { name: vmKey, dir, what: `scope ${key.scope}`, spec },
+        signal,
+      );
       holders
         .get(vmKey)
         ?.close(new CodedError('fence/stale', `VM ${vmKey}: a newer attempt in this process took over`));
@@ -29,9 +32,10 @@ export function createMicroVmBackend(name: SandboxBackend['name'], options: Micr
         if (options.allowsExec === true) await writeEntry(dir, { env });
         const facts = await ready(signal);
         const disk = { diskMib: spec.diskMib, vmm: facts.vmm, root, kernelKind: facts.kernel };
-        return createMicroVmSandbox(vm, facts, disk, env, () => {
+        const onLetGo = (): void => {
           if (holders.get(vmKey) === vm) holders.delete(vmKey);
-        });
+        };
+        return createMicroVmSandbox(vm, facts, disk, env, onLetGo, saver);
       } catch (error) {
         vm.close();
         if (holders.get(vmKey) === vm) holders.delete(vmKey);

@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-layers.ts';
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
-import { CHECKPOINT_DISK } from '../../domain/run/checkpoint.ts';
+import { CHECKPOINT_DISK, type CheckpointMemory, nameLinkFiles } from '../../domain/run/checkpoint.ts';
 import {
   isAlive,
   MicroVm,
@@ -15,7 +15,8 @@ import {
   type SnapshotFolder,
   type VmStatus,
 } from '../../native/index.ts';
-import { readCheckpoint, requireFit } from '../checkpoints/folder.ts';
+import { type FittingVm, readCheckpoint, requireFit } from '../checkpoints/folder.ts';
+import { createFullSaver, type FullSaver, type SavedChain } from './full-checkpoint.ts';
 import type { Vmm, VmmLaunch } from './vmm.ts';
 
 /** The time beyond both boots, for making the disk and ending the first VM. */
@@ -98,6 +99,8 @@ export interface LaunchedVm {
   readonly env: RootDisk['env'];
   /** The identity of its root image; null: it has only the image that every VM boots. */
   readonly root: string | null;
+  /** Null: the VM cannot be saved with its memory. */
+  readonly saver: FullSaver | null;
   /** Waits for the guest. @throws CodedError `vm/boot-timeout`, `vm/lost`, `host/isolation` */
   readonly ready: (signal: AbortSignal) => Promise<SandboxFacts>;
 }
@@ -124,7 +127,13 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
     refuseTooLarge(wanted, vmm, options.hostMemoryMib());
     const { image } = wanted.spec;
     const [layers, root] = await Promise.all([layerMounts(wanted, options.extra), identifyRoot(image, options.extra)]);
-    const from = await findFrom(wanted, root, pieces.keeper);
+    const size = {
+      memoryMib: wanted.spec.memoryMib,
+      vcpus: wanted.spec.vcpus,
+      hasMounts: layers.length > 0 || wanted.spec.mounts.some(({ mode }) => mode === 'ro'),
+    };
+    if (wanted.spec.savesMemory === true) requireFullSaves(wanted.what, vmm);
+    const from = await findFrom(wanted, { root, memory: { ...size, vmm: vmm.settings.name } }, pieces.keeper);
     const rootDisk = image === undefined ? null : await findRootDisk(image, options);
     const bootTimeoutMs = options.bootTimeoutMs ?? vmm.bootTimeoutMs;
     const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib, snapshots } = options;
@@ -139,7 +148,8 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
       ),
       ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
       ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
-      ...(from === null ? {} : { from }),
+      ...(from === null ? {} : { from: from.files }),
+      ...(wanted.spec.savesMemory === true ? { fullSaves: true } : {}),
       ...(snapshots === undefined || wanted.spec.start === 'cold' ? {} : { snapshots }),
       ...(budgetMib === undefined ? {} : { budget: { memoryMib: budgetMib(), overheadMib: vmm.overheadMib } }),
       ...wanted.extra,
@@ -153,6 +163,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
       vm,
       env: rootDisk?.env ?? {},
       root,
+      saver: wanted.spec.savesMemory === true ? createFullSaver(vm, size, from?.chain ?? null) : null,
       ready: async (untilReady) => factsOf(vm, await vm.ready(BOOT_TRIES * bootTimeoutMs + READY_GRACE_MS, untilReady)),
     };
   };
@@ -182,22 +193,48 @@ async function identifyRoot(image: LaunchSpec['image'], extra: FindVmExtra): Pro
   return image.kind === 'disk' ? image.sha256 : nameDevRoot(await extra('dev'));
 }
 
+/** @throws CodedError `host/not-ready` */
+function requireFullSaves(what: string, { settings }: VmmLaunch): void {
+  if (settings.name === 'vmm') return;
+  throw new CodedError(
+    'host/not-ready',
+    `${what} is to be saved with its memory, which needs the VMM voidbox-vmm, and it runs on ${settings.name}: use a host with hardware KVM, and leave out mode: ${settings.name}`,
+  );
+}
+
+/** The checkpoint with which a VM starts. */
+interface Beginning {
+  readonly files: NonNullable<LaunchConfig['from']>;
+  /** Null: it has a disk only. */
+  readonly chain: SavedChain | null;
+}
+
 /**
- * The disk of the checkpoint with which the VM starts.
+ * The checkpoint with which the VM starts.
  * @throws CodedError `vm/checkpoint-unfit`, except for a VM that runs: a launch only attaches to it
  */
 async function findFrom(
   { spec, dir, what }: VmToLaunch,
-  root: string | null,
+  vm: Pick<FittingVm, 'root' | 'memory'>,
   keeper: string,
-): Promise<{ readonly disk: string } | null> {
+): Promise<Beginning | null> {
   if (spec.from === undefined) return null;
+  let memory: CheckpointMemory | undefined;
   try {
-    requireFit(what, readCheckpoint(spec.from), { diskMib: spec.diskMib, isMock: false, root });
+    const record = readCheckpoint(spec.from);
+    requireFit(what, record, { ...vm, diskMib: spec.diskMib, isMock: false });
+    memory = record.memory;
   } catch (error) {
     if (!isAlive(await readRunDir(keeper, dir))) throw error;
   }
-  return { disk: join(spec.from, CHECKPOINT_DISK) };
+  const folder = spec.from;
+  const disk = join(folder, CHECKPOINT_DISK);
+  if (memory === undefined) return { files: { disk }, chain: null };
+  const chain = memory.links.map((id, at) => {
+    const names = nameLinkFiles(at);
+    return { id, state: join(folder, names.state), memory: join(folder, names.memory) };
+  });
+  return { files: { disk, chain }, chain: { dir: folder, links: memory.links } };
 }
 
 /** Other VMs use the memory: the keeper counts all of them. */

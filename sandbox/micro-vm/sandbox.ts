@@ -12,6 +12,7 @@ import { OPEN_STDIN_BYTES, type MicroVm } from '../../native/index.ts';
 import { requireEndMarker } from '../../tar/complete.ts';
 import { type CheckpointOfVm, writeCheckpoint } from '../checkpoints/folder.ts';
 import { createMicroVmExec } from './exec.ts';
+import type { FullSaver } from './full-checkpoint.ts';
 
 /** The guest's user: no name resolution, no supplementary groups. */
 const GUEST_UID = 1000;
@@ -20,6 +21,7 @@ const GUEST_GID = 1000;
 /**
  * @param disk  the properties of the VM in the records of its checkpoints
  * @param imageEnv  default variables of commands
+ * @param saver  null: the VM cannot be saved with its memory
  */
 export function createMicroVmSandbox(
   vm: MicroVm,
@@ -27,6 +29,7 @@ export function createMicroVmSandbox(
   disk: CheckpointOfVm,
   imageEnv: Readonly<Record<string, string>>,
   onLetGo: () => void,
+  saver: FullSaver | null = null,
 ): Sandbox {
   /** Requests that the keeper has not answered, including those that no caller awaits. */
   const starting = new Set<Promise<unknown>>();
@@ -84,6 +87,17 @@ export function createMicroVmSandbox(
     usage: () => vm.usage(),
 
     async checkpoint(target, signal) {
+      const { memory: pages, dir } = target;
+      if (pages !== undefined) {
+        if (saver === null)
+          throw new CodedError(
+            'vm/checkpoint-failed',
+            `VM ${vm.vmKey} was launched without permission to save its memory`,
+          );
+        const record = await writeCheckpoint(target, disk, (path) => saver.write(path, pages, signal));
+        saver.keep({ dir, links: record.memory?.links ?? [] });
+        return record;
+      }
       const limitMs = Math.min(target.freezeLimitMs ?? FREEZE_LIMIT_MS, FREEZE_LIMIT_MS);
       return await writeCheckpoint(target, disk, (path) => vm.checkpoint(path, limitMs, signal));
     },

@@ -19,6 +19,8 @@ type SavedNode =
   | { readonly path: string; readonly kind: 'symlink'; readonly target: string };
 
 export async function saveMockDisk(vm: MockVm, target: CheckpointTarget): Promise<CheckpointRecord> {
+  if (target.memory !== undefined)
+    throw new CodedError('vm/checkpoint-failed', `mock VM ${vm.name} has no memory to save`);
   const { diskMib, root, mountPaths } = vm.disk;
   const left = [...IN_MEMORY, ...mountPaths];
   const nodes = [...vm.files.listNodes()]

@@ -114,6 +114,9 @@ describe('prepared sandboxes', () => {
       typeWith({ KEY: 'value' }, 'snapshot', 'create', spec, ...args);
     for (const [args, text] of [
       [['--name', 'x'], '--name needs --stage'],
+      [['--full'], '--full needs --stage'],
+      [['--stage', 'a', '--full', '--diff'], '--full and --diff exclude each other'],
+      [['--stage', 'a', '--diff'], '--diff needs a VM that continues with the memory of a prepared sandbox'],
       [['--stage', 'c'], 'the spec has no stage "c"'],
       [['--stage', 'a', '--name', '../x'], '"../x" is not a name of a prepared sandbox'],
       [['--stage', 'b', '--name', 'x'], 'the disk may contain secrets: its commands read `KEY` of this machine'],

@@ -8,6 +8,7 @@ import {
   CRASHES,
   DEATHS,
   FULL_DISK,
+  FULL_SAVES,
   HARDWARE_KVM,
   HOSTILE,
   HOSTILE_KERNEL,
@@ -50,7 +51,7 @@ for (const vmm of VMMS)
     true,
     listRows(vmm, [
       ...BASICS,
-      ...(vmm === 'vmm' ? [...IDENTITIES, ...MEMORY, SHARED_DISK, ...HOSTILE_KERNEL, ...CRASHES] : []),
+      ...(vmm === 'vmm' ? [...IDENTITIES, ...MEMORY, ...FULL_SAVES, SHARED_DISK, ...HOSTILE_KERNEL, ...CRASHES] : []),
       ...COPIES,
       ...FULL_DISK,
       ...HOSTILE,

@@ -22,6 +22,8 @@ interface Options extends BaseDirOption {
   readonly name?: string;
   readonly replace?: boolean;
   readonly withSecrets?: boolean;
+  readonly full?: boolean;
+  readonly diff?: boolean;
 }
 
 export const command = defineCommand<Options>({
@@ -39,6 +41,11 @@ export const command = defineCommand<Options>({
       .option('--name <name>', 'with --stage: the name for `sandbox.snapshot` of specs')
       .option('--replace', 'with --stage: delete an older prepared sandbox of the name')
       .option('--with-secrets', 'with --stage: keep the disk although the VM got secrets, and mark it')
+      .option('--full', 'with --stage: keep the memory of the VM too, on a host with hardware KVM')
+      .option(
+        '--diff',
+        'with --stage: keep what changed since the prepared sandbox with memory from which the VM continues',
+      )
       .addHelpText(
         'after',
         `
@@ -47,7 +54,11 @@ runs. VMs of one size have equal memory, vCPUs, image and VMM, and either all or
 The first run of a spec makes the same snapshots.
 
 With --stage, the commands of a stage and of the earlier stages of its VM run, without a server and without a run. Their
-output goes to standard error. The disk is kept in the state folder: /workspace, the home folder, /tmp.`,
+output goes to standard error. The disk is kept in the state folder: /workspace, the home folder, /tmp.
+
+With --full, VMs continue with the memory too: files in memory and caches. They need voidbox-vmm, and the same memory,
+vCPUs, disk and image. With --diff, \`sandbox.snapshot\` of the stage names such a prepared sandbox. At most eight of them
+form a chain.`,
       );
     addBaseDirOption(command);
   },
@@ -74,7 +85,8 @@ output goes to standard error. The disk is kept in the state folder: /workspace,
     await makeDisks(compiled.images, env, note);
     if (options.stage !== undefined) {
       const { stage, name = null, replace = false, withSecrets = false } = options;
-      const request = { plan: compiled.plan, stage, name, replace, withSecrets, baseDir: compiled.baseDir };
+      const memory = readMemory(options);
+      const request = { plan: compiled.plan, stage, name, replace, withSecrets, memory, baseDir: compiled.baseDir };
       return await createPrepared(request, json, context);
     }
     const { sizes, bootingVms } = listBaseSizes(compiled.plan);
@@ -120,15 +132,27 @@ output goes to standard error. The disk is kept in the state folder: /workspace,
 });
 
 /** @throws AppError for an option that has no effect */
-function refuseWithoutStage({ stage, name, replace, withSecrets }: Options): void {
+function refuseWithoutStage({ stage, name, replace, withSecrets, full, diff }: Options): void {
+  if (full === true && diff === true)
+    throw createUsageError(
+      '--full and --diff exclude each other',
+      'Set --full for all memory, or --diff for the changes',
+    );
   if (stage !== undefined) return;
   const given = [
     ...(name === undefined ? [] : ['--name']),
     ...(replace === true ? ['--replace'] : []),
     ...(withSecrets === true ? ['--with-secrets'] : []),
+    ...(full === true ? ['--full'] : []),
+    ...(diff === true ? ['--diff'] : []),
   ];
   if (given.length > 0)
     throw createUsageError(`${given.join(', ')} needs --stage`, 'Name the stage whose disk is kept: --stage NAME');
+}
+
+function readMemory({ full, diff }: Options): 'all' | 'changed' | null {
+  if (diff === true) return 'changed';
+  return full === true ? 'all' : null;
 }
 
 /** Null: it was deleted since. */

@@ -30,7 +30,7 @@ export function renderPreparedList(
       sandboxes.map(({ record }) => [
         record.name ?? '-',
         record.id.slice(0, SHOWN_ID),
-        'prepared',
+        describeKind(record),
         formatBytes(record.usedBytes),
         `${record.diskMib} MiB`,
         nameImage(record),
@@ -49,6 +49,16 @@ function countPrepared(count: number): string {
   return count === 1 ? '1 prepared sandbox' : `${count} prepared sandboxes`;
 }
 
+function describeKind({ memory }: CheckpointRecord): string {
+  return memory === undefined ? 'prepared' : 'with memory';
+}
+
+function listMemory({ memory }: CheckpointRecord): readonly (readonly [string, string])[] {
+  if (memory === undefined) return [];
+  const { memoryMib, vcpus, links } = memory;
+  return [['memory', `${memoryMib} MiB, ${vcpus} vCPU${vcpus === 1 ? '' : 's'}, ${links.length} of 8 links`]];
+}
+
 function nameImage({ root }: CheckpointRecord): string {
   return sanitizeLine(root === null ? 'base' : root.slice(0, SHOWN_ID));
 }
@@ -57,7 +67,8 @@ export function renderPrepared({ dir, record }: PreparedSandbox, style: Style, n
   const rows: readonly (readonly [string, string])[] = [
     ['name', record.name ?? 'none'],
     ['id', record.id],
-    ['kind', 'prepared'],
+    ['kind', describeKind(record)],
+    ...listMemory(record),
     ['size', formatBytes(record.usedBytes)],
     ['disk', `${record.diskMib} MiB`],
     ['image', sanitizeLine(record.root ?? 'base')],

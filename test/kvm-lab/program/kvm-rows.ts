@@ -9,6 +9,7 @@ import { COPIES } from './copies.ts';
 import { CRASHES } from './copies-crash.ts';
 import { DEATHS } from './deaths.ts';
 import { FULL_DISK } from './full-disk.ts';
+import { FULL_SAVES } from './full-saves.ts';
 import { HOSTILE } from './hostile.ts';
 import { HOSTILE_KERNEL } from './hostile-kernel.ts';
 import { MEMORY } from './memory.ts';
@@ -76,6 +77,7 @@ const ROWS: readonly VmmRow[] = [
   ...CRASHES,
   ...DEATHS,
   ...FULL_DISK,
+  ...FULL_SAVES,
   ...HOSTILE,
   ...HOSTILE_KERNEL,
   ...MEMORY,
@@ -109,6 +111,7 @@ export { COPIES } from './copies.ts';
 export { CRASHES } from './copies-crash.ts';
 export { DEATHS } from './deaths.ts';
 export { FULL_DISK } from './full-disk.ts';
+export { FULL_SAVES } from './full-saves.ts';
 export { HOSTILE } from './hostile.ts';
 export { HOSTILE_KERNEL } from './hostile-kernel.ts';
 export { MEMORY } from './memory.ts';

@@ -77,6 +77,25 @@ pipeline:
     - { type: box, name: third }
 `;
 
+/** A VM that leaves a file in its memory. */
+const WARM = `api_version: v1
+kind: workflow
+name: warm
+sandbox: { mode: vmm, memory_mb: 192, disk_mb: 64 }
+workflow:
+  steps:
+    - { name: keep, run: "echo one > /dev/shm/kept" }
+`;
+
+const continues = (snapshot: string, run: string): string => `api_version: v1
+kind: workflow
+name: continues
+sandbox: { mode: vmm, memory_mb: 192, disk_mb: 64, snapshot: ${snapshot} }
+workflow:
+  steps:
+    - { name: keep, run: "${run}" }
+`;
+
 /** Counts how often each stage was started. */
 function startsOf(of: Product, runId: string): Readonly<Record<string, number>> {
   const starts: Record<string, number> = {};
@@ -122,6 +141,21 @@ export const RUNS: readonly VmmRow[] = [
       }
       await the.must('run', spec, '--mock-agents', '--run-id', 'agent');
       assert.match(await the.must('apply', 'agent', '--patch'), /^\+.*\+/m);
+    },
+  },
+  {
+    name: 'a run continues with the memory of a prepared sandbox and of its difference',
+    async run({ task }) {
+      const the = await open(task);
+      const create = ['snapshot', 'create'];
+      await the.must(...create, writeSpec(the, 'warm', WARM), '--stage', 'keep', '--name', 'warm', '--full');
+      const more = writeSpec(the, 'more', continues('warm', 'echo two >> /dev/shm/kept'));
+      await the.must(...create, more, '--stage', 'keep', '--name', 'warmer', '--diff');
+      assert.match(await the.must('snapshot', 'show', 'warmer'), /192 MiB, 1 vCPU, 2 of 8 links/);
+      await the.must('snapshot', 'delete', 'warm');
+      const spec = writeSpec(the, 'continues', continues('warmer', 'cat /dev/shm/kept'));
+      await the.must('run', spec, '--run-id', 'continues');
+      assert.equal(the.output('continues', 'keep'), 'one\ntwo\n');
     },
   },
   {
