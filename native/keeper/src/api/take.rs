@@ -68,7 +68,12 @@ async fn give(keeper: Rc<Keeper>, Take { dir, config }: Take) -> Result<bool, Fa
         .await
         .map_err(io::Error::other)
         .and_then(|written| written)
-        .map_err(|error| Failure::run_dir("taking the VM", &error))?;
+        .map_err(|error| {
+            // The folder may have the intent of the key by now, and no launch could take the VM again. Its folder is
+            // free once the VM has ended.
+            keeper.stop_asked.notify_one();
+            Failure::run_dir("taking the VM", &error)
+        })?;
     keeper.taking.replace(Some((dir, config)));
     keeper.taken.notify_one();
     drop(one);

@@ -27,6 +27,8 @@ fn a_keeper_that_is_killed_before_the_marker_costs_a_launch_and_no_stage() {
             fs::rename(vms.dir("pool-a"), vms.dir("key")).unwrap();
         }
         let holder = if step == "wait" { "pool-a" } else { "key" };
+        // A keeper that fails between its two steps ends once its client has left.
+        let mut connected = None;
         if step == "intent" {
             // The marker cannot be written, so the keeper stays between its two steps.
             fs::create_dir(vms.dir("key").join("started.new")).unwrap();
@@ -39,14 +41,51 @@ fn a_keeper_that_is_killed_before_the_marker_costs_a_launch_and_no_stage() {
             let intent = fs::read_to_string(vms.dir("key").join("intent.json")).unwrap();
             assert!(intent.contains(KEY), "{intent}");
             fs::remove_dir(vms.dir("key").join("started.new")).unwrap();
+            connected = Some(client);
         }
         vms.kill(holder);
+        drop(connected);
         assert_eq!(vms.state(holder), "new", "{step}");
         assert_eq!(vms.launch("key", |_| ())["state"], "created", "{step}");
         let (status, pid) = vms.ready("key");
         assert_ne!(pid, waiting, "{step}");
         assert_eq!(status["start"]["pooled"], false, "{step}: {status}");
     }
+}
+
+/// A full disk refuses the intent of a take, and then that of the launch too.
+#[test]
+fn a_take_whose_intent_cannot_be_written_leaves_a_free_folder_of_its_key() {
+    let vms = Vms::new("no-intent");
+    let waiting = vms.pool("pool-a");
+    fs::create_dir(vms.dir("pool-a").join("intent.json.new")).unwrap();
+    let refused = vms.begin_launch("key", |_| ());
+    assert!(!refused.wait_with_output().unwrap().status.success());
+    assert!(!vms.dir("pool-a").exists(), "two owners");
+    wait_until("the keeper lives", || vms.state("key") == "new");
+    fs::remove_dir(vms.dir("key").join("intent.json.new")).unwrap();
+    assert_eq!(vms.launch("key", |_| ())["state"], "created");
+    let (status, pid) = vms.ready("key");
+    assert_ne!(pid, waiting);
+    assert_eq!(status["start"]["pooled"], false, "{status}");
+}
+
+/// A full disk refuses the marker of a take, when the folder has the intent of the key. The keeper that waited ends, and
+/// the launch begins a VM of the key, whose keeper decides about its own marker.
+#[test]
+fn a_take_whose_marker_cannot_be_written_leaves_a_vm_of_its_key_only() {
+    let vms = Vms::new("no-marker");
+    vms.pool("pool-a");
+    let waiting = vms.keeper_pid("pool-a");
+    fs::create_dir(vms.dir("pool-a").join("started.new")).unwrap();
+    let made = vms.launch("key", |_| ());
+    assert_eq!(made["state"], "created", "{made}");
+    assert_ne!(made["pid"].to_string(), waiting);
+    assert!(!vms.dir("pool-a").exists(), "two owners");
+    wait_until("the keeper lives", || vms.state("key") == "stopped");
+    let next = vms.launch("next", |config| config["vmKey"] = "run/scope/1".into());
+    assert_eq!(next["state"], "created", "{next}");
+    vms.ready("next");
 }
 
 #[test]
