@@ -1,7 +1,7 @@
 //! The folder of a host whose guests are shell scripts, and clients of its keepers.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -91,9 +91,13 @@ impl Vms {
     }
 
     pub fn keeper_pid(&self, name: &str) -> String {
-        let file = fs::read(self.dir(name).join("keeper.json")).unwrap();
+        self.find_keeper(name).expect("the folder has a keeper")
+    }
+
+    fn find_keeper(&self, name: &str) -> Option<String> {
+        let file = fs::read(self.dir(name).join("keeper.json")).ok()?;
         let file: Value = serde_json::from_slice(&file).unwrap();
-        file["pid"].to_string()
+        Some(file["pid"].to_string())
     }
 
     /// Kills a keeper with SIGKILL, and returns once its lock is free.
@@ -111,6 +115,14 @@ impl Vms {
             .output();
         let answer: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
         answer["state"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits for the guest of a key, and returns the status; `None` if its keeper or its VM ends before that.
+    pub fn find_ready(&self, name: &str) -> Option<Value> {
+        let mut client = Client::find(&self.dir(name)).ok()?;
+        let wait = json!({ "timeoutMs": 15_000 });
+        let status = client.try_ask("ready", wait).ok()?["ok"].take();
+        (!status.is_null()).then_some(status)
     }
 
     /// Waits for the guest of a key, and returns the status and the id of the VMM.
@@ -135,8 +147,10 @@ impl Drop for Vms {
     fn drop(&mut self) {
         for entry in fs::read_dir(self.0.join("vms")).unwrap().flatten() {
             let name = entry.file_name().into_string().unwrap();
-            if entry.path().join("keeper.json").exists() && self.state(&name) == "running" {
-                let pid = self.keeper_pid(&name);
+            // A keeper removes its folder at its end, which may be now.
+            if let Some(pid) = self.find_keeper(&name)
+                && self.state(&name) == "running"
+            {
                 let _ = Command::new("kill").args(["-9", &pid]).status();
             }
         }
@@ -148,22 +162,28 @@ pub struct Client(BufReader<UnixStream>);
 
 impl Client {
     pub fn open(dir: &Path) -> Self {
-        let stream = UnixStream::connect(dir.join("k.sock")).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
-        Self(BufReader::new(stream))
+        Self::find(dir).expect("the keeper listens")
     }
 
-    pub fn ask(&mut self, op: &str, mut request: Value) -> Value {
+    fn find(dir: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(dir.join("k.sock"))?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    pub fn ask(&mut self, op: &str, request: Value) -> Value {
+        self.try_ask(op, request).expect("the keeper answers")
+    }
+
+    fn try_ask(&mut self, op: &str, mut request: Value) -> io::Result<Value> {
         request["v"] = 1.into();
         request["id"] = 1.into();
         request["op"] = op.into();
         let line = format!("{request}\n");
-        self.0.get_mut().write_all(line.as_bytes()).unwrap();
+        self.0.get_mut().write_all(line.as_bytes())?;
         let mut answer = String::new();
-        self.0.read_line(&mut answer).unwrap();
-        serde_json::from_str(&answer).unwrap()
+        self.0.read_line(&mut answer)?;
+        Ok(serde_json::from_str(&answer)?)
     }
 
     pub fn ok(&mut self, op: &str, request: Value) -> Value {
