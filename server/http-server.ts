@@ -12,6 +12,11 @@ import { isUpload } from './upload-body.ts';
 const CHECK_EVERY_MS = 1_000;
 /** A connection without a request ends soon, so that an unused API ends too. */
 const KEEP_ALIVE_MS = 5_000;
+/**
+ * A busy host may stop this process for longer than a request may take, and Node then checks the times before it reads
+ * what has arrived. After this pause it has read it.
+ */
+const READ_FIRST_MS = 100;
 
 export interface HttpServerOptions {
   /** @param bindings  contain the connection of the request; see `getConnection` */
@@ -29,7 +34,9 @@ export function createHttpServer({ fetch, limits, getSource }: HttpServerOptions
     errorHandler: () => toProblemResponse(createProblem('api/invalid-request', 'the request is not valid HTTP')),
   });
   const answers = new WeakMap<Socket, Set<ServerResponse>>();
-  /** The request that each connection has read last, if it is an upload. */
+  /** The request that each connection has read last. */
+  const requests = new WeakMap<Socket, IncomingMessage>();
+  /** The same, if it is an upload. */
   const uploads = new WeakMap<Socket, IncomingMessage>();
   const server = createServer(
     {
@@ -44,6 +51,7 @@ export function createHttpServer({ fetch, limits, getSource }: HttpServerOptions
       const own = answers.get(socket) ?? new Set();
       answers.set(socket, own.add(outgoing));
       outgoing.once('close', () => own.delete(outgoing));
+      requests.set(socket, incoming);
       const [path = ''] = (incoming.url ?? '').split('?');
       if (isUpload(incoming.method ?? '', path)) uploads.set(socket, incoming);
       else uploads.delete(socket);
@@ -51,13 +59,24 @@ export function createHttpServer({ fetch, limits, getSource }: HttpServerOptions
       void listener(incoming, outgoing);
     },
   );
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
-    // The reader of an upload limits its time itself.
-    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && uploads.get(socket)?.complete === false) return;
+  const refuse = (error: NodeJS.ErrnoException, socket: Socket): void => {
     // A problem in the middle of an answer would be a part of it.
     const hasBegun = [...(answers.get(socket) ?? [])].some((answer) => answer.headersSent && !answer.writableEnded);
     if (error.code === 'ECONNRESET' || !socket.writable || hasBegun) return void socket.destroy();
     writeProblem(socket, describeClientError(error, limits));
+  };
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (error.code !== 'ERR_HTTP_REQUEST_TIMEOUT') return refuse(error, socket);
+    // The reader of an upload limits its time itself.
+    const isUploading = (): boolean => uploads.get(socket)?.complete === false;
+    if (isUploading()) return;
+    const open = requests.get(socket);
+    const wasWhole = open?.complete ?? false;
+    setTimeout(() => {
+      const last = requests.get(socket);
+      const hasArrived = last?.complete === true && (last !== open || !wasWhole);
+      if (!hasArrived && !isUploading()) refuse(error, socket);
+    }, READ_FIRST_MS);
   });
   // Node checks the times of requests after this event only, and this server does not listen.
   server.emit('listening');
