@@ -11,8 +11,11 @@ const ROWS = [
   ...listRows('vmm', [...BASICS, ...IDENTITIES, ...SMOKE, ...DEATHS]),
   NO_VM_LEFT,
 ];
-/** Two silent labs fit into the four minutes. A lab with progress gets all of them. */
-const LIMITS = { wholeMs: 235_000, silenceMs: 115_000 };
+/**
+ * Two silent labs end within four minutes. A lab with progress gets more: beside other VMs on a slow machine, its rows
+ * took longer than that.
+ */
+const LIMITS = { wholeMs: 480_000, silenceMs: 115_000 };
 
 /** The first run compiles `voidbox-vmm`, beside other tests. */
 const COMPILE_LIMIT_MS = 600_000;
@@ -25,4 +28,4 @@ beforeAll(async () => {
 
 afterAll(() => results.stop());
 
-test.each(ROWS)('%s', { timeout: 240_000 }, (row) => results.row(row));
+test.each(ROWS)('%s', { timeout: 490_000 }, (row) => results.row(row));
