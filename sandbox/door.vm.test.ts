@@ -71,7 +71,7 @@ describe('a guest with a service of its host’s loopback', () => {
     );
     expect(await text('echo $no_proxy')).toBe('localhost,127.0.0.1,::1,web,127.0.1.1');
     expect(await textOf(sandbox, script('echo $http_proxy', { env: { http_proxy: 'mine' } }))).toBe('mine');
-  }, 60_000);
+  }, 300_000);
 
   test('reaches the host’s loopback by no other name and by no number', async () => {
     const before = requests;
@@ -99,14 +99,14 @@ describe('a guest with a service of its host’s loopback', () => {
       const { exit } = await run(sandbox, script(`wget -q -Y off -O - ${direct}`));
       expect(exit, direct).toMatchObject({ reason: 'exited', exitCode: 1 });
     }
-  }, 60_000);
+  }, 300_000);
 
   test('does not get at the helper that serves it', async () => {
     expect(await text('ps | grep -c "[-]-door" || true')).toBe('0');
     const { exit } = await run(sandbox, script('for p in $(seq 2 400); do kill -9 $p 2>/dev/null; done; true'));
     expect(exit.reason).toMatch(/exited|killed/);
     expect(await text(`wget -q -O - http://web:${port}/`)).toBe(`hello web:${port}`);
-  }, 60_000);
+  }, 300_000);
 
   test('the proxy runs as a user of its own, which is neither root nor the user of the command', async () => {
     // Reads the users of both ends of a connection to the proxy. `/proc` shows no process of another user.
@@ -114,7 +114,7 @@ describe('a guest with a service of its host’s loopback', () => {
       awk '$4 == "01" && $2 ~ /:0C38$/ { print "theirs", $8 } $4 == "01" && $3 ~ /:0C38$/ { print "mine", $8 }' /proc/net/tcp | sort
       id -u; wait`;
     expect(await text(users)).toBe('mine 1000\ntheirs 990\n1000');
-  }, 60_000);
+  }, 300_000);
 
   test('gets 1 GB whole, and each byte of a megabyte of it as it was sent', async () => {
     // `wget` fails at fewer bytes than were announced, and the keeper counts what it has passed on.

@@ -59,7 +59,7 @@ it('nothing of a jail outlives a keeper that is killed while it is built', { tim
   expect(survived).toEqual([]);
 });
 
-it('a keeper that lives keeps what runs in its jail, and says how it ended', { timeout: 60_000 }, async () => {
+it('a keeper that lives keeps what runs in its jail, and says how it ended', { timeout: 300_000 }, async () => {
   const dir = join(base, 'ends');
   const keeper = launchKeeper(dir, program(join(base, 'ends-vmm'), 'exit 7'));
   await expect.poll(() => processesNaming(String(dir)).includes(keeper), { timeout: START_LIMIT_MS }).toBe(false);

@@ -113,7 +113,7 @@ exec -a qemu-system-x86_64 ${bin}/qemu -L /usr/share/qemu -L /usr/share/seabios 
   );
   for (const name of ['vmm', 'qemu', 'node', 'bash']) chmodSync(join(bin, name), 0o755);
   host = await createRealHost({ ...pieces, qemu: join(bin, 'vmm') }, { snapshots: { dir, maxMib: 1024 } });
-}, 60_000);
+}, 300_000);
 afterAll(async () => {
   const left = await host.dispose();
   rmSync(join(vmmDir, '..'), { recursive: true, force: true });

@@ -57,7 +57,7 @@ test('a folder or name that cannot be listed is a problem', () => {
   expect(listed('b*')).toEqual({ files: [] });
 });
 
-test('the limit of files is allowed, and one file more is a problem', { timeout: 60_000 }, () => {
+test('the limit of files is allowed, and one file more is a problem', { timeout: 300_000 }, () => {
   mkdirSync(join(folder, 'many'));
   for (let count = 0; count < PLAN_LIMITS.items; count += 1) writeFileSync(join(folder, 'many', `${count}`), '');
   expect(listed('many/*')).toMatchObject({ files: { length: PLAN_LIMITS.items } });

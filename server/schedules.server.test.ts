@@ -44,7 +44,7 @@ beforeAll(async () => {
     schedules: { openServer: () => Promise.resolve(server), wake: () => undefined, settle },
   });
   client = new ServiceClient({ name: 'the test', place: { kind: 'unix', path: api.socket }, token: null, ca: null });
-}, 60_000);
+}, 300_000);
 
 afterAll(async () => {
   await stopWorker();

@@ -21,7 +21,7 @@ for (let at = 0; at < Number(count); at += 1) {
 }
 `;
 
-test('all processes find the same number, none is refused, and none leaves a file', { timeout: 60_000 }, async () => {
+test('all processes find the same number, none is refused, and none leaves a file', { timeout: 300_000 }, async () => {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-at-once-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
   const args = ['--input-type=module', '-e', SCRIPT, MODULE, dir, '100', String(Date.now() + 1_500)];

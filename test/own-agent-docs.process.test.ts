@@ -73,7 +73,7 @@ const LLM = {
   credentialProxy: false,
 };
 
-it('its provider type-checks once it is registered, and does what the page says', { timeout: 60_000 }, async () => {
+it('its provider type-checks once it is registered, and does what the page says', { timeout: 300_000 }, async () => {
   using folder = new TemporaryFolder();
   for (const name of ['agents', 'domain'])
     cpSync(join(ROOT, name), folder.file(name), { recursive: true, filter: (path) => !path.endsWith('.test.ts') });

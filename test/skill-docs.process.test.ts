@@ -10,7 +10,7 @@ import { TemporaryFolder } from './rig/skills/skill-command.ts';
 const ROOT = findPackageRoot();
 const run = promisify(execFile);
 
-it('the code of docs/reference/skill-kit.md type-checks, and its program starts', { timeout: 60_000 }, async () => {
+it('the code of docs/reference/skill-kit.md type-checks, and its program starts', { timeout: 300_000 }, async () => {
   using folder = new TemporaryFolder();
   const [greeter, reminder, writer, main, adder, ...others] = blocksOf('docs/reference/skill-kit.md');
   expect(others).toEqual([]);

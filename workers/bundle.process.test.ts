@@ -22,7 +22,7 @@ beforeAll(async () => {
   const [text = '', map = ''] = bundle.split(/\/\/# sourceMappingURL=data:[^,]*,/);
   code = text;
   ({ sources } = JSON.parse(Buffer.from(map, 'base64').toString('utf8')) as { readonly sources: readonly string[] });
-}, 60_000);
+}, 300_000);
 
 test('the bundle has our workflow code, and no library that validates, parses or stores', () => {
   expect(sources.some((source) => source.includes('workflows/run/run.ts'))).toBe(true);

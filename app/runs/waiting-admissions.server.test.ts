@@ -30,7 +30,7 @@ beforeAll(async () => {
     '--namespace',
     NAMESPACE,
   ]);
-}, 60_000);
+}, 300_000);
 afterAll(async () => {
   await stack?.stop();
   rmSync(dir, { recursive: true, force: true });

@@ -193,7 +193,7 @@ describe('a skill over streamable HTTP', () => {
   });
 });
 
-it('the server keeps running when the reader of its standard error has gone', { timeout: 60_000 }, async () => {
+it('the server keeps running when the reader of its standard error has gone', { timeout: 300_000 }, async () => {
   const script = await skillScript(`await mcpMain(skill({ name: 's', entry: 'a' })
     .step('a', { prompt: () => { setTimeout(() => { throw new Error('stray'); }); return 'A'; }, next: terminal }).build());`);
   const { child, url } = await listening(spawn(process.execPath, [script, 'mcp', '--http', '0'], { stdio: 'pipe' }));

@@ -59,7 +59,7 @@ test('a service hears the calls of another one, also after the server has ended 
   expect(await server.run(target, listening)).toHaveLength(1);
   one.triggers.deliveries.wake();
   await expect.poll(() => calls).toBe(3);
-}, 60_000);
+}, 300_000);
 
 test('a delivery that the database refuses fails, and those that are accepted with it do not', async () => {
   const { access } = await processes.openDatabase();
@@ -73,7 +73,7 @@ test('a delivery that the database refuses fails, and those that are accepted wi
   );
   expect(accepted.flatMap(({ status }, at) => (status === 'rejected' ? [at] : []))).toEqual([13]);
   expect(await deliveries.list({ limit: 99 })).toHaveLength(19);
-}, 60_000);
+}, 300_000);
 
 test('each delivery has one outcome and each key one run, in order, although processes are killed', async () => {
   const database = await processes.openDatabase();

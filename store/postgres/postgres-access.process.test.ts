@@ -92,7 +92,7 @@ testRunEnds(subject);
 testNotifications(subject);
 
 describe('the schema', () => {
-  test('services that migrate at once make each change once', { timeout: 60_000 }, async () => {
+  test('services that migrate at once make each change once', { timeout: 300_000 }, async () => {
     const target = await server.createDatabase();
     const made = await Promise.all(Array.from({ length: 6 }, () => migrate(target)));
     expect(made.flat()).toEqual(ALL);

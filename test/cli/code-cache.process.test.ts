@@ -147,7 +147,7 @@ test('the built command line asks on a terminal before it fetches a repository',
   expect(stdout).toContain('Fetch it? [y/N]');
   expect(stdout).toContain('Allow it: --allow-git 127.0.0.1:9/acme/app');
   expect(stdout).not.toContain('this is a bug');
-}, 70_000);
+}, 300_000);
 
 test('a file means what it means to Node: places in stack traces, modules once, import()', async () => {
   writeFileSync(join(dir, 'esm.mjs'), 'export const name = import.meta.url;');

@@ -40,7 +40,7 @@ describe('usage', () => {
       expect(help).toMatchObject({ code: 0, stderr: '' });
       expect(help.stdout).toContain(`voidbox ${names[index]}`);
     }
-  }, 60_000);
+  }, 300_000);
 
   test.each([
     'rnu',

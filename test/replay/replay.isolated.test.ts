@@ -18,7 +18,7 @@ beforeAll(async () => {
   silenceWorkers();
   const code = await bundleWorkflows(fileURLToPath(new URL('../../workflows/index.ts', import.meta.url)));
   replays = replay(code, HISTORIES);
-}, 60_000);
+}, 300_000);
 
 afterAll(async () => void (await replays?.return?.(undefined)));
 
@@ -30,7 +30,7 @@ test('each path has a history or the reason why it lacks one, and each history h
     expect(histories === undefined, path).toBe(without !== undefined);
 });
 
-test.each(HISTORIES)('%s replays', { timeout: 30_000 }, async (history) => {
+test.each(HISTORIES)('%s replays', { timeout: 300_000 }, async (history) => {
   // A filter of tests passes over others.
   for (let next = await replays.next(); next.done !== true; next = await replays.next()) {
     const { workflowId, error } = next.value;

@@ -205,4 +205,4 @@ test('a message about a question has a link: its page is shown, and its form ans
   expect(answered.map(({ body }) => body)).toMatchObject([{ by: 'anna', verified: true }]);
   expect((await fetch(data.link)).status).toBe(404);
   expect(messages).toHaveLength(1);
-}, 60_000);
+}, 300_000);

@@ -34,7 +34,7 @@ let worker: RunningWorkers | null = null;
 
 beforeAll(async () => {
   stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-}, 60_000);
+}, 300_000);
 
 afterEach(async () => {
   worker?.shutdown();

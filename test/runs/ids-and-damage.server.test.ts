@@ -146,7 +146,7 @@ describe('a Temporal Schedule', () => {
   });
 });
 
-test('a run that an operator ended is found under its state by the first who asks', { timeout: 60_000 }, async () => {
+test('a run that an operator ended is found under its state by the first who asks', { timeout: 300_000 }, async () => {
   await started('ended-outside');
   await stack.runs.client.workflow.getHandle('ended-outside').terminate('test');
   const idsIn = async (state: string): Promise<readonly string[]> => {

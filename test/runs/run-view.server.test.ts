@@ -33,7 +33,7 @@ let worker: RunningWorkers | null = null;
 beforeAll(async () => {
   temporalCli = await temporalCliForTests();
   stack = await startTestStack(backend, temporalCli, () => undefined);
-}, 60_000);
+}, 300_000);
 
 afterAll(async () => {
   await stopWorker();
@@ -68,55 +68,59 @@ async function viewWhen(runId: string, holds: (status: RunStatus) => boolean): P
   throw new Error(`the run came to ${JSON.stringify(await view(runId))}`);
 }
 
-test('the view of a run shows its state, from before its admission to after its end', { timeout: 60_000 }, async () => {
-  const admitted = new Promise<void>((resolve) => (letAdmit = resolve));
-  worker = await stack.startWorker(({ admit }) => ({ admit: (request) => admitted.then(() => admit(request)) }));
-  await startRun(stack.runs.client, { runId: 'viewed', request: { spec }, summary: 'test' });
-  expect(await view('viewed')).toEqual({
-    version: 1,
-    runId: 'viewed',
-    state: 'admitting',
-    ending: false,
-    name: null,
-    host: null,
-    stages: [],
-    failedStage: null,
-    failure: null,
-    output: null,
-    origin: null,
-    mocked: [],
-    tolerated: [],
-    leftOut: { outputs: 0 },
-  });
-  letAdmit();
-  const running = await viewWhen('viewed', ({ stages }) => stages[1]?.state === 'running');
-  const hello = expect.objectContaining({ sizeBytes: 5, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string });
-  expect(running).toMatchObject({
-    state: 'running',
-    name: 'viewed',
-    host: 'test-host',
-    stages: [
-      { id: 'say', state: 'succeeded', attempt: 1, output: hello },
-      { id: 'wait', state: 'running', attempt: 1 },
-      { id: 'shout', state: 'waiting', attempt: 0 },
-    ],
-  });
-  letGo();
-  const outcome = await awaitOutcome(stack.runs.client, 'viewed');
-  const ended = await view('viewed', { stages: ['shout'] });
-  expect(ended).toMatchObject({
-    state: 'succeeded',
-    stages: [{ id: 'shout', state: 'succeeded', output: outcome.output }],
-    output: outcome.output,
-  });
-  expect(await stack.artifact(ended.output!)).toBe('HELLO');
-  // The run waited for its admission: its events name the start that the server knows, too.
-  const { startTime } = await stack.runs.client.workflow.getHandle('viewed').describe();
-  const [first] = await stack.eventsOf('viewed');
-  expect(first?.body).toMatchObject({ type: 'run-admitted', startedAtMs: startTime.getTime() });
-  expect(first!.atMs).toBeGreaterThan(startTime.getTime());
-  await expect(view('viewed', { stages: ['none'] })).rejects.toThrow(/this run has no stage "none"/);
-});
+test(
+  'the view of a run shows its state, from before its admission to after its end',
+  { timeout: 300_000 },
+  async () => {
+    const admitted = new Promise<void>((resolve) => (letAdmit = resolve));
+    worker = await stack.startWorker(({ admit }) => ({ admit: (request) => admitted.then(() => admit(request)) }));
+    await startRun(stack.runs.client, { runId: 'viewed', request: { spec }, summary: 'test' });
+    expect(await view('viewed')).toEqual({
+      version: 1,
+      runId: 'viewed',
+      state: 'admitting',
+      ending: false,
+      name: null,
+      host: null,
+      stages: [],
+      failedStage: null,
+      failure: null,
+      output: null,
+      origin: null,
+      mocked: [],
+      tolerated: [],
+      leftOut: { outputs: 0 },
+    });
+    letAdmit();
+    const running = await viewWhen('viewed', ({ stages }) => stages[1]?.state === 'running');
+    const hello = expect.objectContaining({ sizeBytes: 5, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string });
+    expect(running).toMatchObject({
+      state: 'running',
+      name: 'viewed',
+      host: 'test-host',
+      stages: [
+        { id: 'say', state: 'succeeded', attempt: 1, output: hello },
+        { id: 'wait', state: 'running', attempt: 1 },
+        { id: 'shout', state: 'waiting', attempt: 0 },
+      ],
+    });
+    letGo();
+    const outcome = await awaitOutcome(stack.runs.client, 'viewed');
+    const ended = await view('viewed', { stages: ['shout'] });
+    expect(ended).toMatchObject({
+      state: 'succeeded',
+      stages: [{ id: 'shout', state: 'succeeded', output: outcome.output }],
+      output: outcome.output,
+    });
+    expect(await stack.artifact(ended.output!)).toBe('HELLO');
+    // The run waited for its admission: its events name the start that the server knows, too.
+    const { startTime } = await stack.runs.client.workflow.getHandle('viewed').describe();
+    const [first] = await stack.eventsOf('viewed');
+    expect(first?.body).toMatchObject({ type: 'run-admitted', startedAtMs: startTime.getTime() });
+    expect(first!.atMs).toBeGreaterThan(startTime.getTime());
+    await expect(view('viewed', { stages: ['none'] })).rejects.toThrow(/this run has no stage "none"/);
+  },
+);
 
 test(
   'answers the temporal command line, also of a run that ended before this worker',
@@ -137,7 +141,7 @@ test(
   },
 );
 
-test('is what the client of docs/reference/temporal.md reads', { timeout: 60_000 }, async () => {
+test('is what the client of docs/reference/temporal.md reads', { timeout: 300_000 }, async () => {
   worker ??= await stack.startWorker();
   const build =
     'kind: workflow\nname: b\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n    - { name: build, run: { program: printf, args: [built] } }\n';
@@ -159,7 +163,7 @@ test('is what the client of docs/reference/temporal.md reads', { timeout: 60_000
   expect(stdout).toMatch(/^[0-9a-f]{64} 5\nbuilt$/);
 });
 
-test('tells why a run failed, or was not admitted', { timeout: 60_000 }, async () => {
+test('tells why a run failed, or was not admitted', { timeout: 300_000 }, async () => {
   worker ??= await stack.startWorker();
   const fails = spec.replace('program: hold', "program: 'false'");
   await startRun(stack.runs.client, { runId: 'fails', request: { spec: fails }, summary: 'test' });

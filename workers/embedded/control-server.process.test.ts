@@ -80,7 +80,7 @@ test('a deleted state folder is reported once, and the control server keeps runn
   expect(problems).toEqual([expect.stringContaining('stack.sock')]);
 });
 
-test('a stack that as many commands use as it holds says that it is in use', { timeout: 60_000 }, async () => {
+test('a stack that as many commands use as it holds says that it is in use', { timeout: 300_000 }, async () => {
   const { stateDir } = await held(MOST_COMMANDS);
   for (const op of ['yield', 'use', 'status'] as const)
     expect(await askStack(stateDir, op), op).toMatchObject({
@@ -99,7 +99,7 @@ test(
   },
 );
 
-test('a stack that is busy is stopped all the same', { timeout: 60_000 }, async () => {
+test('a stack that is busy is stopped all the same', { timeout: 300_000 }, async () => {
   const supervisor = spawn('sleep', ['600']);
   onTestFinished(() => void supervisor.kill('SIGKILL'));
   const { stateDir, close } = await held(MOST_COMMANDS, supervisor.pid);

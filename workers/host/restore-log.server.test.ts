@@ -36,7 +36,7 @@ const said: string[] = [];
 
 beforeAll(async () => {
   stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-}, 60_000);
+}, 300_000);
 afterEach(stopWorker);
 afterAll(() => stack?.stop());
 
@@ -89,7 +89,7 @@ async function goOn(runId: string): Promise<void> {
 
 const LAST = '    - { name: last, run: { program: cat, stdin_from: first }, depends_on: [between] }\n';
 
-test('a result that the log lost is written again, and the run reports that', { timeout: 60_000 }, async () => {
+test('a result that the log lost is written again, and the run reports that', { timeout: 300_000 }, async () => {
   const lost = await interrupted('cut-log', LAST);
   await cutLogBefore('cut-log', 'stage/first/0/1/started');
   expect(JSON.stringify(await stack.eventsOf('cut-log'))).not.toContain('stage/first/');
@@ -116,7 +116,7 @@ test('a result that the log lost is written again, and the run reports that', { 
   expect(said).toEqual([expect.stringContaining('results of first/0/1 were missing in its log')]);
 });
 
-test('so is one of a stage that failed', { timeout: 60_000 }, async () => {
+test('so is one of a stage that failed', { timeout: 300_000 }, async () => {
   const lost = await interrupted('cut-failure', '  output_step: between\n', "program: 'false'");
   expect(lost.outcome).toBe('failed');
   await cutLogBefore('cut-failure', 'stage/first/0/1/finished');
@@ -134,7 +134,7 @@ test('so is one of a stage that failed', { timeout: 60_000 }, async () => {
   expect(said).toEqual([expect.stringContaining('results of first/0/1')]);
 });
 
-test('a log that has all that the server remembers stays as it is', { timeout: 60_000 }, async () => {
+test('a log that has all that the server remembers stays as it is', { timeout: 300_000 }, async () => {
   await interrupted('whole-log', LAST);
   const before = await stack.eventsOf('whole-log');
   await restoreLogs(
@@ -154,7 +154,7 @@ test('a log that has all that the server remembers stays as it is', { timeout: 6
   expect(await awaitOutcome(stack.runs.client, 'whole-log')).toMatchObject({ state: 'succeeded' });
 });
 
-test('an artifact that is gone is named by the stage that needs it', { timeout: 60_000 }, async () => {
+test('an artifact that is gone is named by the stage that needs it', { timeout: 300_000 }, async () => {
   const { output } = await interrupted('cut-artifact', LAST);
   const { sha256 } = output!;
   await rm(join(stack.stateDir, 'artifacts', sha256.slice(0, 2), sha256));
@@ -191,7 +191,7 @@ test('a question and its answer that the log lost are written again', async () =
   expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('succeeded');
 });
 
-test('results of items are written again, also those that were tried twice', { timeout: 60_000 }, async () => {
+test('results of items are written again, also those that were tried twice', { timeout: 300_000 }, async () => {
   held = true;
   said.length = 0;
   worker = await stack.startWorker();
@@ -218,7 +218,7 @@ test('results of items are written again, also those that were tried twice', { t
   expect(said).toEqual([expect.stringContaining('each/each~1/2')]);
 });
 
-test('so is what was told with the question of a condition', { timeout: 60_000 }, async () => {
+test('so is what was told with the question of a condition', { timeout: 300_000 }, async () => {
   held = true;
   worker = await stack.startWorker();
   const steps = [

@@ -50,7 +50,7 @@ beforeAll(async () => {
     };
     return createActivities(deps);
   });
-}, 60_000);
+}, 300_000);
 
 afterAll(async () => {
   worker?.shutdown();

@@ -100,7 +100,7 @@ beforeAll(async () => {
   rig.writeSkill('nested', NESTED);
   rig.writeSkill('deaf', DEAF);
   rig.writeSkill('recall', RECALL);
-}, 60_000);
+}, 300_000);
 afterAll(async () => {
   await recordHistoriesOf(rig.runs.client, ['again', 'deaf', 'let-go', 'levels', 'recall', 'called-off']);
   await rig?.stop();

@@ -26,7 +26,7 @@ let rig: SessionRig;
 beforeAll(async () => {
   rig = await startSessionRig(await temporalCliForTests());
   rig.writeSkill('callers', CALLERS);
-}, 60_000);
+}, 300_000);
 afterAll(async () => {
   await recordHistoriesOf(rig.runs.client, ['joined']);
   await rig?.stop();

@@ -55,7 +55,7 @@ beforeAll(async () => {
   rig.writeSkill('many', MANY);
   rig.writeSkill('beside', BESIDE);
   rig.writeSkill('poll', POLL);
-}, 60_000);
+}, 300_000);
 afterAll(async () => {
   await recordHistoriesOf(rig.runs.client, ['poll'], pollRuns[0]);
   await rig?.stop();

@@ -78,7 +78,7 @@ describe.concurrent('a killed worker', () => {
   const lane = useLane({ deployer: DEPLOYER, evil: EVIL }, ['observed']);
   const { prompt, start, answer, view, until } = lane;
 
-  test.sequential('leaves no process behind, not even one that loops', { timeout: 60_000 }, async ({ expect }) => {
+  test.sequential('leaves no process behind, not even one that loops', { timeout: 300_000 }, async ({ expect }) => {
     const rig = lane.rig();
     const first = prompt(await start('orphan', 'evil'));
     const { codeHash } = await view('orphan');
@@ -93,7 +93,7 @@ describe.concurrent('a killed worker', () => {
     await until('all are gone', () => orphans().length === 0);
   });
 
-  test.sequential('has its observers told of every event once', { timeout: 60_000 }, async () => {
+  test.sequential('has its observers told of every event once', { timeout: 300_000 }, async () => {
     const rig = lane.rig();
     const before = rig.lines().length;
     const first = prompt(await start('observed', 'deployer', { die: 'end-of-nothing' }));

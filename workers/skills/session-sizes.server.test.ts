@@ -39,7 +39,7 @@ beforeAll(async () => {
   rig = await startSessionRig(await temporalCliForTests());
   rig.writeSkill('large', LARGE);
   rig.writeSkill('beside', BESIDE);
-}, 60_000);
+}, 300_000);
 afterAll(async () => {
   await rig?.stop();
 });

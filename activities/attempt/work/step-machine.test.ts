@@ -224,7 +224,7 @@ test('a machine without an end is ended at its two hundredth prompt', async () =
   expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'skill/too-many-prompts' } });
   expect(calls).toHaveLength(200);
   expect(session.cancelled).toHaveLength(1);
-}, 60_000);
+}, 300_000);
 
 test('a step that waits for a person fails the stage, which has only an agent', async () => {
   const person: SessionStanding = { ...prompt('sign', 1), human: { assignee: 'Ada' } } as SessionStanding;

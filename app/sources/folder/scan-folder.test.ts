@@ -354,7 +354,7 @@ test('a file of the greatest size arrives, and one byte more is refused', async 
     { path: 'more', state: 'refused' },
     { path: 'most', state: 'accepted' },
   ]);
-}, 60_000);
+}, 300_000);
 
 test('a file below the greatest depth arrives, and a deeper folder is refused once', async () => {
   const deepest = Array.from({ length: FOLDER_LIMITS.depth }, (_, at) => `d${at}`).join('/');

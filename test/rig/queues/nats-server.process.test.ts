@@ -16,7 +16,7 @@ describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested h
     await broker.addStream();
     await Promise.all([broker.restart(), broker.restart()]);
     expect(await broker.publish('orders.new', 'x')).toBe(1);
-  }, 60_000);
+  }, 300_000);
 
   test('a start that is killed ends at once with the signal', async () => {
     await broker.kill();
@@ -24,5 +24,5 @@ describe.skipIf(NO_NATS !== null)(`NATS${NO_NATS === null ? '' : ` (not tested h
     const [start] = await Promise.allSettled([starting, broker.kill()]);
     expect(String(start.status === 'rejected' && start.reason)).toContain('SIGKILL');
     await broker.start();
-  }, 60_000);
+  }, 300_000);
 });

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { findPackageRoot } from '../../../setup/package-root.ts';
 import { temporalCliForTests } from './temporal-cli.ts';
 
-test('a test run that is killed leaves no dev server behind', { timeout: 60_000 }, async () => {
+test('a test run that is killed leaves no dev server behind', { timeout: 300_000 }, async () => {
   const script = join(findPackageRoot(), 'dist/.storm/rig/servers/test-server.js');
   const code = `const { startTestServer } = await import(${JSON.stringify(script)});
 console.log((await startTestServer(${JSON.stringify(await temporalCliForTests())})).pid);
