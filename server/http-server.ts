@@ -36,8 +36,6 @@ export function createHttpServer({ fetch, limits, getSource }: HttpServerOptions
   const answers = new WeakMap<Socket, Set<ServerResponse>>();
   /** The request that each connection has read last. */
   const requests = new WeakMap<Socket, IncomingMessage>();
-  /** The same, if it is an upload. */
-  const uploads = new WeakMap<Socket, IncomingMessage>();
   const server = createServer(
     {
       maxHeaderSize: limits.headerBytes,
@@ -52,9 +50,6 @@ export function createHttpServer({ fetch, limits, getSource }: HttpServerOptions
       answers.set(socket, own.add(outgoing));
       outgoing.once('close', () => own.delete(outgoing));
       requests.set(socket, incoming);
-      const [path = ''] = (incoming.url ?? '').split('?');
-      if (isUpload(incoming.method ?? '', path)) uploads.set(socket, incoming);
-      else uploads.delete(socket);
       if (isRefused(incoming, outgoing, getSource(socket))) return;
       void listener(incoming, outgoing);
     },
@@ -68,7 +63,7 @@ export function createHttpServer({ fetch, limits, getSource }: HttpServerOptions
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     if (error.code !== 'ERR_HTTP_REQUEST_TIMEOUT') return refuse(error, socket);
     // The reader of an upload limits its time itself.
-    const isUploading = (): boolean => uploads.get(socket)?.complete === false;
+    const isUploading = (): boolean => isOpenUpload(requests.get(socket));
     if (isUploading()) return;
     const open = requests.get(socket);
     const wasWhole = open?.complete ?? false;
@@ -81,6 +76,12 @@ export function createHttpServer({ fetch, limits, getSource }: HttpServerOptions
   // Node checks the times of requests after this event only, and this server does not listen.
   server.emit('listening');
   return server;
+}
+
+function isOpenUpload(request: IncomingMessage | undefined): boolean {
+  if (request === undefined || request.complete) return false;
+  const [path = ''] = (request.url ?? '').split('?');
+  return isUpload(request.method ?? '', path);
 }
 
 /** Sets the headers of the answer, and answers a request that a browser sends for a foreign page. */

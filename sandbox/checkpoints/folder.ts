@@ -153,7 +153,7 @@ function findMemoryProblem(saved: CheckpointMemory, record: CheckpointRecord, vm
   if (saved.memoryMib !== memory.memoryMib)
     return `its VM has ${saved.memoryMib} MiB of memory, the VM ${memory.memoryMib} MiB; set memory_mb to ${saved.memoryMib}`;
   if (saved.vcpus !== memory.vcpus)
-    return `its VM has ${saved.vcpus} vCPUs, the VM ${memory.vcpus}; set vcpus to ${saved.vcpus}`;
+    return `its VM has ${saved.vcpus} ${saved.vcpus === 1 ? 'vCPU' : 'vCPUs'}, the VM ${memory.vcpus}; set vcpus to ${saved.vcpus}`;
   if (record.diskMib !== vm.diskMib)
     return `its disk has ${record.diskMib} MiB, that of the VM ${vm.diskMib} MiB; set disk_mb to ${record.diskMib}`;
   if (saved.hasMounts !== memory.hasMounts) {

@@ -23,7 +23,7 @@ test('a VM continues with a memory only if its shape is the same, and the refusa
   const cases: readonly (readonly [FittingVm, string])[] = [
     [{ ...VM, memory: { ...MEMORY, vmm: 'qemu' } }, 'on the VMM vmm, the VM has qemu'],
     [{ ...VM, memory: { ...MEMORY, memoryMib: 256 } }, '192 MiB of memory, the VM 256 MiB; set memory_mb to 192'],
-    [{ ...VM, memory: { ...MEMORY, vcpus: 2 } }, '1 vCPUs, the VM 2; set vcpus to 1'],
+    [{ ...VM, memory: { ...MEMORY, vcpus: 2 } }, '1 vCPU, the VM 2; set vcpus to 1'],
     [{ ...VM, diskMib: 128 }, '64 MiB, that of the VM 128 MiB; set disk_mb to 64'],
     [{ ...VM, memory: { ...MEMORY, hasMounts: true } }, 'no read-only mounts, the VM read-only mounts'],
     [{ ...VM, root: 'dev' }, 'its image is base'],

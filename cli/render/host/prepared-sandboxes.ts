@@ -2,7 +2,7 @@
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { formatAge } from '../../../domain/units/duration.ts';
-import type { CheckpointRecord } from '../../../domain/run/checkpoint.ts';
+import { CHECKPOINT_LINKS, type CheckpointRecord } from '../../../domain/run/checkpoint.ts';
 import type { PrunedSandboxes } from '../../../app/snapshots/prune-prepared.ts';
 import {
   type DamagedSandbox,
@@ -56,7 +56,12 @@ function describeKind({ memory }: CheckpointRecord): string {
 function listMemory({ memory }: CheckpointRecord): readonly (readonly [string, string])[] {
   if (memory === undefined) return [];
   const { memoryMib, vcpus, links } = memory;
-  return [['memory', `${memoryMib} MiB, ${vcpus} vCPU${vcpus === 1 ? '' : 's'}, ${links.length} of 8 links`]];
+  return [
+    [
+      'memory',
+      `${memoryMib} MiB, ${vcpus} vCPU${vcpus === 1 ? '' : 's'}, ${links.length} of ${CHECKPOINT_LINKS} links`,
+    ],
+  ];
 }
 
 function nameImage({ root }: CheckpointRecord): string {

@@ -300,6 +300,42 @@ fn a_vm_continues_from_a_chain_and_its_next_diff_belongs_to_it() {
 }
 
 #[test]
+fn a_chain_has_eight_saves_and_the_next_one_has_all_pages() {
+    let names: Vec<String> = (1..=8).map(|number| format!("save-{number}")).collect();
+    let diffs = (2..=8).flat_map(|number| saved("saveDiff", number));
+    let steps: Vec<String> = saved("saveFull", 1)
+        .into_iter()
+        .chain(diffs)
+        .chain(saved("saveFull", 9))
+        .collect();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    let vm = launch("links", &steps, json!({}));
+    let saves = Saves::of(&vm);
+    for (at, name) in names.iter().enumerate() {
+        let pages = if at == 0 { "all" } else { "changed" };
+        let answer = saves.save(&vm, name, pages);
+        assert_eq!(answer["ok"]["links"], at + 1, "{answer}");
+        let continues = [STARTED, "start", "hello rest"].join("\n");
+        std::fs::write(saves.dest(name).join("state"), continues).unwrap();
+    }
+    let ninth = saves.save(&vm, "ninth", "changed");
+    assert_eq!(why(&ninth), "the chain has 8 links: save all pages");
+    let next = saves.save(&vm, "next", "all");
+    assert_eq!(next["ok"]["links"], 1, "{next}");
+
+    let mut chain: Vec<&str> = names.iter().map(String::as_str).collect();
+    let whole = Vm::with_agent("full-eight-links", continues(&saves, &chain));
+    let ready = whole.call("ready", json!({ "timeoutMs": 20_000 }));
+    assert_eq!(ready["ok"]["start"]["key"], "save-8", "{ready}");
+    chain.push("next");
+    let folder = tempfile::tempdir().unwrap();
+    let refused = Vm::in_folder(folder.path(), "nine", continues(&saves, &chain));
+    let refused = refused.err().unwrap();
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("from.chain has 9 links"), "{refused}");
+}
+
+#[test]
 fn a_chain_that_the_vmm_refuses_ends_the_vm_and_never_boots_it() {
     let refusal = r#"say {"event":"ended","reason":{"kind":"badConfiguration","key":"restore.diffs[0].stateFd"}}"#;
     let saves = saves_of("refuses", &[refusal, "exit 2"]);
