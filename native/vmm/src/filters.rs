@@ -196,6 +196,39 @@ pub const FULLY_SAVING_CONTROL: Table = Table {
     calls: &[RUNTIME, SERVE, SAVE, SAVE_IN_FULL],
 };
 
+/// The only thread of a process that merges saved states. It has its descriptors before.
+pub const MERGE: Table = Table {
+    role: "merge",
+    calls: &[
+        RUNTIME,
+        &[
+            Call::any(libc::SYS_read, "the state of a link"),
+            Call::any(libc::SYS_pread64, "the pages of a link"),
+            Call::any(libc::SYS_pwrite64, "the pages of the result"),
+            Call::any(libc::SYS_lseek, "finds the parts of the base with data"),
+            Call::any(libc::SYS_fstat, "the size of a memory file"),
+            Call::checked(
+                libc::SYS_statx,
+                &[Check::Is(2, libc::AT_EMPTY_PATH as u32)],
+                "the size of a memory file",
+            ),
+            Call::checked(
+                libc::SYS_fallocate,
+                &[Check::Is(
+                    1,
+                    (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u32,
+                )],
+                "a page of zeros becomes a hole",
+            ),
+            Call::any(libc::SYS_close, "the end of the merge"),
+            DEBUG_CLOSE,
+        ],
+    ],
+};
+
+/// The filter of a merge, compiled with this program.
+pub static MERGE_FILTER: Filter = const { MERGE.compile() };
+
 /// The filters of the threads of a VM, by their role.
 #[derive(Clone, Copy)]
 pub struct Filters {
@@ -230,7 +263,7 @@ mod tests {
 
     #[test]
     fn each_rule_has_a_reason_and_no_thread_may_open_a_file_or_a_socket() {
-        for table in [VCPU, DEVICES, FULLY_SAVING_CONTROL] {
+        for table in [VCPU, DEVICES, FULLY_SAVING_CONTROL, MERGE] {
             for rule in table.calls.iter().copied().flatten() {
                 assert!(!rule.reason.is_empty(), "{} {}", table.role, rule.number);
                 let refused = [
@@ -257,7 +290,7 @@ mod tests {
 
     #[test]
     fn code_and_requests_are_checked_wherever_they_are_allowed() {
-        for table in [VCPU, DEVICES, FULLY_SAVING_CONTROL] {
+        for table in [VCPU, DEVICES, FULLY_SAVING_CONTROL, MERGE] {
             for rule in table.calls.iter().copied().flatten() {
                 let needs_check = [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_ioctl];
                 if needs_check.contains(&rule.number) {

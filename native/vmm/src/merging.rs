@@ -4,11 +4,14 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use crate::config::{LINE_LIMIT_BYTES, MergeConfig, SnapshotConfig};
 use crate::control::{Channel, Input, Message};
-use crate::ended::Ended;
+use crate::ended::{Ended, host_failed};
+use crate::filters::{MERGE_FILTER, install};
 use crate::snapshot::{ChainError, Files, MergeError, merge, read_links};
 
 /// Merges the chain whose configuration comes over the control. Returns the exit code of the process: 0 after the
 /// message `merged`.
+///
+/// The thread that calls this has the filter of a merge before it reads a file, and keeps it.
 ///
 /// `control` and the descriptors of the configuration must have no other owner in this process.
 pub fn run_merge(control: RawFd) -> u8 {
@@ -43,6 +46,9 @@ fn read_and_merge(channel: &mut Channel) -> Result<(), Ended> {
         Err(error) => return Err(refuse("configuration", error.to_string())),
     };
     let config = MergeConfig::parse(&line, channel.fd()).map_err(|e| refuse(&e.key, e.text))?;
+    voidbox_jail::filter::report(channel.fd())
+        .map_err(|e| host_failed("the report of a forbidden call", e))?;
+    install(&MERGE_FILTER)?;
     let chain = config.chain.iter().map(take).collect();
     let into = take(&config.into);
     let failed = |error: MergeError| match error {
