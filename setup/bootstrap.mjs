@@ -67,6 +67,7 @@ const PROGRAM_BUNDLES = [
   join(ROOT, 'dist', 'worker-bundle', 'serve-worker.cjs'),
   join(ROOT, 'dist', 'api-bundle', 'service.cjs'),
   join(ROOT, 'dist', 'stack-bundle', 'supervise.cjs'),
+  join(ROOT, 'dist', 'door-bundle', 'skill-door.cjs'),
 ];
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');

@@ -70,7 +70,9 @@ beforeEach(() => {
     mkdirSync('dist/api-bundle', { recursive: true });
     writeFileSync('dist/api-bundle/service.cjs', '');
     mkdirSync('dist/stack-bundle', { recursive: true });
-    writeFileSync('dist/stack-bundle/supervise.cjs', '');`,
+    writeFileSync('dist/stack-bundle/supervise.cjs', '');
+    mkdirSync('dist/door-bundle', { recursive: true });
+    writeFileSync('dist/door-bundle/skill-door.cjs', '');`,
   );
   put('package.json', '{ "type": "module" }');
   put(
@@ -128,7 +130,7 @@ describe('bootstrap', () => {
     expect(calls().slice(8)).toEqual(['tsc', 'cli', 'bundle', 'tsc']);
   });
 
-  it.each(['cli-bundle', 'worker-bundle', 'api-bundle', 'stack-bundle'])(
+  it.each(['cli-bundle', 'worker-bundle', 'api-bundle', 'stack-bundle', 'door-bundle'])(
     'bundles the programs again if %s is missing',
     async (bundle) => {
       await bootstrap('build');

@@ -1,6 +1,6 @@
 /**
- * Build step: `node setup/bundle-programs.mjs` writes dist/cli-bundle/, dist/worker-bundle/, dist/api-bundle/
- * and dist/stack-bundle/: the command line, the worker, the HTTP API and the supervisor of the embedded stack in few files. They spend most of their start on loading, and Node loads one
+ * Build step: `node setup/bundle-programs.mjs` writes dist/cli-bundle/, dist/worker-bundle/, dist/api-bundle/,
+ * dist/stack-bundle/ and dist/door-bundle/: the command line, the worker, the HTTP API, the supervisor of the embedded stack and the door of durable sessions in few files. They spend most of their start on loading, and Node loads one
  * CommonJS file much faster than a hundred modules. Lazy imports stay lazy: each is in its own file. Names and lines are kept, so that stack traces
  * are readable.
  */
@@ -83,6 +83,14 @@ const PROGRAMS = [
     included: ['yaml', 'zod', '@temporalio/client', '@temporalio/envconfig'],
     chunks: [],
     warm: (/** @type {string} */ folder) => [[join(ROOT, 'setup', 'warm-exports.cjs'), join(folder, 'supervise.cjs')]],
+  },
+  {
+    target: 'door-bundle',
+    // Each call of a skill's own command line loads it.
+    input: { 'skill-door': 'dist/client/skill-door.js' },
+    included: ['yaml', 'zod', 'fzstd', '@temporalio/client', '@temporalio/envconfig'],
+    chunks: [],
+    warm: (/** @type {string} */ folder) => [[join(ROOT, 'setup', 'warm-exports.cjs'), join(folder, 'skill-door.cjs')]],
   },
 ];
 

@@ -15,7 +15,9 @@ import { skillDirOf } from '../prompt/reference-loader.ts';
 import { runOrigin } from '../bundle/run-origin.ts';
 import { readPackageFile } from '../bundle/package-file.ts';
 
-const DOOR = 'dist/client/skill-door.js';
+/** A bundle, because a call of a skill's own command line would spend most of its time on loading the client's modules. */
+const DOOR = 'dist/door-bundle/skill-door.cjs';
+const LOADER = 'bin/load-cached.cjs';
 /** The entry files of a skill's folder that workers know. */
 const ENTRIES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
 
@@ -42,7 +44,7 @@ export async function openDurable(
   }
   const origin = runOrigin();
   const root = origin?.voidboxRoot ?? findInstalledVoidbox(script);
-  const door = (await import(pathToFileURL(join(root, DOOR)).href)) as DurableDoor;
+  const door = loadDoor(root);
   if (door.DURABLE_DOOR !== DURABLE_DOOR) {
     throw new DurableError(
       `The Voidbox in ${root} does not fit this skill (its door is ${door.DURABLE_DOOR}, not ${DURABLE_DOOR}).`,
@@ -60,6 +62,13 @@ export async function openDurable(
     onProgress,
     originalVariables(),
   );
+}
+
+function loadDoor(root: string): DurableDoor {
+  const { loadCached } = createRequire(import.meta.url)(join(root, LOADER)) as {
+    loadCached(file: string): { exports: DurableDoor };
+  };
+  return loadCached(join(root, DOOR)).exports;
 }
 
 /**

@@ -109,6 +109,14 @@ test('V8 takes every cache of the supervisor’s bundle, which loads nothing out
   });
 });
 
+test('V8 takes every cache of the bundle of the door, which loads nothing outside of it', async () => {
+  expect(await loadExports(join(ROOT, 'dist', 'door-bundle', 'skill-door.cjs'))).toEqual({
+    exports: ['DURABLE_DOOR', 'TAKES_VARIABLES', 'openDurableSessions'],
+    rejected: [],
+    packages: [],
+  });
+});
+
 test.each([
   ['of another V8', (cache: string) => writeFileSync(cache, 'of another version')],
   ['empty', (cache: string) => writeFileSync(cache, '')],
