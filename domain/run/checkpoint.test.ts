@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest';
-import { isCheckpointName, parseCheckpoint, type CheckpointRecord } from './checkpoint.ts';
+import {
+  isCheckpointName,
+  listLinkFiles,
+  nameLinkFiles,
+  parseCheckpoint,
+  type CheckpointRecord,
+} from './checkpoint.ts';
 
 const RECORD: CheckpointRecord = {
   v: 1,
@@ -21,6 +27,10 @@ test('a record is read as it was written, with keys of other builds', () => {
   const links = ['0'.repeat(31) + '1', '0'.repeat(31) + '2'];
   const full = { ...RECORD, memory: { links, memoryMib: 512, vcpus: 1, hasMounts: false } };
   expect(parseCheckpoint(JSON.stringify(full))).toEqual(full);
+  expect(listLinkFiles(full.memory)).toEqual([nameLinkFiles(0), nameLinkFiles(1)]);
+  const merged = { ...RECORD, memory: { ...full.memory, links: links.slice(1), firstFile: 2 } };
+  expect(parseCheckpoint(JSON.stringify(merged))).toEqual(merged);
+  expect(listLinkFiles(merged.memory)).toEqual([{ state: 'state-2', memory: 'memory-2' }]);
   const bare = JSON.stringify({ ...RECORD, name: undefined, madeBy: undefined });
   expect(parseCheckpoint(bare)).toEqual(JSON.parse(bare));
 });
@@ -36,6 +46,10 @@ test.each([
   [
     { memory: { links: ['../state'], memoryMib: 512, vcpus: 1, hasMounts: false } },
     'the record.memory.links is not a list of 1 to 8 names of states',
+  ],
+  [
+    { memory: { links: ['0'.repeat(32)], memoryMib: 512, vcpus: 1, hasMounts: false, firstFile: 9 } },
+    'the record.memory.firstFile is more than 8',
   ],
   [
     { memory: { links: Array(9).fill('0'.repeat(32)), memoryMib: 512, vcpus: 1, hasMounts: false } },

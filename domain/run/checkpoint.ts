@@ -8,9 +8,20 @@ export const CHECKPOINT_DISK = 'disk';
 /** The limit of a chain of saved memories. */
 export const CHECKPOINT_LINKS = 8;
 
-/** The names of the files of a link of a chain, the base first. */
-export function nameLinkFiles(at: number): { readonly state: string; readonly memory: string } {
-  return { state: `state-${at}`, memory: `memory-${at}` };
+/** The names of the two files of a link. */
+export interface LinkFiles {
+  readonly state: string;
+  readonly memory: string;
+}
+
+/** The names of the files with a number. Those of a base have the number 0, those of a merge another one. */
+export function nameLinkFiles(number: number): LinkFiles {
+  return { state: `state-${number}`, memory: `memory-${number}` };
+}
+
+/** The names of the files of a chain, the base first. */
+export function listLinkFiles({ links, firstFile = 0 }: Pick<CheckpointMemory, 'links' | 'firstFile'>): LinkFiles[] {
+  return links.map((_, at) => nameLinkFiles(firstFile + at));
 }
 
 /** The limit of a record's size. */
@@ -33,6 +44,8 @@ export interface CheckpointMemory {
   readonly vcpus: number;
   /** Whether the VM has read-only mounts or command lines of agents, which are a device of it. */
   readonly hasMounts: boolean;
+  /** The number of the base's files, after a merge of the chain; absent: 0. */
+  readonly firstFile?: number | undefined;
 }
 
 export interface CheckpointRecord {
@@ -88,6 +101,9 @@ const checkLinks: Check = (value, at) =>
     ? null
     : `${at} is not a list of 1 to ${CHECKPOINT_LINKS} names of states`;
 
+const checkFirstFile: Check = (value, at) =>
+  aCount(value, at) ?? (Number(value) > CHECKPOINT_LINKS ? `${at} is more than ${CHECKPOINT_LINKS}` : null);
+
 const checkRecord = objectOf({
   v: (value, at) => (value === 1 ? null : `${at} is not 1`),
   id: (value, at) => (typeof value === 'string' && ID.test(value) ? null : `${at} is not 64 hexadecimal digits`),
@@ -100,7 +116,15 @@ const checkRecord = objectOf({
   kernelKind: aText,
   withSecrets: aFlag,
   madeBy: optional(objectOf({ run: aText, stage: aText })),
-  memory: optional(objectOf({ links: checkLinks, memoryMib: aCount, vcpus: aCount, hasMounts: aFlag })),
+  memory: optional(
+    objectOf({
+      links: checkLinks,
+      memoryMib: aCount,
+      vcpus: aCount,
+      hasMounts: aFlag,
+      firstFile: optional(checkFirstFile),
+    }),
+  ),
 });
 
 /** Reads the content of a `checkpoint.json`. Returns the problem as a text if it is not a record. */

@@ -3,7 +3,7 @@
  * with its name is whole.
  */
 import { randomBytes } from 'node:crypto';
-import { link, open } from 'node:fs/promises';
+import { link, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { CheckpointTarget, LaunchSpec } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
@@ -13,11 +13,17 @@ import {
   CHECKPOINT_RECORD_BYTES,
   type CheckpointMemory,
   type CheckpointRecord,
+  type LinkFiles,
+  listLinkFiles,
   nameLinkFiles,
   parseCheckpoint,
 } from '../../domain/run/checkpoint.ts';
 import { readFileWithin } from '../../files/open-file.ts';
-import { publishFolder, removeFolder } from '../../files/publish-folder.ts';
+import { errnoOf } from '../../files/errno.ts';
+import { publishFolder, removeFolder, syncFolder } from '../../files/publish-folder.ts';
+
+/** The end of the name of a record that is not complete. */
+const PARTIAL = '.partial';
 
 /** The properties of the VM in a record. */
 export type CheckpointOfVm = Pick<CheckpointRecord, 'diskMib' | 'vmm' | 'root' | 'kernelKind'>;
@@ -67,17 +73,48 @@ export async function writeCheckpoint(
  */
 export async function linkCheckpoint(dir: string, to: string): Promise<void> {
   await publishFolder(to, async (partial) => {
-    const record = readCheckpoint(dir);
     await link(join(dir, CHECKPOINT_DISK), join(partial, CHECKPOINT_DISK));
-    await linkMemory(dir, record.memory?.links ?? [], partial);
-    await writeRecord(join(partial, CHECKPOINT_RECORD), record);
+    const record = readCheckpoint(dir);
+    if (record.memory === undefined) return await writeRecord(join(partial, CHECKPOINT_RECORD), record);
+    const { firstFile: _, ...memory } = record.memory;
+    const links = await linkMemory(dir, partial);
+    await writeRecord(join(partial, CHECKPOINT_RECORD), { ...record, memory: { ...memory, links } });
   });
 }
 
-/** Gives the files of a chain a second name. They are never written again. */
-export async function linkMemory(dir: string, links: readonly string[], to: string): Promise<void> {
-  for (const at of links.keys())
-    for (const name of Object.values(nameLinkFiles(at))) await link(join(dir, name), join(to, name));
+/**
+ * Gives the files of a checkpoint's chain a second name, with the numbers from 0 on. They are never written again. If a
+ * merge replaces the chain during that, its files are linked.
+ * @returns the names of the states, the base first
+ */
+export async function linkMemory(dir: string, to: string): Promise<readonly string[]> {
+  for (;;) {
+    const memory = readCheckpoint(dir).memory;
+    const files = memory === undefined ? [] : listLinkFiles(memory);
+    try {
+      for (const [at, names] of files.entries()) await linkBoth(dir, names, to, nameLinkFiles(at));
+      return memory?.links ?? [];
+    } catch (error) {
+      if (errnoOf(error) !== 'ENOENT' || readCheckpoint(dir).memory?.firstFile === memory?.firstFile) throw error;
+      for (const at of files.keys())
+        for (const name of Object.values(nameLinkFiles(at))) await rm(join(to, name), { force: true });
+    }
+  }
+}
+
+async function linkBoth(dir: string, from: LinkFiles, to: string, as: LinkFiles): Promise<void> {
+  await link(join(dir, from.state), join(to, as.state));
+  await link(join(dir, from.memory), join(to, as.memory));
+}
+
+/** Replaces the record of a checkpoint: a reader finds the old or the new one. The files that it names are complete. */
+export async function replaceRecord(dir: string, record: CheckpointRecord): Promise<void> {
+  const partial = join(dir, `${CHECKPOINT_RECORD}${PARTIAL}`);
+  await rm(partial, { force: true });
+  await writeRecord(partial, record);
+  await syncFolder(dir);
+  await rename(partial, join(dir, CHECKPOINT_RECORD));
+  await syncFolder(dir);
 }
 
 async function writeRecord(path: string, record: CheckpointRecord): Promise<void> {
@@ -120,7 +157,7 @@ export interface FittingVm extends Pick<LaunchSpec, 'diskMib'> {
   readonly isMock: boolean;
   readonly root: string | null;
   /** The name of its VMM and what a saved memory needs; absent: it cannot continue from one. */
-  readonly memory?: Omit<CheckpointMemory, 'links'> & { readonly vmm: string };
+  readonly memory?: Omit<CheckpointMemory, 'links' | 'firstFile'> & { readonly vmm: string };
 }
 
 /**

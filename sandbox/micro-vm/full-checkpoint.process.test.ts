@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished, expect, test } from 'vitest';
 import type { CheckpointTarget, Sandbox, SandboxFacts } from '../../activities/ports/sandbox.ts';
-import { deleteCheckpoint, linkCheckpoint } from '../checkpoints/folder.ts';
+import { deleteCheckpoint, linkCheckpoint, replaceRecord } from '../checkpoints/folder.ts';
 import { answer, fakeKeeper, launchFake, soon, STATUS, useFakeKeepers } from '../../test/rig/vms/fake-keeper.ts';
 import { createFullSaver } from './full-checkpoint.ts';
 import { createMicroVmSandbox } from './sandbox.ts';
@@ -84,6 +84,43 @@ test('a difference to a state that has no folder is refused and leaves nothing, 
     await expect(save(name, 'changed')).rejects.toMatchObject({ code: 'vm/checkpoint-failed' });
   expect(readdirSync(folder)).toEqual(['base']);
   await save('other', 'all');
+});
+
+test('a difference fits to the merge of the chain from which its VM continues', async () => {
+  const { sandbox, folder } = await openVm();
+  const save = (name: string, memory: CheckpointTarget['memory']): ReturnType<Sandbox['checkpoint']> =>
+    sandbox.checkpoint({ dir: join(folder, name), withSecrets: false, memory }, soon());
+  await save('base', 'all');
+  const { memory, ...rest } = await save('diff', 'changed');
+  const diff = join(folder, 'diff');
+  for (const name of ['state', 'memory']) {
+    writeFileSync(join(diff, `${name}-2`), `merged ${name}`);
+    for (const number of [0, 1]) rmSync(join(diff, `${name}-${number}`));
+  }
+  await replaceRecord(diff, { ...rest, memory: { ...memory!, links: [nameState(2)], firstFile: 2 } });
+  const next = await save('next', 'changed');
+  expect(next.memory).toEqual({ ...SIZE, links: [nameState(2), nameState(3)] });
+  const names = ['state-0', 'memory-0', 'state-1', 'memory-1'];
+  expect(names.map((name) => read(join(folder, 'next'), name))).toEqual([
+    'merged state',
+    'merged memory',
+    'state 3',
+    'memory 3',
+  ]);
+});
+
+test('a ninth link is refused before the save, and the error names a merge and a save of all memory', async () => {
+  const { sandbox, folder } = await openVm();
+  const save = (name: string, memory: CheckpointTarget['memory']): ReturnType<Sandbox['checkpoint']> =>
+    sandbox.checkpoint({ dir: join(folder, name), withSecrets: false, memory }, soon());
+  await save('1', 'all');
+  for (let link = 2; link <= 8; link += 1) await save(String(link), 'changed');
+  await expect(save('9', 'changed')).rejects.toMatchObject({
+    code: 'vm/checkpoint-failed',
+    message: expect.stringMatching(/8 links.*save all memory.*voidbox snapshot merge/) as string,
+  });
+  expect(readdirSync(folder)).not.toContain('9');
+  expect((await save('again', 'all')).memory?.links).toEqual([nameState(9)]);
 });
 
 test('a VM without permission is not saved with its memory', async () => {

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import {
   CHECKPOINT_DISK,
+  CHECKPOINT_LINKS,
   type CheckpointMemory,
   type CheckpointRecord,
   nameLinkFiles,
@@ -39,7 +40,7 @@ export interface FullSaver {
  */
 export function createFullSaver(
   vm: MicroVm,
-  size: Omit<CheckpointMemory, 'links'>,
+  size: Omit<CheckpointMemory, 'links' | 'firstFile'>,
   from: SavedChain | null,
 ): FullSaver {
   let newest = from;
@@ -47,14 +48,16 @@ export function createFullSaver(
     async write(diskPath, pages, signal) {
       const before = pages === 'changed' ? newest : null;
       if (pages === 'changed' && before === null) throw createNoBaseError();
+      if (before !== null && before.links.length >= CHECKPOINT_LINKS) throw createFullChainError();
       const partial = dirname(diskPath);
       const save = join(partial, 'save');
       const { id, parent, usedBytes } = await vm.checkpointFull(save, pages, signal);
       // From here on, a difference would refer to files that may not get their place.
       newest = null;
-      const links = before?.links ?? [];
+      if ((before?.links.at(-1) ?? null) !== parent) throw createNoBaseError();
+      // A merge may have replaced the chain since. Its link has the name of the newest one.
+      const links = before === null ? [] : await linkMemory(before.dir, partial);
       if ((links.at(-1) ?? null) !== parent) throw createNoBaseError();
-      if (before !== null) await linkMemory(before.dir, links, partial);
       const names = nameLinkFiles(links.length);
       await rename(join(save, 'state'), join(partial, names.state));
       await rename(join(save, 'memory'), join(partial, names.memory));
@@ -74,6 +77,13 @@ function createNoBaseError(): CodedError {
   return new CodedError(
     'vm/checkpoint-failed',
     'the VM has no earlier checkpoint with memory to which a difference could refer: save all memory',
+  );
+}
+
+function createFullChainError(): CodedError {
+  return new CodedError(
+    'vm/checkpoint-failed',
+    `the chain of the VM has ${CHECKPOINT_LINKS} links, the most: save all memory, or merge the chain (voidbox snapshot merge) and start a VM from it`,
   );
 }
 

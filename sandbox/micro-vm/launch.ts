@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-layers.ts';
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
-import { CHECKPOINT_DISK, type CheckpointMemory, nameLinkFiles } from '../../domain/run/checkpoint.ts';
+import { CHECKPOINT_DISK, type CheckpointMemory, listLinkFiles } from '../../domain/run/checkpoint.ts';
 import {
   isAlive,
   MicroVm,
@@ -230,8 +230,9 @@ async function findFrom(
   const folder = spec.from;
   const disk = join(folder, CHECKPOINT_DISK);
   if (memory === undefined) return { files: { disk }, chain: null };
+  const files = listLinkFiles(memory);
   const chain = memory.links.map((id, at) => {
-    const names = nameLinkFiles(at);
+    const names = files[at]!;
     return { id, state: join(folder, names.state), memory: join(folder, names.memory) };
   });
   return { files: { disk, chain }, chain: { dir: folder, links: memory.links } };
