@@ -319,7 +319,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'snapshot',
         usage: 'snapshot VERB',
-        summary: 'list, show, make and delete snapshots of booted guests, and prepared sandboxes',
+        summary: 'list, show, make, merge and delete snapshots of booted guests, and prepared sandboxes',
         commands: [
           {
             name: 'list',
@@ -338,6 +338,12 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             usage: 'snapshot create FILE',
             summary: 'make the snapshots from which the VMs of a spec start, or keep the disk of a stage',
             load: () => import('./commands/snapshots/snapshot-create.ts'),
+          },
+          {
+            name: 'merge',
+            usage: 'snapshot merge NAME',
+            summary: 'make the chain of a prepared sandbox with memory one link',
+            load: () => import('./commands/snapshots/snapshot-merge.ts'),
           },
           {
             name: 'delete',

@@ -213,8 +213,12 @@ function findOthers(stateDir: string, isLeftOut: (record: CheckpointRecord) => b
   return { sandboxes: sandboxes.filter(({ record }) => !isLeftOut(record)), damaged };
 }
 
-/** @param record  the new one; null: its size is not known yet */
-function createLimitError(others: PreparedList, record: CheckpointRecord | null, maxMib: number): CodedError {
+/** @param record  the new one or the most of a merge; null: the size is not known yet */
+function createLimitError(
+  others: PreparedList,
+  record: Pick<CheckpointRecord, 'usedBytes'> | null,
+  maxMib: number,
+): CodedError {
   const size = record === null ? 'it' : `its disk of ${formatBytes(record.usedBytes)}`;
   const used = `the other prepared sandboxes use ${formatBytes(sumPrepared(others))} of at most ${formatBytes(maxMib * MIB)}`;
   const largest = others.sandboxes.toSorted((a, b) => b.record.usedBytes - a.record.usedBytes);
@@ -234,6 +238,20 @@ function createLimitError(others: PreparedList, record: CheckpointRecord | null,
 /** Returns the file that the maker of a prepared sandbox of this name locks. */
 export function locateNameLock(stateDir: string, name: string): string {
   return join(stateDir, 'prepared-names', name);
+}
+
+/** Returns the file that a merge locks. Only one runs in a state folder, so two never count on the same room. */
+export function locateMergeLock(stateDir: string): string {
+  return join(stateDir, 'prepared-merge.lock');
+}
+
+/**
+ * Refuses a merge if its result would exceed the limit while the old chain still exists.
+ * @throws CodedError `vm/checkpoint-limit`
+ */
+export function claimMergeRoom({ stateDir, maxMib }: PreparedPlace, mostBytes: number): void {
+  const all = listPreparedSandboxes(stateDir);
+  if (sumPrepared(all) + mostBytes > maxMib * MIB) throw createLimitError(all, { usedBytes: mostBytes }, maxMib);
 }
 
 /** Keeps the name of a new prepared sandbox unique. Its maker has locked the name. */

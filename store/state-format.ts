@@ -49,6 +49,7 @@ export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'notify.json',
   'postgres',
   'prepared',
+  'prepared-merge.lock',
   'prepared-names',
   'runs',
   'secrets.key',

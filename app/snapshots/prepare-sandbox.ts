@@ -4,7 +4,7 @@ import type { Sandbox as Vm } from '../../activities/ports/sandbox.ts';
 import { agentPartsOf } from '../../domain/agent/agent-cli.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Plan, SandboxPlan } from '../../domain/plan/plan.ts';
-import { CHECKPOINT_NAME_RULE, isCheckpointName } from '../../domain/run/checkpoint.ts';
+import { CHECKPOINT_LINKS, CHECKPOINT_NAME_RULE, isCheckpointName } from '../../domain/run/checkpoint.ts';
 import { quote } from '../../domain/units/quote.ts';
 import { valueAt } from '../../domain/units/mapping.ts';
 import { FileRefusal, resolveWithin } from '../../files/open-file.ts';
@@ -74,6 +74,11 @@ export async function prepareSandbox(
       '--diff needs a VM that continues with the memory of a prepared sandbox',
       'Name one in `sandbox.snapshot` that was made with --full, or set --full instead of --diff',
     );
+  if (memory === 'changed' && from.links >= CHECKPOINT_LINKS)
+    throw createUsageError(
+      `the chain of ${quote(prepared.scope.sandbox.prepared ?? '')} has ${from.links} links, the most`,
+      `Merge it: voidbox snapshot merge ${prepared.scope.sandbox.prepared ?? 'NAME'}, or set --full instead of --diff`,
+    );
   const hasSecrets = variables.size > 0 || from.hasSecrets;
   if (hasSecrets && !withSecrets) throw createSecretsError(variables, prepared);
   const place = { stateDir: env.stateDir, maxMib: env.preparedMaxMib };
@@ -130,14 +135,17 @@ interface Beginning {
   readonly dir: string | null;
   readonly hasSecrets: boolean;
   readonly hasMemory: boolean;
+  /** The links of its chain; 0 without memory. */
+  readonly links: number;
 }
 
 function findFrom({ prepared }: SandboxPlan, stateDir: string): Beginning {
-  if (prepared === undefined) return { dir: null, hasSecrets: false, hasMemory: false };
+  if (prepared === undefined) return { dir: null, hasSecrets: false, hasMemory: false, links: 0 };
   const found = findPreparedSandbox(stateDir, prepared);
   if (typeof found === 'string') throw new CodedError('admit/snapshot-unknown', found);
   const { dir, record } = found;
-  return { dir, hasSecrets: record.withSecrets, hasMemory: record.memory !== undefined };
+  const links = record.memory?.links.length ?? 0;
+  return { dir, hasSecrets: record.withSecrets, hasMemory: record.memory !== undefined, links };
 }
 
 function chooseVm(

@@ -19,6 +19,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { namePartialFolder } from '../../files/partial-folder.ts';
 import { Sandbox } from '../../sandbox-api/index.ts';
 import { makeStateFolder } from '../rig/runs/state-folder.ts';
+import { leaveChain } from '../rig/vms/saved-chain.ts';
 import { leaveSnapshot, SNAPSHOT_KEY as KEY } from '../rig/vms/left-snapshot.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
@@ -102,6 +103,45 @@ describe('prepared sandboxes', () => {
       /^deleted a1a1[^]*deleted deps \([0-9a-f]{12}\)[^]*deleted [0-9a-f]{12} /,
     );
     expect(readdirSync(join(folder, 'state', 'prepared'))).toEqual([secret]);
+  });
+
+  test('`snapshot merge` refuses what has no chain, and leaves a chain of one link as it is', async () => {
+    const [deps] = await prepare('deps');
+    leaveSnapshot(dir);
+    const one = leaveChain(join(folder, 'state', 'prepared', 'c0'.repeat(32)), { links: 1, name: 'warm' });
+    for (const [text, named] of [
+      ['deps', `deps (${deps!.slice(0, 12)}) has no chain`],
+      [KEY, 'has no chain'],
+      ['nothing', 'nothing'],
+    ] as const) {
+      const { code, stderr } = await type('snapshot', 'merge', text);
+      expect([code, stderr], text).toEqual([2, expect.stringContaining(named)]);
+    }
+    const { stdout } = await type('snapshot', 'merge', 'warm');
+    expect(stdout).toBe('warm (c0c0c0c0c0c0) has one link, so there is nothing to merge\n');
+    const { merged, ...rest } = JSON.parse((await type('snapshot', 'merge', 'warm', '--json')).stdout) as {
+      merged: object;
+    };
+    expect(merged).toMatchObject({ kind: 'prepared', id: one.id, name: 'warm', memory: one.memory });
+    expect(rest).toEqual({ links: 1, usedBytesBefore: one.usedBytes });
+    truncateSync(join(folder, 'state', 'prepared', deps!, 'checkpoint.json'), 3);
+    expect(await type('snapshot', 'merge', deps!)).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining('vm/checkpoint-unfit') as string,
+    });
+  });
+
+  test('`snapshot create --diff` of a chain with eight links names the merge', async () => {
+    await prepare();
+    leaveChain(join(folder, 'state', 'prepared', 'c0'.repeat(32)), { links: 8, name: 'warm' });
+    const spec = join(folder, 'spec.yaml');
+    writeFileSync(
+      spec,
+      'api_version: v1\nkind: workflow\nname: w\nsandbox: { snapshot: warm }\nworkflow: { steps: [{ name: a, run: { program: "true" } }] }\n',
+    );
+    const { code, stderr } = await type('snapshot', 'create', spec, '--stage', 'a', '--diff');
+    expect([code, stderr]).toEqual([2, expect.stringContaining('voidbox snapshot merge warm')]);
+    expect(stderr).toContain('the chain of "warm" has 8 links, the most');
   });
 
   test('`snapshot create --stage` refuses what it cannot keep before it starts a VM', async () => {

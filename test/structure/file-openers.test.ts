@@ -49,6 +49,8 @@ const REASONS: Readonly<Record<string, string>> = {
   'git/make-branch.ts': 'a private repository of Voidbox',
   'native/': 'folders of VMs in the state folder of the user',
   'sandbox/checkpoints/folder.ts': 'makes new files (O_EXCL), and folders of the state folder; records by open-file.ts',
+  'sandbox/checkpoints/merge-chain.ts':
+    'makes new files (O_EXCL), and opens links with O_NONBLOCK and O_NOFOLLOW; records by open-file.ts',
   'sandbox/checkpoints/step-checkpoints.ts': 'the state folder of the user; records by open-file.ts',
   'sandbox/mock/disk.ts': 'makes new files (O_EXCL)',
   'sandbox/mounts/capture.ts': 'the capture in the state folder; mounted files by folder.ts',

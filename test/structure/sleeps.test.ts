@@ -30,6 +30,7 @@ const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>
   'setup/pieces/agent-clis.process.test.ts': [1, ABSENCE],
   'setup/cache/damage.process.test.ts': [1, OVERLAP],
   'sandbox/checkpoints/killed-saves.process.test.ts': [1, OVERLAP],
+  'sandbox/checkpoints/merge-chain.vm.test.ts': [1, OVERLAP],
   'sandbox/pool.vm.test.ts': [1, OVERLAP],
   'sandbox/guest-clock.vm.test.ts': [2, AWAY],
   'test/conformance/sandbox/attachment.ts': [2, AWAY],

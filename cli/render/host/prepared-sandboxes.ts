@@ -113,6 +113,14 @@ export function renderMade({ record }: PreparedSandbox, style: Style): string {
   return `${style.green('made')} ${sanitizeLine(describePrepared(record))}: ${formatBytes(record.usedBytes)} of ${record.diskMib} MiB`;
 }
 
+export function renderMerged(before: CheckpointRecord, { record }: PreparedSandbox, style: Style): string {
+  const links = before.memory?.links.length ?? 1;
+  const name = sanitizeLine(describePrepared(record));
+  if (links === 1) return `${name} has one link, so there is nothing to merge`;
+  const sizes = `${formatBytes(record.usedBytes)} instead of ${formatBytes(before.usedBytes)}`;
+  return `${style.green('merged')} ${name}: ${links} links are one, ${sizes}`;
+}
+
 /** The prepared sandboxes of a state folder, for `doctor`. */
 export interface PreparedOfHost {
   readonly list: PreparedList;

@@ -1,0 +1,2 @@
+/** For programs of this package that have no VM. */
+export { mergeChain } from '../sandbox/checkpoints/merge-chain.ts';
