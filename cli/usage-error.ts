@@ -48,7 +48,6 @@ const OTHER_OPTIONS_OF_CREATE: Readonly<Record<string, string>> = {
   '--memory': `${SIZE_IN_SPEC}. Write \`memory_mb\` in its \`sandbox\`.`,
   '--vcpus': `${SIZE_IN_SPEC}. Write \`vcpus\` in its \`sandbox\`.`,
   '--network': 'A snapshot of a booted guest has no network; `egress` in the spec names what a VM reaches.',
-  '--diff': 'A snapshot is always complete: leave the option out.',
 };
 
 function explainOtherOption(message: string, entry: CommandEntry | undefined): string | undefined {
